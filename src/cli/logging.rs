@@ -25,9 +25,10 @@ use super::flags::{LogFormat, LogOptions};
 /// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";
 
-/// Silences kube's client, which logs whole responses that it cannot decode, and they may contain secrets. It returns
-/// the same errors.
-const SILENT: &str = "kube_client::client=off";
+/// Silences libraries that log what may contain secrets: kube's client whole responses that it cannot decode, of which it also
+/// returns the errors, and AWS's SDK whole requests with user data and tokens.
+const SILENT: &str = "kube_client::client=off,aws_sigv4=info,aws_sigv4::http_request::sign=info,aws_smithy_runtime=info,\
+                      aws_smithy_runtime::client::orchestrator=info";
 
 /// Installs the logger. A second call has no effect.
 ///
@@ -39,8 +40,7 @@ pub fn install(options: &LogOptions) -> Result<()> {
         _ => directives(options.verbosity),
     };
     // Not `EnvFilter`: it filters by fields, too, for which every process would hold a regular expression engine.
-    let filter: Targets =
-        format!("{directives},{SILENT}").parse().with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
+    let filter = filter(&directives).with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(has_colours());
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match options.format {
         LogFormat::Text => lines.fmt_fields(debug_fn(write_field)).boxed(),
@@ -51,6 +51,10 @@ pub fn install(options: &LogOptions) -> Result<()> {
         Err(_) => tracing::debug!("logger already installed"),
     }
     Ok(())
+}
+
+fn filter(directives: &str) -> Result<Targets> {
+    Ok(format!("{directives},{SILENT}").parse()?)
 }
 
 /// <https://no-color.org>
@@ -141,5 +145,18 @@ mod tests {
     fn klog_levels_have_a_counterpart(#[case] verbosity: i32, #[case] level: &str) {
         assert_eq!(directives(verbosity), format!("warn,mcm={level}"));
         assert!(directives(verbosity).parse::<Targets>().is_ok());
+    }
+
+    #[rstest]
+    #[case("trace")]
+    #[case("warn,aws_smithy_runtime=trace")]
+    #[case("aws_smithy_runtime::client::orchestrator=trace,aws_sigv4::http_request::sign=trace")]
+    fn requests_with_secrets_are_not_logged(#[case] directives: &str) {
+        let filter = filter(directives).unwrap();
+        for target in
+            ["aws_smithy_runtime::client::orchestrator", "aws_sigv4::http_request::sign", "kube_client::client"]
+        {
+            assert!(!filter.would_enable(target, &tracing::Level::TRACE), "{target}");
+        }
     }
 }

@@ -1,36 +1,30 @@
 //! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::sync::Arc;
 
-use aws_config::{default_provider::credentials::DefaultCredentialsChain, provider_config::ProviderConfig};
-use aws_credential_types::{Credentials as Keys, provider::ProvideCredentials};
-use roxmltree::Node;
-use tokio::{sync::Mutex, time::Instant};
+use aws_config::{
+    AppName, BehaviorVersion, Region, SdkConfig, identity::IdentityCache, retry::RetryConfig,
+    stalled_stream_protection::StalledStreamProtectionConfig, timeout::TimeoutConfig,
+};
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use tokio::sync::Mutex;
 
 use super::{
+    client::Connections,
     credentials::Credentials,
-    endpoint::{Variant, iam_of, url_of},
-    query::{Query, child, text_of},
-    transport::{Service, Transport, shared_client, within},
+    endpoint::{Variant, check_region},
+    iam::Iam,
+    login::Login,
+    names::APP,
 };
 use crate::api::machine::MachineClass;
 use crate::driver::{
     DriverError, SecretData, SecretPolicy,
-    cloud::{Failure, Limiters, Limits, Recent, read_credential_file},
-    code::Code,
+    cloud::{Http, Limiters, Limits, Recent, Requests},
 };
 
 /// More than any installation has.
 const MOST_ACCOUNTS: usize = 256;
-/// Credentials that expire are fetched again so long before.
-const AHEAD: Duration = Duration::from_secs(300);
-/// Credentials without an expiry, such as those of a file, are read again after this time.
-const READ_AGAIN: Duration = Duration::from_secs(300);
-const SESSION: &str = "machine-controller-manager";
-const STS_VERSION: &str = "2011-06-15";
 
 /// Where AWS is.
 #[derive(Clone, Debug, Default)]
@@ -72,27 +66,32 @@ pub(super) struct AccountKey {
     credentials: Credentials,
 }
 
-/// EC2 in a region, with credentials.
+/// The services of AWS in a region, with credentials.
 pub(super) struct Account {
-    pub service: Service,
-    pub sts: Service,
-    pub iam: Service,
-    credentials: Credentials,
-    access: Access,
-    pub limiters: Limiters,
-    /// Those that were fetched last, and when. Who fetches new ones holds the lock, so that others wait for them.
-    fetched: Mutex<Option<(Keys, Instant)>>,
+    pub ec2: aws_sdk_ec2::Client,
+    pub sts: aws_sdk_sts::Client,
+    pub iam: Iam,
+    pub login: Arc<Login>,
+    pub limiters: Arc<Limiters>,
+    pub http: Arc<Http>,
 }
 
 /// All accounts.
 pub(super) struct Accounts {
     access: Access,
+    connections: Connections,
+    http: Arc<Http>,
     all: Recent<AccountKey, Arc<Account>>,
 }
 
 impl Accounts {
-    pub(super) fn new(access: Access) -> Self {
-        Self { access, all: Recent::new(MOST_ACCOUNTS) }
+    pub(super) fn new(access: Access, requests: Requests) -> Self {
+        Self {
+            connections: Connections::new(access.limits, access.uses_proxy),
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            access,
+            all: Recent::new(MOST_ACCOUNTS),
+        }
     }
 
     /// The account that the Secret of a class gives access to, in a region.
@@ -116,125 +115,57 @@ impl Accounts {
     /// # Errors
     /// The region is no word.
     pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
-        let service = |name, endpoint: Option<&String>| {
-            let url = endpoint.map_or_else(|| url_of(name, &key.region, self.access.variant), |url| Ok(url.clone()))?;
-            Ok::<_, DriverError>(Service { name, region: key.region.clone(), url })
-        };
-        self.all.get_or(key, || {
-            let (iam_region, iam_url) = iam_of(&key.region);
-            let iam_url = self.access.sts_endpoint.clone().unwrap_or_else(|| iam_url.to_owned());
-            Ok(Arc::new(Account {
-                service: service("ec2", key.endpoint.as_ref().or(self.access.endpoint.as_ref()))?,
-                sts: service("sts", self.access.sts_endpoint.as_ref())?,
-                iam: Service { name: "iam", region: iam_region.to_owned(), url: iam_url },
-                credentials: key.credentials.clone(),
-                access: self.access.clone(),
-                limiters: Limiters::new(self.access.limits.slowest),
-                fetched: Mutex::default(),
-            }))
-        })
+        self.all.get_or(key, || self.open(key).map(Arc::new))
     }
-}
 
-impl Account {
-    /// Credentials that are valid now.
-    pub(super) async fn keys(&self, transport: &Transport) -> Result<Keys, Failure> {
-        if let Credentials::Static { key_id, secret_key } = &self.credentials {
-            return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
+    fn open(&self, key: &AccountKey) -> Result<Account, DriverError> {
+        let endpoint = key.endpoint.as_ref().or(self.access.endpoint.as_ref());
+        let sts_endpoint = self.access.sts_endpoint.as_ref();
+        if endpoint.is_none() || sts_endpoint.is_none() {
+            check_region(&key.region)?;
         }
-        let mut fetched = self.fetched.lock().await;
-        if let Some((keys, since)) = fetched.as_ref()
-            && is_valid(keys, SystemTime::now(), since.elapsed())
-        {
-            return Ok(keys.clone());
-        }
-        let keys = match &self.credentials {
-            Credentials::WebIdentity { token_file, role_arn } => {
-                self.assume_role(transport, token_file, role_arn).await?
-            }
-            _ => self.of_process().await?,
-        };
-        Ok(fetched.insert((keys, Instant::now())).0.clone())
-    }
-
-    /// Forgets credentials that AWS refused.
-    pub(super) async fn forget(&self, refused: &Keys) {
-        let mut fetched = self.fetched.lock().await;
-        fetched.take_if(|(keys, _)| keys == refused);
-    }
-
-    /// Exchanges the token in a file for the credentials of a role.
-    async fn assume_role(
-        &self,
-        transport: &Transport,
-        file: &std::path::Path,
-        role_arn: &str,
-    ) -> Result<Keys, Failure> {
-        const ACTION: &str = "AssumeRoleWithWebIdentity";
-        let token = read_credential_file(file, &self.access.secrets.folders).await.map_err(Failure::Credentials)?;
-        let mut query = Query::new(ACTION, STS_VERSION, "assume_role_with_web_identity");
-        query.set("RoleArn", role_arn);
-        query.set("RoleSessionName", SESSION);
-        query.set("WebIdentityToken", &token);
-        let read = |answer: Node<'_, '_>| {
-            let keys = child(child(answer, "AssumeRoleWithWebIdentityResult")?, "Credentials")?;
-            let expiry: jiff::Timestamp = text_of(keys, "Expiration")?.parse().ok()?;
-            Some(Keys::new(
-                text_of(keys, "AccessKeyId")?,
-                text_of(keys, "SecretAccessKey")?,
-                Some(text_of(keys, "SessionToken")?.to_owned()),
-                Some(SystemTime::from(expiry)),
-                "workload identity",
-            ))
-        };
-        transport.call(&self.limiters.login, &self.sts, None, &query, read).await.map_err(|failure| {
-            let secret = SecretData([("token".to_owned(), token.into_bytes())].into());
-            Failure::Credentials(failure.error(ACTION, &secret))
+        let limiters = Arc::new(Limiters::new(self.access.limits.slowest));
+        let login = Arc::new(Login {
+            credentials: key.credentials.clone(),
+            region: key.region.clone(),
+            folders: self.access.secrets.folders.clone(),
+            longest: self.access.limits.attempt,
+            connections: self.connections.clone(),
+            http: Arc::clone(&self.http),
+            limiters: Arc::clone(&limiters),
+            sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, None)),
+            fetched: Mutex::default(),
+        });
+        Ok(Account {
+            ec2: aws_sdk_ec2::Client::new(&self.config(&key.region, endpoint, Some(&login))),
+            sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, Some(&login))),
+            iam: Iam::of(&key.region, sts_endpoint, &login, &limiters, &self.http),
+            login,
+            limiters,
+            http: Arc::clone(&self.http),
         })
     }
 
-    /// The credentials of the process: environment, profile, instance.
-    async fn of_process(&self) -> Result<Keys, Failure> {
-        let config = ProviderConfig::without_region()
-            .with_region(Some(aws_config::Region::new(self.service.region.clone())))
-            .with_http_client(shared_client(self.access.uses_proxy));
-        let fetch = async {
-            let chain = DefaultCredentialsChain::builder().configure(config).build().await;
-            chain.provide_credentials().await
-        };
-        within(self.access.limits, fetch).await?.map_err(|error| {
-            let message = format!("the secret of the class has no credentials, and the process has none: {error}");
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
-        })
-    }
-}
-
-/// Whether credentials that were fetched some time ago are used again.
-fn is_valid(keys: &Keys, now: SystemTime, age: Duration) -> bool {
-    match keys.expiry() {
-        Some(expiry) => expiry.duration_since(now).is_ok_and(|left| left > AHEAD),
-        None => age < READ_AGAIN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case::new(None, 0, true)]
-    #[case::of_a_file_that_may_have_changed(None, 301, false)]
-    #[case::that_expire(Some(3600), 3000, true)]
-    #[case::that_expire_soon(Some(299), 0, false)]
-    fn credentials_are_used_while_they_are_valid(
-        #[case] expires_in: Option<u64>,
-        #[case] age: u64,
-        #[case] expected: bool,
-    ) {
-        let now = SystemTime::now();
-        let expiry = expires_in.map(|seconds| now + Duration::from_secs(seconds));
-        let keys = Keys::new("AK", "SK", None, expiry, "test");
-        assert_eq!(is_valid(&keys, now, Duration::from_secs(age)), expected);
+    /// The configuration of a client of the SDK, at an endpoint or at that of AWS. Attempts, time limits, the pace of calls and
+    /// the life of credentials are the same for all clouds, so those of the SDK are off.
+    fn config(&self, region: &str, endpoint: Option<&String>, login: Option<&Arc<Login>>) -> SdkConfig {
+        let Variant { is_fips, is_dual_stack } = self.access.variant;
+        let mut config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .http_client(self.connections.of_services())
+            .identity_cache(IdentityCache::no_cache())
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(TimeoutConfig::disabled())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .use_fips(is_fips && endpoint.is_none())
+            .use_dual_stack(is_dual_stack && endpoint.is_none());
+        config.set_endpoint_url(endpoint.cloned());
+        config.set_app_name(AppName::new(APP).ok());
+        config.set_credentials_provider(login.map(|login| {
+            let login: Arc<dyn ProvideCredentials> = Arc::<Login>::clone(login);
+            SharedCredentialsProvider::new(login)
+        }));
+        config.build()
     }
 }

@@ -14,17 +14,6 @@ pub(super) const DOMAINS: [&str; 9] = [
     "csp.hci.ic.gov",
     "cloud.adc-e.uk",
 ];
-/// Domains of regions that are not in the general one, by the beginning of their name.
-const DOMAINS_OF_REGIONS: [(&str, &str); 7] = [
-    ("cn-", "amazonaws.com.cn"),
-    ("eusc-", "amazonaws.eu"),
-    ("us-iso-", "c2s.ic.gov"),
-    ("us-isob-", "sc2s.sgov.gov"),
-    ("us-isof-", "csp.hci.ic.gov"),
-    ("eu-isoe-", "cloud.adc-e.uk"),
-    ("", "amazonaws.com"),
-];
-
 /// Where IAM is, by the beginning of the names of the regions that share it: the region that signatures name, and its URL.
 const IAM: [(&str, &str, &str); 8] = [
     ("cn-", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn"),
@@ -54,26 +43,16 @@ impl Variant {
     }
 }
 
-/// The URL of a service in a region.
+/// Checks a region from which an endpoint will be made.
 ///
 /// # Errors
-/// [`Code::InvalidArgument`]: the region is no word, so it could lead to another host.
-pub(super) fn url_of(service: &str, region: &str, variant: Variant) -> Result<String, DriverError> {
-    if !is_word(region) {
-        let message = "providerSpec.region: expected letters, digits and hyphens";
-        return Err(DriverError::new(Code::InvalidArgument, message));
+/// [`Code::InvalidArgument`]: it is no word, so it could lead to another host.
+pub(super) fn check_region(region: &str) -> Result<(), DriverError> {
+    if is_word(region) {
+        return Ok(());
     }
-    let domain =
-        DOMAINS_OF_REGIONS.iter().find(|(start, _)| region.starts_with(start)).map_or("amazonaws.com", |(_, it)| it);
-    let domain = match domain {
-        "amazonaws.com" if variant.is_dual_stack => "api.aws",
-        "amazonaws.com.cn" if variant.is_dual_stack => "api.amazonwebservices.com.cn",
-        domain => domain,
-    };
-    // In GovCloud the usual endpoints are validated.
-    let has_own = variant.is_fips && (variant.is_dual_stack || !region.starts_with("us-gov-"));
-    let suffix = if has_own { "-fips" } else { "" };
-    Ok(format!("https://{service}{suffix}.{region}.{domain}"))
+    let message = "providerSpec.region: expected letters, digits and hyphens";
+    Err(DriverError::new(Code::InvalidArgument, message))
 }
 
 /// Where IAM is for a region: the region that signatures name, and the URL.
@@ -85,7 +64,22 @@ pub(super) fn iam_of(region: &str) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_sdk_ec2::config::endpoint as ec2;
+    use aws_sdk_sts::config::endpoint as sts;
     use rstest::rstest;
+
+    async fn url_of_ec2(region: &str) -> String {
+        use ec2::ResolveEndpoint as _;
+        let params = ec2::Params::builder().region(region).build().unwrap();
+        ec2::DefaultResolver::new().resolve_endpoint(&params).await.unwrap().url().to_owned()
+    }
+
+    async fn url_of_sts(region: &str, variant: Variant) -> String {
+        use sts::ResolveEndpoint as _;
+        let params = sts::Params::builder().region(region).use_fips(variant.is_fips);
+        let params = params.use_dual_stack(variant.is_dual_stack).build().unwrap();
+        sts::DefaultResolver::new().resolve_endpoint(&params).await.unwrap().url().to_owned()
+    }
 
     #[rstest]
     #[case("eu-west-1", "https://ec2.eu-west-1.amazonaws.com")]
@@ -94,8 +88,9 @@ mod tests {
     #[case("us-iso-east-1", "https://ec2.us-iso-east-1.c2s.ic.gov")]
     #[case("us-isob-east-1", "https://ec2.us-isob-east-1.sc2s.sgov.gov")]
     #[case("eusc-de-east-1", "https://ec2.eusc-de-east-1.amazonaws.eu")]
-    fn a_region_has_its_endpoint(#[case] region: &str, #[case] expected: &str) {
-        assert_eq!(url_of("ec2", region, Variant::default()).unwrap(), expected);
+    #[tokio::test]
+    async fn a_region_has_its_endpoint(#[case] region: &str, #[case] expected: &str) {
+        assert_eq!(url_of_ec2(region).await, expected);
     }
 
     #[rstest]
@@ -104,13 +99,14 @@ mod tests {
     #[case("us-east-1", true, true, "https://sts-fips.us-east-1.api.aws")]
     #[case("us-gov-west-1", true, false, "https://sts.us-gov-west-1.amazonaws.com")]
     #[case("cn-north-1", false, true, "https://sts.cn-north-1.api.amazonwebservices.com.cn")]
-    fn endpoints_have_variants(
+    #[tokio::test]
+    async fn endpoints_have_variants(
         #[case] region: &str,
         #[case] is_fips: bool,
         #[case] is_dual_stack: bool,
         #[case] expected: &str,
     ) {
-        assert_eq!(url_of("sts", region, Variant { is_fips, is_dual_stack }).unwrap(), expected);
+        assert_eq!(url_of_sts(region, Variant { is_fips, is_dual_stack }).await, expected);
     }
 
     #[rstest]
@@ -128,6 +124,6 @@ mod tests {
     #[case("example.com/")]
     #[case("x@example.com#")]
     fn a_region_cannot_lead_elsewhere(#[case] region: &str) {
-        assert_eq!(url_of("ec2", region, Variant::default()).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(check_region(region).unwrap_err().code, Code::InvalidArgument);
     }
 }

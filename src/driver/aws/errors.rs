@@ -1,7 +1,10 @@
 //! Errors of AWS as codes.
 
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+
+use super::client::{Skew, failed};
 use crate::driver::{
-    cloud::{Failure, code_of_status},
+    cloud::{Failure, causes, code_of_status},
     code::Code,
 };
 
@@ -134,6 +137,45 @@ pub(super) fn named(name: String, message: String, status: u16) -> Failure {
     Failure::Named { code: code_of(&name, status), name, message }
 }
 
+/// Why a call of the SDK failed.
+pub(super) fn failure_of<E>(error: &SdkError<E>) -> Failure
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
+    match error {
+        SdkError::ServiceError(answer) => match answer.err().code() {
+            Some(name) => {
+                let message = answer.err().message().unwrap_or_default();
+                corrected(named(name.to_owned(), message.to_owned(), status), answer.raw().extension())
+            }
+            // A success that cannot be read.
+            None if answer.raw().status().is_success() => Failure::Unreadable(status),
+            None => Failure::Status(status),
+        },
+        SdkError::ResponseError(_) => Failure::Unreadable(status),
+        SdkError::TimeoutError(_) => Failure::NoAnswer,
+        SdkError::DispatchFailure(dispatch) => match dispatch.as_connector_error() {
+            Some(error) => failed(error),
+            None => Failure::Broken(causes(error)),
+        },
+        SdkError::ConstructionFailure(_) => Failure::Unsent(causes(error)),
+        _ => Failure::Broken(causes(error)),
+    }
+}
+
+/// A refused signature, if its time was wrong. The SDK corrects the time of the next one.
+fn corrected(failure: Failure, skew: Option<&Skew>) -> Failure {
+    match (failure, skew) {
+        (Failure::Named { code: Code::Unauthenticated, name, message }, Some(Skew(skew))) => {
+            let seconds = skew.as_secs();
+            let message = format!("{message} (the clock of this machine is {seconds} s behind that of AWS)");
+            Failure::Named { code: Code::Unavailable, name, message }
+        }
+        (failure, _) => failure,
+    }
+}
+
 /// Whether the same request may succeed in a moment. One with a token that is spent or used for another request will not.
 pub(super) fn may_pass(failure: &Failure) -> bool {
     failure.code().is_transient() && !failure.is(TOKEN_SPENT) && !failure.is(TOKEN_MISMATCH)
@@ -143,6 +185,42 @@ pub(super) fn may_pass(failure: &Failure) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    use aws_sdk_ec2::{error::ErrorMetadata, operation::describe_instances::DescribeInstancesError as Error};
+    use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+    use aws_smithy_types::body::SdkBody;
+    use jiff::SignedDuration;
+
+    fn answer(status: u16, name: Option<&str>, skew: Option<i64>) -> Failure {
+        let mut metadata = ErrorMetadata::builder().message("m");
+        if let Some(name) = name {
+            metadata = metadata.code(name);
+        }
+        let mut answer = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
+        if let Some(skew) = skew {
+            answer.add_extension(Skew(SignedDuration::from_secs(skew)));
+        }
+        failure_of(&SdkError::service_error(Error::generic(metadata.build()), answer))
+    }
+
+    #[test]
+    fn what_the_sdk_says_of_an_answer_is_a_failure() {
+        assert_eq!(answer(400, Some("AuthFailure"), None), named("AuthFailure".to_owned(), "m".to_owned(), 400));
+        assert_eq!(answer(503, None, None), Failure::Status(503));
+        assert_eq!(answer(200, None, None), Failure::Unreadable(200));
+    }
+
+    #[rstest]
+    #[case::signed_at_another_time("AuthFailure", Some(3600), Code::Unavailable)]
+    #[case::signed_in_time("AuthFailure", None, Code::Unauthenticated)]
+    #[case::of_another_reason("UnauthorizedOperation", Some(3600), Code::PermissionDenied)]
+    fn a_signature_with_a_wrong_time_may_be_repeated(
+        #[case] name: &str,
+        #[case] skew: Option<i64>,
+        #[case] expected: Code,
+    ) {
+        assert_eq!(answer(401, Some(name), skew).code(), expected);
+    }
 
     #[rstest]
     #[case("InsufficientCapacity")]

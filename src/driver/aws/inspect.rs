@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use aws_sdk_ec2::types::{self, ArchitectureValues, Image, ImageState, KeyPairInfo, LocationType};
 use futures::join;
-use roxmltree::Node;
 
 use super::{
     Session,
-    calls::{EC2_VERSION, Ec2},
-    query::{Query, items, text_of},
+    calls::{Ec2, filter, reading, writing},
     run::Order,
 };
 use crate::driver::{DriverError, code::Code, inspection::Finding};
 
-const IAM_VERSION: &str = "2010-05-08";
 /// EC2's answer to a dry run of what would succeed.
 const WOULD_SUCCEED: &str = "DryRunOperation";
+/// What the metrics call look-ups of objects that a class names.
+const DESCRIBE: &str = "describe";
 /// Appears in no VM, because none is created.
 const NOBODY: &str = "class-check";
 
@@ -24,13 +24,30 @@ struct Subnet {
     id: String,
     vpc: String,
     zone: String,
-    free_addresses: u64,
+    free_addresses: i32,
 }
 
 /// A security group of the account.
 struct Group {
     id: String,
     vpc: String,
+}
+
+impl Subnet {
+    fn of(subnet: &types::Subnet) -> Option<Self> {
+        Some(Self {
+            id: subnet.subnet_id.clone()?,
+            vpc: subnet.vpc_id.clone()?,
+            zone: subnet.availability_zone.clone()?,
+            free_addresses: subnet.available_ip_address_count?,
+        })
+    }
+}
+
+impl Group {
+    fn of(group: &types::SecurityGroup) -> Option<Self> {
+        Some(Self { id: group.group_id.clone()?, vpc: group.vpc_id.clone()? })
+    }
 }
 
 impl Session {
@@ -55,18 +72,17 @@ impl Session {
 
     async fn image(&self) -> Finding {
         let (path, ami) = ("providerSpec.ami", &self.spec.ami);
-        let read = |image: Node<'_, '_>| {
-            let of = |name| text_of(image, name).unwrap_or("unknown").to_owned();
-            Some((of("imageState"), of("architecture"), of("name")))
-        };
-        match self.ec2.described("DescribeImages", "imagesSet", ("image-id", [ami].into()), read).await {
+        match self.ec2.images(ami).await {
             Err(error) => Finding::of_failure(path, &error),
             Ok(images) => match images.first() {
                 None => Finding::missing(path, format!("there is no image {ami} in {}", self.spec.region)),
-                Some((state, _, _)) if state != "available" && state != "unknown" => {
-                    Finding::missing(path, format!("image {ami} is {state}"))
-                }
-                Some((_, architecture, name)) => Finding::present(path, format!("{name}, {architecture}")),
+                Some(image) => match image.state().filter(|state| **state != ImageState::Available) {
+                    Some(state) => Finding::missing(path, format!("image {ami} is {state}")),
+                    None => {
+                        let architecture = image.architecture().map_or("unknown", ArchitectureValues::as_str);
+                        Finding::present(path, format!("{}, {architecture}", image.name().unwrap_or("unknown")))
+                    }
+                },
             },
         }
     }
@@ -133,8 +149,7 @@ impl Session {
 
     async fn key_pair(&self) -> Option<Finding> {
         let (path, name) = ("providerSpec.keyName", self.spec.key_name.as_ref()?);
-        let read = |pair: Node<'_, '_>| text_of(pair, "keyName").map(str::to_owned);
-        let pairs = self.ec2.described("DescribeKeyPairs", "keySet", ("key-name", [name].into()), read).await;
+        let pairs = self.ec2.key_pairs(name).await;
         Some(match pairs {
             Err(error) => Finding::of_failure(path, &error),
             Ok(pairs) if pairs.is_empty() => Finding::missing(path, format!("there is no key pair {name}")),
@@ -194,75 +209,61 @@ fn security_group(path: &str, id: &str, group: Option<&Group>, subnet: Option<&S
 impl Ec2 {
     /// Whose credentials these are.
     async fn identity(&self) -> Result<String, DriverError> {
-        let query = Query::new("GetCallerIdentity", "2011-06-15", "get_caller_identity");
-        let read = |answer: Node<'_, '_>| {
-            let arn = answer.descendants().find(|node| node.tag_name().name() == "Arn")?;
-            Some(arn.text()?.to_owned())
-        };
-        self.call_at(&self.account.sts, "GetCallerIdentity", &query, read).await
+        let send = || self.account.sts.get_caller_identity().send();
+        self.call("GetCallerIdentity", reading("get_caller_identity"), send, |answer| answer.arn).await
     }
 
     /// [`Code::InvalidArgument`] if there is none with this name.
     async fn instance_profile(&self, name: &str) -> Result<(), DriverError> {
-        let mut query = Query::new("GetInstanceProfile", IAM_VERSION, "instance_profile_get");
-        query.set("InstanceProfileName", name);
         let what = format!("GetInstanceProfile of {name}");
-        self.call_at(&self.account.iam, &what, &query, |_| Some(())).await
+        self.account.iam.instance_profile(name).await.map_err(|failure| failure.error(&what, &self.secret))
     }
 
     /// The zones of the region that offer a type.
     async fn zones_of(&self, machine_type: &str) -> Result<BTreeSet<String>, DriverError> {
-        const ACTION: &str = "DescribeInstanceTypeOfferings";
-        let mut query = Query::new(ACTION, EC2_VERSION, "instance_type_offerings_get");
-        query.set("LocationType", "availability-zone");
-        query.set("Filter.1.Name", "instance-type");
-        query.set("Filter.1.Value.1", machine_type);
-        let read = |answer: Node<'_, '_>| {
-            let offerings = items(answer, "instanceTypeOfferingSet");
-            Some(offerings.filter_map(|offering| text_of(offering, "location").map(str::to_owned)).collect())
+        let send = || {
+            let request = self.account.ec2.describe_instance_type_offerings();
+            request
+                .location_type(LocationType::AvailabilityZone)
+                .filters(filter("instance-type", [machine_type]))
+                .send()
         };
-        self.call(ACTION, &query, read).await
+        self.call("DescribeInstanceTypeOfferings", reading("instance_type_offerings_get"), send, |answer| {
+            Some(answer.instance_type_offerings?.into_iter().filter_map(|offering| offering.location).collect())
+        })
+        .await
+    }
+
+    // Unlike parameters, filters do not fail for what does not exist.
+
+    async fn images(&self, ami: &str) -> Result<Vec<Image>, DriverError> {
+        let send = || self.account.ec2.describe_images().filters(filter("image-id", [ami])).send();
+        self.call("DescribeImages", reading(DESCRIBE), send, |answer| answer.images).await
+    }
+
+    async fn key_pairs(&self, name: &str) -> Result<Vec<KeyPairInfo>, DriverError> {
+        let send = || self.account.ec2.describe_key_pairs().filters(filter("key-name", [name])).send();
+        self.call("DescribeKeyPairs", reading(DESCRIBE), send, |answer| answer.key_pairs).await
     }
 
     async fn subnets(&self, ids: &BTreeSet<&String>) -> Result<Vec<Subnet>, DriverError> {
-        let read = |subnet: Node<'_, '_>| {
-            let of = |name| text_of(subnet, name).map(str::to_owned);
-            let free_addresses = text_of(subnet, "availableIpAddressCount")?.parse().ok()?;
-            Some(Subnet { id: of("subnetId")?, vpc: of("vpcId")?, zone: of("availabilityZone")?, free_addresses })
-        };
-        self.described("DescribeSubnets", "subnetSet", ("subnet-id", ids.clone()), read).await
+        let send = || self.account.ec2.describe_subnets().filters(filter("subnet-id", ids.iter().copied())).send();
+        self.call("DescribeSubnets", reading(DESCRIBE), send, |answer| answer.subnets?.iter().map(Subnet::of).collect())
+            .await
     }
 
     async fn groups(&self, ids: &BTreeSet<&String>) -> Result<Vec<Group>, DriverError> {
-        let read = |group: Node<'_, '_>| {
-            let of = |name| text_of(group, name).map(str::to_owned);
-            Some(Group { id: of("groupId")?, vpc: of("vpcId")? })
-        };
-        self.described("DescribeSecurityGroups", "securityGroupInfo", ("group-id", ids.clone()), read).await
-    }
-
-    /// What exists of some objects. Unlike parameters, filters do not fail for what does not exist.
-    async fn described<T>(
-        &self,
-        action: &'static str,
-        list: &str,
-        (filter, values): (&str, BTreeSet<&String>),
-        read: impl Fn(Node<'_, '_>) -> Option<T>,
-    ) -> Result<Vec<T>, DriverError> {
-        let mut query = Query::new(action, EC2_VERSION, "describe");
-        query.set("Filter.1.Name", filter);
-        for (index, value) in (1_usize..).zip(values) {
-            query.set(format!("Filter.1.Value.{index}"), value);
-        }
-        let all = |answer: Node<'_, '_>| items(answer, list).map(&read).collect::<Option<Vec<T>>>();
-        self.call(action, &query, all).await
+        let send =
+            || self.account.ec2.describe_security_groups().filters(filter("group-id", ids.iter().copied())).send();
+        self.call("DescribeSecurityGroups", reading(DESCRIBE), send, |answer| {
+            answer.security_groups?.iter().map(Group::of).collect()
+        })
+        .await
     }
 
     async fn try_run(&self, order: &Order<'_>) -> Result<(), DriverError> {
-        let mut query = Query::new("RunInstances", EC2_VERSION, "instance_create");
-        order.write(&mut query);
-        query.set("DryRun", true);
-        match self.send(&self.account.service, &query, |_| Some(())).await {
+        let send = || order.request().dry_run(true).send_with(&self.account.ec2);
+        match self.send(writing("instance_create"), send, |_| Some(())).await {
             Err(failure) if failure.is(WOULD_SUCCEED) => Ok(()),
             Err(failure) => Err(failure.error("a dry run of RunInstances", &self.secret)),
             Ok(()) => Err(DriverError::new(Code::Internal, "EC2 ignored that RunInstances was a dry run")),

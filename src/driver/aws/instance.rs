@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use aws_sdk_ec2::types::{self, InstanceNetworkInterface};
 use k8s_openapi::api::core::v1::NodeAddress;
-use roxmltree::Node;
 
 use super::{
     names::{IDS, NAME_TAG, OWNER_TAG, UID_TAG},
-    query::{child, items, text_of},
     spec::{MARKERS, Scope, Spec},
 };
 use crate::driver::{DriverError, ListedVm, Vm, cloud::Wanted, code::Code};
@@ -56,22 +55,23 @@ pub(super) enum Todo {
 
 impl Instance {
     /// Reads an instance. `None` if it has no ID or no state.
-    pub(super) fn of(instance: Node<'_, '_>) -> Option<Self> {
-        let text = |node: Node<'_, '_>, name: &str| text_of(node, name).unwrap_or_default().to_owned();
-        let state = text_of(child(instance, "instanceState")?, "name")?;
-        let reason = child(instance, "stateReason");
+    pub(super) fn of(instance: &types::Instance) -> Option<Self> {
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let state = instance.state()?.name()?.as_str();
+        let reason = instance.state_reason();
+        let zone = instance.placement().and_then(types::Placement::availability_zone);
         Some(Self {
-            id: text_of(instance, "instanceId")?.to_owned(),
+            id: filled(instance.instance_id())?.to_owned(),
             is_gone: ["shutting-down", "terminated"].contains(&state),
             has_ended: state == "terminated",
             halted: HALTED.contains(&state).then(|| state.to_owned()),
-            reason: reason.map(|reason| (text(reason, "code"), text(reason, "message"))),
-            client_token: text(instance, "clientToken"),
-            node_name: text(instance, "privateDnsName"),
-            tags: items(instance, "tagSet").map(|tag| (text(tag, "key"), text(tag, "value"))).collect(),
-            interfaces: items(instance, "networkInterfaceSet").map(interface).collect(),
+            reason: reason.map(|reason| (text(reason.code()), text(reason.message()))),
+            client_token: text(instance.client_token()),
+            node_name: text(instance.private_dns_name()),
+            tags: instance.tags().iter().map(|tag| (text(tag.key()), text(tag.value()))).collect(),
+            interfaces: instance.network_interfaces().iter().map(interface).collect(),
             addresses: addresses(instance),
-            zone: child(instance, "placement").and_then(|one| text_of(one, "availabilityZone")).map(str::to_owned),
+            zone: filled(zone).map(str::to_owned),
         })
     }
 
@@ -169,40 +169,42 @@ pub(super) fn only(mut found: Vec<Instance>, machine: &str) -> Result<Instance, 
     }
 }
 
-fn interface(interface: Node<'_, '_>) -> Interface {
-    let number = |node, name| text_of(node, name).and_then(|text| text.parse::<i32>().ok());
-    let place =
-        |attachment| Some((number(attachment, "networkCardIndex").unwrap_or(0), number(attachment, "deviceIndex")?));
+/// A text that is not empty.
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn interface(interface: &InstanceNetworkInterface) -> Interface {
+    let attachment = interface.attachment();
     Interface {
-        id: text_of(interface, "networkInterfaceId").unwrap_or_default().to_owned(),
-        place: child(interface, "attachment").and_then(place),
-        is_efa: text_of(interface, "interfaceType").is_some_and(|kind| kind.starts_with("efa")),
-        source_dest_check: text_of(interface, "sourceDestCheck") == Some("true"),
-        ipv6_prefixes: items(interface, "ipv6PrefixSet").count(),
+        id: interface.network_interface_id().unwrap_or_default().to_owned(),
+        place: attachment.and_then(|one| Some((one.network_card_index().unwrap_or(0), one.device_index()?))),
+        is_efa: interface.interface_type().is_some_and(|kind| kind.starts_with("efa")),
+        source_dest_check: interface.source_dest_check() == Some(true),
+        ipv6_prefixes: interface.ipv6_prefixes().len(),
     }
 }
 
 /// Addresses in the order of the interfaces, then the names.
-fn addresses(instance: Node<'_, '_>) -> Vec<NodeAddress> {
-    let mut found: Vec<(&str, &str)> = Vec::new();
-    for interface in items(instance, "networkInterfaceSet") {
-        let private = items(interface, "privateIpAddressesSet").filter_map(|one| text_of(one, "privateIpAddress"));
-        found.extend(private.map(|address| ("InternalIP", address)));
-        let ipv6 = items(interface, "ipv6AddressesSet").filter_map(|one| text_of(one, "ipv6Address"));
-        found.extend(ipv6.map(|address| ("InternalIP", address)));
+fn addresses(instance: &types::Instance) -> Vec<NodeAddress> {
+    let mut found: Vec<(&str, Option<&str>)> = Vec::new();
+    for interface in instance.network_interfaces() {
+        let private = interface.private_ip_addresses().iter().map(|one| one.private_ip_address());
+        let ipv6 = interface.ipv6_addresses().iter().map(|one| one.ipv6_address());
+        found.extend(private.chain(ipv6).map(|address| ("InternalIP", address)));
     }
-    let rest = [
-        ("InternalIP", "privateIpAddress"),
-        ("ExternalIP", "ipAddress"),
-        ("InternalDNS", "privateDnsName"),
-        ("ExternalDNS", "dnsName"),
-        ("Hostname", "privateDnsName"),
-    ];
-    found.extend(rest.into_iter().filter_map(|(kind, name)| Some((kind, text_of(instance, name)?))));
+    found.extend([
+        ("InternalIP", instance.private_ip_address()),
+        ("ExternalIP", instance.public_ip_address()),
+        ("InternalDNS", instance.private_dns_name()),
+        ("ExternalDNS", instance.public_dns_name()),
+        ("Hostname", instance.private_dns_name()),
+    ]);
     let mut addresses: Vec<NodeAddress> = Vec::new();
     for (kind, address) in found {
+        let Some(address) = filled(address) else { continue };
         let address = NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
-        if !address.address.is_empty() && !addresses.contains(&address) {
+        if !addresses.contains(&address) {
             addresses.push(address);
         }
     }

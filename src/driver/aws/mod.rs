@@ -4,18 +4,19 @@
 
 mod accounts;
 mod calls;
+mod client;
 mod credentials;
 mod endpoint;
 mod errors;
+mod iam;
 mod inspect;
 mod instance;
+mod login;
 mod names;
-mod query;
 mod run;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod transport;
 mod volumes;
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
@@ -35,7 +36,6 @@ use self::{
     names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
-    transport::Transport,
 };
 use super::{
     cloud::{Coalescer, Recent, Requests, Secrets, Wanted, check_provider, idempotency_token, safe_text},
@@ -104,7 +104,6 @@ type Found = Result<Arc<Vec<Instance>>, DriverError>;
 /// The driver of AWS.
 struct AwsDriver {
     patience: Patience,
-    transport: Arc<Transport>,
     accounts: Accounts,
     /// Look-ups of Machines of one class and account that wait at the same time.
     look_ups: Coalescer<(AccountKey, Scope), Found>,
@@ -128,8 +127,7 @@ impl AwsDriver {
     fn new(access: Access, patience: Patience, requests: Requests) -> Self {
         Self {
             patience,
-            transport: Arc::new(Transport::new(access.limits, access.uses_proxy, requests)),
-            accounts: Accounts::new(access),
+            accounts: Accounts::new(access, requests),
             look_ups: Coalescer::new(patience.window),
             root_devices: Arc::default(),
             mismatches: Recent::new(MOST_MISMATCHES),
@@ -145,8 +143,7 @@ impl AwsDriver {
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
         let key = self.accounts.key(&scope.region, class, secret)?;
-        let account = self.accounts.get(&key)?;
-        let ec2 = Ec2 { transport: Arc::clone(&self.transport), account, secret: secret.clone() };
+        let ec2 = Ec2 { account: self.accounts.get(&key)?, secret: secret.clone() };
         Ok(Session { spec, scope, key, ec2 })
     }
 

@@ -6,6 +6,8 @@ use crate::driver::cloud::ProviderIds;
 
 /// Name in `MachineClass.provider`.
 pub(in crate::driver) const NAME: &str = "AWS";
+/// Name of this program in the user agent of requests.
+pub(super) const APP: &str = "mcm";
 /// `aws:///<region>/<instance>`
 pub(super) const IDS: ProviderIds = ProviderIds { provider: NAME, prefix: "aws:///" };
 /// The tag with the name of the Machine, which the console shows as the name of the VM.

@@ -1,12 +1,25 @@
 //! The request that creates a VM.
 
+use aws_sdk_ec2::{
+    operation::run_instances::builders::RunInstancesInputBuilder as Request,
+    types::{
+        self, BlockDeviceMapping, CapacityReservationSpecification, CapacityReservationTarget, CpuOptionsRequest,
+        EbsBlockDevice, IamInstanceProfileSpecification, InstanceMarketOptionsRequest, InstanceMetadataOptionsRequest,
+        InstanceNetworkInterfaceSpecification, InstanceType, MarketType, ResourceType, SpotInstanceType,
+        SpotMarketOptions, Tag, TagSpecification,
+    },
+};
+use aws_smithy_types::base64;
+
 use super::{
     names::tags_of,
-    query::Query,
     spec::{
         BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, ROOT_DEVICE, Spec,
     },
 };
+
+/// What is tagged with a VM.
+const RESOURCES: [ResourceType; 3] = [ResourceType::Instance, ResourceType::Volume, ResourceType::NetworkInterface];
 
 /// A VM to create.
 pub(super) struct Order<'a> {
@@ -26,132 +39,153 @@ pub(super) struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Writes the request: one VM, or the one that an earlier request with this token created.
-    pub(super) fn write(&self, query: &mut Query) {
+    /// The request: one VM, or the one that an earlier request with this token created. Texts that are newer than the SDK pass.
+    pub(super) fn request(&self) -> Request {
         let spec = self.spec;
-        query.set("ClientToken", self.token);
-        query.set("ImageId", &spec.ami);
-        query.set("InstanceType", &spec.machine_type);
-        query.set("MinCount", 1);
-        query.set("MaxCount", 1);
-        query.set("UserData", base64(self.user_data));
-        query.maybe("IamInstanceProfile.Name", spec.profile_name.as_ref());
-        query.maybe("IamInstanceProfile.Arn", spec.profile_arn.as_ref());
-        query.maybe("KeyName", spec.key_name.as_ref());
-        for (number, device) in (1..).zip(&spec.block_devices) {
-            self.write_device(query, number, device);
-        }
-        for (number, interface) in (1..).zip(&spec.network_interfaces) {
-            write_interface(query, number, interface);
-        }
-        for (number, resource) in (1..).zip(["instance", "volume", "network-interface"]) {
-            self.write_tags(query, number, resource);
-        }
-        if let Some(reservation) = &spec.capacity_reservation {
-            write_reservation(query, reservation);
-        }
-        write_market(query, spec);
-        if let Some(options) = &spec.metadata_options {
-            write_metadata(query, options);
-        }
-        if let Some(options) = &spec.cpu_options {
-            write_cpu(query, options);
-        }
-        if let Some(placement) = spec.placement.as_ref().or(self.placement.as_ref()) {
-            write_placement(query, placement);
-        }
+        let placement = spec.placement.as_ref().or(self.placement.as_ref());
+        Request::default()
+            // The SDK would invent one.
+            .client_token(self.token)
+            .image_id(&spec.ami)
+            .instance_type(InstanceType::from(spec.machine_type.as_str()))
+            .min_count(1)
+            .max_count(1)
+            .user_data(base64::encode(self.user_data))
+            .set_iam_instance_profile(profile(spec))
+            .set_key_name(spec.key_name.clone())
+            .set_block_device_mappings(Some(spec.block_devices.iter().map(|device| self.device(device)).collect()))
+            .set_network_interfaces(Some((0..).zip(&spec.network_interfaces).map(interface).collect()))
+            .set_tag_specifications(Some(RESOURCES.map(|resource| self.tags(resource)).into()))
+            .set_capacity_reservation_specification(spec.capacity_reservation.as_ref().and_then(reservation))
+            .set_instance_market_options(market(spec))
+            .set_metadata_options(spec.metadata_options.as_ref().map(metadata))
+            .set_cpu_options(spec.cpu_options.as_ref().map(cpu))
+            .set_placement(placement.map(placed))
     }
 
-    fn write_device(&self, query: &mut Query, number: usize, device: &BlockDevice) {
-        let path = format!("BlockDeviceMapping.{number}");
+    fn device(&self, device: &BlockDevice) -> BlockDeviceMapping {
         // The name of an only device does not count.
         let is_root = device.device_name == ROOT_DEVICE || self.spec.block_devices.len() == 1;
-        query.set(format!("{path}.DeviceName"), if is_root { self.root_device } else { &device.device_name });
-        query.set(format!("{path}.Ebs.VolumeType"), &device.volume_type);
-        query.set(format!("{path}.Ebs.VolumeSize"), device.volume_size);
-        query.maybe(format!("{path}.Ebs.Iops"), Some(device.iops).filter(|iops| *iops > 0));
-        query.maybe(format!("{path}.Ebs.Throughput"), device.throughput);
-        query.set(format!("{path}.Ebs.Encrypted"), device.encrypted);
-        query.set(format!("{path}.Ebs.DeleteOnTermination"), device.delete_on_termination);
-        query.maybe(format!("{path}.Ebs.SnapshotId"), device.snapshot_id.as_ref());
+        let ebs = EbsBlockDevice::builder()
+            .volume_type(device.volume_type.as_str().into())
+            .volume_size(device.volume_size)
+            .set_iops(Some(device.iops).filter(|iops| *iops > 0))
+            .set_throughput(device.throughput)
+            .encrypted(device.encrypted)
+            .delete_on_termination(device.delete_on_termination)
+            .set_snapshot_id(device.snapshot_id.clone());
+        BlockDeviceMapping::builder()
+            .device_name(if is_root { self.root_device } else { &device.device_name })
+            .ebs(ebs.build())
+            .build()
     }
 
-    fn write_tags(&self, query: &mut Query, number: usize, resource: &str) {
-        let of_instance = Some((self.uid, self.owner)).filter(|_| resource == "instance");
+    fn tags(&self, resource: ResourceType) -> TagSpecification {
+        let of_instance = Some((self.uid, self.owner)).filter(|_| resource == ResourceType::Instance);
         let tags = tags_of(&self.spec.tags, self.machine, of_instance);
-        query.set(format!("TagSpecification.{number}.ResourceType"), resource);
-        for (index, (key, value)) in (1_usize..).zip(tags) {
-            query.set(format!("TagSpecification.{number}.Tag.{index}.Key"), key);
-            query.set(format!("TagSpecification.{number}.Tag.{index}.Value"), value);
-        }
+        let tags = tags.into_iter().map(|(key, value)| Tag::builder().key(key).value(value).build());
+        TagSpecification::builder().resource_type(resource).set_tags(Some(tags.collect())).build()
     }
 }
 
-fn write_interface(query: &mut Query, number: i32, interface: &NetworkInterface) {
-    let path = format!("NetworkInterface.{number}");
-    query.set(format!("{path}.DeviceIndex"), interface.device_index.unwrap_or(number - 1));
-    query.maybe(format!("{path}.NetworkCardIndex"), interface.network_card_index);
-    query.set(format!("{path}.SubnetId"), &interface.subnet_id);
-    for (index, group) in (1_usize..).zip(&interface.security_group_ids) {
-        query.set(format!("{path}.SecurityGroupId.{index}"), group);
-    }
-    query.maybe(format!("{path}.AssociatePublicIpAddress"), interface.associate_public_ip_address);
-    query.maybe(format!("{path}.Description"), interface.description.as_ref());
-    query.set(format!("{path}.DeleteOnTermination"), interface.delete_on_termination);
-    query.maybe(format!("{path}.InterfaceType"), interface.interface_type.as_ref());
-    if let Some(count) = interface.ipv6_address_count {
-        query.set(format!("{path}.Ipv6AddressCount"), count);
-        query.set(format!("{path}.PrimaryIpv6"), interface.primary_ipv6.unwrap_or(true));
-    }
+fn profile(spec: &Spec) -> Option<IamInstanceProfileSpecification> {
+    let (name, arn) = (spec.profile_name.clone(), spec.profile_arn.clone());
+    let has_any = name.is_some() || arn.is_some();
+    has_any.then(|| IamInstanceProfileSpecification::builder().set_name(name).set_arn(arn).build())
 }
 
-fn write_reservation(query: &mut Query, reservation: &CapacityReservation) {
-    const PATH: &str = "CapacityReservationSpecification";
-    if let Some(preference) = &reservation.preference {
-        query.set(format!("{PATH}.CapacityReservationPreference"), preference);
+fn interface((index, interface): (i32, &NetworkInterface)) -> InstanceNetworkInterfaceSpecification {
+    InstanceNetworkInterfaceSpecification::builder()
+        .device_index(interface.device_index.unwrap_or(index))
+        .set_network_card_index(interface.network_card_index)
+        .subnet_id(&interface.subnet_id)
+        .set_groups(Some(interface.security_group_ids.clone()))
+        .set_associate_public_ip_address(interface.associate_public_ip_address)
+        .set_description(interface.description.clone())
+        .delete_on_termination(interface.delete_on_termination)
+        .set_interface_type(interface.interface_type.clone())
+        .set_ipv6_address_count(interface.ipv6_address_count)
+        .set_primary_ipv6(interface.ipv6_address_count.map(|_| interface.primary_ipv6.unwrap_or(true)))
+        .build()
+}
+
+fn reservation(reservation: &CapacityReservation) -> Option<CapacityReservationSpecification> {
+    let specification = CapacityReservationSpecification::builder();
+    let target = CapacityReservationTarget::builder();
+    let specification = if let Some(preference) = &reservation.preference {
+        specification.capacity_reservation_preference(preference.as_str().into())
     } else if let Some(arn) = &reservation.resource_group_arn {
-        query.set(format!("{PATH}.CapacityReservationTarget.CapacityReservationResourceGroupArn"), arn);
-    } else if let Some(id) = &reservation.id {
-        query.set(format!("{PATH}.CapacityReservationTarget.CapacityReservationId"), id);
-    }
+        specification.capacity_reservation_target(target.capacity_reservation_resource_group_arn(arn).build())
+    } else {
+        let id = reservation.id.as_ref()?;
+        specification.capacity_reservation_target(target.capacity_reservation_id(id).build())
+    };
+    Some(specification.build())
 }
 
-fn write_market(query: &mut Query, spec: &Spec) {
+fn market(spec: &Spec) -> Option<InstanceMarketOptionsRequest> {
+    let options = InstanceMarketOptionsRequest::builder();
     if let Some(market) = &spec.market_type {
-        query.set("InstanceMarketOptions.MarketType", market);
-    } else if let Some(price) = &spec.spot_price {
-        query.set("InstanceMarketOptions.MarketType", "spot");
-        query.set("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
-        query.maybe("InstanceMarketOptions.SpotOptions.MaxPrice", Some(price).filter(|price| !price.is_empty()));
+        return Some(options.market_type(market.as_str().into()).build());
     }
+    let price = spec.spot_price.clone()?;
+    let spot = SpotMarketOptions::builder()
+        .spot_instance_type(SpotInstanceType::OneTime)
+        .set_max_price(Some(price).filter(|price| !price.is_empty()));
+    Some(options.market_type(MarketType::Spot).spot_options(spot.build()).build())
 }
 
-fn write_metadata(query: &mut Query, options: &MetadataOptions) {
-    query.maybe("MetadataOptions.HttpEndpoint", options.endpoint.as_ref());
-    query.maybe("MetadataOptions.HttpTokens", options.tokens.as_ref());
-    query.maybe("MetadataOptions.HttpProtocolIpv6", options.protocol_ipv6.as_ref());
-    query.maybe("MetadataOptions.HttpPutResponseHopLimit", options.hop_limit);
+fn metadata(options: &MetadataOptions) -> InstanceMetadataOptionsRequest {
+    InstanceMetadataOptionsRequest::builder()
+        .set_http_endpoint(options.endpoint.as_deref().map(Into::into))
+        .set_http_tokens(options.tokens.as_deref().map(Into::into))
+        .set_http_protocol_ipv6(options.protocol_ipv6.as_deref().map(Into::into))
+        .set_http_put_response_hop_limit(options.hop_limit)
+        .build()
 }
 
-fn write_cpu(query: &mut Query, options: &CpuOptions) {
-    query.maybe("CpuOptions.CoreCount", options.core_count);
-    query.maybe("CpuOptions.ThreadsPerCore", options.threads_per_core);
-    query.maybe("CpuOptions.AmdSevSnp", options.amd_sev_snp.as_ref());
+fn cpu(options: &CpuOptions) -> CpuOptionsRequest {
+    CpuOptionsRequest::builder()
+        .set_core_count(options.core_count)
+        .set_threads_per_core(options.threads_per_core)
+        .set_amd_sev_snp(options.amd_sev_snp.as_deref().map(Into::into))
+        .build()
 }
 
-fn write_placement(query: &mut Query, placement: &Placement) {
-    query.maybe("Placement.Affinity", placement.affinity.as_ref());
-    query.maybe("Placement.AvailabilityZone", placement.availability_zone.as_ref());
-    query.maybe("Placement.AvailabilityZoneId", placement.availability_zone_id.as_ref());
-    query.maybe("Placement.GroupId", placement.group_id.as_ref());
-    query.maybe("Placement.GroupName", placement.group_name.as_ref());
-    query.maybe("Placement.HostId", placement.host_id.as_ref());
-    query.maybe("Placement.HostResourceGroupArn", placement.host_resource_group_arn.as_ref());
-    query.maybe("Placement.PartitionNumber", placement.partition_number);
-    query.maybe("Placement.SpreadDomain", placement.spread_domain.as_ref());
-    query.maybe("Placement.Tenancy", placement.tenancy.as_ref());
+fn placed(placement: &Placement) -> types::Placement {
+    types::Placement::builder()
+        .set_affinity(placement.affinity.clone())
+        .set_availability_zone(placement.availability_zone.clone())
+        .set_availability_zone_id(placement.availability_zone_id.clone())
+        .set_group_id(placement.group_id.clone())
+        .set_group_name(placement.group_name.clone())
+        .set_host_id(placement.host_id.clone())
+        .set_host_resource_group_arn(placement.host_resource_group_arn.clone())
+        .set_partition_number(placement.partition_number)
+        .set_spread_domain(placement.spread_domain.clone())
+        .set_tenancy(placement.tenancy.as_deref().map(Into::into))
+        .build()
 }
 
-fn base64(bytes: &[u8]) -> String {
-    aws_smithy_types::base64::encode(bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_data_is_not_printed() {
+        let spec = Spec { ami: "ami-1".to_owned(), ..Spec::default() };
+        let order = Order {
+            spec: &spec,
+            machine: "m",
+            uid: "u",
+            owner: "o",
+            token: "t",
+            user_data: b"hunter2",
+            root_device: "/dev/xvda",
+            placement: None,
+        };
+        let shown = format!("{:?} {:?}", order.request(), order.request().build());
+        assert!(shown.contains("ami-1"), "{shown}");
+        assert!(!shown.contains("hunter2") && !shown.contains(&base64::encode("hunter2")), "{shown}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::runtime::tls::use_ring;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
-pub(super) const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 64 << 20;
 
 /// Calls wait so long for their turn while the cloud throttles.
 const LONGEST_QUEUE: Duration = Duration::from_secs(240);

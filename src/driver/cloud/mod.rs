@@ -8,8 +8,6 @@ pub(crate) mod bootstrap;
 mod class;
 mod client;
 mod coalesce;
-#[cfg(feature = "aws")]
-mod connector;
 mod credential_file;
 mod failure;
 mod fields;
@@ -26,12 +24,14 @@ mod token;
 mod wanted;
 
 pub(crate) use class::check_provider;
-pub(crate) use client::{Http, Limits};
-#[cfg(feature = "gcp")]
-pub(crate) use client::{causes, failed, find, retry_after};
-pub(crate) use coalesce::Coalescer;
 #[cfg(feature = "aws")]
-pub(crate) use connector::connector;
+pub(crate) use client::LARGEST;
+pub(crate) use client::{Http, Limits};
+#[cfg(any(feature = "aws", feature = "gcp"))]
+pub(crate) use client::{causes, find};
+#[cfg(feature = "gcp")]
+pub(crate) use client::{failed, retry_after};
+pub(crate) use coalesce::Coalescer;
 pub(crate) use credential_file::read_credential_file;
 pub(crate) use failure::Failure;
 #[cfg(feature = "gcp")]
@@ -40,7 +40,9 @@ pub(crate) use fields::{filled, is_word, number};
 #[cfg(feature = "aws")]
 pub(crate) use fields::{known, required_known};
 pub(crate) use http::code_of_status;
-pub(crate) use limiter::{Limiter, Limiters};
+#[cfg(feature = "gcp")]
+pub(crate) use limiter::Limiter;
+pub(crate) use limiter::Limiters;
 pub(crate) use markers::{MarkerNames, Markers};
 pub(crate) use pages::Pages;
 pub(crate) use provider_id::ProviderIds;

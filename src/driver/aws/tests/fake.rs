@@ -13,10 +13,11 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Query, State},
-    http::{HeaderMap, StatusCode, Uri},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::post,
 };
+use jiff::{SignedDuration, Timestamp, civil, fmt::rfc2822, tz::TimeZone};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -105,6 +106,8 @@ pub(super) struct Cloud {
     /// The second page leads to the first.
     pub circles: bool,
     pub ignores_filters: bool,
+    /// Seconds by which its clock is ahead of that of this machine.
+    pub clock: i64,
     pub root_device: Option<&'static str>,
     /// Answers to calls that only look, by action.
     pub answers: BTreeMap<&'static str, String>,
@@ -133,8 +136,21 @@ pub(super) async fn serve(cloud: &Shared) -> String {
     format!("http://{address}")
 }
 
+/// Its answers have its time, and signatures of another time are refused.
 async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
-    let mut params = parse(&body);
+    let now = Timestamp::now() + SignedDuration::from_secs(cloud.lock().clock);
+    let signed =
+        headers.get("x-amz-date").map(|time| civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time.to_str().unwrap()));
+    let signed = signed.map(|time| time.unwrap().to_zoned(TimeZone::UTC).unwrap().timestamp());
+    let is_expired = signed.is_some_and(|time| now.duration_since(time).abs() > SignedDuration::from_mins(5));
+    let mut answer = answer_in_time(&cloud, &headers, &body, is_expired).await;
+    let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap();
+    answer.headers_mut().insert(header::DATE, date.parse().unwrap());
+    answer
+}
+
+async fn answer_in_time(cloud: &Shared, headers: &HeaderMap, body: &[u8], is_expired: bool) -> Response {
+    let mut params = parse(body);
     let action = params.remove("Action").unwrap();
     params.remove("Version");
     let fault = {
@@ -144,12 +160,12 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
             let signer = signature.split("Credential=").nth(1).and_then(|rest| rest.split('/').next());
             cloud.signers.extend(signer.map(str::to_owned));
         }
-        take_fault(&mut cloud, &action)
+        if is_expired { Some(Fault::Error("RequestExpired", 400)) } else { take_fault(&mut cloud, &action) }
     };
     match fault {
-        None => carry_out(&cloud, &action, &params),
+        None => carry_out(cloud, &action, &params),
         Some(Fault::LostAnswer) => {
-            carry_out(&cloud, &action, &params);
+            carry_out(cloud, &action, &params);
             let broken = futures::stream::iter([Ok("<Run"), Err(io::Error::other("cut"))]);
             Body::from_stream(broken).into_response()
         }
@@ -162,7 +178,7 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
             Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
         }
         Some(Fault::Malformed) => "this is no XML".into_response(),
-        Some(Fault::Error(code, status)) => error(code, status),
+        Some(Fault::Error(code, status)) => error(&action, code, status),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
 }
@@ -195,7 +211,7 @@ pub(super) fn parse(body: &[u8]) -> Params {
 fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
     let mut cloud = cloud.lock();
     if params.get("DryRun").is_some_and(|value| value == "true") {
-        return error("DryRunOperation", 412);
+        return error(action, "DryRunOperation", 412);
     }
     if let Some(answer) = cloud.answers.get(action).filter(|_| !params.contains_key("ImageId.1")) {
         return xml(action, answer);
@@ -237,7 +253,7 @@ fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
 fn describe_images(cloud: &Cloud, params: &Params) -> Response {
     let id = &params["ImageId.1"];
     if id == "ami-gone" {
-        return error("InvalidAMIID.NotFound", 400);
+        return error("DescribeImages", "InvalidAMIID.NotFound", 400);
     }
     let image = match (id.as_str(), cloud.root_device.unwrap_or("/dev/xvda")) {
         ("ami-empty", _) => String::new(),
@@ -250,10 +266,10 @@ fn run(cloud: &mut Cloud, params: &Params) -> Response {
     let token = params["ClientToken"].clone();
     if let Some((id, others)) = cloud.tokens.get(&token) {
         if !is_alive(cloud.instances[id].state) {
-            return error("IdempotentInstanceTerminated", 400);
+            return error("RunInstances", "IdempotentInstanceTerminated", 400);
         }
         if others != params {
-            return error("IdempotentParameterMismatch", 400);
+            return error("RunInstances", "IdempotentParameterMismatch", 400);
         }
         return xml("RunInstances", &format!("<instancesSet>{}</instancesSet>", item(&cloud.instances[id])));
     }
@@ -346,7 +362,7 @@ fn terminate(cloud: &mut Cloud, params: &Params) -> Response {
             instance.state = "shutting-down";
             xml("TerminateInstances", "<instancesSet></instancesSet>")
         }
-        None => error("InvalidInstanceID.NotFound", 400),
+        None => error("TerminateInstances", "InvalidInstanceID.NotFound", 400),
     }
 }
 
@@ -356,7 +372,7 @@ fn tag(cloud: &mut Cloud, action: &str, params: &Params, change: impl Fn(&mut Fa
             change(instance);
             xml(action, "<return>true</return>")
         }
-        None => error("InvalidInstanceID.NotFound", 400),
+        None => error(action, "InvalidInstanceID.NotFound", 400),
     }
 }
 
@@ -368,7 +384,7 @@ fn change(cloud: &mut Cloud, action: &str, params: &Params, change: impl Fn(&mut
             change(interface);
             xml(action, "<return>true</return>")
         }
-        None => error("InvalidNetworkInterfaceID.NotFound", 400),
+        None => error(action, "InvalidNetworkInterfaceID.NotFound", 400),
     }
 }
 
@@ -408,14 +424,24 @@ fn item(instance: &FakeInstance) -> String {
     text
 }
 
+/// Actions of STS and IAM, whose answers differ from those of EC2 in their form.
+const NOT_OF_EC2: [&str; 3] = ["AssumeRoleWithWebIdentity", "GetCallerIdentity", "GetInstanceProfile"];
+
 fn xml(action: &str, body: &str) -> Response {
-    format!("<{action}Response><requestId>r</requestId>{body}</{action}Response>").into_response()
+    let body = if NOT_OF_EC2.contains(&action) {
+        format!("{body}<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata>")
+    } else {
+        format!("<requestId>r</requestId>{body}")
+    };
+    format!("<{action}Response>{body}</{action}Response>").into_response()
 }
 
-fn error(code: &str, status: u16) -> Response {
-    let body = format!(
-        "<Response><Errors><Error><Code>{code}</Code><Message>as told, with AKIDEXAMPLE [and brackets</Message></Error>\
-         </Errors><RequestID>r</RequestID></Response>"
-    );
+fn error(action: &str, code: &str, status: u16) -> Response {
+    let error = format!("<Error><Code>{code}</Code><Message>as told, with AKIDEXAMPLE [and brackets</Message></Error>");
+    let body = if NOT_OF_EC2.contains(&action) {
+        format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>")
+    } else {
+        format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>")
+    };
     (StatusCode::from_u16(status).unwrap(), body).into_response()
 }

@@ -614,6 +614,20 @@ async fn credentials_that_aws_refuses_are_fetched_again() {
     assert_eq!(cloud.lock().sent("AssumeRoleWithWebIdentity").len(), 2);
 }
 
+#[rstest]
+#[case::slow(3600)]
+#[case::fast(-3600)]
+#[tokio::test]
+async fn a_clock_that_is_wrong_costs_one_call(#[case] ahead: i64) {
+    let (cloud, driver) = start().await;
+    cloud.lock().clock = ahead;
+    let class = request("a").class;
+    driver.list(&class, &secret()).await.unwrap();
+    assert_eq!(cloud.lock().requests.len(), 2);
+    driver.list(&class, &secret()).await.unwrap();
+    assert_eq!(cloud.lock().requests.len(), 3, "the difference is remembered");
+}
+
 /// The VM of a class whose region was changed is elsewhere, so it would count as absent.
 #[rstest]
 #[case::region("aws:///eu-west-1/i-1", true)]
