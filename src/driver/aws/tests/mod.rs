@@ -8,6 +8,7 @@ mod flows;
 mod images;
 mod inspect;
 mod metrics;
+mod recorded;
 mod requests;
 mod templates;
 
