@@ -84,6 +84,29 @@ impl SecretPolicy {
         Err(DriverError::new(Code::InvalidArgument, message))
     }
 
+    /// Checks the URL of a cloud that has no domain of its own, because each installation of it is another host: https anywhere,
+    /// or an allowed endpoint. The certificate of an https host proves that it is no part of a private network, and it gets
+    /// nothing but the credentials of the same Secret. `key` is the key of the URL.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: it is neither.
+    #[cfg_attr(not(any(test, feature = "metal-stack")), expect(dead_code, reason = "other clouds have domains"))]
+    pub(crate) fn check_own_url(&self, key: &str, url: &str) -> Result<Url, DriverError> {
+        let parsed = Url::parse(url).ok().filter(|url| {
+            let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+            is_plain && url.fragment().is_none() && url.has_host()
+        });
+        let is_allowed =
+            |url: &Url| url.scheme() == "https" || self.endpoints.iter().any(|endpoint| endpoint.includes(url));
+        parsed.filter(is_allowed).ok_or_else(|| {
+            let message = format!(
+                "{key} in the Secret of the class is not an https URL such as https://api.example.com/path: hosts without TLS \
+                 have to be allowed with --allowed-cloud-endpoints"
+            );
+            DriverError::new(Code::InvalidArgument, message)
+        })
+    }
+
     /// Checks the path of a file in a Secret, without looking at any file. `key` is its key.
     ///
     /// # Errors
@@ -240,6 +263,26 @@ mod tests {
         #[case] is_allowed: bool,
     ) {
         let found = policy(&[], endpoints).check_url("endpointURL", url, &["amazonaws.com"]);
+        assert_eq!(found.is_ok(), is_allowed, "{found:?}");
+        assert!(found.err().is_none_or(|error| !error.message.contains(url) && error.code == Code::InvalidArgument));
+    }
+
+    #[rstest]
+    #[case("https://api.metal.example.com/metal", &[], true)]
+    #[case::port("https://api.metal.example.com:8443", &[], true)]
+    #[case::plain("http://api.metal.example.com/metal", &[], false)]
+    #[case::allowed("http://127.0.0.1:8080/metal", &["http://127.0.0.1"], true)]
+    #[case::metadata("http://169.254.169.254/latest", &["http://127.0.0.1"], false)]
+    #[case::user("https://x:y@api.metal.example.com", &[], false)]
+    #[case::query("https://api.metal.example.com/?a=b", &[], false)]
+    #[case::no_host("file:///etc/passwd", &[], false)]
+    #[case::no_url("not a URL", &[], false)]
+    fn a_cloud_without_a_domain_is_any_https_host(
+        #[case] url: &str,
+        #[case] endpoints: &[&str],
+        #[case] is_allowed: bool,
+    ) {
+        let found = policy(&[], endpoints).check_own_url("metalAPIURL", url);
         assert_eq!(found.is_ok(), is_allowed, "{found:?}");
         assert!(found.err().is_none_or(|error| !error.message.contains(url) && error.code == Code::InvalidArgument));
     }

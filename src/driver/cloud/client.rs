@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::{failure::Failure, limiter::Limiter, requests::Requests};
 use crate::runtime::tls::use_ring;
 
-const CONNECT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
 pub(crate) const LARGEST: usize = 64 << 20;
 
@@ -108,20 +108,7 @@ impl Http {
         request: http::Request<B>,
     ) -> Result<(u16, String), Failure> {
         let request = reqwest::Request::try_from(request).map_err(|error| failed(&error))?;
-        let mut response = self.client()?.execute(request).await.map_err(|error| failed(&error))?;
-        let status = response.status().as_u16();
-        if let Some(pause) = retry_after(status, response.headers()) {
-            limiter.pause(pause);
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
-            if body.len() + chunk.len() > LARGEST {
-                return Err(Failure::TooLarge(LARGEST));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        let text = String::from_utf8(body);
-        Ok((status, text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
+        exchange(self.client()?, limiter, request).await
     }
 
     fn client(&self) -> Result<&Client, Failure> {
@@ -134,6 +121,28 @@ impl Http {
         });
         client.as_ref().map_err(|error| Failure::Unsent(error.clone()))
     }
+}
+
+/// The status and the text of an answer. If it requests a pause, the calls of the limiter wait.
+pub(super) async fn exchange(
+    client: &Client,
+    limiter: &Limiter,
+    request: reqwest::Request,
+) -> Result<(u16, String), Failure> {
+    let mut response = client.execute(request).await.map_err(|error| failed(&error))?;
+    let status = response.status().as_u16();
+    if let Some(pause) = retry_after(status, response.headers()) {
+        limiter.pause(pause);
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+        if body.len() + chunk.len() > LARGEST {
+            return Err(Failure::TooLarge(LARGEST));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    let text = String::from_utf8(body);
+    Ok((status, text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
 }
 
 /// Pause before the next call that an answer with this status asks for.

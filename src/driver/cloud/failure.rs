@@ -57,6 +57,18 @@ impl Failure {
         }
     }
 
+    /// Whether the cloud may have carried out the request, or may still do so, although it failed here. An answer of the cloud
+    /// itself, and the refusal of a server before it, say that it has not.
+    pub(crate) fn may_have_had_effect(&self) -> bool {
+        match self {
+            Self::Named { .. } | Self::Unreachable(_) | Self::Queued(_) | Self::Unsent(_) | Self::Credentials(_) => {
+                false
+            }
+            Self::Status(status) => *status == 408 || !(400..500).contains(status),
+            Self::Unreadable(_) | Self::NoAnswer | Self::TooLarge(_) | Self::Broken(_) => true,
+        }
+    }
+
     /// Whether the cloud gave it this name.
     #[cfg_attr(not(any(test, feature = "aws")), expect(dead_code, reason = "no other cloud needs it"))]
     pub(crate) fn is(&self, expected: &str) -> bool {
@@ -104,6 +116,23 @@ mod tests {
     fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
         assert_eq!(failure.code(), expected);
         assert!(failure.code().is_transient());
+    }
+
+    #[rstest]
+    #[case(Failure::NoAnswer, true)]
+    #[case(Failure::Broken("reset".to_owned()), true)]
+    #[case(Failure::Unreadable(200), true)]
+    #[case(Failure::Status(502), true)]
+    #[case(Failure::Status(408), true)]
+    #[case(Failure::Status(401), false)]
+    #[case(Failure::Unreachable("refused".to_owned()), false)]
+    #[case(Failure::Queued(Duration::ZERO), false)]
+    #[case(Failure::Named { code: Code::Unavailable, name: "x".to_owned(), message: String::new() }, false)]
+    fn a_request_without_an_answer_of_the_cloud_may_have_had_an_effect(
+        #[case] failure: Failure,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(failure.may_have_had_effect(), expected);
     }
 
     #[test]

@@ -8,7 +8,8 @@ const LONGEST: usize = 1000;
 const SHORTEST_SECRET: usize = 6;
 
 /// Keys of Secrets whose values are locations. An error is of no use without them.
-const PUBLIC: [&str; 5] = ["roleARN", "workloadIdentityTokenFile", "projectID", "endpointURL", "endpointUrl"];
+const PUBLIC: [&str; 6] =
+    ["roleARN", "workloadIdentityTokenFile", "projectID", "endpointURL", "endpointUrl", "metalAPIURL"];
 
 /// A text of a cloud. Values of the Secret and lines of it are replaced by `***`, brackets by parentheses.
 pub(crate) fn safe_text(text: &str, secret: &SecretData) -> String {

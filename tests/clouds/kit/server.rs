@@ -1,0 +1,167 @@
+//! An HTTP server around a fake cloud. It names each request by its call, keeps a log, and lets calls fail.
+
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+/// A request. Names of headers are in lower case.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+/// An answer in JSON.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
+}
+
+/// A cloud without its server.
+pub trait FakeCloud: Send + 'static {
+    /// The call that a request makes, such as `machine.free`.
+    fn call(&self, request: &Request) -> &'static str;
+
+    /// Carries a request out.
+    fn answer(&mut self, request: &Request) -> Reply;
+}
+
+/// How a call fails.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It is carried out, and the answer breaks off.
+    LostAnswer,
+    /// It is carried out after this time, whether the client still waits or not.
+    Late(Duration),
+    /// No answer.
+    TimeOut,
+    /// An answer without end.
+    Endless,
+    /// An answer that is not in JSON.
+    Malformed,
+    /// An error of the cloud.
+    Error(Reply),
+    /// An error of something before the cloud.
+    Status(u16),
+}
+
+/// A cloud with the log of its requests and the faults of its calls.
+pub struct Fake<C> {
+    pub cloud: C,
+    /// Call and request.
+    pub log: Vec<(&'static str, Request)>,
+    /// Calls of the name fail so, this many times.
+    pub faults: Vec<(&'static str, Fault, usize)>,
+    /// Four of ten calls fail, in these ways.
+    pub storm: Vec<Fault>,
+    /// Every n-th call of the name loses its answer.
+    pub lost_every: Option<(&'static str, usize)>,
+}
+
+pub type Shared<C> = Arc<Mutex<Fake<C>>>;
+
+impl<C: FakeCloud> Fake<C> {
+    pub fn new(cloud: C) -> Shared<C> {
+        Arc::new(Mutex::new(Self { cloud, log: Vec::new(), faults: Vec::new(), storm: Vec::new(), lost_every: None }))
+    }
+
+    /// How many calls of a name there were.
+    pub fn count(&self, call: &str) -> usize {
+        self.log.iter().filter(|(name, _)| *name == call).count()
+    }
+
+    /// The requests of a call.
+    pub fn sent(&self, call: &str) -> Vec<Request> {
+        self.log.iter().filter(|(name, _)| *name == call).map(|(_, request)| request.clone()).collect()
+    }
+
+    fn take_fault(&mut self, call: &'static str) -> Option<Fault> {
+        if self.lost_every.is_some_and(|(name, every)| name == call && self.count(call).is_multiple_of(every)) {
+            return Some(Fault::LostAnswer);
+        }
+        let number = self.log.len();
+        if number.wrapping_mul(2_654_435_761) / 128 % 10 < 4 && !self.storm.is_empty() {
+            return self.storm.get(number % self.storm.len()).cloned();
+        }
+        let fault = self.faults.iter_mut().find(|(name, _, left)| *name == call && *left > 0)?;
+        fault.2 -= 1;
+        Some(fault.1.clone())
+    }
+}
+
+/// Serves a cloud on this host; returns its URL.
+pub async fn serve<C: FakeCloud>(fake: &Shared<C>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().fallback(handle::<C>).with_state(Arc::clone(fake));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+async fn handle<C: FakeCloud>(
+    State(fake): State<Shared<C>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()));
+    let request = Request {
+        method: method.to_string(),
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
+        headers: headers.collect(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    };
+    let fault = {
+        let mut fake = fake.lock();
+        let call = fake.cloud.call(&request);
+        fake.log.push((call, request.clone()));
+        fake.take_fault(call)
+    };
+    let carry_out = move || {
+        let reply = fake.lock().cloud.answer(&request);
+        in_json(reply)
+    };
+    match fault {
+        None => carry_out(),
+        Some(Fault::LostAnswer) => {
+            carry_out();
+            Body::from_stream(futures::stream::iter([Ok("{"), Err(io::Error::other("cut"))])).into_response()
+        }
+        Some(Fault::Late(pause)) => {
+            let late = tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                carry_out()
+            });
+            late.await.unwrap()
+        }
+        Some(Fault::TimeOut) => {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            StatusCode::GATEWAY_TIMEOUT.into_response()
+        }
+        Some(Fault::Endless) => {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
+        }
+        Some(Fault::Malformed) => "this is not JSON".into_response(),
+        Some(Fault::Error(reply)) => in_json(reply),
+        Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
+    }
+}
+
+fn in_json(reply: Reply) -> Response {
+    (StatusCode::from_u16(reply.status).unwrap(), [(CONTENT_TYPE, "application/json")], reply.body).into_response()
+}
