@@ -23,7 +23,7 @@ build: ## Build the debug binary without cloud drivers, target/debug/mcm
 static: ## Build the release binary for an image, without shared libraries
 	@hack/build-static
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws or gcp; CAPI=1 with Cluster API; KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, gcp or metal-stack; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)
@@ -36,9 +36,9 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
 
 test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
-	$(CARGO) test --locked --features aws,gcp --lib --test clouds --no-run
-	$(CARGO) test --locked --features aws,gcp --lib driver::
-	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp --test clouds
+	$(CARGO) test --locked --features aws,gcp,metal-stack --lib --test clouds --no-run
+	$(CARGO) test --locked --features aws,gcp,metal-stack --lib driver::
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp,metal-stack --test clouds
 
 count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machines on moto, next to those of the Go provider
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws,gcp --test clouds calls:: -- --nocapture

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::aws;
 #[cfg(feature = "gcp")]
 use super::gcp;
+#[cfg(feature = "metal-stack")]
+use super::metal_stack;
 #[cfg(feature = "remote")]
 use super::remote::{RemoteDriver, Texts};
 use super::{
@@ -22,6 +24,8 @@ const CLOUDS: &[BuiltIn<'static>] = &[
     BuiltIn { provider: aws::NAME, open: &aws::open },
     #[cfg(feature = "gcp")]
     BuiltIn { provider: gcp::NAME, open: &gcp::open },
+    #[cfg(feature = "metal-stack")]
+    BuiltIn { provider: metal_stack::NAME, open: &metal_stack::open },
 ];
 
 /// Opens a driver, whose requests are observed.
@@ -183,6 +187,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("AWS", "aws"),
     #[cfg(not(feature = "gcp"))]
     ("GCP", "gcp"),
+    #[cfg(not(feature = "metal-stack"))]
+    ("metal", "metal-stack"),
 ];
 
 fn advice_for(provider: &str, known: &[String]) -> String {
@@ -236,7 +242,7 @@ mod tests {
         let (built_in, left_out) = clouds_of_build();
         let mut all: Vec<&str> = built_in.iter().chain(&left_out).copied().collect();
         all.sort_unstable();
-        assert_eq!(all, ["AWS", "GCP"]);
+        assert_eq!(all, ["AWS", "GCP", "metal"]);
         for name in left_out {
             let error = catalogue(&["simulated"]).get(&class(name)).err().unwrap().to_string();
             assert!(error.contains(&format!("this build has no driver for {name}")), "{error}");
@@ -301,7 +307,7 @@ mod tests {
         let catalogue = Catalogue::open(SIMULATED, &environment, provider, &Guards::unobserved()).unwrap();
         // This test is not about built-in clouds other than the simulated one.
         let names: Vec<_> =
-            catalogue.names().into_iter().filter(|name| !["AWS", "GCP"].contains(&name.as_str())).collect();
+            catalogue.names().into_iter().filter(|name| !["AWS", "GCP", "metal"].contains(&name.as_str())).collect();
         assert_eq!(names, expected);
         if expected.contains(&name) {
             let unknown = catalogue.validate(&class(name)).unwrap_err();

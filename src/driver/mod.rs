@@ -2,7 +2,7 @@
 //! metrics, limits and deadlines. A driver may run in another process.
 
 #![cfg_attr(
-    not(all(feature = "simulated", feature = "remote", feature = "aws", feature = "gcp")),
+    not(all(feature = "simulated", feature = "remote", feature = "aws", feature = "gcp", feature = "metal-stack")),
     allow(dead_code, reason = "a driver uses only a part of what all share")
 )]
 
@@ -25,6 +25,8 @@ mod gcp;
 mod guard;
 pub(crate) mod inspection;
 mod interface;
+#[cfg(feature = "metal-stack")]
+mod metal_stack;
 pub(crate) mod operation;
 #[cfg(feature = "remote")]
 pub mod remote;

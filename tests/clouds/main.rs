@@ -11,6 +11,9 @@ mod class_check;
 mod ec2;
 mod gcp;
 mod keeper;
+#[allow(dead_code, reason = "unit tests of drivers use the rest")]
+mod kit;
+mod metal_stack;
 mod nodes;
 mod orphans;
 mod pool;

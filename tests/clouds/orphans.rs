@@ -33,6 +33,12 @@ async fn a_vm_that_no_machine_has_is_collected_in_the_fake_and_no_other() {
     an_orphan_is_collected_and_nothing_else(Arc::new(Gce::new().await)).await;
 }
 
+#[cfg(feature = "metal-stack")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_no_machine_has_is_freed_in_the_fake_of_metal_stack_and_no_other() {
+    an_orphan_is_collected_and_nothing_else(Arc::new(crate::metal_stack::World::new().await)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone_on_moto() {
     two_namespaces_share_a_tag(Arc::new(Ec2::start().await)).await;

@@ -146,6 +146,14 @@ async fn the_gcp_driver_passes_over_tls_on_the_fake() {
     assert_eq!((gce.violations(), gce.count()), (vec![], 0), "the suite leaves nothing behind");
 }
 
+#[cfg(feature = "metal-stack")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metal_stack_driver_passes_over_tls_on_the_fake() {
+    let metal = Arc::new(crate::metal_stack::World::new().await);
+    passes(metal.provider(), &metal.spec("shoot"), metal.spec("other"), &metal.secret()).await;
+    assert_eq!((metal.violations(), metal.vms().await), (vec![], vec![]), "the suite leaves nothing behind");
+}
+
 /// In the normal run. `CLOUD_MACHINES` sets another number.
 const MACHINES: usize = 30;
 const KILLS: usize = 4;

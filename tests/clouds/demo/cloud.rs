@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     ec2::{Ec2, IMAGE, PROFILE},
+    metal_stack,
     objects::merge,
     simulation::{ENDPOINTS, Simulation},
     world::World,
@@ -38,6 +39,14 @@ const GCP: Samples = Samples {
     deployment: include_str!("../../../templates/gcp/machine-deployment.yaml"),
 };
 
+const METAL_STACK: Samples = Samples {
+    secret: include_str!("../../../templates/metal-stack/secret.yaml"),
+    class: include_str!("../../../templates/metal-stack/machine-class.yaml"),
+    deployment: include_str!("../../../templates/metal-stack/machine-deployment.yaml"),
+};
+/// `kubectl` shows the VMs of a fake without a client.
+const KUBECTL: &str = "kubectl get mc -n demo -o custom-columns=NAME:.metadata.name,VM:.spec.providerID";
+
 /// A simulation with its pool.
 pub struct InCloud {
     cloud: Arc<dyn Simulation>,
@@ -51,21 +60,27 @@ impl InCloud {
         let change = json!({
             "ami": IMAGE, "iam": {"name": PROFILE}, "keyName": null, "networkInterfaces": [interface],
         });
-        let objects = AWS.changed(&ec2.secret(), &change, ["m5.large", "m5.2xlarge"]);
+        let objects = AWS.changed(&ec2.secret(), &change, "machineType", ["m5.large", "m5.2xlarge"]);
         let hint = format!("AWS_ENDPOINT_URL={} aws ec2 describe-instances --region eu-west-1", ec2.url);
         Self { cloud: ec2, objects, hint }
     }
 
     pub fn gcp(gce: Arc<World>) -> Self {
-        let objects = GCP.changed(&gce.secret(), &json!({}), ["n2-standard-2", "n2-standard-8"]);
-        let hint = "kubectl get mc -n demo -o custom-columns=NAME:.metadata.name,VM:.spec.providerID".to_owned();
-        Self { cloud: gce, objects, hint }
+        let objects = GCP.changed(&gce.secret(), &json!({}), "machineType", ["n2-standard-2", "n2-standard-8"]);
+        Self { cloud: gce, objects, hint: KUBECTL.to_owned() }
+    }
+
+    pub fn metal_stack(metal: Arc<metal_stack::World>) -> Self {
+        let spec = metal.spec(CLUSTER);
+        let change = json!({"project": spec["project"], "network": spec["network"]});
+        let objects = METAL_STACK.changed(&metal.secret(), &change, "size", metal_stack::World::SIZES);
+        Self { cloud: metal, objects, hint: KUBECTL.to_owned() }
     }
 }
 
 impl Samples {
-    /// The objects of the demo: `types` are those of the classes `small` and `large`.
-    fn changed(&self, credentials: &Value, spec: &Value, types: [&str; 2]) -> String {
+    /// The objects of the demo: `types` are the values of `field` in the classes `small` and `large`.
+    fn changed(&self, credentials: &Value, spec: &Value, field: &str, types: [&str; 2]) -> String {
         let read = |text: &str| -> Value { serde_yaml_ng::from_str(text).unwrap() };
         let named = |name: &str| json!({"name": name, "namespace": "demo"});
         let mut secret = read(self.secret);
@@ -75,7 +90,7 @@ impl Samples {
         let classes = ["small", "large"].into_iter().zip(types).map(|(name, machine_type)| {
             let mut class = read(self.class);
             merge(&mut class, json!({"metadata": named(name), "secretRef": named("pool"), "providerSpec": spec}));
-            class["providerSpec"]["machineType"] = machine_type.into();
+            class["providerSpec"][field] = machine_type.into();
             class
         });
         let mut deployment = read(self.deployment);

@@ -1,4 +1,4 @@
-//! The demo in a simulation of a real cloud: `make demo CLOUD=aws`, `make demo CLOUD=gcp`.
+//! The demo in a simulation of a real cloud: `make demo` with CLOUD=aws, CLOUD=gcp or CLOUD=metal-stack.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "without its cloud there is no demo")]
 
@@ -7,6 +7,11 @@ mod cloud;
 mod ec2;
 #[path = "../gcp/fake/mod.rs"]
 mod fake;
+#[allow(dead_code, reason = "the demo needs no faults")]
+#[path = "../kit/mod.rs"]
+mod kit;
+#[path = "../metal_stack/mod.rs"]
+mod metal_stack;
 #[path = "../nodes.rs"]
 mod nodes;
 #[path = "../../support/objects.rs"]
@@ -58,6 +63,7 @@ struct Arguments {
 enum Which {
     Aws,
     Gcp,
+    MetalStack,
 }
 
 #[tokio::main]
@@ -76,6 +82,11 @@ async fn main() -> anyhow::Result<()> {
                 gce.url
             );
             (Arc::<World>::clone(&gce), InCloud::gcp(gce))
+        }
+        Which::MetalStack => {
+            let metal = Arc::new(metal_stack::World::new().await);
+            eprintln!("metal-stack is a fake at {}, which refuses what does not fit its Swagger document", metal.url);
+            (Arc::<metal_stack::World>::clone(&metal), InCloud::metal_stack(metal))
         }
     };
     let kubeconfig = Kubeconfig::read_from(&demo.kubeconfig)?;
