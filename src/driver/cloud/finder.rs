@@ -1,9 +1,9 @@
-//! Which VM is that of a Machine: the rules against two VMs for one Machine, and one VM for two.
+//! The VM of a Machine: rules against two VMs for one Machine, and against one VM for two Machines.
 
 use super::wanted::Wanted;
 use crate::driver::{Code, DriverError};
 
-/// Whose a VM is, by its markers.
+/// The owner of a VM, by its markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belonging {
     /// It has the markers of the class.
@@ -16,7 +16,7 @@ pub(crate) enum Belonging {
 
 /// A VM as its cloud shows it.
 pub(crate) trait CloudVm {
-    /// What tells VMs of the class from others.
+    /// The markers of a class.
     type Scope: ?Sized;
 
     /// Whether the cloud gives the ID of a VM to later VMs, as clouds of physical servers do. Then an ID alone does not say that

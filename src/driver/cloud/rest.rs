@@ -21,7 +21,7 @@ use super::{
 };
 use crate::driver::{Code, DriverError};
 
-/// Proves to a cloud whose requests these are.
+/// Credentials in the form that a cloud asks for.
 #[async_trait]
 pub(crate) trait Authentication: Send + Sync + 'static {
     /// The headers of one attempt of a request. Signatures contain the time, so each attempt gets its own.

@@ -12,7 +12,7 @@ const EXHAUSTED: [&str; 5] =
     ["no machine available", "quota for machines reached", "no ips left", "cannot find free ip", "NoIPAvailable"];
 /// More machines are being allocated at the same time than metal-api can do.
 const BUSY: &str = "too many parallel machine allocations";
-/// Nobody may free the machine.
+/// The machine cannot be freed.
 const LOCKED: &str = "machine is locked";
 /// Another allocation was faster.
 const TAKEN: &str = "already allocated";

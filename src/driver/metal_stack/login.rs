@@ -12,7 +12,7 @@ const URL: &str = "metalAPIURL";
 const TOKEN: &str = "metalAPIKey";
 const HMAC: &str = "metalAPIHMac";
 
-/// Proves to metal-api who calls.
+/// A token or a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Credentials {
     Token(String),

@@ -240,7 +240,7 @@ impl MetalApi {
         Reply { status: 200, body: self.shown(id).to_string() }
     }
 
-    /// A machine as the API shows it, which fits the document, too.
+    /// A machine in the form of the API, which is checked against the document.
     fn shown(&mut self, id: &str) -> Value {
         let machine = &self.machines[id];
         let mut shown = json!({

@@ -1,4 +1,4 @@
-//! `providerSpec` of the provider metal-stack: its fields as the reference names them, and what is wrong with them.
+//! `providerSpec` of the provider metal-stack: its fields as the reference names them, and their problems.
 
 #[cfg(test)]
 mod tests;

@@ -254,7 +254,7 @@ async fn two_hundred_machines_get_two_hundred_servers_although_every_tenth_answe
     assert_eq!((ids.len(), world.count(), world.calls("machine.allocate")), (200, 200, 200));
     assert!(world.calls("machine.find") < 100, "{} look-ups for 200 machines", world.calls("machine.find"));
     world.assert_valid_requests();
-    // Their deletion shares look-ups, too.
+    // Deletions share look-ups in the same way.
     let before = world.calls("machine.find");
     let known = requests.iter().map(|request| world.driver.delete(request));
     let failed: Vec<DriverError> = join_all(known).await.into_iter().filter_map(Result::err).collect();

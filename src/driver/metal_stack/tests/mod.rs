@@ -34,7 +34,7 @@ use crate::{
 const CLUSTER: &str = "cluster.metal-stack.io/id=shoot";
 const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 const OWNER_TAG: &str = "machine.sapcloud.io/owner";
-/// Whose the machines are.
+/// The owner of the machines.
 const OWNER: &str = "team-a";
 /// Machines of the fake.
 const MACHINES: usize = 20;

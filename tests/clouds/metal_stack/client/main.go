@@ -77,7 +77,7 @@ func life(api machine.ClientService, partition, size, image, project, network st
 	order.Sizeid = pointer("no such size")
 	_, err = api.AllocateMachine(machine.NewAllocateMachineParams().WithBody(order), nil)
 	refused, is := err.(*machine.AllocateMachineDefault)
-	check(is && refused.Code() == 400 && *refused.Payload.Statuscode == 400, "wrong size: %T %v", err, err)
+	check(is && refused.Code() == 400 && refused.Payload.StatusCode == 400, "wrong size: %T %v", err, err)
 
 	freed, err := api.FreeMachine(machine.NewFreeMachineParams().WithID(id), nil)
 	check(err == nil && freed.Payload.Allocation == nil, "free: %v", err)
