@@ -1,7 +1,9 @@
 //! Types of stored objects, and names that other programs read. No client, no clock.
 
+pub(crate) mod backoff;
 pub mod crd;
 pub mod duration;
+pub(crate) mod hash;
 pub mod labels;
 pub mod machine;
 pub mod node;

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +13,7 @@ use super::{
     Allowance, Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
     volumes::{VolumeTimeouts, Volumes},
 };
-use crate::plan::WaitKind;
+use crate::{api::backoff::Backoff, plan::WaitKind};
 
 /// In this order.
 pub const RULES: [Rule; 9] =
@@ -273,5 +274,5 @@ const fn is_worth_a_report(count: u32) -> bool {
 
 /// 1, 2, 4, 8, 16, 20, 20, … seconds.
 pub(super) fn eviction_backoff(count: u32) -> SignedDuration {
-    SignedDuration::from_secs(1 << count.saturating_sub(1).min(8)).min(EVICTION_RETRY)
+    Backoff::new(Duration::from_secs(1), EVICTION_RETRY.unsigned_abs()).after(count)
 }

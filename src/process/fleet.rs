@@ -22,18 +22,21 @@ use super::{
     host::{Fleet, Host},
     options::{CellOptions, TargetKubeconfigs},
 };
-use crate::runtime::{
-    cell::Scope,
-    files,
-    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
-    objects::chain,
-    panics::{self, Place},
+use crate::{
+    api::backoff::Backoff,
+    runtime::{
+        cell::Scope,
+        files,
+        kubeconfig::{ControlKubeconfig, TargetKubeconfig},
+        objects::chain,
+        panics::{self, Place},
+    },
 };
 
 /// How often the file is read. Mounted files are replaced by a rename, which not every file watch notices.
 const PERIOD: Duration = Duration::from_secs(2);
 /// First and longest pause before a failed cell is restarted.
-const RESTART: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RESTART: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
 const SPREAD: Duration = Duration::from_millis(100);
 
@@ -220,7 +223,7 @@ async fn keep_running<F>(name: &str, stop: &CancellationToken, failed: impl Fn(&
 where
     F: Future<Output = Result<()>>,
 {
-    let mut pause = RESTART.0;
+    let mut pauses = RESTART.pauses();
     while !stop.is_cancelled() {
         let started = Instant::now();
         let what = || format!("cell {name}");
@@ -230,18 +233,15 @@ where
             Ok(Err(error)) => chain(error.as_ref()),
             Err(panicked) => panicked.to_string(),
         };
-        if started.elapsed() > RESTART.1 {
-            pause = RESTART.0;
-        }
+        pauses.reset_after(started.elapsed());
         failed(&error);
         // Not all cells of a server that was away come back at the same moment.
         let jitter = if cfg!(test) { 0.0 } else { rand::random::<f64>() };
-        let retry_in = pause.mul_f64(1.0 + 0.5 * jitter);
+        let retry_in = pauses.advance().mul_f64(1.0 + 0.5 * jitter);
         tracing::warn!(cell = name, error, ?retry_in, "cell failed, restarting");
         if stop.run_until_cancelled(sleep(retry_in)).await.is_none() {
             return;
         }
-        pause = (pause * 2).min(RESTART.1);
     }
 }
 

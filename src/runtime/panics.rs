@@ -17,8 +17,10 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::api::backoff::Backoff;
+
 /// First and longest pause before work that panicked is started again.
-const RESTART: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
+const RESTART: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
 
 /// The kind of work that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,17 +101,14 @@ where
 
 /// Does work again, after growing pauses, for as long as it panics.
 pub(crate) async fn kept<F: Future<Output = ()>>(place: Place, what: String, make: impl Fn() -> F) {
-    let mut pause = RESTART.0;
+    let mut pauses = RESTART.pauses();
     loop {
         let began = Instant::now();
         if caught(place, || what.clone(), async { make().await }).await.is_ok() {
             return;
         }
-        if began.elapsed() > RESTART.1 {
-            pause = RESTART.0;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(RESTART.1);
+        pauses.reset_after(began.elapsed());
+        sleep(pauses.advance()).await;
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     panics::{self, Panicked, Place},
     queue::Queue,
 };
+use crate::api::backoff::Backoff;
 
 /// When to reconcile an object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,13 +104,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// First and longest pause before a failed reconcile is retried.
-const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
+const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
 /// The same after a conflict, which the watch resolves soon.
-const CONFLICT_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-
-fn backoff((first, longest): (Duration, Duration), attempt: u32) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(attempt)).min(longest)
-}
+const CONFLICT_RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// The workers of one controller.
 pub(crate) struct Workers<H: Handler> {
@@ -149,7 +146,7 @@ impl<H: Handler> Workers<H> {
 
     async fn work(&self, key: &H::Key) {
         // A reconcile that is aborted must not leave its key in flight.
-        let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.1) };
+        let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.longest()) };
         let what = || format!("{} {key}", self.queue.name());
         let outcome = panics::caught(Place::Reconcile, what, async { self.handler.handle(key).await }).await;
         turn.requeue_at = match outcome.unwrap_or_else(|panicked| Err(panicked.into())) {
@@ -182,9 +179,9 @@ impl<H: Handler> Workers<H> {
         let (controller, text) = (self.queue.name(), chain(error));
         if error.is_conflict() {
             tracing::debug!(controller, object = %key, error = %text, "conflict, requeued");
-            return backoff(CONFLICT_RETRY, attempt);
+            return CONFLICT_RETRY.pause(attempt);
         }
-        let retry_in = self.until_due(error).map_or(backoff(RETRY, attempt), |due| due.min(backoff(RETRY, attempt)));
+        let retry_in = self.until_due(error).map_or(RETRY.pause(attempt), |due| due.min(RETRY.pause(attempt)));
         tracing::warn!(controller, object = %key, error = %text, ?retry_in, "reconcile failed");
         retry_in
     }

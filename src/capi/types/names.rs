@@ -1,6 +1,6 @@
 //! Labels, annotations and types of Cluster API, which other programs also read. The values never change.
 
-use crate::api::syntax;
+use crate::api::{hash::fnv1a_32, syntax};
 
 /// Label on every object of a cluster: the name of the Cluster.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
@@ -72,8 +72,8 @@ pub fn label_value(name: &str) -> String {
     if is_label_value(name) {
         return name.to_owned();
     }
-    // FNV-1a, 32 bits, in the alphabet of base64 for URLs.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    // In the alphabet of base64 for URLs.
+    let hash = fnv1a_32(name.bytes());
     let text = serde_json::to_value(k8s_openapi::ByteString(hash.to_be_bytes().to_vec())).unwrap_or_default();
     let text = text.as_str().unwrap_or_default().trim_end_matches('=').replace('+', "-").replace('/', "_");
     format!("hash_{text}_z")

@@ -1,6 +1,9 @@
 //! The part that all drains of a Node share, and the whole drain of a Node whose Machine stays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,7 +14,7 @@ use super::{
     views::{NodeView, PodsView},
 };
 use crate::{
-    api::{node::Node, reasons::EventReason},
+    api::{backoff::Backoff, node::Node, reasons::EventReason},
     drain::{
         self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, PodRef, Round,
         policy as drain_policy,
@@ -21,8 +24,8 @@ use crate::{
 
 /// When to list pods again after a failed list.
 pub(super) const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// Pauses after a forced delete of a pod that failed: the first one, doubled each time, and the longest one.
-const DELETE_AGAIN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+/// Pauses after a forced delete of a pod that failed.
+const DELETE_AGAIN: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 
 /// The progress of the drain of a Node whose Machine stays. Its steps and waits are in the plan.
 pub(super) enum Outcome {
@@ -129,11 +132,8 @@ pub(super) fn delete_known_pods(plan: &mut Plan<Action>, snapshot: &Snapshot) ->
 /// In a forced drain: the attempts without failed deletes that are due again, and when the next one will be.
 fn due(attempts: &Attempts, pods: &[PodFacts], now: Timestamp) -> (Attempts, Option<Timestamp>) {
     let again = |attempt: &Attempt| {
-        let (first, longest) = DELETE_AGAIN;
-        let factor = 1_i32 << attempt.count.saturating_sub(1).min(16);
-        let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
         let has_failed = attempt.method == Method::Delete && attempt.answer != Answer::Accepted;
-        has_failed.then(|| after(attempt.at, pause))
+        has_failed.then(|| after(attempt.at, DELETE_AGAIN.after(attempt.count)))
     };
     let mut left = attempts.clone();
     left.retain(|_, attempt| again(attempt).is_none_or(|at| now < at));

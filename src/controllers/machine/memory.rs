@@ -2,13 +2,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    api::{patch, syntax},
+    api::{backoff::Backoff, patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
     driver::DriverError,
 };
@@ -145,9 +146,9 @@ impl fmt::Display for NodeWrite {
 }
 
 /// First and longest pause before a failed write is retried.
-const FAILED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_secs(5));
+const FAILED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
 /// The same after a refusal.
-const REFUSED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_mins(10));
+const REFUSED: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 /// How often a write of one purpose is accepted in one reconcile until the Node counts as changed back each time.
 pub(super) const ACCEPTED: u32 = 3;
 
@@ -423,10 +424,8 @@ impl NodeFailure {
 }
 
 /// When to retry a write that failed so many times in a row: the pause doubles from the first to the longest.
-fn retry_after(at: Timestamp, count: u32, (first, longest): (SignedDuration, SignedDuration)) -> Timestamp {
-    let factor = 1_i32 << count.saturating_sub(1).min(16);
-    let pause = first.checked_mul(factor).unwrap_or(longest).min(longest);
-    at.checked_add(pause).unwrap_or(Timestamp::MAX)
+fn retry_after(at: Timestamp, count: u32, backoff: Backoff) -> Timestamp {
+    at.checked_add(backoff.after(count)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

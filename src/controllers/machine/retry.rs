@@ -1,12 +1,14 @@
 //! When a failed driver call is retried.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     memory::{Call, CallFailure},
     policy::{Policy, after},
 };
-use crate::driver::Code;
+use crate::{api::backoff::Backoff, driver::Code};
 
 /// The reference's fixed periods; here they are upper bounds of an exponential back-off.
 const SHORT: SignedDuration = SignedDuration::from_secs(5);
@@ -32,9 +34,8 @@ pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_dele
         Call::Status if is_exhausted => chosen,
         call => bound(call, code),
     };
-    let first = if bound == SHORT { SignedDuration::from_secs(1) } else { SHORT };
-    let factor = 1_i32 << count.saturating_sub(1).min(16);
-    first.checked_mul(factor).unwrap_or(bound).min(bound)
+    let first = if bound == SHORT { Duration::from_secs(1) } else { Duration::from_secs(5) };
+    Backoff::new(first, bound.unsigned_abs()).after(count)
 }
 
 fn bound(call: Call, code: Code) -> SignedDuration {

@@ -1,6 +1,6 @@
 //! Bootstrap tokens: their IDs, and the placeholders in user data.
 
-use crate::api::machine::Machine;
+use crate::api::{hash::fnv1a_64, machine::Machine};
 
 /// Placeholder for `<id>.<secret>` in user data.
 const TOKEN: &[u8] = b"<<BOOTSTRAP_TOKEN>>";
@@ -14,11 +14,7 @@ pub fn id_of(machine: &Machine) -> String {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let meta = &machine.metadata;
     let text = [meta.name.as_deref().unwrap_or_default(), "/", meta.uid.as_deref().unwrap_or_default()];
-    // FNV-1a is specified and never changes, unlike the hashes of the standard library.
-    let mut hash = text
-        .iter()
-        .flat_map(|part| part.bytes())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mut hash = fnv1a_64(text.iter().flat_map(|part| part.bytes()));
     hash ^= hash >> 32;
     let mut id = String::with_capacity(6);
     for _ in 0..6 {

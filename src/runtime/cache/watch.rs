@@ -21,11 +21,14 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tower::{BoxError, service_fn};
 
 use super::{Cache, Cached};
-use crate::runtime::{
-    guard::Guard,
-    limiter::{Unanswered, is_watch},
-    objects::chain,
-    trust::{Liveness, Pulse, Trust},
+use crate::{
+    api::backoff::{self, Backoff},
+    runtime::{
+        guard::Guard,
+        limiter::{Unanswered, is_watch},
+        objects::chain,
+        trust::{Liveness, Pulse, Trust},
+    },
 };
 
 /// Page size of a list.
@@ -149,16 +152,11 @@ fn text(error: &watcher::Error) -> String {
 }
 
 /// From 0.8 s to 10 s, so that recovery takes little longer than that of the API server.
-struct Pauses(Duration);
-
-impl Pauses {
-    const FIRST: Duration = Duration::from_millis(800);
-    const LAST: Duration = Duration::from_secs(10);
-}
+struct Pauses(backoff::Pauses);
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self(Self::FIRST)
+        Self(Backoff::new(Duration::from_millis(800), Duration::from_secs(10)).pauses())
     }
 }
 
@@ -168,15 +166,13 @@ impl Iterator for Pauses {
     fn next(&mut self) -> Option<Duration> {
         // Tests are deterministic.
         let jitter = if cfg!(test) { 0.5 } else { rand::random::<f64>() };
-        let pause = self.0.mul_f64(1.0 + 0.2 * jitter);
-        self.0 = (self.0 * 2).min(Self::LAST);
-        Some(pause)
+        Some(self.0.advance().mul_f64(1.0 + 0.2 * jitter))
     }
 }
 
 impl kube::runtime::utils::Backoff for Pauses {
     fn reset(&mut self) {
-        *self = Self::default();
+        self.0.reset();
     }
 }
 

@@ -17,14 +17,14 @@ use super::{
     target::{Registration, Target},
 };
 use crate::{
+    api::backoff::Backoff,
     runtime::objects::chain,
     simulated_cloud::{cloud::Cloud, record::after},
 };
 
 /// Calls to the API server at a time; each in flight is a connection.
 const CONCURRENCY: usize = 32;
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Keeps the Nodes of a cloud's VMs in a cluster, until it is stopped.
 pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationToken) {
@@ -189,11 +189,11 @@ impl Memory {
     fn learn(&mut self, id: &str, outcome: Outcome, now: Timestamp) {
         match outcome {
             Outcome::Occupied => {
-                self.retry_at = Some(after(now, FIRST_RETRY));
+                self.retry_at = Some(after(now, RETRY.pause(0)));
                 return;
             }
             Outcome::Failed(error) => {
-                let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(5)).min(LAST_RETRY);
+                let wait = RETRY.pause(self.failures);
                 let error = chain(&error);
                 tracing::warn!(vm = id, error, "request for the Node of a simulated VM failed, retrying in {wait:?}");
                 self.retry_at = Some(after(now, wait));

@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::bootstrap::user_data_of;
 use crate::{
-    api::machine::{ClassContent, MachineClass, SecretRef},
+    api::{
+        hash::fnv1a_64,
+        machine::{ClassContent, MachineClass, SecretRef},
+    },
     capi::{
         conversion::{metadata::namespace, notes::MADE_FROM},
         types::ObjectRef,
@@ -52,10 +55,7 @@ pub fn derived_name(content: &ClassContent, base: &str, data_secret_name: &str) 
 
 /// A name with a hash of some content.
 pub fn named(base: &str, content: &str) -> String {
-    // FNV-1a.
-    let hash = content
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = fnv1a_64(content.bytes());
     let head: String = base.chars().take(LONGEST_NAME - 9).collect();
     format!("{head}-{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::api::{
+    hash::fnv1a_32,
     labels,
     machine::{MachineSet, MachineTemplate, rollout_key},
 };
@@ -64,7 +65,7 @@ pub(in super::super) fn identity_for<'a>(
 /// any.
 fn fnv1a(content: &[u8], collisions: i32) -> u32 {
     let salt = if collisions == 0 { Vec::new() } else { collisions.to_le_bytes().to_vec() };
-    content.iter().chain(&salt).fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    fnv1a_32(content.iter().chain(&salt).copied())
 }
 
 /// Encodes each byte as a letter of Kubernetes' safe alphabet, which forms no words.
