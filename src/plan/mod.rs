@@ -5,6 +5,7 @@
 mod event;
 mod hold;
 pub(crate) mod lint;
+mod plannable;
 mod wait;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 
 pub use event::Event;
 pub use hold::Hold;
+pub use plannable::Plannable;
 pub use wait::{Wait, WaitKind};
 
 /// The next steps, and what to wait for after them.

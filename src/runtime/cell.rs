@@ -41,6 +41,7 @@ use super::{
     unreadable,
     worker::{Handler, Workers},
 };
+use crate::api::backoff::Backoff;
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -270,7 +271,7 @@ impl Builder<'_> {
     /// spec waits for no pause.
     pub fn controller<K: Kept, R: Reconciler<Key = Key>>(
         &mut self,
-        reconciler: R,
+        reconciler: &Arc<R>,
         queue: &Arc<Queue<Key>>,
         states: &Arc<States<R>>,
         limit: usize,
@@ -295,12 +296,12 @@ impl Builder<'_> {
     /// Reconciles the keys of a queue that others fill.
     pub fn reconciler<R: Reconciler>(
         &mut self,
-        reconciler: R,
+        reconciler: &Arc<R>,
         queue: &Arc<Queue<R::Key>>,
         states: &Arc<States<R>>,
         limit: usize,
     ) -> Arc<Workers<Loop<R>>> {
-        self.workers(Loop::new(reconciler, Arc::clone(queue), Arc::clone(states)), queue, limit)
+        self.workers(Loop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states)), queue, limit)
     }
 
     /// Handles the keys of a queue that others fill.
@@ -487,10 +488,10 @@ impl Drop for Leading<'_> {
 
 /// Repeats an indispensable read until it succeeds.
 async fn until_done<F: Future<Output = kube::Result<()>>>(what: &str, read: impl Fn() -> F) {
-    let mut pause = Duration::from_millis(200);
+    let mut pauses = Backoff::new(Duration::from_millis(200), Duration::from_secs(10)).pauses();
     while let Err(error) = read().await {
+        let pause = pauses.advance();
         tracing::warn!(what, error = %chain(&error), retry_in = ?pause, "read failed, retrying");
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(10));
     }
 }

@@ -8,6 +8,7 @@ pub mod cell;
 pub mod client;
 pub mod clock;
 pub(crate) mod descriptors;
+pub mod enqueue;
 pub mod events;
 pub(crate) mod fair;
 pub(crate) mod files;

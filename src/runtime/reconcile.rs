@@ -10,25 +10,28 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
-    cache::Key,
-    objects::{WriteError, WriteFailure},
+    cache::{Cached, Key},
+    objects::{Objects, WriteError, WriteFailure},
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
-use crate::plan::{Plan, Step, Wait, WaitKind};
+use crate::{
+    api::patch,
+    plan::{Plan, Plannable, Step, Wait, WaitKind},
+};
 
-/// How one kind is reconciled.
-pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
+/// Reads the input of plans. Implemented in `observe.rs`.
+pub(crate) trait Observe: Send + Sync + Sized + 'static {
     /// Key of an object.
     type Key: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
-    /// The input of a plan.
-    type Snapshot: Send + Sync;
-    /// One operation of a plan.
-    type Action: Display + Send;
+    /// The input of a plan. It decides.
+    type Snapshot: Plannable;
     /// In-memory facts that earlier reconciles of an object leave for later plans. Losing them costs a repeated call.
     type Memory: Clone + Default + Send + 'static;
     /// State of the running reconcile: results of calls, and guards that are released when it ends.
@@ -48,21 +51,18 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
         let _ = key;
         false
     }
+}
 
-    /// Returns the next steps and waits.
-    fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Self::Action>;
+/// An action of the plans of a kind.
+pub(crate) type ActionOf<R> = <<R as Observe>::Snapshot as Plannable>::Action;
 
-    /// The bound that a plan would break, computed without the planner's arithmetic.
-    fn lint(&self, snapshot: &Self::Snapshot, plan: &Plan<Self::Action>) -> Option<String> {
-        let _ = (snapshot, plan);
-        None
-    }
-
+/// Executes plans. Implemented in `apply.rs`.
+pub(crate) trait Execute: Observe {
     /// Executes the steps of a plan in order. Makes no decisions.
     fn apply(
         &self,
         snapshot: Self::Snapshot,
-        steps: Vec<Step<Self::Action>>,
+        steps: Vec<Step<ActionOf<Self>>>,
         turn: &mut Turn<'_, Self>,
     ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
 
@@ -76,12 +76,6 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Whether an action writes the status. A plan with nothing else may be delayed, to save writes.
-    fn is_status(action: &Self::Action) -> bool {
-        let _ = action;
-        false
-    }
-
     /// Called when a plan has no steps left: clears facts in the memory that are out of date. True if it has to be
     /// planned again.
     fn settle(memory: &mut Self::Memory) -> bool {
@@ -89,6 +83,11 @@ pub(crate) trait Reconciler: Send + Sync + Sized + 'static {
         false
     }
 }
+
+/// A kind that observes and executes; its snapshots plan.
+pub(crate) trait Reconciler: Execute {}
+
+impl<R: Execute> Reconciler for R {}
 
 /// How the loop continues after a plan was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +120,7 @@ const DECODE_AGAIN: Duration = Duration::from_secs(5);
 /// Reconciles objects of one kind with the loop.
 pub(crate) struct Loop<R: Reconciler> {
     /// The kind.
-    pub reconciler: R,
+    pub reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
     states: Arc<States<R>>,
 }
@@ -129,27 +128,27 @@ pub(crate) struct Loop<R: Reconciler> {
 /// State of each object between reconciles.
 ///
 /// Boxed: a map has room for up to twice as many entries as it has.
-pub(crate) struct States<R: Reconciler>(Mutex<HashMap<R::Key, Box<State<R>>>>);
+pub(crate) struct States<R: Observe>(Mutex<HashMap<R::Key, Box<State<R>>>>);
 
-struct State<R: Reconciler> {
+struct State<R: Observe> {
     memory: R::Memory,
     unresolved: Vec<UnresolvedWrite>,
     status_written_at: Option<Instant>,
 }
 
-impl<R: Reconciler> Default for State<R> {
+impl<R: Observe> Default for State<R> {
     fn default() -> Self {
         Self { memory: R::Memory::default(), unresolved: Vec::new(), status_written_at: None }
     }
 }
 
-impl<R: Reconciler> Default for States<R> {
+impl<R: Observe> Default for States<R> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<R: Reconciler> States<R> {
+impl<R: Observe> States<R> {
     /// Changes the memory of an object, if there is one; for watch handlers.
     pub fn update_if_known(&self, key: &R::Key, change: impl FnOnce(&mut R::Memory)) {
         if let Some(state) = self.0.lock().get_mut(key) {
@@ -178,7 +177,7 @@ impl<R: Reconciler> States<R> {
 }
 
 /// The running reconcile.
-pub(crate) struct Turn<'a, R: Reconciler> {
+pub(crate) struct Turn<'a, R: Observe> {
     /// Key of the object.
     pub key: &'a R::Key,
     /// State of this reconcile.
@@ -186,7 +185,7 @@ pub(crate) struct Turn<'a, R: Reconciler> {
     states: &'a States<R>,
 }
 
-impl<R: Reconciler> Turn<'_, R> {
+impl<R: Observe> Turn<'_, R> {
     /// Changes the memory of the object.
     pub fn remember(&self, change: impl FnOnce(&mut R::Memory)) {
         self.states.with(self.key, |state| change(&mut state.memory));
@@ -202,6 +201,35 @@ impl<R: Reconciler> Turn<'_, R> {
         })
     }
 
+    /// Creates an object. If another one has its name, that one is read, so that it is in the cache before the next plan.
+    pub async fn create_or_read<K: Cached + Serialize>(
+        &self,
+        objects: &Objects<K>,
+        object: &K,
+    ) -> Result<(), ReconcileError> {
+        match self.track(objects.create(object).await) {
+            Err(error) if error.failure() == WriteFailure::AlreadyExists => {
+                let key = Key::of(object.meta());
+                let read = objects.read_again(&key).await;
+                read.map(drop).map_err(|source| ReconcileError::read(format!("{} {key}", K::kind(&())), source))
+            }
+            answer => answer.map(drop).map_err(ReconcileError::from),
+        }
+    }
+
+    /// Writes the fields of a status that changed.
+    pub async fn write_status<K: Cached + Serialize, S: Serialize>(
+        &self,
+        objects: &Objects<K>,
+        seen: &ObjectMeta,
+        stored: &S,
+        next: &S,
+    ) -> Result<(), WriteError> {
+        self.track(objects.patch_status(seen, &patch::status(stored, next)).await)?;
+        self.status_written();
+        Ok(())
+    }
+
     /// The status was written.
     pub fn status_written(&self) {
         self.states.with(self.key, |state| state.status_written_at = Some(Instant::now()));
@@ -210,7 +238,7 @@ impl<R: Reconciler> Turn<'_, R> {
 
 impl<R: Reconciler> Loop<R> {
     /// The loop for the keys of a queue.
-    pub fn new(reconciler: R, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>) -> Self {
+    pub fn new(reconciler: Arc<R>, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>) -> Self {
         Self { reconciler, queue, states }
     }
 
@@ -258,8 +286,8 @@ impl<R: Reconciler> Handler for Loop<R> {
                 }
                 return Ok(Requeue::OnChange);
             };
-            let plan = self.reconciler.plan(&snapshot);
-            let violation = self.reconciler.lint(&snapshot, &plan);
+            let plan = snapshot.plan();
+            let violation = snapshot.lint(&plan);
             due = plan.requeue_at();
             // Of the last round only: those before it led to writes, which take longer than their plans.
             self.queue.charge(key, begun.elapsed());
@@ -274,7 +302,7 @@ impl<R: Reconciler> Handler for Loop<R> {
                 }
                 return Ok(requeue_of(&plan));
             };
-            if plan.steps.iter().all(|step| R::is_status(&step.action))
+            if plan.steps.iter().all(|step| R::Snapshot::is_status(&step.action))
                 && let Some(left) = self.hold_status(key)
             {
                 return Ok(Requeue::After(left));

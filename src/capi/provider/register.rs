@@ -19,7 +19,9 @@ use crate::{
     },
     controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret},
     runtime::{
+        cache::{Change, Key},
         cell::{Builder, Kind, Role},
+        enqueue::Enqueue,
         hold_check::HoldCheck,
     },
 };
@@ -42,7 +44,7 @@ pub(crate) const KINDS: &[Kind<Settings>] = &[
     Kind { role: ROLE_NAME, register: |builder, settings| (secret::KIND.register)(builder, &settings.native) },
 ];
 
-/// Registers the hold check of native objects, and the clusters of the Machines' Nodes.
+/// Native objects, each held while its cluster is paused or another client has it. Where the Nodes of Machines are.
 fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
     let holds = builder.shared::<HoldCheck>();
     let around = Arc::new(Surroundings::new(builder, settings));
@@ -51,38 +53,50 @@ fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
     let rule = Arc::clone(&around);
     builder.config().targets.set_placement(move |meta| rule.placement(meta));
 
-    let (of_cluster, changed) = (Arc::clone(&around), Arc::clone(&holds));
-    builder.on_change::<Cluster>(move |change| {
-        let state = |cluster: &Arc<Cluster>| (cluster.spec.paused, cluster.metadata.deletion_timestamp.clone());
-        if change.old.as_ref().map(state) != change.new.as_ref().map(state) {
-            of_cluster.natives_of(&change.key).iter().for_each(|key| changed.changed(key));
+    let holds = Arc::downgrade(&holds);
+    let changed = Enqueue::to(&around, move |key| {
+        if let Some(holds) = holds.upgrade() {
+            holds.changed(&key);
         }
     });
-    let (of_all, changed) = (Arc::clone(&around), Arc::clone(&holds));
-    around.resumed.on_change(move || of_all.natives_of_pools(|_| true).iter().for_each(|key| changed.changed(key)));
-    let (of_all, changed) = (Arc::clone(&around), Arc::clone(&holds));
-    around.managers.on_change(move || of_all.all_natives().iter().for_each(|key| changed.changed(key)));
-    let changed = Arc::clone(&holds);
-    builder.on_change::<MCMMachine>(move |change| {
-        let state = |object: &Arc<MCMMachine>| {
-            (object.metadata.annotations.clone(), object.metadata.deletion_timestamp.clone())
-        };
-        if change.old.as_ref().map(state) != change.new.as_ref().map(state) {
-            changed.changed(&change.key);
-        }
-    });
-    builder.on_change::<MCMMachinePool>(move |change| {
-        let state = |object: &Arc<MCMMachinePool>| {
-            let ObjectMeta { annotations, labels, deletion_timestamp, .. } = &object.metadata;
-            (annotations.clone(), labels.clone(), deletion_timestamp.clone())
-        };
-        if change.old.as_ref().map(state) != change.new.as_ref().map(state) {
-            let is_own =
-                |meta: &ObjectMeta| pool_of(meta) == Some(&change.key.name) && is_in(meta, &change.key.namespace);
-            around.natives_of_pools(is_own).iter().for_each(|key| holds.changed(key));
-        }
-    });
+    builder.on_change(changed.on(of_cluster));
+    builder.on_change(changed.on(of_machine));
+    builder.on_change(changed.on(of_pool));
+    around.resumed.on_change(changed.all(|around| around.natives_of_pools(|_| true).into_iter().collect()));
+    around.managers.on_change(changed.all(|around| around.all_natives().into_iter().collect()));
     for native in [machine::KIND, machine_deployment::KIND, machine_set::KIND, overshoot::KIND, node::KIND] {
         (native.register)(builder, &settings.native);
     }
+}
+
+/// The native objects of a Cluster that is paused or deleted, or no longer paused.
+fn of_cluster(around: &Surroundings, change: &Change<Cluster>) -> Vec<Key> {
+    let state = |cluster: &Arc<Cluster>| (cluster.spec.paused, cluster.metadata.deletion_timestamp.clone());
+    if change.old.as_ref().map(state) == change.new.as_ref().map(state) {
+        return Vec::new();
+    }
+    around.natives_of(&change.key).into_iter().collect()
+}
+
+/// The native Machine of an object whose annotations changed, or that is deleted.
+fn of_machine(_: &Surroundings, change: &Change<MCMMachine>) -> Vec<Key> {
+    let state =
+        |object: &Arc<MCMMachine>| (object.metadata.annotations.clone(), object.metadata.deletion_timestamp.clone());
+    if change.old.as_ref().map(state) == change.new.as_ref().map(state) {
+        return Vec::new();
+    }
+    vec![change.key.clone()]
+}
+
+/// The native objects of a pool whose annotations or labels changed, or that is deleted.
+fn of_pool(around: &Surroundings, change: &Change<MCMMachinePool>) -> Vec<Key> {
+    let state = |object: &Arc<MCMMachinePool>| {
+        let ObjectMeta { annotations, labels, deletion_timestamp, .. } = &object.metadata;
+        (annotations.clone(), labels.clone(), deletion_timestamp.clone())
+    };
+    if change.old.as_ref().map(state) == change.new.as_ref().map(state) {
+        return Vec::new();
+    }
+    let is_own = |meta: &ObjectMeta| pool_of(meta) == Some(&change.key.name) && is_in(meta, &change.key.namespace);
+    around.natives_of_pools(is_own).into_iter().collect()
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-use super::{Action, Answers, Server};
+use super::{Action, Answers, Server, Snapshot};
 use crate::{
     api::machine::Machine,
     plan::Step,
@@ -13,7 +13,9 @@ use crate::{
         clock::Clock,
         handlers::Handlers,
         objects::{Objects, chain},
+        reconcile::{Execute, Next, Turn},
         target::{TargetId, Targets},
+        worker::ReconcileError,
     },
     safety::{
         api_server::{Health, Probing},
@@ -96,19 +98,27 @@ pub(crate) struct Session {
     pub(super) probed: Option<(Answers, bool)>,
 }
 
-impl Probes {
-    pub(super) async fn execute(&self, steps: Vec<Step<Action>>, session: &mut Session) {
+impl Execute for Probes {
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
         for step in steps {
             match step.action {
-                Action::Probe => session.probed = Some((self.probe_all().await, false)),
+                Action::Probe => turn.session.probed = Some((self.probe_all().await, false)),
                 Action::Conclude(known) => {
                     self.servers.set(known);
-                    session.probed.iter_mut().for_each(|(_, is_stored)| *is_stored = true);
+                    turn.session.probed.iter_mut().for_each(|(_, is_stored)| *is_stored = true);
                 }
             }
         }
+        Ok(Next::Plan)
     }
+}
 
+impl Probes {
     async fn probe_all(&self) -> Answers {
         let targets = self.targets.all().into_iter().map(|target| async move {
             let answer = target.nodes.api("").get_opt(NAME).await;

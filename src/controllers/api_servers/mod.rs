@@ -10,11 +10,10 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 
-pub(crate) use apply::ApiServers;
-pub use plan::plan;
-pub(crate) use register::KIND;
+use crate::safety::api_server::{Health, Probing};
 
-use crate::safety::api_server::Health;
+pub(crate) use apply::ApiServers;
+pub(crate) use register::KIND;
 
 /// An API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +39,8 @@ pub type Answers = BTreeMap<Server, Result<(), String>>;
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Settings from the flags.
+    pub probing: Probing,
     /// All API servers, with their health; empty without a target.
     pub servers: BTreeMap<Server, Health>,
     /// Results of the probes of this reconcile, and whether they are stored already.

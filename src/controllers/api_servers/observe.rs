@@ -4,9 +4,15 @@ use super::{
     Server, Snapshot,
     apply::{Probes, Session},
 };
+use crate::runtime::reconcile::Observe;
 
-impl Probes {
-    pub(super) fn snapshot(&self, session: &Session) -> Snapshot {
+impl Observe for Probes {
+    type Key = &'static str;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = Session;
+
+    fn observe(&self, _: &&'static str, (): &(), session: &Session) -> Option<Snapshot> {
         let mut servers = BTreeMap::new();
         if self.targets.exist() {
             let targets = self.targets.all().into_iter().map(|target| Server::Target(target.id.to_string()));
@@ -15,6 +21,6 @@ impl Probes {
                 (server, health)
             }));
         }
-        Snapshot { servers, probed: session.probed.clone(), now: self.clock.now() }
+        Some(Snapshot { probing: self.probing, servers, probed: session.probed.clone(), now: self.clock.now() })
     }
 }

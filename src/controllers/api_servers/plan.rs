@@ -2,9 +2,17 @@ use std::collections::BTreeMap;
 
 use super::{Action, Server, Snapshot};
 use crate::{
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
     safety::api_server::{Health, Probing},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.probing)
+    }
+}
 
 /// Plans the next step: probe, store the results, wait.
 pub fn plan(snapshot: &Snapshot, probing: &Probing) -> Plan<Action> {
@@ -42,7 +50,7 @@ mod tests {
 
     fn snapshot(servers: &[Server], second: i64) -> Snapshot {
         let servers = servers.iter().map(|server| (server.clone(), Health::default())).collect();
-        Snapshot { servers, probed: None, now: Timestamp::from_second(second).unwrap() }
+        Snapshot { probing: Probing::default(), servers, probed: None, now: Timestamp::from_second(second).unwrap() }
     }
 
     #[test]

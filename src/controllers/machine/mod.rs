@@ -1,6 +1,6 @@
 //! The machine controller: creates the VM of a Machine, waits for its Node, monitors it, drains it and deletes the VM.
 //!
-//! `observe` reads the caches into a [`Snapshot`], [`plan()`] returns the next actions, and `apply` executes them and
+//! `observe` reads the caches into a [`Snapshot`], `plan` returns the next actions, and `apply` executes them and
 //! stores their results in the snapshot. The loop in `crate::runtime::reconcile` plans again until no actions are left.
 //! The results of calls in one reconcile are [`Learned`]; facts for later reconciles are the [`Memory`]. No step
 //! sleeps, so a crash at any point is equivalent to observing again.
@@ -52,6 +52,7 @@ pub use create::may_call_driver;
 pub use memory::Call;
 pub use memory::{Memory, NodeWrite};
 pub(crate) use observe::trust_of;
+#[cfg(test)]
 pub use plan::plan;
 pub use policy::Policy;
 pub(crate) use register::KIND;

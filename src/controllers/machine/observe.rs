@@ -1,6 +1,6 @@
 //! Reads the caches into a snapshot.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
@@ -12,13 +12,23 @@ use super::{
 use crate::{
     api::machine::Machine,
     controllers::{api_servers::ApiServers, machine, machine_class, node},
-    runtime::{cache::Key, target::TargetOf, trust::Trust},
+    runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust},
     safety::trust::{Interruption, TargetTrust},
 };
 
-impl Machines {
+impl Observe for Machines {
+    type Key = Key;
+    // Futures would hold it several times.
+    type Snapshot = Box<Snapshot>;
+    type Memory = Memory;
+    type Session = Session;
+
+    fn begin(&self, key: &Key) -> Session {
+        Session::of(self.context.lanes.visit(key))
+    }
+
     /// `None` if the Machine does not exist.
-    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
         let context = &self.context;
         let machine = context.machines.cache.get(key)?;
         let uid = machine.metadata.uid.as_deref();
@@ -36,12 +46,19 @@ impl Machines {
         if let TargetOf::Known(target) = &target {
             snapshot.target_ahead = target.ahead_of(snapshot.now);
         }
+        snapshot.policy = Arc::clone(&context.policy);
         snapshot.hold = context.holds.of(&snapshot.machine.metadata);
         let node = node_in(&target, &snapshot.node_key());
         let rivals = self.rivals(&snapshot.machine, &node);
-        Some(snapshot.with_node(node, rivals))
+        Some(Box::new(snapshot.with_node(node, rivals)))
     }
 
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.context.machines.cache.is_unreadable(key)
+    }
+}
+
+impl Machines {
     fn class(&self, key: &Key, name: &str) -> ClassView {
         let classes = &self.context.classes.cache;
         let key = Key::new(&key.namespace, name);

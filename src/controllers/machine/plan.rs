@@ -1,7 +1,9 @@
 use jiff::Timestamp;
 
 use super::{
-    Action, Policy, Snapshot, conditions, create, delete, preserve, refused, running, status,
+    Action, Policy, Snapshot, conditions, create, delete,
+    lint::lint,
+    preserve, refused, running, status,
     steps::{show_refusals, wait_for_nodes},
     views::VmView,
     watch_vm,
@@ -9,9 +11,21 @@ use super::{
 use crate::{
     api::{labels, machine::MachinePhase},
     controllers::object::finalizer,
-    plan::{Hold, Plan, WaitKind},
+    plan::{Hold, Plan, Plannable, WaitKind},
     safety::trust::TargetTrust,
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.policy)
+    }
+
+    fn lint(&self, plan: &Plan<Action>) -> Option<String> {
+        lint(self, &self.policy, &plan.steps).first().map(ToString::to_string)
+    }
+}
 
 /// Plans the next actions for a Machine.
 ///

@@ -8,11 +8,15 @@ use super::{
     may_call_driver, metrics,
 };
 use crate::{
-    api::machine::{Machine, MachineClass},
+    api::{
+        machine::{Machine, MachineClass},
+        node::Node,
+    },
     controllers::{self, Kind, Settings, api_servers::ApiServers, machine_class, node, secret::MetadataOfSecret},
     runtime::{
         cache::{Change, Key},
         cell::Builder,
+        enqueue::{Enqueue, itself},
         queue::{Pacing, Queue},
         reconcile::States,
         target::{NodeKey, Target, TargetOf},
@@ -29,96 +33,99 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("machine", Pacing::default());
     let states = Arc::<States<Machines>>::default();
     let ports = Arc::new(Ports::new(builder, settings, &queue));
-    let (machines, targets) = (Arc::clone(&ports.machines), Arc::clone(&ports.targets));
-
-    let in_line = Arc::clone(&ports);
+    let lanes = Arc::clone(&ports.lanes);
     builder.on_change::<Machine>(move |change| {
         if change.new.is_none() {
-            in_line.lanes.forget(&change.key);
+            lanes.forget(&change.key);
         }
     });
     let limit = ports.lanes.slots().saturating_add(BESIDE_SLOTS);
-    let reconciler = Machines { context: Arc::clone(&ports) };
-    builder.controller(reconciler, &queue, &states, limit, |_: &Change<Machine>| true);
+    let machines = Arc::new(Machines { context: Arc::clone(&ports) });
+    builder.controller::<Machine, _>(&machines, &queue, &states, limit, |_| true);
     builder.export::<Machine>(|machines, out| metrics::machines(machines, out));
 
+    let enqueue = Enqueue::new(&ports, &queue);
     // The change may have fixed the cause of a failed call.
-    let (of_class, failed, retried) = (Arc::clone(&machines), Arc::clone(&states), Arc::clone(&queue));
-    let retry = Arc::new(move |class: &Key, concerns: fn(&Machine) -> bool| {
-        for machine in naming_class(&of_class.cache, class).filter(|machine| concerns(machine)) {
-            let key = Key::of(&machine.metadata);
-            failed.update_if_known(&key, super::Memory::forget_failures);
-            retried.add(key);
-        }
-    });
-    let retry_all = Arc::clone(&retry);
-    builder.on_change::<MachineClass>(move |change| {
-        if change.gone || change.new.as_ref().map(content) != change.old.as_ref().map(content) {
-            retry_all(&change.key, |_| true);
-        }
-    });
-    let (secrets, classes) = (ports.secrets.clone(), Arc::clone(&ports.classes));
-    builder.on_change::<MachineClass>(move |change| {
-        let before = change.old.iter().flat_map(|class| machine_class::secret_refs(class));
-        for secret in before.map(|secret| Key::beside(&change.meta, &secret.name)) {
-            if machine_class::naming(&classes.cache, &secret).next().is_none() {
-                secrets.forget(&secret);
-            }
-        }
-    });
-    let classes = Arc::clone(&ports.classes);
-    builder.on_change::<MetadataOfSecret>(move |change| {
-        for class in machine_class::naming(&classes.cache, &change.key) {
-            retry(&Key::of(&class.metadata), may_call_driver);
-        }
-    });
-    let (booting, failed, retried) = (Arc::clone(&machines), Arc::clone(&states), Arc::clone(&queue));
-    builder.on_change::<MetadataOfSecret>(move |change| {
-        let machines = booting.cache.by(BY_USER_DATA, &change.key);
-        for machine in machines.iter().filter(|machine| may_call_driver(machine)) {
-            let key = Key::of(&machine.metadata);
-            failed.update_if_known(&key, super::Memory::forget_failures);
-            retried.add(key);
-        }
-    });
-    let held = Arc::clone(&queue);
-    ports.holds.on_change(move |key| held.add(key.clone()));
-    let waiting = Arc::clone(&queue);
-    ports.permits.on_release(move |key| waiting.add(key.clone()));
+    let retry = enqueue.after(move |key| states.update_if_known(key, super::Memory::forget_failures));
+    builder.on_change(retry.on(of_class));
+    builder.on_change(retry.on(of_secret));
+    builder.on_change(retry.on(booting_with));
+    let reader = Arc::clone(&ports);
+    builder.on_change::<MachineClass>(move |change| forget_unused_secrets(&reader, change));
+    ports.holds.on_change(enqueue.on(itself));
+    ports.permits.on_release(enqueue.on(itself));
+    ports.targets.on_node_change(enqueue.within(of_changed_node));
+    measure_freezes(builder, &ports);
+    // Decisions about the Nodes of this target, and postponed ones, have to be made again.
+    ports.servers.on_change(enqueue.on(all));
+    ports.targets.on_trust_change(enqueue.within(of_target));
+}
 
-    // Decisions about the Nodes of this target, including postponed ones, have to be made again.
+/// Measures whether Machines are frozen, before they are reconciled because of that.
+fn measure_freezes(builder: &mut Builder<'_>, ports: &Arc<Ports>) {
     let unfrozen = Arc::clone(&ports.measured);
     builder.on_start(move || unfrozen.frozen(false));
-    let (all_targets, frozen) = (Arc::clone(&targets), Arc::clone(&ports.measured));
-    let measure = Arc::new(move |servers: &ApiServers| {
-        let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
-        frozen.frozen(servers.is_any_frozen() || all_targets.all().iter().any(is_untrusted));
-    });
-    let (measured, frozen, reconciled) = (Arc::clone(&measure), Arc::clone(&machines), Arc::clone(&queue));
-    ports.servers.on_change(move |servers| {
-        measured(servers);
-        frozen.cache.all().iter().for_each(|machine| reconciled.add(Key::of(&machine.metadata)));
-    });
-    let (all, of_target, reconciled) = (Arc::clone(&machines), Arc::clone(&targets), Arc::clone(&queue));
-    let servers = Arc::clone(&ports.servers);
-    targets.on_trust_change(move |target, _| {
-        measure(&servers);
-        for machine in all.cache.all() {
-            if matches!(of_target.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id) {
-                reconciled.add(Key::of(&machine.metadata));
-            }
-        }
-    });
+    // They do not keep what they are called by.
+    let (of_servers, of_targets) = (Arc::downgrade(ports), Arc::downgrade(ports));
+    ports.servers.on_change(move |_| of_servers.upgrade().iter().for_each(|ports| measure_freeze(ports)));
+    ports.targets.on_trust_change(move |_, _| of_targets.upgrade().iter().for_each(|ports| measure_freeze(ports)));
+}
 
-    let known = Arc::clone(&targets);
-    targets.on_node_change(move |target, change| {
-        if node::is_relevant(change) {
-            let node = NodeKey::new(&target.id, &change.key.name);
-            for machine in of_node(&machines.cache, &known, &node) {
-                queue.add(Key::of(&machine.metadata));
-            }
+fn measure_freeze(ports: &Ports) {
+    let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
+    ports.measured.frozen(ports.servers.is_any_frozen() || ports.targets.all().iter().any(is_untrusted));
+}
+
+/// Drops the data of Secrets that no class names any more.
+fn forget_unused_secrets(ports: &Ports, change: &Change<MachineClass>) {
+    let before = change.old.iter().flat_map(|class| machine_class::secret_refs(class));
+    for secret in before.map(|secret| Key::beside(&change.meta, &secret.name)) {
+        if machine_class::naming(&ports.classes.cache, &secret).next().is_none() {
+            ports.secrets.forget(&secret);
         }
-    });
+    }
+}
+
+/// The Machines of a class of which something changed that concerns them.
+fn of_class(ports: &Ports, change: &Change<MachineClass>) -> Vec<Key> {
+    if !change.gone && change.new.as_ref().map(content) == change.old.as_ref().map(content) {
+        return Vec::new();
+    }
+    naming_class(&ports.machines.cache, &change.key).map(|machine| Key::of(&machine.metadata)).collect()
+}
+
+/// The Machines of the classes that name a Secret, if a driver may be called for them.
+fn of_secret(ports: &Ports, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+    let classes = machine_class::naming(&ports.classes.cache, &change.key);
+    let machines = classes.flat_map(|class| naming_class(&ports.machines.cache, &Key::of(&class.metadata)));
+    callable(machines)
+}
+
+/// The Machines whose user data a Secret has, if a driver may be called for them.
+fn booting_with(ports: &Ports, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+    callable(ports.machines.cache.by(BY_USER_DATA, &change.key).into_iter())
+}
+
+fn callable(machines: impl Iterator<Item = Arc<Machine>>) -> Vec<Key> {
+    machines.filter(|machine| may_call_driver(machine)).map(|machine| Key::of(&machine.metadata)).collect()
+}
+
+fn all(ports: &Ports, _: &ApiServers) -> Vec<Key> {
+    ports.machines.cache.all().iter().map(|machine| Key::of(&machine.metadata)).collect()
+}
+
+fn of_target(ports: &Ports, target: &Target, _: &Trust) -> Vec<Key> {
+    let is_there = |machine: &Arc<Machine>| matches!(ports.targets.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id);
+    let all = ports.machines.cache.all();
+    all.iter().filter(|machine| is_there(machine)).map(|machine| Key::of(&machine.metadata)).collect()
+}
+
+fn of_changed_node(ports: &Ports, target: &Target, change: &Change<Node>) -> Vec<Key> {
+    if !node::is_relevant(change) {
+        return Vec::new();
+    }
+    let node = NodeKey::new(&target.id, &change.key.name);
+    of_node(&ports.machines.cache, &ports.targets, &node).map(|machine| Key::of(&machine.metadata)).collect()
 }
 
 /// The parts of a class on which Machines depend: the finalizers and everything outside the metadata.

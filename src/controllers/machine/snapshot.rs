@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 
 use super::{
     memory::Memory,
-    policy::{after, created_at},
+    policy::{Policy, after, created_at},
     views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
 };
 use crate::{
@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// How far the clock of the target cluster, which stamps Nodes, is ahead of that.
     pub target_ahead: SignedDuration,
+    /// Settings from the flags.
+    pub policy: Arc<Policy>,
 }
 
 impl Snapshot {
@@ -73,6 +75,7 @@ impl Snapshot {
             hold: None,
             now,
             target_ahead: SignedDuration::ZERO,
+            policy: Arc::default(),
         }
     }
 

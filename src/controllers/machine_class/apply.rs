@@ -6,7 +6,12 @@ use crate::{
     controllers::secret::MetadataOfSecret,
     driver::Catalogue,
     plan::Step,
-    runtime::{events::Events, objects::Objects, reconcile::Next, worker::ReconcileError},
+    runtime::{
+        events::Events,
+        objects::Objects,
+        reconcile::{Execute, Next, Turn},
+        worker::ReconcileError,
+    },
 };
 
 /// Reconciles MachineClasses.
@@ -18,19 +23,22 @@ pub(crate) struct MachineClasses {
     pub events: Events,
 }
 
-pub(super) async fn apply(
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    with: &MachineClasses,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::PatchClass(patch) => drop(with.classes.patch(&snapshot.class.metadata, &patch).await?),
-            Action::PatchSecret { secret, patch } => drop(with.secrets.patch(&secret, &patch).await?),
+impl Execute for MachineClasses {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            match step.action {
+                Action::PatchClass(patch) => drop(self.classes.patch(&snapshot.class.metadata, &patch).await?),
+                Action::PatchSecret { secret, patch } => drop(self.secrets.patch(&secret, &patch).await?),
+            }
+            if let Some(event) = &step.event {
+                self.events.record(&*snapshot.class, event);
+            }
         }
-        if let Some(event) = &step.event {
-            with.events.record(&*snapshot.class, event);
-        }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
 }

@@ -26,6 +26,7 @@ use crate::{
 };
 
 pub(crate) use cache::{is_missing, is_unusable, naming};
+#[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 

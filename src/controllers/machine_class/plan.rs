@@ -4,8 +4,16 @@ use super::{Action, SecretState, Snapshot, problems, secret_names};
 use crate::{
     api::labels::FINALIZER,
     controllers::{object::finalizer, secret},
-    plan::{Plan, Step, WaitKind},
+    plan::{Plan, Plannable, Step, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+}
 
 /// Plans the next writes for a class and the Secrets it names.
 pub fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -10,30 +10,30 @@ use serde_json::Value;
 use super::{Action, Failure, Policy, Snapshot};
 use crate::{
     api::{
+        backoff::Backoff,
         machine::{Machine, MachineDeployment, MachineSet},
         node::Node,
         patch,
     },
     controllers::{machine_set::InFlightWrites, object::owner},
-    plan::{Event, Step},
+    plan::{Event, Plannable, Step},
     runtime::{
         cache::Key,
         clock::Clock,
         events::Events,
         hold_check::HoldCheck,
         objects::{Objects, WriteError, WriteFailure},
-        reconcile::{Reconciler, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         target::{TargetOf, Targets},
+        worker::ReconcileError,
     },
 };
 
 /// Concurrent Node patches of one plan.
 const WRITES_IN_FLIGHT: usize = 32;
 const COMPONENT: &str = "machine-controller-manager";
-/// Pause after a conflict.
-const FIRST_NODE_RETRY: Duration = Duration::from_secs(1);
-/// Longest pause for a Node whose patches fail.
-const LAST_NODE_RETRY: Duration = Duration::from_mins(5);
+/// Pauses for a Node whose patches fail. The first one is that after a conflict.
+const NODE_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
 /// Reconciles MachineDeployments.
 pub(crate) struct MachineDeployments {
@@ -65,7 +65,7 @@ impl Memory {
     /// The Nodes whose patches are not retried yet, and until when. A later retry than the longest pause allows was planned
     /// before the clock was set back: it is due.
     pub(super) fn node_retries_at(&self, now: Timestamp) -> BTreeMap<String, Timestamp> {
-        let longest = SignedDuration::try_from(LAST_NODE_RETRY).unwrap_or(SignedDuration::MAX);
+        let longest = SignedDuration::try_from(NODE_RETRY.longest()).unwrap_or(SignedDuration::MAX);
         let pending = self.node_retries.iter().filter(|(_, retry)| retry.at.duration_since(now) <= longest);
         pending.map(|(node, retry)| (node.clone(), retry.at)).collect()
     }
@@ -82,9 +82,8 @@ impl NodeRetry {
     /// The pause after one more failed patch.
     fn after(previous: Option<&Self>, now: Timestamp) -> Self {
         let attempts = previous.map_or(0, |retry| retry.attempts);
-        let delay = FIRST_NODE_RETRY.saturating_mul(2_u32.saturating_pow(attempts)).min(LAST_NODE_RETRY);
-        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
-        Self { attempts: attempts.saturating_add(1), at: now.saturating_add(delay).unwrap_or(now) }
+        let attempts = attempts.saturating_add(1);
+        Self { attempts, at: now.saturating_add(NODE_RETRY.after(attempts)).unwrap_or(now) }
     }
 }
 
@@ -95,8 +94,33 @@ pub(crate) struct Session {
     has_planned_again: bool,
 }
 
+impl Execute for MachineDeployments {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        turn.remember(|memory| memory.node_retries.retain(|node, _| snapshot.nodes.contains_key(node)));
+        self.execute(&snapshot, steps, turn).await?;
+        Ok(Next::Plan)
+    }
+
+    /// The replicas of one set depend on all sets, and no resource version guards that.
+    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.sets.read_again(&write.key).await;
+        read.map_err(|source| ReconcileError::read(format!("machine set {}", write.key), source))?;
+        Ok(())
+    }
+
+    /// Clears the failure once no set is left to create.
+    fn settle(memory: &mut Memory) -> bool {
+        memory.failure.take().is_some()
+    }
+}
+
 impl MachineDeployments {
-    pub(super) async fn execute(
+    async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,
@@ -104,7 +128,7 @@ impl MachineDeployments {
     ) -> Result<(), WriteError> {
         let (nodes, steps): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
-        let may_be_outdated = !nodes.is_empty() && steps.iter().any(|step| !Self::is_status(&step.action));
+        let may_be_outdated = !nodes.is_empty() && steps.iter().any(|step| !Snapshot::is_status(&step.action));
         self.patch_nodes(snapshot, nodes, turn).await;
         // Patching many Nodes takes long, and which machines are available may have changed since. Once per reconcile,
         // because in a large pool there is always a Node to patch.

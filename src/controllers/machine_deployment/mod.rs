@@ -38,12 +38,15 @@ use crate::{
 
 pub(crate) use autoscaler::chosen;
 pub(crate) use bounds::IntOrPercent;
+#[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 
 /// The input of a plan for a deployment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Settings from the flags.
+    pub policy: Policy,
     /// The deployment.
     pub deployment: Arc<MachineDeployment>,
     /// Sets of the namespace that the deployment controls, and those without a controller that its selector matches.

@@ -1,11 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
     Snapshot, UnreadableMachine,
-    apply::{MachineDeployments, Memory},
+    apply::{MachineDeployments, Memory, Session},
 };
 use crate::{
     api::{
@@ -14,12 +13,18 @@ use crate::{
         selector::Selector,
     },
     controllers::{machine, machine_set, object::owner},
-    runtime::{cache::Key, target::TargetOf, trust::Trust},
+    runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust},
 };
 
-impl MachineDeployments {
-    /// Reads the caches into a snapshot; `None` if the deployment does not exist.
-    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, now: Timestamp) -> Option<Snapshot> {
+impl Observe for MachineDeployments {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = Session;
+
+    /// `None` if the deployment does not exist.
+    fn observe(&self, key: &Key, memory: &Memory, _: &Session) -> Option<Snapshot> {
+        let now = self.clock.now();
         let deployment = self.deployments.cache.get(key)?;
         let sets = self.sets_of(&deployment);
         let uids = sets.iter().filter_map(|set| set.uid());
@@ -30,6 +35,7 @@ impl MachineDeployments {
         let machines: Vec<Arc<Machine>> =
             own.iter().flat_map(|uid| self.machines.cache.by(machine::BY_CONTROLLER, uid)).collect();
         Some(Snapshot {
+            policy: self.policy,
             in_flight,
             unreadable_sets: self.unreadable_sets(&uid),
             unreadable_machines: self.unreadable_machines(&own),
@@ -45,6 +51,12 @@ impl MachineDeployments {
         })
     }
 
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.deployments.cache.is_unreadable(key)
+    }
+}
+
+impl MachineDeployments {
     /// The sets that it controls, and those without a controller that it selects.
     fn sets_of(&self, deployment: &MachineDeployment) -> Vec<Arc<MachineSet>> {
         let cache = &self.sets.cache;

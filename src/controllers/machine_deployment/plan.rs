@@ -2,7 +2,7 @@ use super::{
     Action, Policy, Snapshot,
     bounds::Bounds,
     lost_replicas,
-    rollout::RolloutPlanner,
+    rollout::{RolloutPlanner, lint::lint},
     sets::OwnedSets,
     status::{self, Facts},
     steps::{emit_deployment, emit_status, machines, wait_for_unreadable, with_finalizer},
@@ -19,8 +19,24 @@ use crate::{
         draft::Draft,
         finalizer,
     },
-    plan::{Event, Hold, Plan, WaitKind},
+    plan::{Event, Hold, Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.policy)
+    }
+
+    fn lint(&self, plan: &Plan<Action>) -> Option<String> {
+        lint(self, &plan.steps).first().map(ToString::to_string)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
 
 /// Plans the next steps of a deployment. The loop calls it with fresh snapshots until no steps are left.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {

@@ -1,11 +1,8 @@
 use std::sync::Arc;
 
-use super::{
-    Action, Snapshot,
-    apply::{MachineDeployments, Memory, Session},
-    metrics, plan,
-    rollout::lint::lint,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::{apply::MachineDeployments, metrics};
 use crate::{
     api::{
         labels,
@@ -16,17 +13,15 @@ use crate::{
     controllers::{
         self, Kind, Settings,
         machine::{self, metrics::MachineMetrics},
-        machine_set::InFlightWrites,
         object::{self, owner},
     },
-    plan::{Plan, Step},
     runtime::{
-        cache::{Cache, Change, Key},
+        cache::{Cache, Cached, Change, Key},
         cell::Builder,
+        enqueue::{Enqueue, itself},
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
-        target::NodeKey,
-        worker::ReconcileError,
+        target::{NodeKey, Target},
+        trust::Trust,
     },
 };
 
@@ -34,140 +29,95 @@ pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 
-impl Reconciler for MachineDeployments {
-    type Key = Key;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = Session;
-
-    fn observe(&self, key: &Key, memory: &Memory, _: &Session) -> Option<Snapshot> {
-        self.snapshot(key, memory, self.clock.now())
-    }
-
-    fn is_unreadable(&self, key: &Key) -> bool {
-        self.deployments.cache.is_unreadable(key)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan(snapshot, &self.policy)
-    }
-
-    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
-        lint(snapshot, &plan.steps).first().map(ToString::to_string)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        turn.remember(|memory| memory.node_retries.retain(|node, _| snapshot.nodes.contains_key(node)));
-        self.execute(&snapshot, steps, turn).await?;
-        Ok(Next::Plan)
-    }
-
-    /// The replicas of one set depend on all sets, and no resource version guards that.
-    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
-        let read = self.sets.read_again(&write.key).await;
-        read.map_err(|source| ReconcileError::read(format!("machine set {}", write.key), source))?;
-        Ok(())
-    }
-
-    fn is_status(action: &Action) -> bool {
-        matches!(action, Action::WriteStatus(_))
-    }
-
-    /// Clears the failure once no set is left to create.
-    fn settle(memory: &mut Memory) -> bool {
-        memory.failure.take().is_some()
-    }
-}
-
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let config = builder.config();
-    let (targets, events, shared) = (Arc::clone(&config.targets), config.events.clone(), config.shared.clone());
-    let (deployments, in_flight) = (builder.objects::<MachineDeployment>(), builder.shared::<InFlightWrites>());
-    let holds = object::holds(builder);
-    let reconciler = MachineDeployments {
-        deployments: Arc::clone(&deployments),
-        sets: builder.objects(),
-        machines: builder.objects(),
-        targets: Arc::clone(&targets),
-        in_flight: Arc::clone(&in_flight),
-        holds: Arc::clone(&holds),
-        policy: settings.deployment,
-        events,
-        clock: shared.clock,
-    };
+    let deployments = Arc::new(MachineDeployments::new(builder, settings));
     let queue = Queue::new("machinedeployment", Pacing::OF_OWNERS);
-    builder.controller::<MachineDeployment, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
-    let held = Arc::clone(&queue);
-    holds.on_change(move |key| held.add(key.clone()));
+    builder.controller::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineDeployment>(|deployments, out| metrics::machine_deployments(deployments, out));
-    let measured = shared.metrics.of::<MachineMetrics>();
+    let measured = builder.config().shared.metrics.of::<MachineMetrics>();
     builder.on_change::<MachineDeployment>(move |change| {
         if change.gone {
             measured.forget(&change.key.namespace, &change.key.name);
         }
     });
-    let in_place = Arc::clone(&deployments);
-    let settled = Arc::clone(&queue);
-    in_flight.on_settled(move |deployment| settled.add(deployment.clone()));
+    let enqueue = Enqueue::new(&deployments, &queue);
+    deployments.holds.on_change(enqueue.on(itself));
+    deployments.in_flight.on_settled(enqueue.on(itself));
+    deployments.targets.on_node_change(enqueue.within(of_node));
+    deployments.targets.on_trust_change(enqueue.within(updated_in_place));
+    builder.on_change(enqueue.on(of_set));
+    builder.on_change(enqueue.on(of_machine));
+}
 
-    let owned = Arc::clone(&queue);
-    builder.on_change::<MachineSet>(move |change| {
-        let owners = [change.old.as_ref().map(|old| &old.metadata), Some(&change.meta)];
-        for reference in owners.into_iter().flatten().filter_map(owner::controller_of) {
-            owned.add(Key::new(&change.key.namespace, &reference.name));
+impl MachineDeployments {
+    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+        let (deployments, sets, machines) = (builder.objects(), builder.objects(), builder.objects());
+        let (in_flight, holds) = (builder.shared(), object::holds(builder));
+        let config = builder.config();
+        Self {
+            deployments,
+            sets,
+            machines,
+            targets: Arc::clone(&config.targets),
+            in_flight,
+            holds,
+            policy: settings.deployment,
+            events: config.events.clone(),
+            clock: Arc::clone(&config.shared.clock),
         }
-        let orphan = change.new.as_ref().filter(|set| owner::controller_of(&set.metadata).is_none());
-        for deployment in orphan.into_iter().flat_map(|set| selecting(&deployments.cache, set)) {
-            owned.add(deployment);
-        }
-    });
+    }
+}
 
-    // The result of an in-place update may reach this process with the Machine before it does with the Node.
-    let (updating, known) = (Arc::clone(&queue), Arc::clone(&targets));
-    let (all_machines, all_sets) = (builder.objects::<Machine>(), builder.objects::<MachineSet>());
-    targets.on_node_change(move |target, change| {
-        // A Node that this process learns of after its Machine gets its annotation and taint now.
-        let has_come = change.new.is_some() && change.old.is_none();
-        if !has_come && !is_about_update(change) {
-            return;
-        }
-        let node = NodeKey::new(&target.id, &change.key.name);
-        for machine in machine::of_node(&all_machines.cache, &known, &node) {
-            let Some(of_machine) = owner::controller_of(&machine.metadata) else { continue };
-            let set = all_sets.cache.get(&Key::beside(&machine.metadata, &of_machine.name));
-            if let Some(of_set) = set.as_ref().and_then(|set| owner::controller_of(&set.metadata)) {
-                let key = Key::beside(&machine.metadata, &of_set.name);
-                let deployment = in_place.cache.get(&key);
-                if deployment.is_some_and(|it| has_come || is_updated_in_place(&it)) {
-                    updating.add(key);
-                }
-            }
-        }
-    });
+/// The deployments that control a set, or did so before. One without a controller concerns every deployment that selects it.
+fn of_set(caches: &MachineDeployments, change: &Change<MachineSet>) -> Vec<Key> {
+    let orphan = change.new.as_ref().filter(|set| owner::controller_of(&set.metadata).is_none());
+    let selecting = orphan.into_iter().flat_map(|set| selecting(&caches.deployments.cache, set));
+    let owners = controllers_of(change).map(|reference| Key::new(&change.key.namespace, &reference.name));
+    owners.chain(selecting).collect()
+}
 
-    let (trusting, all) = (Arc::clone(&queue), builder.objects::<MachineDeployment>());
-    targets.on_trust_change(move |_, _| {
-        let updated = all.cache.all().into_iter().filter(|it| is_updated_in_place(it));
-        updated.for_each(|deployment| trusting.add(Key::of(&deployment.metadata)));
+/// The deployments of the sets that control a Machine, or did so before.
+fn of_machine(caches: &MachineDeployments, change: &Change<Machine>) -> Vec<Key> {
+    let sets = controllers_of(change).filter_map(|reference| {
+        let set = caches.sets.cache.get(&Key::new(&change.key.namespace, &reference.name))?;
+        (set.metadata.uid.as_ref() == Some(&reference.uid)).then_some(set)
     });
+    sets.filter_map(|set| deployment_of(&set)).collect()
+}
 
-    let sets = builder.objects::<MachineSet>();
-    builder.on_change::<Machine>(move |change| {
-        let owners = [change.old.as_ref().map(|old| &old.metadata), Some(&change.meta)];
-        for reference in owners.into_iter().flatten().filter_map(owner::controller_of) {
-            let set = sets.cache.get(&Key::new(&change.key.namespace, &reference.name));
-            let set = set.filter(|set| set.metadata.uid.as_ref() == Some(&reference.uid));
-            if let Some(deployment) = set.as_ref().and_then(|set| owner::controller_of(&set.metadata)) {
-                queue.add(Key::new(&change.key.namespace, &deployment.name));
-            }
-        }
+/// The deployments of the Machines of a Node. The result of an in-place update may reach this process with the Machine before
+/// it does with the Node. A Node that this process learns of after its Machine gets its annotation and taint now.
+fn of_node(caches: &MachineDeployments, target: &Target, change: &Change<Node>) -> Vec<Key> {
+    let has_come = change.new.is_some() && change.old.is_none();
+    if !has_come && !is_about_update(change) {
+        return Vec::new();
+    }
+    let node = NodeKey::new(&target.id, &change.key.name);
+    let machines = machine::of_node(&caches.machines.cache, &caches.targets, &node);
+    let deployments = machines.filter_map(|machine| {
+        let of_machine = owner::controller_of(&machine.metadata)?;
+        let set = caches.sets.cache.get(&Key::beside(&machine.metadata, &of_machine.name))?;
+        deployment_of(&set)
     });
+    let is_concerned =
+        |key: &Key| caches.deployments.cache.get(key).is_some_and(|it| has_come || is_updated_in_place(&it));
+    deployments.filter(is_concerned).collect()
+}
+
+/// The deployments that depend on Nodes, when the trust in a target changes.
+fn updated_in_place(caches: &MachineDeployments, _: &Target, _: &Trust) -> Vec<Key> {
+    let all = caches.deployments.cache.all();
+    all.iter().filter(|it| is_updated_in_place(it)).map(|it| Key::of(&it.metadata)).collect()
+}
+
+/// The controllers of an object, before a change and after it.
+fn controllers_of<K: Cached>(change: &Change<K>) -> impl Iterator<Item = &OwnerReference> {
+    let metas = [change.old.as_ref().map(|old| old.meta()), Some(&change.meta)];
+    metas.into_iter().flatten().filter_map(owner::controller_of)
+}
+
+fn deployment_of(set: &MachineSet) -> Option<Key> {
+    owner::controller_of(&set.metadata).map(|deployment| Key::beside(&set.metadata, &deployment.name))
 }
 
 fn is_updated_in_place(deployment: &MachineDeployment) -> bool {

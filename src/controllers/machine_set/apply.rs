@@ -29,7 +29,8 @@ use crate::{
         handlers::Handlers,
         hold_check::HoldCheck,
         objects::{Objects, WriteError, WriteFailure},
-        reconcile::Turn,
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
+        worker::ReconcileError,
     },
 };
 
@@ -124,8 +125,35 @@ struct Batch<'a> {
     has_failed: AtomicBool,
 }
 
+impl Execute for MachineSets {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        self.execute(&snapshot, steps, turn).await?;
+        turn.remember(|memory| memory.failure = None);
+        Ok(Next::Plan)
+    }
+
+    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.machines.read_again(&write.key).await;
+        read.map_err(|source| ReconcileError::read(format!("machine {}", write.key), source))?;
+        if let Some(set) = self.sets.cache.get(key) {
+            self.in_flight.settle(&set, &write.key.name);
+        }
+        Ok(())
+    }
+
+    /// Clears the failure once there is nothing left to retry.
+    fn settle(memory: &mut Memory) -> bool {
+        memory.failure.take().is_some()
+    }
+}
+
 impl MachineSets {
-    pub(super) async fn execute(
+    async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,

@@ -36,6 +36,7 @@ use crate::{
 pub(crate) use apply::{InFlightWrites, MachineSets};
 pub(crate) use cache::BY_CONTROLLER;
 pub(crate) use in_flight::InFlight;
+#[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 

@@ -1,16 +1,21 @@
-use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Failure, MachineSets, Snapshot};
+use super::{MachineSets, Snapshot, apply::Memory};
 use crate::{
     api::{machine::is_auto_preserved, selector::Selector},
     controllers::{machine, machine_class, object::owner},
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl MachineSets {
-    /// Reads the caches into a snapshot; `None` if the set does not exist.
-    pub(super) fn snapshot(&self, key: &Key, failure: Option<Failure>, now: Timestamp, seed: u64) -> Option<Snapshot> {
+impl Observe for MachineSets {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = ();
+
+    /// `None` if the set does not exist.
+    fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
+        let (now, seed) = (self.clock.now(), (self.entropy)());
         let set = self.sets.cache.get(key)?;
         let uid = set.uid().unwrap_or_default();
         let cache = &self.machines.cache;
@@ -37,9 +42,13 @@ impl MachineSets {
             machines,
             unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
             unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),
-            failure,
+            failure: memory.failure.clone(),
             now,
             seed,
         })
+    }
+
+    fn is_unreadable(&self, key: &Key) -> bool {
+        self.sets.cache.is_unreadable(key)
     }
 }

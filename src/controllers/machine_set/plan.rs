@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use super::{
-    Action, Snapshot, claim, preserve, propagate, replicas, status,
+    Action, Snapshot, claim,
+    lint::lint,
+    preserve, propagate, replicas, status,
     validate::{InvalidSet, ValidSet, validate},
 };
 use crate::{
@@ -10,8 +12,24 @@ use crate::{
         draft::{Change, Drafts},
         finalizer,
     },
-    plan::{Event, Plan, Step, WaitKind},
+    plan::{Event, Plan, Plannable, Step, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn lint(&self, plan: &Plan<Action>) -> Option<String> {
+        lint(self, &plan.steps).first().map(ToString::to_string)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
 
 /// Plans the next steps of a set.
 ///

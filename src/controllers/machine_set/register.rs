@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Action, BY_CONTROLLER, InFlightWrites, MachineSets, Snapshot, apply::Memory, lint::lint, metrics, plan};
+use super::{BY_CONTROLLER, MachineSets, metrics};
 use crate::{
     api::{
         machine::{Machine, MachineDeployment, MachineSet},
@@ -10,13 +10,11 @@ use crate::{
         self, Kind, Settings,
         object::{self, owner},
     },
-    plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Key},
         cell::Builder,
+        enqueue::{Enqueue, itself},
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
-        worker::ReconcileError,
     },
 };
 
@@ -24,105 +22,58 @@ pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 
-impl Reconciler for MachineSets {
-    type Key = Key;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = ();
-
-    fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
-        self.snapshot(key, memory.failure.clone(), self.clock.now(), (self.entropy)())
-    }
-
-    fn is_unreadable(&self, key: &Key) -> bool {
-        self.sets.cache.is_unreadable(key)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan(snapshot)
-    }
-
-    fn lint(&self, snapshot: &Snapshot, plan: &Plan<Action>) -> Option<String> {
-        lint(snapshot, &plan.steps).first().map(ToString::to_string)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        self.execute(&snapshot, steps, turn).await?;
-        turn.remember(|memory| memory.failure = None);
-        Ok(Next::Plan)
-    }
-
-    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
-        let read = self.machines.read_again(&write.key).await;
-        read.map_err(|source| ReconcileError::read(format!("machine {}", write.key), source))?;
-        if let Some(set) = self.sets.cache.get(key) {
-            self.in_flight.settle(&set, &write.key.name);
-        }
-        Ok(())
-    }
-
-    fn is_status(action: &Action) -> bool {
-        matches!(action, Action::WriteStatus(_))
-    }
-
-    /// Clears the failure once there is nothing left to retry.
-    fn settle(memory: &mut Memory) -> bool {
-        memory.failure.take().is_some()
-    }
-}
-
 fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let config = builder.config();
-    let (events, shared) = (config.events.clone(), config.shared.clone());
-    let (sets, in_flight) = (builder.objects::<MachineSet>(), builder.shared::<InFlightWrites>());
-    let holds = object::holds(builder);
-    let reconciler = MachineSets {
-        sets: Arc::clone(&sets),
-        machines: builder.objects(),
-        deployments: Arc::clone(&builder.objects::<MachineDeployment>().cache),
-        classes: builder.objects(),
-        secrets: builder.objects(),
-        in_flight: Arc::clone(&in_flight),
-        holds: Arc::clone(&holds),
-        events,
-        clock: shared.clock,
-        measured: shared.metrics.of(),
-        entropy: shared.entropy,
-    };
+    let sets = Arc::new(MachineSets::new(builder));
     let queue = Queue::new("machineset", Pacing::OF_OWNERS);
-    builder.controller::<MachineSet, _>(reconciler, &queue, &Arc::default(), WORKERS, |_| true);
-    let held = Arc::clone(&queue);
-    holds.on_change(move |key| held.add(key.clone()));
+    builder.controller::<MachineSet, _>(&sets, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineSet>(|sets, out| metrics::machine_sets(sets, out));
+    let in_flight = Arc::clone(&sets.in_flight);
     builder.on_change::<MachineSet>(move |change| {
         if change.gone {
             in_flight.forget(change.meta.uid.as_deref().unwrap_or_default());
         }
     });
+    let enqueue = Enqueue::new(&sets, &queue);
+    sets.holds.on_change(enqueue.on(itself));
+    builder.on_change(enqueue.on(of_machine));
+    builder.on_change(enqueue.on(of_deployment));
+}
 
-    let (owned, all) = (Arc::clone(&queue), Arc::clone(&sets));
-    builder.on_change::<Machine>(move |change| {
-        for set in owners_of(change) {
-            owned.add(set);
+impl MachineSets {
+    fn new(builder: &mut Builder<'_>) -> Self {
+        let (sets, machines, classes, secrets) =
+            (builder.objects(), builder.objects(), builder.objects(), builder.objects());
+        let deployments = Arc::clone(&builder.objects::<MachineDeployment>().cache);
+        let (in_flight, holds) = (builder.shared(), object::holds(builder));
+        let config = builder.config();
+        let shared = config.shared.clone();
+        Self {
+            sets,
+            machines,
+            deployments,
+            classes,
+            secrets,
+            in_flight,
+            holds,
+            events: config.events.clone(),
+            clock: shared.clock,
+            measured: shared.metrics.of(),
+            entropy: shared.entropy,
         }
-        let orphan = change.new.as_ref().filter(|machine| owner::controller_of(&machine.metadata).is_none());
-        for set in orphan.into_iter().flat_map(|machine| selecting(&all.cache, machine)) {
-            owned.add(set);
-        }
-    });
+    }
+}
 
-    // The deployment may have to release a set that it owns, or adopt one that it selects.
-    builder.on_change::<MachineDeployment>(move |change| {
-        for set in sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default()) {
-            queue.add(Key::of(&set.metadata));
-        }
-    });
+/// The sets that control a Machine, or did so before. One without a controller concerns every set that selects it.
+fn of_machine(caches: &MachineSets, change: &Change<Machine>) -> Vec<Key> {
+    let orphan = change.new.as_ref().filter(|machine| owner::controller_of(&machine.metadata).is_none());
+    let selecting = orphan.into_iter().flat_map(|machine| selecting(&caches.sets.cache, machine));
+    owners_of(change).chain(selecting).collect()
+}
+
+/// The sets of a deployment: it may have to release one that it owns, or adopt one that it selects.
+fn of_deployment(caches: &MachineSets, change: &Change<MachineDeployment>) -> Vec<Key> {
+    let sets = caches.sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
+    sets.iter().map(|set| Key::of(&set.metadata)).collect()
 }
 
 /// The sets that control a Machine, or did so before the change.

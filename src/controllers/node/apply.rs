@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{Action, Mark, Memory, Policy, Snapshot, Subject, plan};
+use super::{Action, Mark, Memory, Policy, Snapshot, Subject};
 use crate::{
     api::machine::Machine,
     controllers::{
         api_servers::ApiServers,
         machine::{HeldPermit, Permits, look_at_permit, take_permit},
     },
-    plan::{Plan, Step},
+    plan::Step,
     runtime::{
         cache::Key,
         clock::Clock,
         hold_check::HoldCheck,
         objects::{Objects, chain},
-        reconcile::{Next, Reconciler, Turn},
+        reconcile::{Execute, Next, Turn},
         target::{NodeKey, Targets},
         worker::ReconcileError,
     },
@@ -41,21 +41,7 @@ pub(crate) struct Session {
     held: Option<HeldPermit>,
 }
 
-impl Reconciler for Nodes {
-    type Key = NodeKey;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = Session;
-
-    fn observe(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
-        self.snapshot(key, memory, session)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan(snapshot, &self.policy)
-    }
-
+impl Execute for Nodes {
     async fn apply(
         &self,
         snapshot: Snapshot,

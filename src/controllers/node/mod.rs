@@ -46,12 +46,15 @@ use crate::{
 #[cfg(test)]
 pub(crate) use cache::cache;
 pub(crate) use cache::{BY_MACHINE, cache_for};
+#[cfg(test)]
 pub use plan::plan;
 pub(crate) use register::{KIND, is_relevant};
 
 /// The input of a plan for a Node.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Settings from the flags.
+    pub policy: Policy,
     pub subject: Subject,
     /// The Machines with its name in the label `node`.
     pub machines: Vec<Arc<Machine>>,

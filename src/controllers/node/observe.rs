@@ -4,12 +4,20 @@ use super::{
 };
 use crate::{
     controllers::machine,
-    runtime::target::{NodeKey, TargetOf},
+    runtime::{
+        reconcile::Observe,
+        target::{NodeKey, TargetOf},
+    },
 };
 
-impl Nodes {
+impl Observe for Nodes {
+    type Key = NodeKey;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = Session;
+
     /// `None` if the Node does not exist and nothing is left to do for it, or its Machine may not be touched now.
-    pub(super) fn snapshot(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let target = self.targets.get(&key.target)?;
         let machines: Vec<_> = machine::of_node(&self.machines.cache, &self.targets, key).collect();
         if machines.iter().any(|machine| self.holds.of(&machine.metadata).is_some()) {
@@ -29,6 +37,7 @@ impl Nodes {
         };
         let now = self.clock.now();
         Some(Snapshot {
+            policy: self.policy,
             subject,
             machines,
             machines_complete: self.machines.cache.is_synced() && self.machines.cache.unreadable().is_empty(),

@@ -13,8 +13,16 @@ use crate::{
         node::Node,
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.policy)
+    }
+}
 
 /// Plans the next steps for a Node.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {

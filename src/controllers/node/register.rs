@@ -1,4 +1,7 @@
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use k8s_openapi::api::core::v1::NodeCondition;
 
@@ -9,9 +12,11 @@ use crate::{
     runtime::{
         cache::{Change, Key},
         cell::Builder,
+        enqueue::Enqueue,
         queue::{Pacing, Queue},
         reconcile::States,
-        target::NodeKey,
+        target::{NodeKey, Target},
+        trust::Trust,
     },
 };
 
@@ -23,73 +28,87 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
     let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
     let config = builder.config();
-    let (targets, clock) = (Arc::clone(&config.targets), Arc::clone(&config.shared.clock));
-    let waiting = Arc::clone(&permits);
-    let nodes = Nodes {
-        machines: Arc::clone(&machines),
-        targets: Arc::clone(&targets),
+    let nodes = Arc::new(Nodes {
+        machines,
+        targets: Arc::clone(&config.targets),
         permits,
         servers,
-        holds: Arc::clone(&holds),
-        clock: Arc::clone(&clock),
+        holds,
+        clock: Arc::clone(&config.shared.clock),
         policy: settings.node,
-    };
-
+    });
     let queue = Queue::new("node", Pacing::default());
     let states = Arc::<States<Nodes>>::default();
-    builder.reconciler(nodes, &queue, &states, WORKERS);
+    builder.reconciler(&nodes, &queue, &states, WORKERS);
 
-    let (of_machine, known) = (Arc::clone(&queue), Arc::clone(&targets));
-    let enqueue = Arc::new(move |key: &Key| {
-        let machine = machines.cache.get(key);
-        let node = machine.and_then(|machine| known.node_key(&machine.metadata, machine.node_name()?));
-        node.into_iter().for_each(|node| of_machine.add(node));
-    });
-    let of_held = Arc::clone(&enqueue);
-    holds.on_change(move |key| of_held(key));
-    waiting.on_release(move |key| enqueue(key));
+    let enqueue = Enqueue::new(&nodes, &queue);
+    nodes.holds.on_change(enqueue.on(of_machine));
+    nodes.permits.on_release(enqueue.on(of_machine));
+    nodes.targets.on_trust_change(enqueue.within(of_target));
+    let deletions = Deletions { nodes, queue, states, is_leading: builder.is_leading() };
+    deletions.register(builder);
+}
 
-    // A standby would keep the names until it becomes leader; then they may be names of other Nodes.
-    let is_leading = builder.is_leading();
-    let (of_machine, known, former) = (Arc::clone(&queue), Arc::clone(&targets), Arc::clone(&states));
-    let leads = Arc::clone(&is_leading);
-    builder.on_change::<Machine>(move |change| {
-        if !leads.load(Ordering::Relaxed) {
+fn of_machine(caches: &Nodes, key: &Key) -> Vec<NodeKey> {
+    let machine = caches.machines.cache.get(key);
+    let node = machine.and_then(|machine| caches.targets.node_key(&machine.metadata, machine.node_name()?));
+    node.into_iter().collect()
+}
+
+fn of_target(_: &Nodes, target: &Target, _: &Trust) -> Vec<NodeKey> {
+    let name = |node: &Arc<Node>| node.metadata.name.clone().unwrap_or_default();
+    target.nodes.cache.all().iter().map(|node| NodeKey::new(&target.id, &name(node))).collect()
+}
+
+/// Remembers deletions of Machines and Nodes. A standby would keep the names until it becomes leader; then they may be names of
+/// other Nodes.
+struct Deletions {
+    nodes: Arc<Nodes>,
+    queue: Arc<Queue<NodeKey>>,
+    states: Arc<States<Nodes>>,
+    is_leading: Arc<AtomicBool>,
+}
+
+impl Deletions {
+    fn register(self, builder: &mut Builder<'_>) {
+        let (this, targets) = (Arc::new(self), Arc::clone(&builder.config().targets));
+        let of_nodes = Arc::clone(&this);
+        targets.on_node_change(move |target, change| of_nodes.node(target, change));
+        builder.on_change::<Machine>(move |change| this.machine(change));
+    }
+
+    fn machine(&self, change: &Change<Machine>) {
+        if !self.is_leading.load(Ordering::Relaxed) {
             return;
         }
+        let targets = &self.nodes.targets;
         let node = change.old.as_ref().filter(|_| change.gone).and_then(|old| old.node_name());
-        let key = node.and_then(|name| known.node_key(&change.meta, name));
+        let key = node.and_then(|name| targets.node_key(&change.meta, name));
         let is_there = |key: &NodeKey| {
-            known.get(&key.target).is_some_and(|target| target.nodes.cache.get(&key.in_target()).is_some())
+            targets.get(&key.target).is_some_and(|target| target.nodes.cache.get(&key.in_target()).is_some())
         };
         if let Some(key) = key.filter(is_there) {
-            former.update(&key, |memory| memory.former_machine = Some(change.key.name.clone()));
-            of_machine.add(key);
+            self.states.update(&key, |memory| memory.former_machine = Some(change.key.name.clone()));
+            self.queue.add(key);
         }
-    });
+    }
 
-    let all = Arc::clone(&queue);
-    targets.on_trust_change(move |target, _| {
-        for node in target.nodes.cache.all() {
-            all.add(NodeKey::new(&target.id, node.metadata.name.as_deref().unwrap_or_default()));
-        }
-    });
-
-    targets.on_node_change(move |target, change| {
+    fn node(&self, target: &Target, change: &Change<Node>) {
         let key = NodeKey::new(&target.id, &change.key.name);
-        if change.gone {
-            if is_leading.load(Ordering::Relaxed) {
-                let gone = change.old.as_ref().map(|node| GoneNode::of(node, clock.now()));
-                states.update(&key, |memory| memory.gone = gone);
-                queue.add(key);
-            } else {
-                states.forget(&key);
-                queue.forget(&key);
+        match change.gone {
+            true if self.is_leading.load(Ordering::Relaxed) => {
+                let gone = change.old.as_ref().map(|node| GoneNode::of(node, self.nodes.clock.now()));
+                self.states.update(&key, |memory| memory.gone = gone);
+                self.queue.add(key);
             }
-        } else if is_relevant(change) {
-            queue.add(key);
+            true => {
+                self.states.forget(&key);
+                self.queue.forget(&key);
+            }
+            false if is_relevant(change) => self.queue.add(key),
+            false => {}
         }
-    });
+    }
 }
 
 /// A heartbeat does not count as a change.

@@ -25,9 +25,10 @@ use crate::{
         guard::Guard,
         objects::{Objects, chain},
         owners::Owners,
-        reconcile::Turn,
+        reconcile::{Execute, Next, Turn},
         secrets::Secrets,
         target::Targets,
+        worker::ReconcileError,
     },
     safety::orphans::identity,
 };
@@ -63,13 +64,18 @@ pub(crate) struct Session {
     secret: SecretData,
 }
 
-impl Orphans {
-    pub(super) async fn execute(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &mut Turn<'_, Self>) {
+impl Execute for Orphans {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::ListVms => {
                     let began_at = self.clock.now();
-                    let found = self.list(snapshot, &mut turn.session).await;
+                    let found = self.list(&snapshot, &mut turn.session).await;
                     if let Err(error) = &found {
                         tracing::warn!(class = %turn.key, error, "VMs could not be listed");
                     }
@@ -84,7 +90,7 @@ impl Orphans {
                 }
                 Action::Record { memory, report, warnings } => {
                     let events: Vec<Event> = step.event.into_iter().chain(warnings).collect();
-                    self.record(snapshot, &step.reason, *memory, &report, &events, turn);
+                    self.record(&snapshot, &step.reason, *memory, &report, &events, turn);
                 }
                 Action::GetMachine(name) => {
                     let key = Key::beside(&snapshot.class.metadata, &name);
@@ -96,12 +102,15 @@ impl Orphans {
                     turn.session.learned.machines.insert(name, read);
                 }
                 Action::DeleteVm { id, machine } => {
-                    self.delete(snapshot, &step.reason, &id, &machine, step.event.as_ref(), turn).await;
+                    self.delete(&snapshot, &step.reason, &id, &machine, step.event.as_ref(), turn).await;
                 }
             }
         }
+        Ok(Next::Plan)
     }
+}
 
+impl Orphans {
     async fn list(&self, snapshot: &Snapshot, session: &mut Session) -> Result<Found, String> {
         let class = &snapshot.class;
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();

@@ -40,12 +40,15 @@ use crate::{
     safety::orphans::{Claim, Sightings},
 };
 
+#[cfg(test)]
 pub use plan::plan;
 pub(crate) use register::KIND;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Settings from the flags.
+    pub policy: Policy,
     /// The class.
     pub class: Arc<MachineClass>,
     /// Whether this process has a driver for it that can list.

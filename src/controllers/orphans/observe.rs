@@ -1,32 +1,45 @@
 use jiff::Timestamp;
 
-use super::{Learned, Memory, Snapshot, apply::Orphans, claim_of, plan::period_of};
+use super::{
+    Memory, Snapshot,
+    apply::{Orphans, Session},
+    claim_of,
+    plan::period_of,
+};
 use crate::{
     api::machine::MachineClass,
     controllers::machine,
     driver::Account,
-    runtime::{cache::Key, target::TargetOf},
+    runtime::{cache::Key, reconcile::Observe, target::TargetOf},
     safety::trust::TargetTrust,
 };
 
-impl Orphans {
-    /// Reads the caches into a snapshot; `None` if the class does not exist.
-    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, learned: &Learned) -> Option<Snapshot> {
+impl Observe for Orphans {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = Session;
+
+    /// `None` if the class does not exist.
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let class = self.classes.cache.get(key)?;
         let now = self.clock.now();
         Some(Snapshot {
+            policy: self.policy,
             can_list: self.drivers.get(&class).is_ok_and(|driver| driver.capabilities().list),
             claims: self.machines.cache.all().iter().map(|machine| claim_of(machine)).collect(),
             machines: machine::naming_class(&self.machines.cache, key).collect(),
             recently_deleted: self.recently_deleted(&class, now),
             uncertain: self.uncertain(now),
             memory: memory.clone(),
-            learned: learned.clone(),
+            learned: session.learned.clone(),
             class,
             now,
         })
     }
+}
 
+impl Orphans {
     fn recently_deleted(&self, class: &MachineClass, now: Timestamp) -> usize {
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         let deletions = self.deletions.lock();

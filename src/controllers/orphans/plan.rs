@@ -8,7 +8,7 @@ use crate::{
     api::{machine::Machine, reasons::EventReason},
     controllers::object::authority,
     driver::Listed,
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, Plannable, WaitKind},
     safety::orphans::{Verdict, identity, is_proven, judge, seen, without_vm},
 };
 
@@ -28,6 +28,14 @@ enum Sharing {
     Shared(String),
     /// The other owners could not be read; contains the reason.
     Unknown(String),
+}
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.policy)
+    }
 }
 
 /// Plans the next steps of a pass over one class.

@@ -1,24 +1,18 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Action, Memory, Snapshot,
-    apply::{COMPONENT, Orphans, Session},
-    metrics::OrphanMetrics,
-    plan,
-};
+use super::apply::{COMPONENT, Orphans};
 use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{self, Kind, Settings, secret::MetadataOfSecret},
     driver::Code,
-    plan::{Plan, Step},
     runtime::{
         cache::{Change, Key},
         cell::Builder,
+        enqueue::Enqueue,
         owners::Owners,
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, States, Turn},
+        reconcile::States,
         secrets::Secrets,
-        worker::ReconcileError,
     },
 };
 
@@ -28,83 +22,69 @@ const WORKERS: usize = 4;
 /// Lists of one class are so far apart, however many of its Machines are deleted.
 const PACING: Pacing = Pacing { gather: Duration::from_mins(1), per_cost: 0 };
 
-impl Reconciler for Orphans {
-    type Key = Key;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = Session;
-
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
-        self.snapshot(key, memory, &session.learned)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan(snapshot, &self.policy)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        self.execute(&snapshot, steps, turn).await;
-        Ok(Next::Plan)
-    }
-}
-
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let (classes, machines) = (builder.objects::<MachineClass>(), builder.objects::<Machine>());
-    let (secrets, servers) = (builder.objects::<MetadataOfSecret>(), builder.shared());
-    let owners = Owners::of_cell(builder);
-    let config = builder.config();
-    let measured = config.shared.metrics.of::<OrphanMetrics>();
-    let orphans = Orphans {
-        classes: Arc::clone(&classes),
-        machines,
-        secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
-        control: config.control.clone(),
-        scope: config.scope.clone(),
-        owners,
-        targets: Arc::clone(&config.targets),
-        servers,
-        drivers: Arc::clone(&settings.drivers),
-        policy: settings.orphans,
-        events: config.events.with_component(COMPONENT),
-        measured: Arc::clone(&measured),
-        clock: Arc::clone(&config.shared.clock),
-        deletions: parking_lot::Mutex::default(),
-    };
+    let orphans = Arc::new(Orphans::new(builder, settings));
     let queue = Queue::new("machinesafetyorphanvms", PACING);
     let states = Arc::<States<Orphans>>::default();
-    let workers = builder.reconciler(orphans, &queue, &states, WORKERS);
+    let workers = builder.reconciler(&orphans, &queue, &states, WORKERS);
+    let enqueue = Enqueue::new(&orphans, &queue);
 
-    let all = Arc::clone(&queue);
-    let sightings = Arc::clone(&states);
+    // What an earlier term saw may have been corrected by another leader.
+    let (sightings, add_all) = (Arc::clone(&states), enqueue.all(all_classes));
     builder.on_start(move || {
-        // Another leader may have corrected findings of an earlier term.
         sightings.clear();
-        classes.cache.all().iter().for_each(|class| all.add(Key::of(&class.metadata)));
+        add_all();
     });
-
-    let new = Arc::clone(&queue);
+    let measured = Arc::clone(&orphans.measured);
     builder.on_change::<MachineClass>(move |change| {
         if change.gone {
             workers.forget(&change.key);
             states.forget(&change.key);
             measured.forget([&change.key.namespace, &change.key.name]);
-        } else if change.old.is_none() {
-            new.add(change.key.clone());
         }
     });
+    builder.on_change(enqueue.on(new_class));
+    builder.on_change(enqueue.on(class_of_suspect));
+}
 
-    builder.on_change::<Machine>(move |change| {
-        let machine = change.new.as_ref().or(change.old.as_ref());
-        if let Some(machine) = machine.filter(|_| change.gone || has_several_vms(change)) {
-            queue.add(Key::beside(&change.meta, &machine.spec.class.name));
+impl Orphans {
+    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+        let (classes, machines, servers) = (builder.objects(), builder.objects(), builder.shared());
+        let secrets = builder.objects::<MetadataOfSecret>();
+        let owners = Owners::of_cell(builder);
+        let config = builder.config();
+        Self {
+            classes,
+            machines,
+            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            control: config.control.clone(),
+            scope: config.scope.clone(),
+            owners,
+            targets: Arc::clone(&config.targets),
+            servers,
+            drivers: Arc::clone(&settings.drivers),
+            policy: settings.orphans,
+            events: config.events.with_component(COMPONENT),
+            measured: config.shared.metrics.of(),
+            clock: Arc::clone(&config.shared.clock),
+            deletions: parking_lot::Mutex::default(),
         }
-    });
+    }
+}
+
+fn all_classes(orphans: &Orphans) -> Vec<Key> {
+    orphans.classes.cache.all().iter().map(|class| Key::of(&class.metadata)).collect()
+}
+
+fn new_class<C>(_: &C, change: &Change<MachineClass>) -> Vec<Key> {
+    if change.gone || change.old.is_some() { Vec::new() } else { vec![change.key.clone()] }
+}
+
+/// The class of a Machine that was deleted, or that has several VMs.
+fn class_of_suspect<C>(_: &C, change: &Change<Machine>) -> Vec<Key> {
+    let machine = change.new.as_ref().or(change.old.as_ref());
+    let suspect = machine.filter(|_| change.gone || has_several_vms(change));
+    suspect.map(|machine| Key::beside(&change.meta, &machine.spec.class.name)).into_iter().collect()
 }
 
 /// Its last operation newly failed because there are several VMs. As in the reference, the text contains that.
@@ -114,4 +94,36 @@ fn has_several_vms(change: &Change<Machine>) -> bool {
         status.is_some_and(|status| status.last_operation.description.contains(Code::OutOfRange.as_str()))
     };
     change.new.as_ref().is_some_and(says) && !change.old.as_ref().is_some_and(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(description: &str) -> Machine {
+        serde_json::from_value(json!({
+            "metadata": { "name": "m", "namespace": "ns" },
+            "spec": { "class": { "name": "c" } },
+            "status": { "lastOperation": { "description": description } },
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::it_is_gone(Some("joined"), None, true)]
+    #[case::it_has_several_vms(Some("joined"), Some("machine code: [OutOfRange] two VMs"), true)]
+    #[case::that_is_known(Some("[OutOfRange] two VMs"), Some("[OutOfRange] two VMs"), false)]
+    #[case::it_joined(Some("creating"), Some("joined"), false)]
+    fn the_vms_of_a_class_are_listed_when_a_machine_makes_them_suspect(
+        #[case] old: Option<&str>,
+        #[case] new: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let keys = class_of_suspect(&(), &Change::between(old.map(machine), new.map(machine)));
+        let all: &[Key] = &[Key::new("ns", "c")];
+        assert_eq!(keys, if expected { all } else { &[] });
+    }
 }

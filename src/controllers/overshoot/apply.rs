@@ -17,7 +17,8 @@ use crate::{
         events::Events,
         hold_check::HoldCheck,
         objects::{Objects, WriteError},
-        reconcile::Turn,
+        reconcile::{Execute, Next, Turn},
+        worker::ReconcileError,
     },
 };
 
@@ -37,13 +38,13 @@ pub(crate) struct Overshoot {
     pub clock: Arc<dyn Clock>,
 }
 
-impl Overshoot {
-    pub(super) async fn execute(
+impl Execute for Overshoot {
+    async fn apply(
         &self,
-        snapshot: &Snapshot,
+        snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &Turn<'_, Self>,
-    ) -> Result<(), WriteError> {
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::RememberUnfreeze(uid) => turn.remember(|memory| {
@@ -67,7 +68,7 @@ impl Overshoot {
                 }
             }
         }
-        Ok(())
+        Ok(Next::Plan)
     }
 }
 

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
+#[cfg(test)]
 pub use plan::plan;
 pub(crate) use register::KIND;
 
@@ -48,6 +49,8 @@ impl<K: fmt::Display> fmt::Display for Subject<K> {
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// Settings from the flags.
+    pub policy: Policy,
     /// The deployment; `None` for a set without one.
     pub deployment: Option<Arc<MachineDeployment>>,
     /// Its sets, or the set.

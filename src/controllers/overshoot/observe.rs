@@ -1,3 +1,5 @@
+use std::{collections::BTreeSet, sync::Arc};
+
 use kube::ResourceExt;
 
 use super::{
@@ -15,14 +17,19 @@ use crate::{
     },
     runtime::{
         cache::{Cache, Key, Unreadable},
+        reconcile::Observe,
         trust::Watched,
     },
 };
-use std::{collections::BTreeSet, sync::Arc};
 
-impl Overshoot {
-    /// Reads the caches into a snapshot; `None` if there is nothing to check, or nothing may be touched now.
-    pub(super) fn snapshot(&self, subject: &SubjectKey, memory: &Memory) -> Option<Snapshot> {
+impl Observe for Overshoot {
+    type Key = SubjectKey;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = ();
+
+    /// `None` if there is nothing to check, or nothing may be touched now.
+    fn observe(&self, subject: &SubjectKey, memory: &Memory, (): &()) -> Option<Snapshot> {
         let (deployment, sets, unreadable_sets) = match subject {
             Subject::Deployment(key) => {
                 let deployment =
@@ -46,9 +53,19 @@ impl Overshoot {
         let chosen = deployment.as_deref().map(machine_deployment::chosen).unwrap_or_default();
         let sets = sets.into_iter().map(|set| self.count(set, &chosen, &unreadable)).collect();
         let memory = memory.clone();
-        Some(Snapshot { deployment, sets, unreadable_sets, uncertain: self.uncertain(), memory, now: self.clock.now() })
+        Some(Snapshot {
+            policy: self.policy,
+            deployment,
+            sets,
+            unreadable_sets,
+            uncertain: self.uncertain(),
+            memory,
+            now: self.clock.now(),
+        })
     }
+}
 
+impl Overshoot {
     /// Machines that the autoscaler chose do not count: each lowers the replicas of the deployment at once, and exists until its
     /// Node is drained.
     fn count(&self, set: Arc<MachineSet>, chosen: &BTreeSet<&str>, unreadable: &[Unreadable]) -> CountedSet {

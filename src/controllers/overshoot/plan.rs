@@ -15,7 +15,7 @@ use crate::{
         machine_deployment::IntOrPercent,
         object::condition::{self, Condition, Stored},
     },
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, Plannable, WaitKind},
     safety::overshoot::{Limits, Verdict},
 };
 
@@ -23,6 +23,14 @@ use crate::{
 const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 const STATE_SYNC: &str =
     "MachineDeployment State was inconsistent, hence safety controller has fixed this and frozen it";
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self, &self.policy)
+    }
+}
 
 /// Plans which sets are frozen and unfrozen.
 ///

@@ -3,10 +3,9 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::{
-    Action, Memory, Snapshot, Subject,
+    Subject,
     apply::{Overshoot, SubjectKey},
     observe::subject_of,
-    plan,
 };
 use crate::{
     api::{
@@ -18,13 +17,12 @@ use crate::{
         self, Kind, Settings, machine_set,
         object::{self, condition, owner},
     },
-    plan::{Plan, Step},
     runtime::{
         cache::{Cache, Change, Key},
         cell::Builder,
+        enqueue::Enqueue,
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, States, Turn},
-        worker::ReconcileError,
+        reconcile::States,
     },
 };
 
@@ -34,105 +32,80 @@ const WORKERS: usize = 8;
 /// Creations of Machines come in batches.
 const PACING: Pacing = Pacing { gather: std::time::Duration::from_millis(250), ..Pacing::OF_OWNERS };
 
-impl Reconciler for Overshoot {
-    type Key = SubjectKey;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = ();
-
-    fn observe(&self, key: &SubjectKey, memory: &Memory, (): &()) -> Option<Snapshot> {
-        self.snapshot(key, memory)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan(snapshot, &self.policy)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        self.execute(&snapshot, steps, turn).await?;
-        Ok(Next::Plan)
-    }
-}
-
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let (deployments, sets) = (builder.objects::<MachineDeployment>(), builder.objects::<MachineSet>());
-    let (machines, holds) = (builder.objects::<Machine>(), object::holds(builder));
-    let config = builder.config();
-    let reconciler = Overshoot {
-        deployments: Arc::clone(&deployments),
-        sets: Arc::clone(&sets),
-        machines,
-        holds: Arc::clone(&holds),
+    let overshoot = Arc::new(Overshoot {
+        deployments: builder.objects(),
+        sets: builder.objects(),
+        machines: builder.objects(),
+        holds: object::holds(builder),
         policy: settings.overshoot,
-        events: config.events.clone(),
-        clock: Arc::clone(&config.shared.clock),
-    };
+        events: builder.config().events.clone(),
+        clock: Arc::clone(&builder.config().shared.clock),
+    });
     let queue = Queue::new("machinesafetyovershooting", PACING);
     let states = Arc::<States<Overshoot>>::default();
-    let workers = builder.reconciler(reconciler, &queue, &states, WORKERS);
-
-    let subject_of = {
-        let deployments = Arc::clone(&deployments);
-        Arc::new(move |set: &Arc<MachineSet>| subject_of(&deployments.cache, set))
-    };
-    let (all_sets, subject, held) = (Arc::clone(&sets), Arc::clone(&subject_of), Arc::clone(&queue));
-    holds.on_change(move |key| {
-        let subject = all_sets.cache.get(key).and_then(|set| subject(&set));
-        subject.into_iter().chain([Subject::Deployment(key.clone())]).for_each(|subject| held.add(subject));
+    let workers = builder.reconciler(&overshoot, &queue, &states, WORKERS);
+    let forget = Arc::new(move |subject: &SubjectKey| {
+        workers.forget(subject);
+        states.forget(subject);
     });
-
-    let (all_sets, subject, all) = (Arc::clone(&sets), Arc::clone(&subject_of), Arc::clone(&queue));
-    builder.on_start(move || {
-        let deployments = deployments.cache.all().into_iter();
-        deployments.for_each(|deployment| all.add(Subject::Deployment(Key::of(&deployment.metadata))));
-        all_sets.cache.all().iter().filter_map(|set| subject(set)).for_each(|subject| all.add(subject));
-    });
-
-    let (all_sets, asked) = (Arc::clone(&sets), Arc::clone(&queue));
-    let (forgetting, forgotten) = (Arc::clone(&workers), Arc::clone(&states));
+    let gone = Arc::clone(&forget);
     builder.on_change::<MachineDeployment>(move |change| {
-        let subject = Subject::Deployment(change.key.clone());
         if change.gone {
-            forgetting.forget(&subject);
-            forgotten.forget(&subject);
-            let orphans = all_sets.cache.by(machine_set::BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
-            orphans.iter().for_each(|set| asked.add(Subject::Set(Key::of(&set.metadata))));
-        } else if change.old.is_none() || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref())) {
-            asked.add(subject);
+            gone(&Subject::Deployment(change.key.clone()));
         }
     });
-
-    let (subject, asked) = (Arc::clone(&subject_of), Arc::clone(&queue));
     builder.on_change::<MachineSet>(move |change| {
-        let controller = |set: &Arc<MachineSet>| owner::controller_uid(set.as_ref());
-        let has_moved = change.old.as_ref().map(controller) != change.new.as_ref().map(controller);
         if change.gone {
-            let subject = Subject::Set(change.key.clone());
-            workers.forget(&subject);
-            states.forget(&subject);
-        }
-        let set = change.new.as_ref().or(change.old.as_ref());
-        if (has_moved || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref())))
-            && let Some(subject) = set.and_then(|set| subject(set))
-        {
-            asked.add(subject);
+            forget(&Subject::Set(change.key.clone()));
         }
     });
+    let enqueue = Enqueue::new(&overshoot, &queue);
+    overshoot.holds.on_change(enqueue.on(of_held));
+    builder.on_start(enqueue.all(everything));
+    builder.on_change(enqueue.on(of_deployment));
+    builder.on_change(enqueue.on(of_set));
+    builder.on_change(enqueue.on(of_machine));
+}
 
-    builder.on_change::<Machine>(move |change| {
-        let set = set_of(&sets.cache, change);
-        if let Some(set) = set.filter(|set| change.old.is_none() || (change.gone && is_frozen(set)))
-            && let Some(subject) = subject_of(&set)
-        {
-            queue.add(subject);
-        }
-    });
+/// What is checked of an object that was held.
+fn of_held(caches: &Overshoot, key: &Key) -> Vec<SubjectKey> {
+    let set = caches.sets.cache.get(key);
+    let subject = set.and_then(|set| subject_of(&caches.deployments.cache, &set));
+    subject.into_iter().chain([Subject::Deployment(key.clone())]).collect()
+}
+
+fn everything(caches: &Overshoot) -> Vec<SubjectKey> {
+    let (deployments, sets) = (caches.deployments.cache.all(), caches.sets.cache.all());
+    let of_sets = sets.iter().filter_map(|set| subject_of(&caches.deployments.cache, set));
+    deployments.iter().map(|deployment| Subject::Deployment(Key::of(&deployment.metadata))).chain(of_sets).collect()
+}
+
+/// A deployment that is new or to be unfrozen; of one that is gone the sets that it leaves.
+fn of_deployment(caches: &Overshoot, change: &Change<MachineDeployment>) -> Vec<SubjectKey> {
+    if change.gone {
+        let uid = change.meta.uid.as_deref().unwrap_or_default();
+        let left = caches.sets.cache.by(machine_set::BY_CONTROLLER, uid);
+        return left.iter().map(|set| Subject::Set(Key::of(&set.metadata))).collect();
+    }
+    let is_due = change.old.is_none() || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref()));
+    is_due.then(|| Subject::Deployment(change.key.clone())).into_iter().collect()
+}
+
+/// A set that has another controller, or is to be unfrozen.
+fn of_set(caches: &Overshoot, change: &Change<MachineSet>) -> Vec<SubjectKey> {
+    let controller = |set: &Arc<MachineSet>| owner::controller_uid(set.as_ref());
+    let has_moved = change.old.as_ref().map(controller) != change.new.as_ref().map(controller);
+    let is_due = has_moved || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref()));
+    let set = change.new.as_ref().or(change.old.as_ref()).filter(|_| is_due);
+    set.and_then(|set| subject_of(&caches.deployments.cache, set)).into_iter().collect()
+}
+
+/// The set of a Machine that is new, or that a frozen set lost.
+fn of_machine(caches: &Overshoot, change: &Change<Machine>) -> Vec<SubjectKey> {
+    let set = set_of(&caches.sets.cache, change);
+    let set = set.filter(|set| change.old.is_none() || (change.gone && is_frozen(set)));
+    set.and_then(|set| subject_of(&caches.deployments.cache, &set)).into_iter().collect()
 }
 
 fn set_of(sets: &Cache<MachineSet>, change: &Change<Machine>) -> Option<Arc<MachineSet>> {

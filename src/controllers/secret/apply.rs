@@ -6,7 +6,11 @@ use super::{MetadataOfSecret, Snapshot};
 use crate::{
     api::machine::MachineClass,
     plan::Step,
-    runtime::{objects::Objects, reconcile::Next, worker::ReconcileError},
+    runtime::{
+        objects::Objects,
+        reconcile::{Execute, Next, Turn},
+        worker::ReconcileError,
+    },
 };
 
 /// Reconciles the Secrets that classes name.
@@ -15,14 +19,17 @@ pub(crate) struct ClassSecrets {
     pub classes: Arc<Objects<MachineClass>>,
 }
 
-/// The only action for a Secret is a merge patch of its metadata.
-pub(super) async fn apply(
-    snapshot: &Snapshot,
-    steps: Vec<Step<Value>>,
-    with: &ClassSecrets,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        with.secrets.patch(&snapshot.secret, &step.action).await?;
+impl Execute for ClassSecrets {
+    /// The only action for a Secret is a merge patch of its metadata.
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Value>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            self.secrets.patch(&snapshot.secret, &step.action).await?;
+        }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
 }

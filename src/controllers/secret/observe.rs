@@ -1,16 +1,26 @@
 use super::{Snapshot, apply::ClassSecrets};
-use crate::{controllers::object::unreadable_names, runtime::cache::Key};
+use crate::{
+    controllers::object::unreadable_names,
+    runtime::{cache::Key, reconcile::Observe},
+};
 
-pub(super) fn observe(key: &Key, caches: &ClassSecrets) -> Option<Snapshot> {
-    let secret = caches.secrets.cache.get(key)?;
-    let classes = &caches.classes.cache;
-    Some(Snapshot {
-        secret: Box::new(secret.metadata.clone()),
-        classes: classes
-            .all()
-            .into_iter()
-            .filter(|class| class.metadata.namespace == secret.metadata.namespace)
-            .collect(),
-        unreadable_classes: unreadable_names(classes, &key.namespace),
-    })
+impl Observe for ClassSecrets {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
+        let secret = self.secrets.cache.get(key)?;
+        let classes = &self.classes.cache;
+        Some(Snapshot {
+            secret: Box::new(secret.metadata.clone()),
+            classes: classes
+                .all()
+                .into_iter()
+                .filter(|class| class.metadata.namespace == secret.metadata.namespace)
+                .collect(),
+            unreadable_classes: unreadable_names(classes, &key.namespace),
+        })
+    }
 }

@@ -5,8 +5,16 @@ use super::Snapshot;
 use crate::{
     api::labels::SECRET_FINALIZER,
     controllers::{machine_class::secret_names, object::finalizer},
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Value;
+
+    fn plan(&self) -> Plan<Value> {
+        plan(self)
+    }
+}
 
 /// Plans the finalizer of a Secret: a merge patch that is sent with its resource version.
 pub(crate) fn plan(snapshot: &Snapshot) -> Plan<Value> {

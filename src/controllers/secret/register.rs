@@ -1,22 +1,14 @@
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
-
-use super::{
-    MetadataOfSecret, Snapshot,
-    apply::{self, ClassSecrets},
-    observe, plan,
-};
+use super::{MetadataOfSecret, apply::ClassSecrets};
 use crate::{
     api::{labels, machine::MachineClass},
     controllers::{self, Kind, Settings, machine_class},
-    plan::{Plan, Step},
     runtime::{
-        cache::Key,
+        cache::{Change, Key},
         cell::Builder,
+        enqueue::Enqueue,
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, States, Turn},
-        worker::ReconcileError,
     },
 };
 
@@ -26,47 +18,44 @@ pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register 
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
 const WORKERS: usize = 16;
 
-impl Reconciler for ClassSecrets {
-    type Key = Key;
-    type Snapshot = Snapshot;
-    type Action = Value;
-    type Memory = ();
-    type Session = ();
-
-    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
-        observe::observe(key, self)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Value> {
-        plan(snapshot)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Value>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        apply::apply(&snapshot, steps, self).await
-    }
+fn register(builder: &mut Builder<'_>, _: &Settings) {
+    let secrets = Arc::new(ClassSecrets { secrets: builder.objects(), classes: builder.objects() });
+    let queue = Queue::new("secret", PACING);
+    let known = Arc::clone(&secrets);
+    builder.controller(&secrets, &queue, &Arc::default(), WORKERS, move |change| is_of_class(&known, change));
+    let enqueue = Enqueue::new(&secrets, &queue);
+    builder.on_change(enqueue.on(secrets_of));
 }
 
-fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let (secrets, classes) = (builder.objects::<MetadataOfSecret>(), builder.objects::<MachineClass>());
-    let queue = Queue::new("secret", PACING);
+/// A class names the Secret, or did so: it has the finalizer.
+fn is_of_class(caches: &ClassSecrets, change: &Change<MetadataOfSecret>) -> bool {
+    let is_held = change.meta.finalizers.iter().flatten().any(|finalizer| finalizer == labels::SECRET_FINALIZER);
+    is_held || machine_class::naming(&caches.classes.cache, &change.key).next().is_some()
+}
 
-    let (named_by, known) = (Arc::clone(&classes), Arc::clone(&queue));
-    let reconciler = ClassSecrets { secrets, classes };
-    let is_ours = move |change: &crate::runtime::cache::Change<MetadataOfSecret>| {
-        let is_held = change.meta.finalizers.iter().flatten().any(|finalizer| finalizer == labels::SECRET_FINALIZER);
-        is_held || machine_class::naming(&named_by.cache, &change.key).next().is_some()
-    };
-    builder.controller(reconciler, &queue, &Arc::<States<ClassSecrets>>::default(), WORKERS, is_ours);
+/// The Secrets that a class names, or named before.
+fn secrets_of<C>(_: &C, change: &Change<MachineClass>) -> Vec<Key> {
+    let names = change.old.iter().chain(&change.new).flat_map(|class| machine_class::secret_names(class));
+    names.map(|name| Key::new(&change.key.namespace, name)).collect()
+}
 
-    builder.on_change::<MachineClass>(move |change| {
-        let classes = change.old.iter().chain(&change.new);
-        for secret in classes.flat_map(|class| machine_class::secret_names(class)) {
-            known.add(Key::new(&change.key.namespace, secret));
-        }
-    });
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(secret: &str) -> MachineClass {
+        serde_json::from_value(
+            json!({ "metadata": { "name": "c", "namespace": "ns" }, "secretRef": { "name": secret } }),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_class_concerns_the_secrets_that_it_names_and_named() {
+        let keys = secrets_of(&(), &Change::between(Some(class("a")), Some(class("b"))));
+        assert_eq!(keys, [Key::new("ns", "a"), Key::new("ns", "b")]);
+        assert_eq!(secrets_of(&(), &Change::between(Some(class("a")), None)), [Key::new("ns", "a")]);
+    }
 }

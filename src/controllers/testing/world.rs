@@ -62,6 +62,7 @@ impl World {
             .map(|node| (node.name_any(), node.clone()))
             .collect();
         Some(machine_deployment::Snapshot {
+            policy: machine_deployment::Policy { annotate_nodes: true, has_target: true },
             deployment,
             sets,
             machines,

@@ -71,3 +71,13 @@ pub struct Unreadable {
     /// The decoding error.
     pub error: String,
 }
+
+#[cfg(test)]
+impl<K: Cached> Change<K> {
+    /// The change from one state of an object to another, of which at least one exists.
+    pub fn between(old: Option<K>, new: Option<K>) -> Self {
+        let meta = new.as_ref().or(old.as_ref()).map(|object| object.meta().clone()).unwrap_or_default();
+        let gone = new.is_none();
+        Self { key: Key::of(&meta), meta, old: old.map(Arc::new), new: new.map(Arc::new), gone, unreadable: None }
+    }
+}

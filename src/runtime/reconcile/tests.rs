@@ -1,6 +1,23 @@
 use super::*;
 use crate::runtime::queue::Pacing;
 
+/// A snapshot with its plan.
+struct Planned(Plan<&'static str>);
+
+const WRITE_STATUS: &str = "write the status";
+
+impl Plannable for Planned {
+    type Action = &'static str;
+
+    fn plan(&self) -> Plan<&'static str> {
+        self.0.clone()
+    }
+
+    fn is_status(action: &&'static str) -> bool {
+        *action == WRITE_STATUS
+    }
+}
+
 /// Creates two objects, and both answers are lost.
 #[derive(Default)]
 struct TwoLostAnswers {
@@ -8,28 +25,25 @@ struct TwoLostAnswers {
     is_planned: Mutex<bool>,
 }
 
-impl Reconciler for Arc<TwoLostAnswers> {
+impl Observe for TwoLostAnswers {
     type Key = Key;
-    type Snapshot = ();
-    type Action = &'static str;
+    type Snapshot = Planned;
     type Memory = ();
     type Session = ();
 
-    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
-        Some(())
-    }
-
-    fn plan(&self, (): &()) -> Plan<&'static str> {
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<Planned> {
         let mut plan = Plan::default();
         if !std::mem::replace(&mut *self.is_planned.lock(), true) {
             plan.then("a", "it is missing").then("b", "it is missing");
         }
-        plan
+        Some(Planned(plan))
     }
+}
 
+impl Execute for TwoLostAnswers {
     async fn apply(
         &self,
-        (): (),
+        _: Planned,
         steps: Vec<Step<&'static str>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
@@ -73,28 +87,25 @@ impl Rounds {
     }
 }
 
-impl Reconciler for Arc<Rounds> {
+impl Observe for Rounds {
     type Key = Key;
-    type Snapshot = usize;
-    type Action = &'static str;
+    type Snapshot = Planned;
     type Memory = ();
     type Session = ();
 
-    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<usize> {
-        Some(*self.played.lock())
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<Planned> {
+        Some(Planned((self.plan)(*self.played.lock())))
     }
+}
 
-    fn plan(&self, round: &usize) -> Plan<&'static str> {
-        (self.plan)(*round)
-    }
-
+impl Execute for Rounds {
     async fn apply(
         &self,
-        round: usize,
+        _: Planned,
         _: Vec<Step<&'static str>>,
         _: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
-        *self.played.lock() = round + 1;
+        *self.played.lock() += 1;
         Ok(Next::Plan)
     }
 }
@@ -125,26 +136,28 @@ struct Unseen {
     is_unreadable: bool,
 }
 
-impl Reconciler for Unseen {
+impl Observe for Unseen {
     type Key = Key;
-    type Snapshot = ();
-    type Action = &'static str;
+    type Snapshot = Planned;
     type Memory = bool;
     type Session = ();
 
-    fn observe(&self, _: &Key, _: &bool, (): &()) -> Option<()> {
+    fn observe(&self, _: &Key, _: &bool, (): &()) -> Option<Planned> {
         None
     }
 
     fn is_unreadable(&self, _: &Key) -> bool {
         self.is_unreadable
     }
+}
 
-    fn plan(&self, (): &()) -> Plan<&'static str> {
-        Plan::default()
-    }
-
-    async fn apply(&self, (): (), _: Vec<Step<&'static str>>, _: &mut Turn<'_, Self>) -> Result<Next, ReconcileError> {
+impl Execute for Unseen {
+    async fn apply(
+        &self,
+        _: Planned,
+        _: Vec<Step<&'static str>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
         Ok(Next::Plan)
     }
 }
@@ -154,7 +167,8 @@ async fn the_memory_of_an_object_is_kept_while_it_is_undecodable_and_dropped_wit
     for is_unreadable in [true, false] {
         let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
         states.update(&key, |memory| *memory = true);
-        let it = Loop::new(Unseen { is_unreadable }, Queue::new("test", Pacing::default()), Arc::clone(&states));
+        let it =
+            Loop::new(Arc::new(Unseen { is_unreadable }), Queue::new("test", Pacing::default()), Arc::clone(&states));
         assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
         let mut is_remembered = false;
         states.update_if_known(&key, |memory| is_remembered = *memory);
@@ -168,37 +182,30 @@ struct Counting {
     written: Mutex<usize>,
 }
 
-impl Reconciler for Arc<Counting> {
+impl Observe for Counting {
     type Key = Key;
-    type Snapshot = ();
-    type Action = &'static str;
+    type Snapshot = Planned;
     type Memory = ();
     type Session = ();
 
-    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<()> {
-        Some(())
-    }
-
-    fn plan(&self, (): &()) -> Plan<&'static str> {
+    fn observe(&self, _: &Key, (): &(), (): &()) -> Option<Planned> {
         std::thread::sleep(Duration::from_millis(20));
         let mut plan = Plan::default();
-        plan.then("write the status", "a number changed");
-        plan
+        plan.then(WRITE_STATUS, "a number changed");
+        Some(Planned(plan))
     }
+}
 
+impl Execute for Counting {
     async fn apply(
         &self,
-        (): (),
+        _: Planned,
         _: Vec<Step<&'static str>>,
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         *self.written.lock() += 1;
         turn.status_written();
         Ok(Next::Requeue(Requeue::OnChange))
-    }
-
-    fn is_status(_: &&'static str) -> bool {
-        true
     }
 }
 
@@ -246,28 +253,25 @@ struct Failed {
     applied: Mutex<Vec<String>>,
 }
 
-impl Reconciler for Arc<Failed> {
+impl Observe for Failed {
     type Key = Key;
-    type Snapshot = bool;
-    type Action = &'static str;
+    type Snapshot = Planned;
     type Memory = bool;
     type Session = ();
 
-    fn observe(&self, _: &Key, has_failed: &bool, (): &()) -> Option<bool> {
-        Some(*has_failed)
-    }
-
-    fn plan(&self, has_failed: &bool) -> Plan<&'static str> {
+    fn observe(&self, _: &Key, has_failed: &bool, (): &()) -> Option<Planned> {
         let mut plan = Plan::default();
         if !has_failed {
-            plan.then("write the status", "it still shows the failure");
+            plan.then(WRITE_STATUS, "it still shows the failure");
         }
-        plan
+        Some(Planned(plan))
     }
+}
 
+impl Execute for Failed {
     async fn apply(
         &self,
-        _: bool,
+        _: Planned,
         steps: Vec<Step<&'static str>>,
         _: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {

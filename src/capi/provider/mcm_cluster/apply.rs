@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::{machine::MachineClass, patch},
+    api::machine::MachineClass,
     capi::types::{Cluster, MCMCluster},
     controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
+        cache::Key,
         clock::Clock,
         events::Events,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -28,23 +29,28 @@ pub(super) struct MCMClusters {
     pub clock: Arc<dyn Clock>,
 }
 
-pub(super) async fn apply(
-    kind: &MCMClusters,
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, MCMClusters>,
-) -> Result<Next, ReconcileError> {
-    let seen = &snapshot.object.metadata;
-    for Step { action, event, .. } in steps {
-        match action {
-            Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
-            Action::WriteStatus(status) => {
-                let change = patch::status(&snapshot.object.status, &Some(*status));
-                turn.track(kind.objects.patch_status(seen, &change).await)?;
-                turn.status_written();
+impl Execute for MCMClusters {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let seen = &snapshot.object.metadata;
+        for Step { action, event, .. } in steps {
+            match action {
+                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::WriteStatus(status) => {
+                    turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
+                }
             }
+            event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.objects.read_again(key).await;
+        read.map(drop).map_err(|source| ReconcileError::read(format!("MCMCluster {key}"), source))
+    }
 }

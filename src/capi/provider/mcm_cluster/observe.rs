@@ -6,12 +6,20 @@ use crate::{
         observe::{owner, owner_of, view},
         view::View,
     },
-    runtime::cache::{Cache, Cached, Key},
+    runtime::{
+        cache::{Cache, Cached, Key},
+        reconcile::Observe,
+    },
 };
 
-impl MCMClusters {
-    /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key) -> Option<Snapshot> {
+impl Observe for MCMClusters {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = ();
+
+    /// `None` if the object does not exist.
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let secret = object.spec.credentials_secret_ref.as_ref();

@@ -14,8 +14,20 @@ use crate::{
         types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
 
 /// Plans the next steps of an MCMCluster. A plan has at most one write.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

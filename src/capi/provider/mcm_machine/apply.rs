@@ -6,22 +6,20 @@ use kube::api::ListParams;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::{
-        machine::{self as native, MachineClass},
-        patch,
-    },
+    api::machine::{self as native, MachineClass},
     capi::{
-        object::apply::{known_after, read},
+        object::apply::read,
         provider::native_managers::Managers,
         types::{Cluster, MCMCluster, MCMMachine, Machine},
     },
     controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
+        cache::Key,
         clock::Clock,
         events::Events,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -44,44 +42,49 @@ pub(super) struct MCMMachines {
 /// Objects of one answer of the API server.
 const PAGE: u32 = 500;
 
-pub(super) async fn apply(
-    kind: &MCMMachines,
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, MCMMachines>,
-) -> Result<Next, ReconcileError> {
-    let seen = &snapshot.object.metadata;
-    for Step { action, event, .. } in steps {
-        match action {
-            Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
-            Action::WriteStatus(status) => {
-                let change = patch::status(&snapshot.object.status, &Some(*status));
-                turn.track(kind.objects.patch_status(seen, &change).await)?;
-                turn.status_written();
+impl Execute for MCMMachines {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let seen = &snapshot.object.metadata;
+        for Step { action, event, .. } in steps {
+            match action {
+                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::WriteStatus(status) => {
+                    turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
+                }
+                Action::CreateClass(class) => {
+                    turn.create_or_read(&self.classes, &class).await?;
+                }
+                Action::CreateNative(machine) => {
+                    turn.create_or_read(&self.natives, &machine).await?;
+                }
+                Action::PatchNative { machine, patch } => {
+                    turn.track(self.natives.patch(&machine.metadata, &patch).await)?;
+                }
+                Action::DeleteNative(machine) => turn.track(self.natives.delete(&machine.metadata).await)?,
+                Action::ReadNative => turn.session.is_native_gone = read(&self.natives, turn.key).await?,
+                Action::ReadNatives => {
+                    read_natives(self, &turn.key.namespace).await?;
+                    turn.session.has_read_natives = true;
+                }
             }
-            Action::CreateClass(class) => {
-                let answer = kind.classes.create(&class).await.map(drop);
-                let answer = turn.track(answer);
-                known_after(answer, &kind.classes, turn.key).await?;
-            }
-            Action::CreateNative(machine) => {
-                let answer = kind.natives.create(&machine).await.map(drop);
-                let answer = turn.track(answer);
-                known_after(answer, &kind.natives, turn.key).await?;
-            }
-            Action::PatchNative { machine, patch } => {
-                turn.track(kind.natives.patch(&machine.metadata, &patch).await)?;
-            }
-            Action::DeleteNative(machine) => turn.track(kind.natives.delete(&machine.metadata).await)?,
-            Action::ReadNative => turn.session.is_native_gone = read(&kind.natives, turn.key).await?,
-            Action::ReadNatives => {
-                read_natives(kind, &turn.key.namespace).await?;
-                turn.session.has_read_natives = true;
-            }
+            event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        match write.kind.as_str() {
+            "MCMMachine" => drop(read(&self.objects, key).await?),
+            "MachineClass" => drop(read(&self.classes, key).await?),
+            _ => drop(read(&self.natives, key).await?),
+        }
+        Ok(())
+    }
 }
 
 async fn read_natives(kind: &MCMMachines, namespace: &str) -> Result<(), ReconcileError> {

@@ -14,12 +14,17 @@ use crate::{
             observe::{cluster_name, infrastructure},
         },
     },
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl MCMMachines {
-    /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key, session: Session) -> Option<Snapshot> {
+impl Observe for MCMMachines {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = Session;
+
+    /// `None` if the object does not exist.
+    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "Machine") {
@@ -68,7 +73,7 @@ impl MCMMachines {
             infrastructure,
             class,
             bootstrap,
-            session,
+            session: *session,
         })
     }
 }

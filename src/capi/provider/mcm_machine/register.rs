@@ -1,15 +1,12 @@
 use std::sync::Arc;
 
 use super::{
-    Action, Session, Snapshot,
-    apply::{self, MCMMachines},
+    apply::MCMMachines,
     cache::{BY_BOOTSTRAP, BY_CLUSTER},
-    plan,
 };
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
-        object::apply::read,
         provider::{
             observe::cluster_name,
             settings::{COMPONENT, ROLE_NAME, Settings},
@@ -17,61 +14,20 @@ use crate::{
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
     },
     controllers::secret::MetadataOfSecret,
-    plan::{Plan, Step},
     runtime::{
-        cache::Key,
+        cache::{Change, Key},
         cell::{Builder, Kind},
+        enqueue::Enqueue,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
-        worker::ReconcileError,
     },
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-impl Reconciler for MCMMachines {
-    type Key = Key;
-    type Snapshot = Snapshot;
-    type Action = Action;
-    type Memory = ();
-    type Session = Session;
-
-    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
-        self.snapshot(key, *session)
-    }
-
-    fn plan(&self, snapshot: &Snapshot) -> Plan<Action> {
-        plan::plan(snapshot)
-    }
-
-    async fn apply(
-        &self,
-        snapshot: Snapshot,
-        steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        apply::apply(self, &snapshot, steps, turn).await
-    }
-
-    async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
-        match write.kind.as_str() {
-            "MCMMachine" => drop(read(&self.objects, key).await?),
-            "MachineClass" => drop(read(&self.classes, key).await?),
-            _ => drop(read(&self.natives, key).await?),
-        }
-        Ok(())
-    }
-
-    fn is_status(action: &Action) -> bool {
-        matches!(action, Action::WriteStatus(_))
-    }
-}
-
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let objects = builder.objects::<MCMMachine>();
-    let reconciler = MCMMachines {
-        objects: Arc::clone(&objects),
+    let machines = Arc::new(MCMMachines {
+        objects: builder.objects(),
         machines: builder.objects(),
         clusters: builder.objects(),
         infrastructures: builder.objects(),
@@ -82,48 +38,48 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         watch_filter: settings.watch_filter.clone(),
         events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
-    };
-    let (machines, managers) = (Arc::clone(&reconciler.machines), Arc::clone(&reconciler.managers));
+    });
     let queue = Queue::new("mcmmachine", Pacing::default());
-    builder.controller::<MCMMachine, _>(reconciler, &queue, &Arc::default(), settings.concurrency, |_| true);
+    builder.controller::<MCMMachine, _>(&machines, &queue, &Arc::default(), settings.concurrency, |_| true);
+    let enqueue = Enqueue::new(&machines, &queue);
+    machines.managers.on_change(enqueue.all(|caches| keys(&caches.objects.cache.all())));
+    builder.on_change(enqueue.on(of_machine));
+    builder.on_change(enqueue.on(of_native));
+    builder.on_change(enqueue.on(of_cluster));
+    builder.on_change(enqueue.on(of_infrastructure));
+    builder.on_change(enqueue.on(of_class));
+    builder.on_change(enqueue.on(of_secret));
+}
 
-    let owned = Arc::clone(&queue);
-    builder.on_change::<Machine>(move |change| {
-        for machine in change.old.iter().chain(&change.new) {
-            infrastructure_of(machine).into_iter().for_each(|key| owned.add(key));
-        }
-    });
-    let (all, beside) = (Arc::clone(&objects), Arc::clone(&queue));
-    managers.on_change(move || keys(&all.cache.all()).for_each(|key| beside.add(key)));
-    let (all, native) = (Arc::clone(&objects), Arc::clone(&queue));
-    builder.on_change::<native::Machine>(move |change| {
-        native.add(change.key.clone());
-        // Its VM, or its name, is free for other objects.
-        if change.gone {
-            keys(&waiting_in(&all, &change.key.namespace)).for_each(|key| native.add(key));
-        }
-    });
-    let (all, of_cluster) = (Arc::clone(&objects), Arc::clone(&queue));
-    builder.on_change::<Cluster>(move |change| {
-        keys(&all.cache.by(BY_CLUSTER, &change.key)).for_each(|key| of_cluster.add(key));
-    });
-    let (all, of_infrastructure) = (Arc::clone(&objects), Arc::clone(&queue));
-    builder.on_change::<MCMCluster>(move |change| {
-        if let Some(name) = cluster_name(&change.meta) {
-            let cluster = Key::new(&change.key.namespace, name);
-            keys(&all.cache.by(BY_CLUSTER, &cluster)).for_each(|key| of_infrastructure.add(key));
-        }
-    });
-    // A class may be that of a zone, so every object that has no VM yet may need it.
-    let (all, of_class) = (Arc::clone(&objects), Arc::clone(&queue));
-    builder.on_change::<MachineClass>(move |change| {
-        keys(&waiting_in(&all, &change.key.namespace)).for_each(|key| of_class.add(key));
-    });
-    builder.on_change::<MetadataOfSecret>(move |change| {
-        for machine in machines.cache.by(BY_BOOTSTRAP, &change.key) {
-            infrastructure_of(&machine).into_iter().for_each(|key| queue.add(key));
-        }
-    });
+/// The object of a Machine, and the one that it had before.
+fn of_machine(_: &MCMMachines, change: &Change<Machine>) -> Vec<Key> {
+    change.old.iter().chain(&change.new).filter_map(|machine| infrastructure_of(machine)).collect()
+}
+
+/// The object of a native Machine. With one that is gone, its VM, or its name, is free for others.
+fn of_native(caches: &MCMMachines, change: &Change<native::Machine>) -> Vec<Key> {
+    let waiting = if change.gone { waiting_in(&caches.objects, &change.key.namespace) } else { Vec::new() };
+    [vec![change.key.clone()], keys(&waiting)].concat()
+}
+
+fn of_cluster(caches: &MCMMachines, change: &Change<Cluster>) -> Vec<Key> {
+    keys(&caches.objects.cache.by(BY_CLUSTER, &change.key))
+}
+
+fn of_infrastructure(caches: &MCMMachines, change: &Change<MCMCluster>) -> Vec<Key> {
+    let cluster = cluster_name(&change.meta).map(|name| Key::new(&change.key.namespace, name));
+    cluster.map(|cluster| keys(&caches.objects.cache.by(BY_CLUSTER, &cluster))).unwrap_or_default()
+}
+
+/// A class may be that of a zone, so every object that has no VM yet may need it.
+fn of_class(caches: &MCMMachines, change: &Change<MachineClass>) -> Vec<Key> {
+    keys(&waiting_in(&caches.objects, &change.key.namespace))
+}
+
+/// The objects whose Machines name a Secret with bootstrap data.
+fn of_secret(caches: &MCMMachines, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+    let machines = caches.machines.cache.by(BY_BOOTSTRAP, &change.key);
+    machines.iter().filter_map(|machine| infrastructure_of(machine)).collect()
 }
 
 /// The objects of a namespace that have no VM yet, or are being deleted.
@@ -139,8 +95,8 @@ fn is_provisioned(object: &MCMMachine) -> bool {
         && object.metadata.deletion_timestamp.is_none()
 }
 
-fn keys(objects: &[Arc<MCMMachine>]) -> impl Iterator<Item = Key> {
-    objects.iter().map(|object| Key::of(&object.metadata))
+fn keys(objects: &[Arc<MCMMachine>]) -> Vec<Key> {
+    objects.iter().map(|object| Key::of(&object.metadata)).collect()
 }
 
 /// The MCMMachine of a Machine.

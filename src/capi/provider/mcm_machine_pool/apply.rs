@@ -10,10 +10,9 @@ use crate::{
         labels,
         machine::{self as native, MachineClass, MachineDeployment, MachineSet},
         node::Node,
-        patch,
     },
     capi::{
-        object::apply::{known_after, read},
+        object::apply::read,
         provider::{
             native_managers::Managers,
             resume::Resumed,
@@ -28,7 +27,7 @@ use crate::{
         clock::Clock,
         events::Events,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         target::Targets,
         worker::{ReconcileError, Requeue},
     },
@@ -61,64 +60,74 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Pause until the watch has delivered the objects of a live read.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) async fn apply(
-    kind: &MCMMachinePools,
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, MCMMachinePools>,
-) -> Result<Next, ReconcileError> {
-    let seen = &snapshot.object.metadata;
-    for Step { action, event, .. } in steps {
-        match action {
-            Action::PatchSelf(change) => drop(turn.track(kind.objects.patch(seen, &change).await)?),
-            Action::WriteStatus(status) => {
-                let change = patch::status(&snapshot.object.status, &Some(*status));
-                turn.track(kind.objects.patch_status(seen, &change).await)?;
-                turn.status_written();
-            }
-            Action::CreateClass(class) => {
-                let answer = turn.track(kind.classes.create(&class).await.map(drop));
-                known_after(answer, &kind.classes, &Key::of(&class.metadata)).await?;
-            }
-            Action::DeleteClass(class) => turn.track(kind.classes.delete(&class.metadata).await)?,
-            Action::CreateDeployment(deployment) => {
-                let answer = turn.track(kind.deployments.create(&deployment).await.map(drop));
-                known_after(answer, &kind.deployments, &Key::of(&deployment.metadata)).await?;
-            }
-            Action::PatchDeployment { deployment, patch } => {
-                turn.track(kind.deployments.patch(&deployment.metadata, &patch).await)?;
-            }
-            Action::DeleteDeployment(deployment) => {
-                turn.track(kind.deployments.delete(&deployment.metadata).await)?;
-            }
-            Action::PatchNative { machine, patch } => {
-                turn.track(kind.natives.patch(&machine.metadata, &patch).await)?;
-            }
-            Action::CreateMember(member) => {
-                let answer = turn.track(kind.members.create(&member).await.map(drop));
-                known_after(answer, &kind.members, &Key::of(&member.metadata)).await?;
-            }
-            Action::PatchMember { member, patch } => {
-                turn.track(kind.members.patch(&member.metadata, &patch).await)?;
-            }
-            Action::DeleteMember(member) => turn.track(kind.members.delete(&member.metadata).await)?,
-            Action::PatchOwner { pool, patch } => drop(turn.track(kind.pools.patch(&pool.metadata, &patch).await)?),
-            Action::DeleteMachine(machine) => turn.track(kind.machines.delete(&machine.metadata).await)?,
-            Action::ReadNatives => {
-                if !is_gone(kind, snapshot).await? {
-                    return Ok(Next::Requeue(Requeue::After(LOOK_AGAIN)));
+impl Execute for MCMMachinePools {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let seen = &snapshot.object.metadata;
+        for Step { action, event, .. } in steps {
+            match action {
+                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::WriteStatus(status) => {
+                    turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
                 }
-                turn.session.is_gone = true;
+                Action::CreateClass(class) => {
+                    turn.create_or_read(&self.classes, &class).await?;
+                }
+                Action::DeleteClass(class) => turn.track(self.classes.delete(&class.metadata).await)?,
+                Action::CreateDeployment(deployment) => {
+                    turn.create_or_read(&self.deployments, &deployment).await?;
+                }
+                Action::PatchDeployment { deployment, patch } => {
+                    turn.track(self.deployments.patch(&deployment.metadata, &patch).await)?;
+                }
+                Action::DeleteDeployment(deployment) => {
+                    turn.track(self.deployments.delete(&deployment.metadata).await)?;
+                }
+                Action::PatchNative { machine, patch } => {
+                    turn.track(self.natives.patch(&machine.metadata, &patch).await)?;
+                }
+                Action::CreateMember(member) => {
+                    turn.create_or_read(&self.members, &member).await?;
+                }
+                Action::PatchMember { member, patch } => {
+                    turn.track(self.members.patch(&member.metadata, &patch).await)?;
+                }
+                Action::DeleteMember(member) => turn.track(self.members.delete(&member.metadata).await)?,
+                Action::PatchOwner { pool, patch } => drop(turn.track(self.pools.patch(&pool.metadata, &patch).await)?),
+                Action::DeleteMachine(machine) => turn.track(self.machines.delete(&machine.metadata).await)?,
+                Action::ReadNatives => {
+                    if !is_gone(self, &snapshot).await? {
+                        return Ok(Next::Requeue(Requeue::After(LOOK_AGAIN)));
+                    }
+                    turn.session.is_gone = true;
+                }
+                Action::ReadMachines => {
+                    read_machines(self, &snapshot).await?;
+                    turn.session.has_read_machines = true;
+                }
+                Action::ReadNodes => turn.session.to_be_deleted = Some(to_be_deleted(self, &snapshot).await?),
             }
-            Action::ReadMachines => {
-                read_machines(kind, snapshot).await?;
-                turn.session.has_read_machines = true;
-            }
-            Action::ReadNodes => turn.session.to_be_deleted = Some(to_be_deleted(kind, snapshot).await?),
+            event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        event.iter().for_each(|event| kind.events.record(snapshot.object.as_ref(), event));
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        match write.kind.as_str() {
+            "MCMMachinePool" => drop(read(&self.objects, &write.key).await?),
+            "MachineClass" => drop(read(&self.classes, &write.key).await?),
+            "MCMMachine" => drop(read(&self.members, &write.key).await?),
+            "MachineDeployment" => drop(read(&self.deployments, &write.key).await?),
+            "MachinePool" => drop(read(&self.pools, &write.key).await?),
+            // A native Machine, or one of Cluster API: the next plan writes it again if that is needed.
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// The Machines that core created for the pool, read live.

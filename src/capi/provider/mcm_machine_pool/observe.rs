@@ -26,13 +26,19 @@ use crate::{
     },
     runtime::{
         cache::{Cache, Cached, Key},
+        reconcile::Observe,
         trust::Trust,
     },
 };
 
-impl MCMMachinePools {
-    /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key, session: &Session) -> Option<Snapshot> {
+impl Observe for MCMMachinePools {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = Session;
+
+    /// `None` if the object does not exist.
+    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "MachinePool") {
@@ -80,7 +86,9 @@ impl MCMMachinePools {
             session: session.clone(),
         })
     }
+}
 
+impl MCMMachinePools {
     fn deployments(
         &self,
         object: &MCMMachinePool,

@@ -23,8 +23,20 @@ use crate::{
         types::names,
     },
     controllers::object::{finalizer, owner},
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus(_))
+    }
+}
 
 /// Plans the next steps of an MCMMachinePool. A plan has at most one write of the object itself.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{Snapshot, WriteStatus};
 use crate::{
-    api::{machine::MachineClass, patch},
+    api::machine::MachineClass,
     capi::types::{Cluster, MCMMachineTemplate},
     plan::Step,
     runtime::{
+        cache::Key,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -22,16 +23,22 @@ pub(super) struct MCMMachineTemplates {
     pub watch_filter: Option<String>,
 }
 
-pub(super) async fn apply(
-    kind: &MCMMachineTemplates,
-    snapshot: &Snapshot,
-    steps: Vec<Step<WriteStatus>>,
-    turn: &mut Turn<'_, MCMMachineTemplates>,
-) -> Result<Next, ReconcileError> {
-    for Step { action: WriteStatus(status), .. } in steps {
-        let change = patch::status(&snapshot.object.status, &Some(*status));
-        turn.track(kind.objects.patch_status(&snapshot.object.metadata, &change).await)?;
-        turn.status_written();
+impl Execute for MCMMachineTemplates {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<WriteStatus>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for Step { action: WriteStatus(status), .. } in steps {
+            turn.write_status(&self.objects, &snapshot.object.metadata, &snapshot.object.status, &Some(*status))
+                .await?;
+        }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        let read = self.objects.read_again(key).await;
+        read.map(drop).map_err(|source| ReconcileError::read(format!("MCMMachineTemplate {key}"), source))
+    }
 }

@@ -4,12 +4,17 @@ use crate::{
         object::{observe::view, view::View},
         provider::observe::cluster_name,
     },
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl MCMMachineTemplates {
-    /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key) -> Option<Snapshot> {
+impl Observe for MCMMachineTemplates {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = ();
+
+    /// `None` if the object does not exist.
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let cluster = cluster_name(&object.metadata).map(|name| view(&self.clusters.cache, &beside(name)));

@@ -6,8 +6,20 @@ use crate::{
         provider::class,
         types::MCMMachineTemplateStatus,
     },
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = WriteStatus;
+
+    fn plan(&self) -> Plan<WriteStatus> {
+        plan(self)
+    }
+
+    fn is_status(_: &WriteStatus) -> bool {
+        true
+    }
+}
 
 /// Plans the status of a template. It needs no owner.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<WriteStatus> {

@@ -8,7 +8,7 @@ use std::{
 use kube::Client;
 use parking_lot::RwLock;
 
-use super::Action;
+use super::{Action, Snapshot};
 use crate::{
     api::machine::{Machine, MachineDeployment, MachineSet},
     capi::types::{Cluster, MCMMachinePool},
@@ -17,6 +17,7 @@ use crate::{
         cell::{Kept, Scope},
         handlers::Handlers,
         objects::Objects,
+        reconcile::{Execute, Next, Turn},
         worker::ReconcileError,
     },
 };
@@ -81,19 +82,26 @@ impl Resumed {
     }
 }
 
-pub(super) async fn apply(kind: &Resume, steps: Vec<Step<Action>>) -> Result<(), ReconcileError> {
-    for step in steps {
-        let Action::Read(clusters) = step.action;
-        kind.resumed.begin(&clusters);
-        let reads = [
-            MachineDeployment::refresh(kind.deployments.cache.clone(), &kind.control, &kind.scope),
-            MachineSet::refresh(kind.sets.cache.clone(), &kind.control, &kind.scope),
-            Machine::refresh(kind.machines.cache.clone(), &kind.control, &kind.scope),
-        ];
-        for read in reads {
-            read.await.map_err(|source| ReconcileError::read("all MCM objects", source))?;
+impl Execute for Resume {
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            let Action::Read(clusters) = step.action;
+            self.resumed.begin(&clusters);
+            let reads = [
+                MachineDeployment::refresh(self.deployments.cache.clone(), &self.control, &self.scope),
+                MachineSet::refresh(self.sets.cache.clone(), &self.control, &self.scope),
+                Machine::refresh(self.machines.cache.clone(), &self.control, &self.scope),
+            ];
+            for read in reads {
+                read.await.map_err(|source| ReconcileError::read("all MCM objects", source))?;
+            }
+            self.resumed.finish(&clusters);
         }
-        kind.resumed.finish(&clusters);
+        Ok(Next::Plan)
     }
-    Ok(())
 }

@@ -1,5 +1,13 @@
 use super::{Action, Snapshot};
-use crate::plan::Plan;
+use crate::plan::{Plan, Plannable};
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+}
 
 /// Plans the next step: one read serves all Clusters.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
-use super::{Action, Attempt};
+use super::{Action, Attempt, Snapshot};
 use crate::{
     capi::{
         provider::settings::Connect,
@@ -17,6 +17,7 @@ use crate::{
         handlers::Handlers,
         kubeconfig,
         objects::{Objects, chain},
+        reconcile::{Execute, Next, Turn},
         secrets::Secrets,
         target::{TargetId, Targets},
         worker::ReconcileError,
@@ -81,31 +82,35 @@ impl Workloads {
     }
 }
 
-pub(super) async fn apply(
-    kind: &WorkloadClusters,
-    cluster: &Key,
-    steps: Vec<Step<Action>>,
-) -> Result<(), ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::Connect(version) => {
-                let problem = connect(kind, cluster).await?.err();
-                if let Some(problem) = &problem {
-                    tracing::warn!(%cluster, problem, "workload cluster not connected");
+impl Execute for WorkloadClusters {
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        let cluster = turn.key;
+        for step in steps {
+            match step.action {
+                Action::Connect(version) => {
+                    let problem = connect(self, cluster).await?.err();
+                    if let Some(problem) = &problem {
+                        tracing::warn!(%cluster, problem, "workload cluster not connected");
+                    }
+                    self.workloads.set(cluster, Some(Attempt { version, problem }));
                 }
-                kind.workloads.set(cluster, Some(Attempt { version, problem }));
-            }
-            Action::Miss => {
-                let problem = format!("Secret {} does not exist", kubeconfig_of(cluster));
-                kind.workloads.set(cluster, Some(Attempt { version: String::new(), problem: Some(problem) }));
-            }
-            Action::Disconnect => {
-                kind.targets.disconnect(&target_of(cluster));
-                kind.workloads.set(cluster, None);
+                Action::Miss => {
+                    let problem = format!("Secret {} does not exist", kubeconfig_of(cluster));
+                    self.workloads.set(cluster, Some(Attempt { version: String::new(), problem: Some(problem) }));
+                }
+                Action::Disconnect => {
+                    self.targets.disconnect(&target_of(cluster));
+                    self.workloads.set(cluster, None);
+                }
             }
         }
+        Ok(Next::Plan)
     }
-    Ok(())
 }
 
 /// Connects with the kubeconfig of core. The inner error describes an invalid kubeconfig. The data are not kept.

@@ -1,8 +1,16 @@
 use super::{Action, Snapshot};
 use crate::{
     capi::object::view::View,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+}
 
 /// Plans the next step for a workload cluster. Whether its API server answers is observed by the watch of its Nodes,
 /// not here.

@@ -2,10 +2,15 @@ use std::sync::Arc;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::patch,
-    capi::{stand_in::observe::Ground, types::Cluster},
+    capi::{object::apply::read, stand_in::observe::Ground, types::Cluster},
     plan::Step,
-    runtime::{clock::Clock, objects::Objects, reconcile::Turn, worker::ReconcileError},
+    runtime::{
+        cache::Key,
+        clock::Clock,
+        objects::Objects,
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
+        worker::ReconcileError,
+    },
 };
 
 /// Reconciles Clusters.
@@ -16,20 +21,30 @@ pub(super) struct Clusters {
     pub clock: Arc<dyn Clock>,
 }
 
-pub(super) async fn apply(
-    kind: &Clusters,
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, Clusters>,
-) -> Result<(), ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::WriteStatus(status) => {
-                let change = patch::status(&snapshot.object.status, &Some(*status));
-                turn.track(kind.objects.patch_status(&snapshot.object.metadata, &change).await)?;
-                turn.status_written();
+impl Execute for Clusters {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            match step.action {
+                Action::WriteStatus(status) => {
+                    turn.write_status(
+                        &self.objects,
+                        &snapshot.object.metadata,
+                        &snapshot.object.status,
+                        &Some(*status),
+                    )
+                    .await?;
+                }
             }
         }
+        Ok(Next::Plan)
     }
-    Ok(())
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        read(&self.objects, key).await.map(drop)
+    }
 }

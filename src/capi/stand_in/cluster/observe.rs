@@ -1,9 +1,14 @@
 use super::{Snapshot, apply::Clusters};
-use crate::runtime::cache::Key;
+use crate::runtime::{cache::Key, reconcile::Observe};
 
-impl Clusters {
-    /// Reads the caches into a snapshot; `None` if the object does not exist.
-    pub(super) fn snapshot(&self, key: &Key) -> Option<Snapshot> {
+impl Observe for Clusters {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = ();
+
+    /// `None` if the object does not exist.
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
         Some(Snapshot {
             object: self.objects.cache.get(key)?,
             standing: self.ground.standing(&key.namespace),

@@ -8,8 +8,20 @@ use crate::{
         stand_in::reasons,
         types::Cluster,
     },
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn is_status(_: &Action) -> bool {
+        true
+    }
+}
 
 /// Plans the next step for a Cluster.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -1,13 +1,10 @@
 use std::sync::Arc;
 
-use super::Action;
+use super::{Action, Snapshot};
 use crate::{
-    api::{
-        machine::{self as native, MachineClass},
-        patch,
-    },
+    api::machine::{self as native, MachineClass},
     capi::{
-        object::apply::{known_after, read},
+        object::apply::read,
         stand_in::observe::{Deployments, Ground},
         types::{Machine, MachineSet},
     },
@@ -16,7 +13,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -33,34 +30,41 @@ pub(super) struct Machines {
     pub clock: Arc<dyn Clock>,
 }
 
-pub(super) async fn apply(
-    kind: &Machines,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, Machines>,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::Create(mirror) => {
-                let answer = turn.track(kind.mirrors.create(&mirror).await.map(drop));
-                known_after(answer, &kind.mirrors, &Key::of(&mirror.metadata)).await?;
-            }
-            Action::Patch { mirror, patch } => drop(turn.track(kind.mirrors.patch(&mirror.metadata, &patch).await)?),
-            Action::WriteStatus { mirror, status } => {
-                let change = patch::status(&mirror.status, &Some(*status));
-                turn.track(kind.mirrors.patch_status(&mirror.metadata, &change).await)?;
-                turn.status_written();
-            }
-            Action::Delete(mirror) => turn.track(kind.mirrors.delete(&mirror.metadata).await)?,
-            Action::PatchNative { native, patch } => {
-                turn.track(kind.natives.patch(&native.metadata, &patch).await)?;
-            }
-            Action::DeleteNative(native) => turn.track(kind.natives.delete(&native.metadata).await)?,
-            Action::ReadNative => turn.session.is_gone = read(&kind.natives, turn.key).await?,
-            Action::Confirm => {
-                kind.ground.confirm().await?;
-                turn.session.is_confirmed = true;
+impl Execute for Machines {
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            match step.action {
+                Action::Create(mirror) => {
+                    turn.create_or_read(&self.mirrors, &mirror).await?;
+                }
+                Action::Patch { mirror, patch } => {
+                    drop(turn.track(self.mirrors.patch(&mirror.metadata, &patch).await)?)
+                }
+                Action::WriteStatus { mirror, status } => {
+                    turn.write_status(&self.mirrors, &mirror.metadata, &mirror.status, &Some(*status)).await?;
+                }
+                Action::Delete(mirror) => turn.track(self.mirrors.delete(&mirror.metadata).await)?,
+                Action::PatchNative { native, patch } => {
+                    turn.track(self.natives.patch(&native.metadata, &patch).await)?;
+                }
+                Action::DeleteNative(native) => turn.track(self.natives.delete(&native.metadata).await)?,
+                Action::ReadNative => turn.session.is_gone = read(&self.natives, turn.key).await?,
+                Action::Confirm => {
+                    self.ground.confirm().await?;
+                    turn.session.is_confirmed = true;
+                }
             }
         }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        read(&self.mirrors, key).await?;
+        read(&self.natives, key).await.map(drop)
+    }
 }

@@ -8,12 +8,17 @@ use crate::{
         stand_in::mirror,
     },
     controllers::object::owner,
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl Machines {
-    /// Reads the caches into a snapshot; `None` if the machine is on neither side.
-    pub(super) fn snapshot(&self, key: &Key, session: Session) -> Option<Snapshot> {
+impl Observe for Machines {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = Session;
+
+    /// `None` if the machine is on neither side.
+    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
         let mirror = view(&self.mirrors.cache, key);
         let native = view(&self.natives.cache, key);
         if matches!((&mirror, &native), (View::Missing, View::Missing)) {
@@ -39,7 +44,7 @@ impl Machines {
             above,
             mirror,
             native,
-            session,
+            session: *session,
             now: self.clock.now(),
         })
     }

@@ -12,8 +12,20 @@ use crate::{
         types::{Machine, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus { .. })
+    }
+}
 
 /// Plans the next steps of a Machine.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -19,10 +19,7 @@ use crate::{
     },
     capi::{
         conversion::user_data_secret,
-        object::{
-            apply::{known_after, read},
-            view::View,
-        },
+        object::{apply::read, view::View},
         stand_in::{mirror::is_mirror, observe::Ground},
         types::{Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment, MachineSet, names},
     },
@@ -32,7 +29,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         objects::{Objects, WriteError},
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -56,74 +53,86 @@ pub(super) struct MachineDeployments {
     pub clock: Arc<dyn Clock>,
 }
 
-pub(super) async fn apply(
-    kind: &MachineDeployments,
-    snapshot: &Snapshot,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, MachineDeployments>,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::PatchSelf(change) => {
-                if let View::Present(object) = &snapshot.object {
-                    turn.track(kind.objects.patch(&object.metadata, &change).await)?;
+impl Execute for MachineDeployments {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            match step.action {
+                Action::PatchSelf(change) => {
+                    if let View::Present(object) = &snapshot.object {
+                        turn.track(self.objects.patch(&object.metadata, &change).await)?;
+                    }
                 }
-            }
-            Action::WriteStatus(status) => {
-                if let View::Present(object) = &snapshot.object {
-                    let change = patch::status(&object.status, &Some(*status));
-                    turn.track(kind.objects.patch_status(&object.metadata, &change).await)?;
-                    turn.status_written();
+                Action::WriteStatus(status) => {
+                    if let View::Present(object) = &snapshot.object {
+                        turn.write_status(&self.objects, &object.metadata, &object.status, &Some(*status)).await?;
+                    }
                 }
-            }
-            Action::CreateMigration(migration) => {
-                let answer = turn.track(kind.migrations.create(&migration).await.map(drop));
-                known_after(answer, &kind.migrations, turn.key).await?;
-            }
-            Action::WriteAuthority(status) => {
-                if let View::Present(migration) = &snapshot.migration {
-                    let change = patch::status(&migration.status, &Some(*status));
-                    turn.track(kind.migrations.patch_status(&migration.metadata, &change).await)?;
+                Action::CreateMigration(migration) => {
+                    turn.create_or_read(&self.migrations, &migration).await?;
                 }
-            }
-            Action::DeleteMigration => {
-                if let View::Present(migration) = &snapshot.migration {
-                    turn.track(kind.migrations.delete(&migration.metadata).await)?;
+                Action::WriteAuthority(status) => {
+                    if let View::Present(migration) = &snapshot.migration {
+                        let change = patch::status(&migration.status, &Some(*status));
+                        turn.track(self.migrations.patch_status(&migration.metadata, &change).await)?;
+                    }
                 }
-            }
-            Action::CreateClass(class) => {
-                let answer = turn.track(kind.classes.create(&class).await.map(drop));
-                known_after(answer, &kind.classes, &Key::of(&class.metadata)).await?;
-            }
-            Action::DeleteClass(class) => turn.track(kind.classes.delete(&class.metadata).await)?,
-            Action::CopyBootstrap { source, copy } => {
-                copy_bootstrap(kind, turn, &source, &copy).await?;
-            }
-            Action::DeleteCopy(name) => delete_copy(kind, &Key::new(&turn.key.namespace, name)).await?,
-            Action::CreateNative(native) => {
-                let answer = turn.track(kind.natives.create(&native).await.map(drop));
-                known_after(answer, &kind.natives, turn.key).await?;
-            }
-            Action::PatchNative { native, patch } => {
-                turn.track(kind.natives.patch(&native.metadata, &patch).await)?;
-            }
-            Action::DeleteNative(native) => turn.track(kind.natives.delete(&native.metadata).await)?,
-            Action::PatchMachine { machine, patch } => {
-                turn.track(kind.native_machines.patch(&machine.metadata, &patch).await)?;
-            }
-            Action::ReadMachines => {
-                read_machines(kind, turn.key).await?;
-                turn.session.has_read_machines = true;
-            }
-            Action::ReadSets => turn.session.are_sets_released = Some(are_sets_released(kind, turn.key).await?),
-            Action::ReadNative => turn.session.is_gone = read(&kind.natives, turn.key).await?,
-            Action::Confirm => {
-                kind.ground.confirm().await?;
-                turn.session.is_confirmed = true;
+                Action::DeleteMigration => {
+                    if let View::Present(migration) = &snapshot.migration {
+                        turn.track(self.migrations.delete(&migration.metadata).await)?;
+                    }
+                }
+                Action::CreateClass(class) => {
+                    turn.create_or_read(&self.classes, &class).await?;
+                }
+                Action::DeleteClass(class) => turn.track(self.classes.delete(&class.metadata).await)?,
+                Action::CopyBootstrap { source, copy } => {
+                    copy_bootstrap(self, turn, &source, &copy).await?;
+                }
+                Action::DeleteCopy(name) => delete_copy(self, &Key::new(&turn.key.namespace, name)).await?,
+                Action::CreateNative(native) => {
+                    turn.create_or_read(&self.natives, &native).await?;
+                }
+                Action::PatchNative { native, patch } => {
+                    turn.track(self.natives.patch(&native.metadata, &patch).await)?;
+                }
+                Action::DeleteNative(native) => turn.track(self.natives.delete(&native.metadata).await)?,
+                Action::PatchMachine { machine, patch } => {
+                    turn.track(self.native_machines.patch(&machine.metadata, &patch).await)?;
+                }
+                Action::ReadMachines => {
+                    read_machines(self, turn.key).await?;
+                    turn.session.has_read_machines = true;
+                }
+                Action::ReadSets => turn.session.are_sets_released = Some(are_sets_released(self, turn.key).await?),
+                Action::ReadNative => turn.session.is_gone = read(&self.natives, turn.key).await?,
+                Action::Confirm => {
+                    self.ground.confirm().await?;
+                    turn.session.is_confirmed = true;
+                }
             }
         }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        match write.kind.as_str() {
+            "MCMMigration" => drop(read(&self.migrations, &write.key).await?),
+            "MachineClass" => drop(read(&self.classes, &write.key).await?),
+            // The kinds of both sides have one name.
+            "MachineDeployment" => {
+                read(&self.objects, &write.key).await?;
+                read(&self.natives, &write.key).await?;
+            }
+            // A native Machine or a Secret: the next plan writes it again if that is needed.
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// The Machines of a deployment as they are now, with the annotations that choose them.

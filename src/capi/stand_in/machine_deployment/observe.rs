@@ -17,12 +17,17 @@ use crate::{
         types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment},
     },
     controllers::{machine, machine_class, object::owner},
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl MachineDeployments {
-    /// Reads the caches into a snapshot; `None` if there is neither the deployment nor an authority over it.
-    pub(super) fn snapshot(&self, key: &Key, memory: &Memory, session: Session) -> Option<Snapshot> {
+impl Observe for MachineDeployments {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = Memory;
+    type Session = Session;
+
+    /// `None` if there is neither the deployment nor an authority over it.
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let object = view(&self.objects.cache, key);
         let migration = view(&self.migrations.cache, key);
         if matches!((&object, &migration), (View::Missing, View::Missing)) {
@@ -49,14 +54,16 @@ impl MachineDeployments {
             copy: source.as_ref().map_or(View::Missing, |name| self.copied(&beside(&user_data_of(name)))),
             stale_copies: self.stale_copies(&key.namespace),
             memory: memory.clone(),
-            session,
+            session: *session,
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
             object,
             migration,
         })
     }
+}
 
+impl MachineDeployments {
     fn classes(&self, namespace: &str) -> BTreeMap<String, Arc<MachineClass>> {
         let all = self.classes.cache.all().into_iter().filter(|class| is_in(&class.metadata, namespace));
         all.map(|class| (class.name_any(), class)).collect()

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::Action;
+use super::{Action, Snapshot};
 use crate::{
-    api::{machine as native, patch},
+    api::machine as native,
     capi::{
-        object::apply::{known_after, read},
+        object::apply::read,
         stand_in::observe::{Deployments, Ground},
         types::MachineSet,
     },
@@ -13,7 +13,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         objects::Objects,
-        reconcile::{Next, Turn},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::ReconcileError,
     },
 };
@@ -27,26 +27,32 @@ pub(super) struct MachineSets {
     pub clock: Arc<dyn Clock>,
 }
 
-pub(super) async fn apply(
-    kind: &MachineSets,
-    steps: Vec<Step<Action>>,
-    turn: &mut Turn<'_, MachineSets>,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        match step.action {
-            Action::Create(mirror) => {
-                let answer = turn.track(kind.mirrors.create(&mirror).await.map(drop));
-                known_after(answer, &kind.mirrors, &Key::of(&mirror.metadata)).await?;
+impl Execute for MachineSets {
+    async fn apply(
+        &self,
+        _: Snapshot,
+        steps: Vec<Step<Action>>,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            match step.action {
+                Action::Create(mirror) => {
+                    turn.create_or_read(&self.mirrors, &mirror).await?;
+                }
+                Action::Patch { mirror, patch } => {
+                    drop(turn.track(self.mirrors.patch(&mirror.metadata, &patch).await)?)
+                }
+                Action::WriteStatus { mirror, status } => {
+                    turn.write_status(&self.mirrors, &mirror.metadata, &mirror.status, &Some(*status)).await?;
+                }
+                Action::Delete(mirror) => turn.track(self.mirrors.delete(&mirror.metadata).await)?,
+                Action::ReadNative => turn.session = read(&self.natives, turn.key).await?,
             }
-            Action::Patch { mirror, patch } => drop(turn.track(kind.mirrors.patch(&mirror.metadata, &patch).await)?),
-            Action::WriteStatus { mirror, status } => {
-                let change = patch::status(&mirror.status, &Some(*status));
-                turn.track(kind.mirrors.patch_status(&mirror.metadata, &change).await)?;
-                turn.status_written();
-            }
-            Action::Delete(mirror) => turn.track(kind.mirrors.delete(&mirror.metadata).await)?,
-            Action::ReadNative => turn.session = read(&kind.natives, turn.key).await?,
         }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
+
+    async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {
+        read(&self.mirrors, key).await.map(drop)
+    }
 }

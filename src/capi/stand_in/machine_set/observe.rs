@@ -1,12 +1,18 @@
 use super::{Snapshot, apply::MachineSets};
 use crate::{
     capi::object::{observe::view, view::View},
-    runtime::cache::Key,
+    runtime::{cache::Key, reconcile::Observe},
 };
 
-impl MachineSets {
-    /// Reads the caches into a snapshot; `None` if the set is on neither side.
-    pub(super) fn snapshot(&self, key: &Key, is_gone: bool) -> Option<Snapshot> {
+impl Observe for MachineSets {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    /// A live read showed that the native set does not exist.
+    type Session = bool;
+
+    /// `None` if the set is on neither side.
+    fn observe(&self, key: &Key, (): &(), is_gone: &bool) -> Option<Snapshot> {
         let mirror = view(&self.mirrors.cache, key);
         let native = view(&self.natives.cache, key);
         if matches!((&mirror, &native), (View::Missing, View::Missing)) {
@@ -19,7 +25,7 @@ impl MachineSets {
             mirror,
             native,
             above: above.flatten().unwrap_or_default(),
-            is_gone,
+            is_gone: *is_gone,
             now: self.clock.now(),
         })
     }

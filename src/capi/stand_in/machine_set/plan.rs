@@ -14,8 +14,20 @@ use crate::{
         stand_in::{mirror, reasons},
         types::{MachineDeployment, MachineSet, MachineSetSpec, MachineSetStatus, names},
     },
-    plan::{Plan, WaitKind},
+    plan::{Plan, Plannable, WaitKind},
 };
+
+impl Plannable for Snapshot {
+    type Action = Action;
+
+    fn plan(&self) -> Plan<Action> {
+        plan(self)
+    }
+
+    fn is_status(action: &Action) -> bool {
+        matches!(action, Action::WriteStatus { .. })
+    }
+}
 
 /// Plans the next steps of a MachineSet.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

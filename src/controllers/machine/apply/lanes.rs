@@ -91,7 +91,7 @@ impl Lanes {
     }
 
     /// Begins the reconcile of a Machine, which may have been given a slot before.
-    pub(super) fn visit(self: &Arc<Self>, key: &Key) -> Visit {
+    pub(in super::super) fn visit(self: &Arc<Self>, key: &Key) -> Visit {
         Visit { lanes: Arc::clone(self), key: key.clone(), waits: false }
     }
 

@@ -18,17 +18,15 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{
-    Action, BootstrapToken, ClassView, Memory, SecretFacts, Snapshot, lint::lint, metrics, plan, policy::after,
-};
+use super::{Action, BootstrapToken, ClassView, SecretFacts, Snapshot, metrics, policy::after};
 use crate::{
     api::{machine::MachineStatus, patch},
     driver::Account,
-    plan::{Event, Plan, Step},
+    plan::{Event, Step},
     runtime::{
         cache::Key,
         objects::{WriteError, WriteFailure, chain},
-        reconcile::{Next, Reconciler, Turn, UnresolvedWrite},
+        reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::{ReconcileError, Requeue},
     },
 };
@@ -49,34 +47,7 @@ pub(crate) struct Machines {
     pub context: Arc<Ports>,
 }
 
-impl Reconciler for Machines {
-    type Key = Key;
-    // Futures would hold it several times.
-    type Snapshot = Box<Snapshot>;
-    type Action = Action;
-    type Memory = Memory;
-    type Session = Session;
-
-    fn begin(&self, key: &Key) -> Session {
-        Session { visit: Some(self.context.lanes.visit(key)), ..Session::default() }
-    }
-
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
-        self.snapshot(key, memory, session).map(Box::new)
-    }
-
-    fn is_unreadable(&self, key: &Key) -> bool {
-        self.context.machines.cache.is_unreadable(key)
-    }
-
-    fn plan(&self, snapshot: &Self::Snapshot) -> Plan<Action> {
-        plan(snapshot, &self.context.policy)
-    }
-
-    fn lint(&self, snapshot: &Self::Snapshot, plan: &Plan<Action>) -> Option<String> {
-        lint(snapshot, &self.context.policy, &plan.steps).first().map(ToString::to_string)
-    }
-
+impl Execute for Machines {
     async fn apply(
         &self,
         mut snapshot: Self::Snapshot,

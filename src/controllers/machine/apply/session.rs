@@ -20,6 +20,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// The state with which a reconcile begins.
+    pub(in super::super) fn of(visit: Visit) -> Self {
+        Self { visit: Some(visit), ..Self::default() }
+    }
+
     /// The results of calls for the Machine with this UID.
     pub(in super::super) fn learned_of(&self, uid: Option<&str>) -> Learned {
         if self.uid.as_deref() == uid { self.learned.clone() } else { Learned::default() }

@@ -7,10 +7,7 @@ use kube::{ResourceExt, runtime::watcher::Event};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{
-    super::{Action, Policy, apply::MachineDeployments},
-    drive::{deployment, rolling},
-};
+use super::drive::{deployment, rolling};
 use crate::{
     api::{
         labels,
@@ -19,10 +16,12 @@ use crate::{
     },
     controllers::{
         SETS,
+        machine_deployment::{Action, Policy, apply::MachineDeployments},
         machine_set::{InFlight, InFlightWrites},
         node,
         testing::{Fate, Wire},
     },
+    plan::Plannable,
     runtime::{
         cache::{Cache, Key},
         cell::Kept,
@@ -31,7 +30,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::{Loop, Reconciler},
+        reconcile::{Loop, Observe},
         target::{Assignment, TargetClients, TargetId, Targets},
         worker::{Handler, ReconcileError, Requeue},
     },
@@ -69,7 +68,7 @@ impl Shell {
             events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(reconciler, Queue::new("deployments", Pacing::default()), Arc::default());
+        let runner = Loop::new(Arc::new(reconciler), Queue::new("deployments", Pacing::default()), Arc::default());
         let shell = Self { wire, deployments, sets, machines, nodes, in_flight, clock, runner };
         shell.fill();
         shell
@@ -233,10 +232,10 @@ async fn the_loop_asks_the_lint() {
     let shell = Shell::new();
     let reconciler = &shell.runner.reconciler;
     let snapshot = reconciler.observe(&Key::new("shoot", "pool"), &Default::default(), &Default::default()).unwrap();
-    let mut plan = reconciler.plan(&snapshot);
-    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    let mut plan = snapshot.plan();
+    assert_eq!(snapshot.lint(&plan), None);
     plan.then(Action::DeleteSet(Arc::clone(&snapshot.sets[0])), "no reason");
-    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    let refusal = snapshot.lint(&plan).unwrap();
     assert_eq!(refusal, "it would delete an object that is still in use: machine set old has machines");
 }
 

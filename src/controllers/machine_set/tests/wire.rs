@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::{Action, InFlight, InFlightWrites, MachineSets};
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     controllers::{
+        machine_set::{Action, InFlight, InFlightWrites, MachineSets},
         secret::MetadataOfSecret,
         testing::{Fate, Wire},
     },
+    plan::Plannable,
     runtime::{
         cache::{Cache, Key},
         cell::Kept,
@@ -24,7 +25,7 @@ use crate::{
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
-        reconcile::{Loop, Reconciler},
+        reconcile::{Loop, Observe},
         worker::{Handler, ReconcileError, Requeue},
     },
 };
@@ -62,7 +63,7 @@ impl Shell {
             measured: metrics.of(),
             entropy: Arc::new(|| 7),
         };
-        let runner = Loop::new(reconciler, Queue::new("sets", Pacing::default()), Arc::default());
+        let runner = Loop::new(Arc::new(reconciler), Queue::new("sets", Pacing::default()), Arc::default());
         let shell = Self { wire, sets, machines: cached, in_flight, woken, metrics, runner };
         shell.edit(&json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
@@ -174,7 +175,7 @@ async fn a_machine_has_the_finalizer_from_birth_if_its_class_and_secrets_exist(
     #[case] is_held: bool,
 ) {
     let shell = Shell::new(1, 0);
-    let MachineSets { classes, secrets, .. } = &shell.runner.reconciler;
+    let MachineSets { classes, secrets, .. } = &*shell.runner.reconciler;
     if is_synced {
         for event in [Event::Init, Event::InitDone] {
             classes.cache.observe(event);
@@ -328,10 +329,10 @@ async fn the_loop_asks_the_lint() {
     let shell = Shell::new(1, 1);
     let reconciler = &shell.runner.reconciler;
     let snapshot = reconciler.observe(&key(), &Default::default(), &()).unwrap();
-    let mut plan = reconciler.plan(&snapshot);
-    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    let mut plan = snapshot.plan();
+    assert_eq!(snapshot.lint(&plan), None);
     plan.then(Action::DeleteMachine(Arc::clone(&snapshot.machines[0])), "no reason");
-    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    let refusal = snapshot.lint(&plan).unwrap();
     assert!(refusal.starts_with("it would delete too many machines: machine m000 "), "{refusal}");
 }
 

@@ -72,6 +72,7 @@ fn dying() -> Vec<Arc<Machine>> {
 
 fn snapshot(node: Node, machines: Vec<Arc<Machine>>) -> Snapshot {
     Snapshot {
+        policy: POLICY,
         subject: Subject::Present(Arc::new(node)),
         machines,
         machines_complete: true,

@@ -332,6 +332,7 @@ fn a_vm_that_the_driver_cannot_identify_is_reported_once_and_concludes_nothing()
 fn a_driver_that_cannot_list_is_not_called() {
     let world = World::new();
     let mut snapshot = super::super::Snapshot {
+        policy: world.policy,
         class: std::sync::Arc::default(),
         can_list: false,
         claims: Vec::new(),
@@ -354,6 +355,7 @@ fn the_vms_of_a_class_that_a_migration_holds_are_not_even_listed() {
     let world = World::new();
     let meta = json!({"name": "c", "annotations": {"machine.mcm/migration": "d"}});
     let snapshot = super::super::Snapshot {
+        policy: world.policy,
         class: std::sync::Arc::new(serde_json::from_value(json!({"metadata": meta, "providerSpec": {}})).unwrap()),
         can_list: true,
         claims: Vec::new(),

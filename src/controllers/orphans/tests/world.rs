@@ -114,6 +114,7 @@ impl World {
     fn snapshot(&self, learned: &Learned) -> Snapshot {
         let since = self.now - SignedDuration::try_from(self.policy.period).unwrap().max(MINUTE);
         Snapshot {
+            policy: self.policy,
             class: Arc::new(serde_json::from_value(json!({"metadata": {"name": "c"}, "providerSpec": {}})).unwrap()),
             can_list: true,
             claims: self.machines.values().map(claim_of).collect(),

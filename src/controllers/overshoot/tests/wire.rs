@@ -62,7 +62,7 @@ impl Shell {
             events: Events::start(client, "test", Arc::clone(&clock) as _, Metrics::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(reconciler, Queue::new("overshoot", Pacing::default()), Arc::default());
+        let runner = Loop::new(Arc::new(reconciler), Queue::new("overshoot", Pacing::default()), Arc::default());
         filled(&deployments);
         filled(&sets);
         filled(&cached);

@@ -51,6 +51,7 @@ impl World {
             },
         });
         let snapshot = Snapshot {
+            policy: Policy::default(),
             deployment: Some(Arc::new(serde_json::from_value(deployment).unwrap())),
             sets: Vec::new(),
             unreadable_sets: Vec::new(),

@@ -6,7 +6,11 @@ use serde_json::Value;
 use super::Snapshot;
 use crate::{
     plan::Step,
-    runtime::{objects::Objects, reconcile::Next, worker::ReconcileError},
+    runtime::{
+        objects::Objects,
+        reconcile::{Execute, Next, Turn},
+        worker::ReconcileError,
+    },
 };
 
 /// Reconciles ConfigMaps.
@@ -14,13 +18,16 @@ pub(super) struct ConfigMaps {
     pub objects: Arc<Objects<ConfigMap>>,
 }
 
-pub(super) async fn apply(
-    snapshot: &Snapshot,
-    steps: Vec<Step<Value>>,
-    maps: &ConfigMaps,
-) -> Result<Next, ReconcileError> {
-    for step in steps {
-        maps.objects.patch(&snapshot.map.metadata, &step.action).await?;
+impl Execute for ConfigMaps {
+    async fn apply(
+        &self,
+        snapshot: Snapshot,
+        steps: Vec<Step<Value>>,
+        _: &mut Turn<'_, Self>,
+    ) -> Result<Next, ReconcileError> {
+        for step in steps {
+            self.objects.patch(&snapshot.map.metadata, &step.action).await?;
+        }
+        Ok(Next::Plan)
     }
-    Ok(Next::Plan)
 }

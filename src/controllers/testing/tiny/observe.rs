@@ -1,6 +1,13 @@
 use super::{Snapshot, apply::ConfigMaps};
-use crate::runtime::cache::Key;
+use crate::runtime::{cache::Key, reconcile::Observe};
 
-pub(super) fn observe(key: &Key, maps: &ConfigMaps) -> Option<Snapshot> {
-    Some(Snapshot { map: maps.objects.cache.get(key)? })
+impl Observe for ConfigMaps {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Memory = ();
+    type Session = ();
+
+    fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
+        Some(Snapshot { map: self.objects.cache.get(key)? })
+    }
 }

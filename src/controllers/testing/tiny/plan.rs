@@ -2,7 +2,19 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{KEYS, Snapshot};
-use crate::plan::Plan;
+use crate::plan::{Plan, Plannable};
+
+impl Plannable for Snapshot {
+    type Action = Value;
+
+    fn plan(&self) -> Plan<Value> {
+        plan(self)
+    }
+
+    fn lint(&self, plan: &Plan<Value>) -> Option<String> {
+        lint(self, plan)
+    }
+}
 
 /// A merge patch of the annotation, if it is not as it should be.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Value> {

@@ -7,20 +7,21 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::json;
 
-use super::{
-    super::{
-        api::{Reply, status},
-        world::{at, ready, unready},
-    },
-    MACHINES, NODE, Shop, key,
-};
+use super::{MACHINES, NODE, Shop, key};
 use crate::{
     api::{labels, machine::MachinePhase},
-    controllers::machine::{Action, Memory, take_permit},
+    controllers::machine::{
+        Action, Memory, take_permit,
+        tests::{
+            api::{Reply, status},
+            world::{at, ready, unready},
+        },
+    },
     driver::{Code, DriverError},
+    plan::Plannable,
     runtime::{
         cache::Key,
-        reconcile::Reconciler,
+        reconcile::Observe,
         worker::{Handler, Requeue},
     },
     safety::meltdown::{Group, PermitKey},
@@ -364,9 +365,9 @@ async fn the_loop_asks_the_lint() {
     shop.linked("Running", &json!({}));
     let reconciler = &shop.reconciler.reconciler;
     let snapshot = reconciler.observe(&key(), &Memory::default(), &Default::default()).unwrap();
-    let mut plan = reconciler.plan(&snapshot);
-    assert_eq!(reconciler.lint(&snapshot, &plan), None);
+    let mut plan = snapshot.plan();
+    assert_eq!(snapshot.lint(&plan), None);
     plan.then(Action::CreateVm, "no reason");
-    let refusal = reconciler.lint(&snapshot, &plan).unwrap();
+    let refusal = snapshot.lint(&plan).unwrap();
     assert_eq!(refusal, "it would create a VM too many: spec.providerID is cloud:///1");
 }

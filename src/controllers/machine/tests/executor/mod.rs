@@ -25,10 +25,7 @@ use crate::{
         machine::{Machine, MachineClass},
     },
     controllers::{
-        machine::{
-            Policy,
-            apply::{Lanes, Machines, Ports},
-        },
+        machine::apply::{Lanes, Machines, Ports},
         node,
         secret::MetadataOfSecret,
     },
@@ -202,13 +199,13 @@ impl Shop {
             permits: Arc::default(),
             holds: Arc::default(),
             servers: Arc::default(),
-            policy: Policy::default(),
+            policy: Arc::default(),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.of(),
             clock: time,
         });
         let states = Arc::<States<Machines>>::default();
-        let reconciler = Loop::new(Machines { context: Arc::clone(&context) }, queue, Arc::clone(&states));
+        let reconciler = Loop::new(Arc::new(Machines { context: Arc::clone(&context) }), queue, Arc::clone(&states));
         let shop = Self { api, cloud, clock, context, target, states, reconciler, metrics };
         let class = json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",

@@ -34,6 +34,7 @@ fn snapshot(strategy: Value) -> Snapshot {
         })
     };
     Snapshot {
+        policy: Policy { annotate_nodes: true, has_target: true },
         deployment: serde_json::from_value(deployment).unwrap(),
         sets: [set("old", 3, "v1"), set("new", 1, "v2")].map(|set| serde_json::from_value(set).unwrap()).to_vec(),
         machines: [machine("a", "old"), machine("b", "old"), machine("c", "old"), machine("n", "new")]

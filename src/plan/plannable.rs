@@ -1,0 +1,40 @@
+use std::fmt::Display;
+
+use super::Plan;
+
+/// The input of a plan: everything that a decision needs. The snapshot of each kind implements it, in its `plan.rs`.
+pub trait Plannable: Send + Sync {
+    /// One operation of a plan.
+    type Action: Display + Send;
+
+    /// The next steps and waits.
+    fn plan(&self) -> Plan<Self::Action>;
+
+    /// The bound that a plan would break, computed without the planner's arithmetic.
+    fn lint(&self, plan: &Plan<Self::Action>) -> Option<String> {
+        let _ = plan;
+        None
+    }
+
+    /// Whether an action writes the status. A plan with nothing else may be delayed, to save writes.
+    fn is_status(action: &Self::Action) -> bool {
+        let _ = action;
+        false
+    }
+}
+
+impl<S: Plannable> Plannable for Box<S> {
+    type Action = S::Action;
+
+    fn plan(&self) -> Plan<S::Action> {
+        S::plan(self)
+    }
+
+    fn lint(&self, plan: &Plan<S::Action>) -> Option<String> {
+        S::lint(self, plan)
+    }
+
+    fn is_status(action: &S::Action) -> bool {
+        S::is_status(action)
+    }
+}
