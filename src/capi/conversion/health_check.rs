@@ -1,4 +1,4 @@
-//! MachineHealthCheck: it has no native counterpart, but becomes four fields of each template it covers.
+//! MachineHealthCheck: it has no MCM counterpart, but becomes four fields of each template it covers.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;

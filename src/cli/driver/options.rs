@@ -12,7 +12,7 @@ use crate::{
 /// Flags of `mcm driver test`.
 #[derive(Args, Clone, Debug)]
 pub struct TestOptions {
-    /// Where the driver listens: unix:///PATH, https://HOST:PORT or http://HOST:PORT
+    /// Address of the driver: unix:///PATH, https://HOST:PORT or http://HOST:PORT
     #[arg(value_name = "ADDRESS", value_parser = value::driver_address)]
     pub(super) address: Address,
     /// A file or folder with the MachineClass from which VMs are created, or with its Secrets; may be repeated
@@ -24,13 +24,13 @@ pub struct TestOptions {
     /// A file with a MachineClass that the driver must reject
     #[arg(long, value_name = "FILE")]
     pub(super) invalid_class: Option<PathBuf>,
-    /// A file with a MachineClass of another cluster, whose VMs must stay out of sight
+    /// A file with a MachineClass of another cluster, whose VMs the driver must not list
     #[arg(long, value_name = "FILE")]
     pub(super) foreign_class: Option<PathBuf>,
-    /// A file with PersistentVolumes; the annotation "volume-id" is what the driver must return, without it nothing
+    /// A file with PersistentVolumes; the annotation "volume-id" is the ID that the driver must return, if any
     #[arg(long, value_name = "FILE")]
     pub(super) volumes: Option<PathBuf>,
-    /// First part of the names of machines; a random one follows
+    /// Prefix of the names of machines, before a random suffix
     #[arg(long, value_name = "NAME", default_value = "mcm-test")]
     pub(super) prefix: String,
     /// CA of the certificate of the driver, for https
@@ -45,7 +45,7 @@ pub struct TestOptions {
     /// Name in the certificate of the driver, if it is not the host
     #[arg(long, value_name = "NAME")]
     pub(super) server_name: Option<String>,
-    /// Allow http:// to other hosts: credentials travel unencrypted
+    /// Allow http:// to other hosts: credentials are sent unencrypted
     #[arg(long)]
     pub(super) insecure: bool,
     /// Format of the report

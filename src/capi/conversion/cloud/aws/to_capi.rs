@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::{ROOT, SNP, metadata_options};
+use super::shared::{ROOT, SNP, metadata_options};
 use crate::capi::conversion::{
     cloud::fields::{Fields, filled, object, text},
     report::Report,

@@ -1,6 +1,7 @@
 //! GCPMachineTemplate of Cluster API Provider GCP (`v1beta1`), and the `providerSpec` of the driver `GCP`.
 
 mod ids;
+mod shared;
 mod to_capi;
 mod to_native;
 
@@ -22,10 +23,6 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     is_interruptible,
     ids: ids::IDS,
 };
-
-const LOCAL_SSD: &str = "local-ssd";
-/// Native type of a local disk.
-const SCRATCH: &str = "SCRATCH";
 
 /// `scheduling` is an object, or a list of them as the Go driver has it.
 fn is_interruptible(spec: &Value) -> bool {

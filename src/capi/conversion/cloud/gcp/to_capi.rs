@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::{LOCAL_SSD, SCRATCH};
+use super::shared::{LOCAL_SSD, SCRATCH};
 use crate::capi::conversion::{
     cloud::fields::{Fields, filled, object, text},
     report::Report,

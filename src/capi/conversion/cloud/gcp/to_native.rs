@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::{LOCAL_SSD, SCRATCH};
+use super::shared::{LOCAL_SSD, SCRATCH};
 use crate::capi::conversion::{
     cloud::{
         fields::{Fields, filled, object, text},
@@ -24,7 +24,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     let &Template { machine_spec, cluster_name, cluster, zones } = template;
     if zones.len() > 1 {
         let reason = format!("it is used in the zones {}, and an MCM class has one", zones.join(", "));
-        report.refuse("", reason, "make a template for each zone");
+        report.refuse("", reason, "create a template for each zone");
     }
     let zone = zones.first().map(String::as_str).unwrap_or_default();
     let mut given = Fields::of("spec.template.spec", machine_spec.clone(), report);

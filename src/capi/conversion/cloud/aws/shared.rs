@@ -1,0 +1,28 @@
+//! Values and fields that both conversions use.
+
+use serde_json::Value;
+
+use crate::capi::conversion::{
+    cloud::fields::{Fields, filled, object},
+    report::Report,
+};
+
+pub(super) const SNP: &str = "AMDEncryptedVirtualizationNestedPaging";
+/// The name of the root device, whatever the image calls it.
+pub(super) const ROOT: &str = "/root";
+
+/// Both sides use the names of the cloud.
+pub(super) fn metadata_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
+    let mut options = given.object("instanceMetadataOptions", report);
+    if options.is_empty() {
+        return None;
+    }
+    if options.text("instanceMetadataTags", report) == "enabled" {
+        let reason = "MCM does not expose tags in the instance metadata";
+        report.refuse(options.path("instanceMetadataTags"), reason, "disable it");
+    }
+    let names = ["httpEndpoint", "httpProtocolIpv6", "httpPutResponseHopLimit", "httpTokens"];
+    let made = object(names.map(|name| (name, options.filled(name))));
+    options.finish(report);
+    filled(made)
+}
