@@ -15,7 +15,7 @@
 //! limited time, for volumes that are attached to the Node although none of its pods uses them, no matter which client
 //! evicted their pods.
 //!
-//! **Which pods count**: those of the first list after the cordon and, once these are terminated, those of the next
+//! **Pods that count**: those of the first list after the cordon and, once these are terminated, those of the next
 //! list ([`Rounds`]). Pods that tolerate a cordoned Node and return later do not block the drain.
 //!
 //! **The end**: no pod that counts is left in a list, or the drain is forced: at `drainTimeout` after the deletion

@@ -40,8 +40,8 @@ pub struct MachineClass {
     pub node_template: Option<ClassNodeTemplate>,
 }
 
-/// What a MachineClass says about a VM: its fields without metadata and Secret. Objects of Cluster API may contain it in
-/// place of a reference to a class.
+/// The description of a VM in a MachineClass: its fields without metadata and Secret. Objects of Cluster API may contain it
+/// in place of a reference to a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClassContent {

@@ -1,3 +1,3 @@
-//! What tests of several kinds have in common.
+//! The test world that several kinds share.
 
 pub mod world;

@@ -29,7 +29,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let workers = builder.reconciler(&orphans, &queue, &states, WORKERS);
     let enqueue = Enqueue::new(&orphans, &queue);
 
-    // What an earlier term saw may have been corrected by another leader.
+    // Another leader may have removed orphans that an earlier term saw.
     let (sightings, add_all) = (Arc::clone(&states), enqueue.all(all_classes));
     builder.on_start(move || {
         sightings.clear();

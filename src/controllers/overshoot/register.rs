@@ -68,7 +68,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(of_machine));
 }
 
-/// What is checked of an object that was held.
+/// Subjects to check after an object was held.
 fn of_held(caches: &Overshoot, key: &Key) -> Vec<SubjectKey> {
     let set = caches.sets.cache.get(key);
     let subject = set.and_then(|set| subject_of(&caches.deployments.cache, &set));

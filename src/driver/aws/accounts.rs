@@ -33,17 +33,17 @@ pub(super) struct Access {
     pub endpoint: Option<String>,
     /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
     pub sts_endpoint: Option<String>,
-    /// Which endpoints of AWS are used.
+    /// Variant of the endpoints of AWS.
     pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: Limits,
-    /// What Secrets may use.
+    /// Features that Secrets may use.
     pub secrets: SecretPolicy,
 }
 
 impl Access {
-    /// What the environment says, as for other programs that use AWS.
+    /// Settings from the environment variables that the SDKs of AWS read.
     pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
         let first =
             |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
@@ -58,7 +58,7 @@ impl Access {
     }
 }
 
-/// What makes an account differ from another.
+/// Fields that distinguish accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct AccountKey {
     region: String,

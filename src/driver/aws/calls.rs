@@ -32,14 +32,14 @@ const PAGE: i32 = 1000;
 #[derive(Clone)]
 pub(super) struct Ec2 {
     pub account: Arc<Account>,
-    /// What no text may contain.
+    /// Values that no text may contain.
     pub secret: SecretData,
 }
 
 /// A kind of request.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
-    /// What the metrics call it.
+    /// Its name in the metrics.
     service: &'static str,
     is_read: bool,
 }
@@ -104,7 +104,7 @@ impl Ec2 {
         }
     }
 
-    /// What an image calls its root device.
+    /// Name of the root device of an image.
     pub(super) async fn root_device(&self, ami: &str) -> Result<String, DriverError> {
         let what = format!("DescribeImages of {ami}");
         let send = || self.account.ec2.describe_images().image_ids(ami).send();
@@ -117,7 +117,7 @@ impl Ec2 {
         }
     }
 
-    /// Creates a VM, or returns the one of an earlier request with the same token.
+    /// Creates a VM, or returns the VM of an earlier request with the same token.
     pub(super) async fn run(&self, order: &Order<'_>) -> Result<Instance, Failure> {
         let send = || order.request().send_with(&self.account.ec2);
         self.send(writing("instance_create"), send, |answer| Instance::of(answer.instances?.first()?)).await
@@ -185,7 +185,8 @@ impl Ec2 {
         self.send(kind, send, read).await.map_err(|failure| failure.error(what, &self.secret))
     }
 
-    /// What has no certain outcome is repeated: every action of this driver may be, creations because of their token.
+    /// Repeats a request without a certain outcome. Every action of this driver may be repeated, creations because of their
+    /// token.
     pub(super) async fn send<T, U, E, F>(
         &self,
         kind: Kind,

@@ -29,7 +29,7 @@ pub(super) enum Credentials {
         token_file: PathBuf,
         role_arn: String,
     },
-    /// Those of the process: environment, profile, instance. The operator allows them for some namespaces.
+    /// Credentials of the process: environment, profile, instance. The operator allows them for some namespaces.
     Ambient,
 }
 

@@ -26,17 +26,17 @@ const IAM: [(&str, &str, &str); 8] = [
     ("", "us-east-1", "https://iam.amazonaws.com"),
 ];
 
-/// Which endpoints of AWS are used.
+/// Variant of the endpoints of AWS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Variant {
-    /// Those with validated cryptography.
+    /// Endpoints with validated cryptography.
     pub is_fips: bool,
-    /// Those with IPv6, too.
+    /// Endpoints with IPv4 and IPv6.
     pub is_dual_stack: bool,
 }
 
 impl Variant {
-    /// What the environment says, as for other programs that use AWS.
+    /// Settings from the environment variables that the SDKs of AWS read.
     pub(super) fn of_environment() -> Self {
         let is_on = |name| std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case("true"));
         Self { is_fips: is_on("AWS_USE_FIPS_ENDPOINT"), is_dual_stack: is_on("AWS_USE_DUALSTACK_ENDPOINT") }

@@ -1,4 +1,4 @@
-//! What a class needs of AWS, and whether it is there. All calls are read-only; a creation is only tried.
+//! Checks that all objects of AWS that a class needs exist. All calls are read-only; the creation is a dry run.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::driver::{DriverError, code::Code, inspection::Finding};
 
 /// EC2's answer to a dry run of what would succeed.
 const WOULD_SUCCEED: &str = "DryRunOperation";
-/// What the metrics call look-ups of objects that a class names.
+/// Name in the metrics of look-ups of objects that a class names.
 const DESCRIBE: &str = "describe";
 /// Appears in no VM, because none is created.
 const NOBODY: &str = "class-check";
@@ -207,7 +207,7 @@ fn security_group(path: &str, id: &str, group: Option<&Group>, subnet: Option<&S
 }
 
 impl Ec2 {
-    /// Whose credentials these are.
+    /// The ARN of the user or role that the credentials belong to.
     async fn identity(&self) -> Result<String, DriverError> {
         let send = || self.account.sts.get_caller_identity().send();
         self.call("GetCallerIdentity", reading("get_caller_identity"), send, |answer| answer.arn).await

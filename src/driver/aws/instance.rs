@@ -1,4 +1,4 @@
-//! What EC2 tells of a VM.
+//! VMs as EC2 describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ pub(super) struct Interface {
     pub ipv6_prefixes: usize,
 }
 
-/// What is left to do on an interface.
+/// A change that an interface still needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Todo {
     DisableSourceDestCheck { interface: String },
@@ -124,7 +124,7 @@ impl Instance {
         }
     }
 
-    /// What the class asks for and the VM does not have yet.
+    /// Changes that the class asks for and the VM still needs.
     pub(super) fn todo(&self, spec: &Spec) -> Vec<Todo> {
         let mut todo = Vec::new();
         if spec.source_dest_check == Some(false) {

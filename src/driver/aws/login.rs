@@ -48,7 +48,7 @@ pub(super) struct Login {
     pub limiters: Arc<Limiters>,
     /// STS, without credentials.
     pub sts: aws_sdk_sts::Client,
-    /// Those that were fetched last, and when. Who fetches new ones holds the lock, so that others wait for them.
+    /// The keys that were fetched last, and when. A call that fetches new keys holds the lock, so that others wait for them.
     pub fetched: Mutex<Option<(Keys, Instant)>>,
 }
 

@@ -111,7 +111,7 @@ struct AwsDriver {
     root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
     /// Tokens that were used for other requests, and since when this is known.
     mismatches: Recent<String, Clock>,
-    /// Those that are being read.
+    /// Root devices that are being read.
     images: Coalescer<(AccountKey, String), Result<String, DriverError>>,
 }
 
@@ -156,7 +156,7 @@ impl AwsDriver {
         Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
     }
 
-    /// The existing VMs of a Machine: the one with its provider ID, or those that were created for it.
+    /// The existing VMs of a Machine: the VM with its provider ID or, without an ID, all VMs that were created for it.
     async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
         let mut found = self.find_all(session, machine).await?;
         found.retain(|instance| !instance.is_gone);
@@ -216,7 +216,7 @@ impl AwsDriver {
         self.images.look_up((session.key.clone(), session.spec.ami.clone()), String::new(), read).await
     }
 
-    /// Creates a VM, or finds the one of an earlier request. `generation` of them are gone.
+    /// Creates a VM, or finds the VM of an earlier request. `generation` VMs of the Machine are gone.
     async fn run(
         &self,
         session: &Session,

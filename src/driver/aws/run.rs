@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// What is tagged with a VM.
+/// Resources that get the tags of a VM.
 const RESOURCES: [ResourceType; 3] = [ResourceType::Instance, ResourceType::Volume, ResourceType::NetworkInterface];
 
 /// A VM to create.
@@ -32,14 +32,14 @@ pub(super) struct Order<'a> {
     pub owner: &'a str,
     pub token: &'a str,
     pub user_data: &'a [u8],
-    /// What the image calls its root device.
+    /// Name of the root device of the image.
     pub root_device: &'a str,
     /// The placement in the annotation of the Machine. That of the class comes first.
     pub placement: Option<Placement>,
 }
 
 impl Order<'_> {
-    /// The request: one VM, or the one that an earlier request with this token created. Texts that are newer than the SDK pass.
+    /// The request: one VM, or the VM that an earlier request with this token created. Texts that are newer than the SDK pass.
     pub(super) fn request(&self) -> Request {
         let spec = self.spec;
         let placement = spec.placement.as_ref().or(self.placement.as_ref());

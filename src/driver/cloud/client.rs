@@ -151,7 +151,7 @@ pub(crate) fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> 
     [429, 503].contains(&status).then(|| Duration::from_secs(seconds))
 }
 
-/// What failed, by an error of an HTTP client.
+/// Classifies an error of an HTTP client.
 pub(crate) fn failed(error: &reqwest::Error) -> Failure {
     if error.is_timeout() {
         Failure::NoAnswer

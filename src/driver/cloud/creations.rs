@@ -43,11 +43,11 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         Self { settles, running: Arc::default(), unknown: Arc::default() }
     }
 
-    /// The VM of a Machine: the one that `look` finds, or a new one. Concurrent calls for one Machine share the result.
+    /// The VM of a Machine: found by `look`, or created. Concurrent calls for one Machine share the result.
     /// `error` describes a failed request.
     ///
     /// # Errors
-    /// Those of `look` and of the request; [`Code::Unavailable`] while it is unknown whether an earlier request has an effect.
+    /// Errors of `look` and of the request; [`Code::Unavailable`] while it is unknown whether an earlier request has an effect.
     pub(crate) async fn run(
         &self,
         request: &MachineRequest,

@@ -11,17 +11,17 @@ const COMPUTE_URL: &str = "https://compute.googleapis.com";
 pub(super) struct Access {
     /// The Compute API for Secrets that name none, with or without its path.
     pub compute: String,
-    /// What exchanges the token of the process. No Secret can change it.
+    /// URL of the exchange of the token of the process. No Secret can change it.
     pub sts: String,
-    /// What impersonates service accounts: the beginning of its URLs. No Secret can change it.
+    /// Beginning of the URLs that impersonate service accounts. No Secret can change it.
     pub iam: String,
-    /// What lists service accounts, unless a Secret names a private cloud.
+    /// URL of the list of service accounts, unless a Secret names a private cloud.
     pub accounts: String,
     /// Whether requests for tokens go through the proxy that the environment names, if it names one. Those to the Compute API
     /// always do.
     pub uses_proxy: bool,
     pub limits: Limits,
-    /// What Secrets may use.
+    /// Features that Secrets may use.
     pub secrets: SecretPolicy,
 }
 
@@ -40,7 +40,7 @@ impl Default for Access {
 }
 
 impl Access {
-    /// What the environment says, as for Google's command line.
+    /// Settings from the environment variables that Google's command line reads.
     pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
         let given = |service: &str| {
             let name = format!("CLOUDSDK_API_ENDPOINT_OVERRIDES_{service}");

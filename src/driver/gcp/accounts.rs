@@ -20,7 +20,7 @@ const MOST_ACCOUNTS: usize = 256;
 /// The path that the URLs of all resources begin with.
 const COMPUTE_PATH: &str = "/compute/v1";
 
-/// What makes an account differ from another.
+/// Fields that distinguish accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct AccountKey {
     endpoint: Option<String>,
@@ -37,7 +37,7 @@ impl From<&Login> for AccountKey {
 pub(super) struct Account {
     /// The Compute API, without [`COMPUTE_PATH`] and without a slash at the end.
     endpoint: String,
-    /// What lists service accounts. No token goes there from a private cloud.
+    /// URL of the list of service accounts. `None` for a private cloud, so that Google receives none of its tokens.
     pub iam: Option<String>,
     pub http: Arc<Http>,
     pub limiters: Arc<Limiters>,
@@ -76,10 +76,10 @@ impl Accounts {
         Self { access, http, all: Recent::new(MOST_ACCOUNTS) }
     }
 
-    /// What a Secret gives access to.
+    /// Reads the project and the credentials of a Secret.
     ///
     /// # Errors
-    /// Those of [`Login::of`].
+    /// Errors of [`Login::of`].
     pub(super) fn login(&self, secret: &SecretData) -> Result<Login, DriverError> {
         Login::of(secret, &self.access.secrets)
     }

@@ -40,7 +40,7 @@ const PARTIAL: [&str; 2] = ["UNREACHABLE", "PARTIAL_SUCCESS"];
 pub(super) struct Compute {
     pub account: Arc<Account>,
     pub project: String,
-    /// What no text may contain.
+    /// Values that no text may contain.
     pub secret: SecretData,
 }
 
@@ -176,7 +176,7 @@ impl Compute {
         Operation::of(found).ok_or(Failure::Unreadable(200))
     }
 
-    /// What is at a path below a project. `None` if Google says that there is nothing.
+    /// Reads the resource at a path below a project. `None` if Google responds that it does not exist.
     pub(super) async fn get<T: DeserializeOwned>(&self, project: &str, path: &str) -> Result<Option<T>, DriverError> {
         let path = if path.is_empty() { format!("projects/{project}") } else { format!("projects/{project}/{path}") };
         let is_it = |found: &Value| found["kind"].as_str().is_some_and(|kind| kind.starts_with(KIND));

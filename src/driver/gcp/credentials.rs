@@ -32,7 +32,7 @@ const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
 /// Where Google is.
 const DOMAINS: [&str; 2] = ["googleapis.com", "accounts.google.com"];
-/// What an external account must say. The token of the process goes there, so no Secret can choose other places.
+/// Required values of an external account. The token of the process is sent to this URL, so no Secret can choose another one.
 pub(super) const STS_URL: &str = "https://sts.googleapis.com/v1/token";
 pub(super) const TOKEN_TYPE: &str = "urn:ietf:params:oauth:token-type:jwt";
 /// Host of the impersonation of a service account, and the path around its name.
@@ -57,7 +57,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a Secret gives access to.
+/// The contents of a Secret that give access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     pub project: String,
@@ -76,7 +76,7 @@ impl Login {
         let Some(text) = secrets.trimmed(&KEYS) else {
             return refuse(format!("the secret of the class needs one of {}", KEYS.join(", ")));
         };
-        // What a parser says of credentials could quote them.
+        // An error of the parser could quote the credentials.
         let Ok(fields) = serde_json::from_str::<Map<String, Value>>(&text) else {
             return refuse("the credentials in the secret of the class are no JSON object");
         };

@@ -17,7 +17,7 @@ use crate::driver::{
 
 /// Out of stock or quota, as part of a name in upper case without underscores.
 const EXHAUSTED: [&str; 5] = ["QUOTA", "RESOURCEPOOLEXHAUSTED", "RESOURCEEXHAUSTED", "STOCKOUT", "IPSPACEEXHAUSTED"];
-/// What an error of Google says if the zone has no such machine type or disk type.
+/// Part of Google's message for a machine type or disk type that the zone does not have.
 const NOT_IN_ZONE: &str = "does not exist in zone";
 
 /// The code of a name that Google gives an error: the reason of an answer (`quotaExceeded`), its status
@@ -125,7 +125,7 @@ struct Reason {
     reason: Option<String>,
 }
 
-/// What failed, by the answer of an HTTP status that is no success.
+/// Classifies an answer with an HTTP status that is no success.
 pub(super) fn failure_of(status: u16, text: &str) -> Failure {
     let Ok(Answer { error, error_description }) = serde_json::from_str(text) else { return Failure::Status(status) };
     let (name, message) = match error {
@@ -138,7 +138,7 @@ pub(super) fn failure_of(status: u16, text: &str) -> Failure {
     Failure::Named { code: code_of(&name, &message, status), name, message }
 }
 
-/// What failed, by the error of a call of the Compute API.
+/// Classifies an error of a call of the Compute API.
 pub(super) fn failure_of_call(error: &Error) -> Failure {
     if let Some(error) = find::<DriverError>(error) {
         return Failure::Credentials(error.clone());
@@ -199,7 +199,8 @@ pub(super) fn pause_of(error: &Error) -> Option<Duration> {
     told.or_else(|| retry_after(error.http_status_code()?, error.http_headers()?))
 }
 
-/// What failed, by the errors of an operation. Of several the one that lets another pool be used counts, else the last.
+/// The error of a failed operation. Its code is exhaustion if one of the errors is, so that another pool can be used, else that
+/// of the last error.
 pub(super) fn operation_failed(what: &str, errors: &[OperationError], status: u16, secret: &SecretData) -> DriverError {
     let codes: Vec<Code> = errors.iter().map(|error| code_of(&error.code, &error.message, status)).collect();
     let code = match codes.last() {

@@ -1,4 +1,5 @@
-//! What a class needs of Google Cloud, and whether it is there. All calls are read-only; Google has no dry run of a creation.
+//! Checks that all objects of Google Cloud that a class needs exist. All calls are read-only; Google has no dry run of a
+//! creation.
 
 use futures::{future::join_all, join};
 use serde::Deserialize;
@@ -10,14 +11,14 @@ use super::{
 };
 use crate::driver::{DriverError, code::Code, inspection::Finding};
 
-/// What Google calls a local SSD.
+/// Google's name for a local SSD.
 const LOCAL_SSD: &str = "local-ssd";
 /// The service account that a project has of its own.
 const DEFAULT_ACCOUNT: &str = "default";
 /// States of what cannot be used any more.
 const UNUSABLE: [&str; 2] = ["OBSOLETE", "DELETED"];
 
-/// What was looked for: `None` if there certainly is none.
+/// The result of a look-up: `None` if the object certainly does not exist.
 type Found<T> = Result<Option<T>, DriverError>;
 
 #[derive(Deserialize)]
@@ -242,7 +243,7 @@ impl Session {
     }
 }
 
-/// What is said of something: whether it is there, and usable.
+/// The finding about an object: whether it exists and is usable.
 fn judged<T>(
     path: impl Into<String>,
     found: Found<T>,

@@ -1,4 +1,4 @@
-//! What a service account signs to get a token: a JSON Web Token with RS256.
+//! JSON Web Tokens with RS256. A service account signs one to request a token.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{

@@ -134,7 +134,7 @@ impl GcpDriver {
         Ok(all.iter().find(|instance| instance.name == place.name).cloned())
     }
 
-    /// The VM of a Machine: the one that its provider ID names, or the one that was created for it.
+    /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
     async fn find<'a>(
         &self,
         session: &'a Session,
@@ -180,7 +180,7 @@ impl GcpDriver {
         ended
     }
 
-    /// While a creation that an earlier call began is not done, nobody knows whether the Machine has a VM.
+    /// While a creation that an earlier call began is not done, it is unknown whether the Machine has a VM.
     async fn created_or_not(
         &self,
         session: &Session,

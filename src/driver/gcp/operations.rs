@@ -56,7 +56,7 @@ impl Pace {
     }
 }
 
-/// What is done until the next look at an operation.
+/// Behaviour of a call until the next look at an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meanwhile {
     /// The call waits.

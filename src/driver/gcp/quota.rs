@@ -15,10 +15,10 @@ pub(super) struct Quota {
     pub usage: f64,
 }
 
-/// What a VM takes of a quota, and the field that says so.
+/// The field that causes a need, the metric of its quota, and the amount that a VM takes.
 type Need = (&'static str, String, f64);
 
-/// Whether the quotas have room for one more VM. Those that Google does not show are left out.
+/// Whether the quotas have room for one more VM. Quotas that Google does not show are left out.
 pub(super) fn quotas(spec: &Spec, cpus: Option<u32>, all: &[Quota]) -> Vec<Finding> {
     let finding = |(path, metric, needed): Need| {
         let Quota { limit, usage, .. } = all.iter().find(|quota| quota.metric == metric)?;

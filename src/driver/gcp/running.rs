@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::operation::Operation;
 
-/// What an operation is for.
+/// The purpose of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Goal {
     Create,
@@ -36,7 +36,7 @@ impl Begun {
 
 /// The running operations of Machines, by their UID.
 pub(super) struct Running {
-    /// After this time nobody waits for an operation any more.
+    /// After this time no call waits for an operation any more.
     total: Duration,
     all: Mutex<HashMap<(String, Goal), Begun>>,
 }

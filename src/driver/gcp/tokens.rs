@@ -49,7 +49,7 @@ impl Tokens {
         Self { access, credentials, http, limiters, fetched: Mutex::default() }
     }
 
-    /// Whose credentials these are.
+    /// Email address of the service account, or audience of the external account.
     pub(super) fn identity(&self) -> &str {
         match &self.credentials {
             Credentials::ServiceAccount { email, .. } => email,
@@ -146,7 +146,7 @@ impl Tokens {
     }
 }
 
-/// What a service account says to get a token.
+/// Claims with which a service account requests a token.
 fn claims(email: &str, token_uri: &str) -> serde_json::Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     // Clocks differ a little.

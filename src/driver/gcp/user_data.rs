@@ -1,4 +1,4 @@
-//! Which metadata of a VM carry its user data.
+//! Metadata of a VM that carry its user data.
 //!
 //! Google's guest agent runs `startup-script`; cloud-init and Ignition read `user-data`.
 

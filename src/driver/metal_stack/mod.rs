@@ -139,7 +139,7 @@ impl MetalDriver {
         Ok(Arc::new(Rest::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
     }
 
-    /// The allocated machines of a Machine: the one with its provider ID, or those that were created for it.
+    /// The allocated machines of a Machine: the machine with its provider ID or, without an ID, all that were created for it.
     async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Server>, DriverError> {
         let machine = &*request.machine;
         if !machine.spec.provider_id.is_empty() {

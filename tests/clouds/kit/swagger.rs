@@ -6,14 +6,14 @@ use serde_json::Value;
 pub struct Definitions(Value);
 
 impl Definitions {
-    /// Those of a document in JSON.
+    /// Reads the definitions of a document in JSON.
     pub fn of(document: &str) -> Self {
         let document: Value = serde_json::from_str(document).unwrap();
         Self(document["definitions"].clone())
     }
 
-    /// What is wrong with a value of a definition: a required field is absent, a field is unknown, or of another type. `null` is
-    /// allowed, because Go programs send it for lists without entries.
+    /// Fails for a value that contradicts its definition: a required field is absent, a field is unknown, or of another type.
+    /// `null` is allowed, because Go programs send it for lists without entries.
     pub fn check(&self, name: &str, value: &Value) -> Result<(), String> {
         self.of_definition(name, value, "$")
     }

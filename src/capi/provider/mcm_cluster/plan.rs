@@ -60,7 +60,7 @@ fn provide(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// What an MCMCluster without an owner has.
+/// The Cluster of an MCMCluster without an owner.
 static NO_CLUSTER: View<Cluster> = View::Missing;
 
 impl Gated for Snapshot {

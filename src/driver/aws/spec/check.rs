@@ -1,4 +1,4 @@
-//! What fields must fulfil together.
+//! Checks of fields that depend on each other.
 
 use serde_json::Value;
 
@@ -31,7 +31,8 @@ const GP3_IOPS_PER_MIB: i32 = 4;
 const GP3_THROUGHPUT: i32 = 125;
 const GP3_MOST_THROUGHPUT: i32 = 2000;
 
-/// What the class says of its zone beside its `providerSpec`: labels of Nodes and estimates of autoscalers follow from it.
+/// Compares the zone of the `nodeTemplate` with the `providerSpec`: labels of Nodes and estimates of autoscalers follow from
+/// the former.
 pub(in crate::driver::aws) fn node_template(spec: &Spec, class: &MachineClass, problems: &mut Problems) {
     let Some(template) = &class.node_template else { return };
     let (region, zone) = (template.region.as_str(), template.zone.as_str());
@@ -61,7 +62,7 @@ pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
     ignored(value, problems);
 }
 
-/// What Gardener's driver makes of the same class.
+/// Reports fields that Gardener's driver treats differently.
 fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
     if value.is_null() {
         problems.difference("providerSpec", "Gardener's driver fails with Internal: unexpected end of JSON input");
@@ -125,7 +126,8 @@ fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
     }
 }
 
-/// What EC2 refuses for the types that it has had for long. Others may have other limits, and maxima have risen before.
+/// Reports values that EC2 refuses for its older types of volumes. Newer types may have other limits, and maxima have risen
+/// before.
 fn performance(device: &BlockDevice, path: &str, problems: &mut Problems) {
     let volume_type = device.volume_type.as_str();
     if ["gp2", "st1", "sc1", "standard"].contains(&volume_type) && device.iops > 0 {

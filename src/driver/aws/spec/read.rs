@@ -1,4 +1,4 @@
-//! Which fields there are.
+//! Reads the fields of a `providerSpec`, and reports unknown ones.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What a class may say, and what is said to one that is wrong.
+//! Valid and invalid classes, with the problems that are reported.
 
 use rstest::rstest;
 use serde_json::{Value, json};

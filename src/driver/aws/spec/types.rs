@@ -1,4 +1,4 @@
-//! What a `providerSpec` says.
+//! The types of a `providerSpec`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(in crate::driver::aws) const MARKERS: MarkerNames =
 /// The name that means the root device of the image, whatever the image calls it.
 pub(in crate::driver::aws) const ROOT_DEVICE: &str = "/root";
 
-/// What a VM is to be. Absent fields have their defaults; empty texts count as absent where the reference does so.
+/// The VM to create. Absent fields have their defaults; empty texts count as absent where the reference does so.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::driver::aws) struct Spec {
     pub ami: String,
@@ -116,7 +116,7 @@ pub(in crate::driver::aws) struct Scope {
 }
 
 impl Spec {
-    /// What look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
+    /// The part that look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region or no markers.

@@ -111,7 +111,7 @@ pub(super) struct Cloud {
     pub root_device: Option<&'static str>,
     /// Answers to calls that only look, by action.
     pub answers: BTreeMap<&'static str, String>,
-    /// What a new VM is like.
+    /// New VMs are copies of it.
     pub template: FakeInstance,
 }
 

@@ -27,7 +27,7 @@ const FAULTS: [Fault; 9] =
     [Fault::LostAnswer, THROTTLE, DOWN, Fault::Timeout, Fault::Malformed, AUTH, DENIED, STOCK_OUT, QUOTA];
 const COLUMNS: usize = FAULTS.len() + 1;
 
-/// What the driver says, and how many VMs there are then. `None`: it succeeds.
+/// Code of the driver's error, `None` for a success, and the number of VMs afterwards.
 type Outcome = (Option<Code>, usize);
 
 /// The outcome of each column.

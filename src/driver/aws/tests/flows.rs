@@ -1,4 +1,4 @@
-//! What the driver does with what it finds.
+//! The driver finds, creates, initializes and deletes VMs of a fake EC2.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -386,7 +386,6 @@ async fn a_vm_that_is_named_is_tagged_and_listed_and_keeps_only_the_marker_of_it
     assert_eq!(tags, [("kubernetes.io/cluster/shoot".into(), "1".into()), ("of".into(), "CAPA".into())].into());
 }
 
-/// Tags of another cluster are somebody else's.
 #[tokio::test]
 async fn a_vm_of_another_cluster_is_not_tagged() {
     let (cloud, driver) = start().await;

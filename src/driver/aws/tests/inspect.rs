@@ -1,4 +1,4 @@
-//! What the driver says of a class after a look at the cloud.
+//! Findings of the driver about a class, from a fake EC2.
 
 use rstest::rstest;
 use serde_json::json;

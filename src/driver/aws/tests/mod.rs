@@ -116,7 +116,7 @@ fn secret() -> SecretData {
     SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
 }
 
-/// Whose the VMs are.
+/// Owner of the VMs.
 const OWNER: &str = "team-a";
 
 fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {

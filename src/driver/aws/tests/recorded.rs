@@ -1,4 +1,4 @@
-//! What Gardener's driver sends for a class, next to what this one sends.
+//! Compares the requests of Gardener's driver and of this driver for the same class.
 //!
 //! `recorded.json` was recorded from Gardener's driver (provider-aws, July 2026), one creation per class against a recording
 //! server: the `providerSpec`, the Secret (values in Base64), the annotations of the node template, the name of the Machine, the
@@ -31,7 +31,7 @@ struct Case {
     secret: BTreeMap<String, String>,
 }
 
-/// What a driver returned and sent: each parameter and each tag on its own.
+/// The code that a driver returned and the request that it sent, with one entry for each parameter and each tag.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     code: String,

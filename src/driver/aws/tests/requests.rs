@@ -1,4 +1,4 @@
-//! What is sent, field by field.
+//! Requests of the driver, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ async fn a_plain_class_sends_this_and_nothing_else() {
 const NIC: &str = "NetworkInterface.1";
 const DISK: &str = "BlockDeviceMapping.1.Ebs";
 
-/// What is sent more than for the plain class, and what instead.
+/// Parameters that differ from the request for the plain class: `more` are added or changed, `less` are absent.
 #[rstest]
 #[case::ami(json!({"ami": "ami-2"}), &[("ImageId", "ami-2")], &[])]
 #[case::machine_type(json!({"machineType": "t3.small"}), &[("InstanceType", "t3.small")], &[])]

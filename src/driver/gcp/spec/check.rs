@@ -1,4 +1,4 @@
-//! What fields must fulfil together.
+//! Checks of fields that depend on each other.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What a `providerSpec` says.
+//! The types of a `providerSpec`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(in crate::driver::gcp) const SCRATCH: &str = "SCRATCH";
 /// Stack types and access types of a network interface.
 pub(in crate::driver::gcp) const DUAL_STACK: &str = "IPV4_IPV6";
 
-/// What a VM is to be. Absent fields have their defaults; empty texts count as absent where the reference does so.
+/// The VM to create. Absent fields have their defaults; empty texts count as absent where the reference does so.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::driver::gcp) struct Spec {
     pub region: String,
@@ -118,7 +118,7 @@ pub(in crate::driver::gcp) struct Scope {
 }
 
 impl Spec {
-    /// What look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
+    /// The part that look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no zone or no markers.

@@ -31,7 +31,7 @@ const FAULTS: [Fault; 11] = [
     NOT_FOUND,
 ];
 
-/// What the driver says, and how many VMs there are then. `None`: it succeeds.
+/// Code of the driver's error, `None` for a success, and the number of VMs afterwards.
 type Outcome = (Option<Code>, usize);
 
 /// The outcome of each column.

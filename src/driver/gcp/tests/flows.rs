@@ -1,4 +1,4 @@
-//! What the driver does with what it finds.
+//! The driver finds, creates and deletes VMs of a fake Compute API.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What the driver says of a class after a look at the cloud.
+//! Findings of the driver about a class, from a fake Compute API.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ async fn all_that_a_class_needs_is_looked_for_and_nothing_is_created() {
 const ZONE: &str = "my-project/zones/europe-west1-b";
 const SUBNETWORK: &str = "my-project/regions/europe-west1/subnetworks/nodes";
 
-/// What is in the cloud instead, or nothing.
+/// Each case replaces an object of the cloud; `null` removes it.
 #[rstest]
 #[case::zone(ZONE, json!(null), "providerSpec.zone", "there is no zone europe-west1-b")]
 #[case::zone_of_another_region(

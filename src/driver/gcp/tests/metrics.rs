@@ -1,4 +1,4 @@
-//! What the driver reports of its requests.
+//! Metrics of the driver's requests.
 
 use std::{sync::Arc, time::Duration};
 

@@ -37,7 +37,7 @@ const ROLE: &str = "kubernetes-io-role-node";
 const UID_LABEL: &str = "machine-sapcloud-io-machine-uid";
 
 const OWNER_LABEL: &str = "machine-sapcloud-io-owner";
-/// Whose the VMs are.
+/// Owner of the VMs.
 const OWNER: &str = "team-a";
 
 /// A cloud, its URL and its driver.

@@ -1,5 +1,5 @@
-//! What Gardener's driver sends for a class, and what ours sends: `recorded.json` has one creation per case, with the class, the
-//! user data and the body of the insert, or none if Gardener's driver refused the class.
+//! Compares the requests of Gardener's driver and of this driver for the same class: `recorded.json` has one creation per case,
+//! with the class, the user data and the body of the insert, or none if Gardener's driver refused the class.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

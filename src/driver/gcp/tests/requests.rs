@@ -1,4 +1,4 @@
-//! What is sent, field by field.
+//! Requests of the driver, field by field.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -53,7 +53,7 @@ async fn a_plain_class_sends_this_and_nothing_else() {
     assert_eq!(sent(&json!({})).await, plain());
 }
 
-/// What is sent instead of the plain body.
+/// Fields that differ from the plain body.
 #[rstest]
 #[case::machine_type(json!({"machineType": "e2-small"}), &[("/machineType", json!("zones/europe-west1-b/machineTypes/e2-small"))])]
 #[case::forward(json!({"canIpForward": true}), &[("/canIpForward", json!(true))])]

@@ -27,7 +27,7 @@ pub(super) struct Spec {
     pub image: String,
     pub project: String,
     pub network: String,
-    /// `key=value`, without those that only mcm sets.
+    /// `key=value`, without tags that only mcm sets.
     pub tags: Vec<String>,
     pub ssh_keys: Vec<String>,
     /// Addresses.

@@ -1,4 +1,4 @@
-//! Which fields a class may have, and how those that are wrong are reported.
+//! Valid and invalid fields of a class, with the problems that are reported.
 
 use rstest::rstest;
 use serde_json::{Value, json};

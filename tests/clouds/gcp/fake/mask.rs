@@ -52,7 +52,7 @@ impl Mask {
         }
     }
 
-    /// What is asked for of an answer.
+    /// Reduces an answer to the fields that are asked for.
     pub fn apply(&self, value: &Value) -> Value {
         match value {
             _ if self.0.is_empty() => value.clone(),
