@@ -1,6 +1,6 @@
 //! The driver of AWS: VMs are EC2 instances, found by their tags.
 //!
-//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-aws.md` compares the two.
 
 mod accounts;
 mod calls;

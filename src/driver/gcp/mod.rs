@@ -1,6 +1,6 @@
 //! The driver of Google Cloud: VMs are instances of Compute Engine, found by their name and their network tags.
 //!
-//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-clouds.md` compares the two.
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-gcp.md` compares the two.
 
 mod access;
 mod accounts;
