@@ -43,14 +43,14 @@ where
 
     /// A handler of an event without content.
     pub fn all(&self, keys: fn(&C) -> Vec<K>) -> impl Fn() + Send + Sync + use<C, K> {
-        let add = self.adding();
-        move || add(&|context| keys(context))
+        let handler = self.clone();
+        move || handler.add_all(keys)
     }
 
     /// A handler of an event, such as a change of an object.
     pub fn on<E: 'static>(&self, keys: fn(&C, &E) -> Vec<K>) -> impl Fn(&E) + Send + Sync + use<C, K, E> {
-        let add = self.adding();
-        move |event: &E| add(&|context| keys(context, event))
+        let handler = self.clone();
+        move |event: &E| handler.add_all(|context| keys(context, event))
     }
 
     /// A handler of an event in a target.
@@ -58,16 +58,19 @@ where
         &self,
         keys: fn(&C, &T, &E) -> Vec<K>,
     ) -> impl Fn(&T, &E) + Send + Sync + use<C, K, T, E> {
-        let add = self.adding();
-        move |target: &T, event: &E| add(&|context| keys(context, target, event))
+        let handler = self.clone();
+        move |target: &T, event: &E| handler.add_all(|context| keys(context, target, event))
     }
 
-    fn adding(&self) -> impl Fn(&dyn Fn(&C) -> Vec<K>) + Send + Sync + use<C, K> {
-        let (context, add) = (Weak::clone(&self.context), Arc::clone(&self.add));
-        move |keys| {
-            let Some(context) = context.upgrade() else { return };
-            keys(&context).into_iter().for_each(|key| add(key));
-        }
+    fn add_all(&self, keys: impl FnOnce(&C) -> Vec<K>) {
+        let Some(context) = self.context.upgrade() else { return };
+        keys(&context).into_iter().for_each(|key| (self.add)(key));
+    }
+}
+
+impl<C, K> Clone for Enqueue<C, K> {
+    fn clone(&self) -> Self {
+        Self { context: Weak::clone(&self.context), add: Arc::clone(&self.add) }
     }
 }
 

@@ -102,7 +102,7 @@ async fn dead_machines_are_replaced_one_at_a_time() {
         use MachinePhase::{Failed, Running, Unknown};
         let phases = scene.phases(machine);
         assert!(phases.windows(3).any(|three| three == [Running, Unknown, Failed]), "{machine}: {phases:?}");
-        assert!(scene.was_told(machine, "health checks failing since last 2s minutes"), "{:?}", scene.told);
+        assert!(scene.was_told(machine, "health checks failing since last 2s."), "{:?}", scene.told);
     }
 }
 

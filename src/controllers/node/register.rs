@@ -57,7 +57,7 @@ fn of_machine(caches: &Nodes, key: &Key) -> Vec<NodeKey> {
 
 fn of_target(_: &Nodes, target: &Target, _: &Trust) -> Vec<NodeKey> {
     let name = |node: &Arc<Node>| node.metadata.name.clone().unwrap_or_default();
-    target.nodes.cache.all().iter().map(|node| NodeKey::new(&target.id, &name(node))).collect()
+    target.nodes.cache.all().iter().map(|node| NodeKey::new(&target.id, name(node))).collect()
 }
 
 /// Remembers deletions of Machines and Nodes. A standby would keep the names until it becomes leader; then they may be names of
