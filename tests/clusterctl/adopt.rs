@@ -264,7 +264,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
 
         adoption.stop_at(&["--to", "native"], "attach the MCM Machines to the MCM MachineSet");
         let status = adoption.must(&["status"]);
-        assert!(status.contains("Forward") && status.contains("give the MCM Machines"), "{status}");
+        assert!(status.contains("Forward") && status.contains("attach the MCM Machines"), "{status}");
         assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
         adoption.must(&["abort", "--timeout=60s"]);
         assert_eq!(adoption.essence().await, before);
