@@ -154,7 +154,7 @@ fn machines_can_be_handed_over_to_core() {
         let mut command = adoption.command(&["apply", "--from", "stand-in", "--to", "capi", "--timeout=180s"]);
         let mut going_on = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = lines_of(&mut going_on);
-        assert!(lines.any(|line| line.contains("waiting for core of Cluster API")));
+        assert!(lines.any(|line| line.contains("waiting for Cluster API core")));
         world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         world.start_provider().await;
         let ended = scene.until("the hand-over to end", async || going_on.try_wait().unwrap()).await;
