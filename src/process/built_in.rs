@@ -17,6 +17,7 @@ pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, Inval
 /// Where the drivers of a process come from.
 pub(crate) struct DriverSources<'a> {
     /// The simulated cloud, in the process or beside it. Only its driver needs it.
+    #[cfg_attr(not(feature = "simulated"), expect(dead_code, reason = "only the simulated driver needs it"))]
     pub simulated_cloud: &'a SimulatedCloud<'a>,
     /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
@@ -36,18 +37,20 @@ impl DriverSources<'_> {
             #[cfg(feature = "remote")]
             remote: self.remote,
         };
-        let others = [
+        let others: &[BuiltIn<'_>] = &[
             #[cfg(feature = "simulated")]
             BuiltIn { provider: simulated::NAME, open: &|_, _| simulated::open((self.simulated_cloud)()) },
         ];
-        Catalogue::open(&others, &environment, provider, guards)
+        Catalogue::open(others, &environment, provider, guards)
     }
 }
 
 /// Names of the drivers in this build, and of missing ones.
 pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
-    let (mut built_in, left_out) = clouds_of_build();
-    #[cfg(feature = "simulated")]
-    built_in.push(simulated::NAME);
-    (built_in, left_out)
+    let (clouds, left_out) = clouds_of_build();
+    let others: &[&str] = &[
+        #[cfg(feature = "simulated")]
+        simulated::NAME,
+    ];
+    (clouds.into_iter().chain(others.iter().copied()).collect(), left_out)
 }
