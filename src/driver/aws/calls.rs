@@ -17,7 +17,7 @@ use super::{
 };
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, Pages},
+    cloud::{Failure, Pages, pause_of},
     code::Code,
 };
 
@@ -239,8 +239,8 @@ fn markers(scope: &Scope) -> [types::Filter; 2] {
 
 /// How long the next calls are to wait.
 fn retry_after<E>(error: &SdkError<E>) -> Option<Duration> {
-    let answer = error.raw_response().filter(|answer| [429, 503].contains(&answer.status().as_u16()))?;
-    answer.headers().get("retry-after")?.parse().ok().map(Duration::from_secs)
+    let answer = error.raw_response()?;
+    pause_of(answer.status().as_u16(), answer.headers().get("retry-after")?)
 }
 
 /// Filters do not fail for what does not exist: such an error says nothing about a VM.

@@ -1,6 +1,6 @@
 //! VMs as EC2 describes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::{self, InstanceNetworkInterface};
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -9,7 +9,10 @@ use super::{
     names::{IDS, NAME_TAG, OWNER_TAG, UID_TAG},
     spec::{MARKERS, Scope, Spec},
 };
-use crate::driver::{DriverError, ListedVm, Vm, cloud::Wanted, code::Code};
+use crate::driver::{
+    ListedVm, Vm,
+    cloud::{Belonging, CloudVm, Wanted},
+};
 
 /// States of VMs that exist and do not run.
 const HALTED: [&str; 2] = ["stopping", "stopped"];
@@ -75,11 +78,6 @@ impl Instance {
         })
     }
 
-    /// Name of the Machine it was created for; empty if it has no name.
-    pub(super) fn machine_name(&self) -> &str {
-        self.tags.get(NAME_TAG).map_or("", String::as_str)
-    }
-
     /// The instance as a list shows it.
     pub(super) fn listed(&self) -> ListedVm {
         ListedVm::new(self.machine_name(), self.tags.get(OWNER_TAG).cloned())
@@ -90,19 +88,13 @@ impl Instance {
         !self.is_gone && self.has_markers(scope)
     }
 
-    /// Whether it is one of the class, even if it is gone.
-    pub(super) fn has_markers(&self, scope: &Scope) -> bool {
+    fn has_markers(&self, scope: &Scope) -> bool {
         scope.markers.are_on(self.tags.keys().map(String::as_str))
     }
 
     /// Whether it was created for a Machine.
     pub(super) fn is_of(&self, wanted: Wanted<'_>) -> bool {
-        wanted.is(self.machine_name(), self.tags.get(UID_TAG).map(String::as_str))
-    }
-
-    /// Whether it carries the tag of another cluster.
-    pub(super) fn is_foreign(&self, scope: &Scope) -> bool {
-        scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS)
+        wanted.is(self.machine_name(), self.machine_uid())
     }
 
     /// How many VMs of the Machine with this UID were created before it, by its token.
@@ -146,27 +138,41 @@ impl Instance {
     }
 }
 
+impl CloudVm for Instance {
+    type Scope = Scope;
+
+    const REUSES_IDS: bool = false;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Empty if it has no name.
+    fn machine_name(&self) -> &str {
+        self.tags.get(NAME_TAG).map_or("", String::as_str)
+    }
+
+    fn machine_uid(&self) -> Option<&str> {
+        self.tags.get(UID_TAG).map(String::as_str)
+    }
+
+    /// An instance that is gone belongs to its class as before.
+    fn belonging(&self, scope: &Scope) -> Belonging {
+        if self.has_markers(scope) {
+            Belonging::Ours
+        } else if scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS) {
+            Belonging::Foreign
+        } else {
+            Belonging::Unmarked
+        }
+    }
+}
+
 /// Whether a VM of this class has to be initialized at all.
 pub(super) fn needs_initialization(spec: &Spec) -> bool {
     let has_prefixes = |count: Option<i32>| count.is_some_and(|count| count > 0);
     spec.source_dest_check == Some(false)
         || spec.network_interfaces.iter().any(|interface| has_prefixes(interface.ipv6_prefix_count))
-}
-
-/// The only VM of several that were found.
-///
-/// # Errors
-/// [`Code::NotFound`] if there is none, [`Code::OutOfRange`] if there are several.
-pub(super) fn only(mut found: Vec<Instance>, machine: &str) -> Result<Instance, DriverError> {
-    match (found.pop(), found.len()) {
-        (None, _) => Err(DriverError::new(Code::NotFound, format!("machine {machine:?} has no VM"))),
-        (Some(only), 0) => Ok(only),
-        (Some(last), _) => {
-            let ids: BTreeSet<&str> = found.iter().chain([&last]).map(|instance| instance.id.as_str()).collect();
-            let ids = ids.into_iter().collect::<Vec<_>>().join(", ");
-            Err(DriverError::new(Code::OutOfRange, format!("machine {machine:?} has several VMs: {ids}")))
-        }
-    }
 }
 
 /// A text that is not empty.

@@ -32,13 +32,16 @@ use self::{
     accounts::{Access, AccountKey, Accounts},
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
-    instance::{Instance, Todo, needs_initialization, only},
+    instance::{Instance, Todo, needs_initialization},
     names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
 };
 use super::{
-    cloud::{Coalescer, Recent, Requests, Secrets, Wanted, check_provider, idempotency_token, safe_text},
+    cloud::{
+        CloudVm, Coalescer, Recent, Requests, Secrets, Wanted, check_provider, created_for, idempotency_token,
+        known_as, only, safe_text,
+    },
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
@@ -174,28 +177,14 @@ impl AwsDriver {
             );
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
-        let mut named = self.named(session, wanted.name).await?;
-        let Some([_, id]) = place else {
-            named.retain(|instance| instance.has_markers(&session.scope) && instance.is_of(wanted));
-            return Ok(named);
-        };
+        let named = self.named(session, wanted.name).await?;
+        let Some([_, id]) = place else { return Ok(created_for(named, wanted, &session.scope)) };
         let found = match named.into_iter().find(|instance| instance.id == id) {
             Some(found) => Some(found),
             // Its tags may have been changed.
             None => session.ec2.with_id(id).await?,
         };
-        let is_ours = |instance: &Instance| {
-            let is_foreign = instance.is_foreign(&session.scope);
-            if is_foreign {
-                tracing::warn!(
-                    instance = id,
-                    machine = wanted.name,
-                    "instance has the tag of another cluster, left alone"
-                );
-            }
-            !is_foreign
-        };
-        Ok(found.into_iter().filter(is_ours).collect())
+        Ok(known_as(found, wanted, &session.scope).into_iter().collect())
     }
 
     async fn root_device(&self, session: &Session) -> Result<String, DriverError> {

@@ -4,13 +4,13 @@ use std::{error, sync::OnceLock, time::Duration};
 
 use http::HeaderMap;
 use rand::Rng;
-use reqwest::{Body, Client, redirect};
+use reqwest::{Body, Client, ClientBuilder, redirect};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{failure::Failure, limiter::Limiter, requests::Requests};
 use crate::runtime::tls::use_ring;
 
-pub(super) const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
 pub(crate) const LARGEST: usize = 64 << 20;
 
@@ -113,14 +113,18 @@ impl Http {
 
     fn client(&self) -> Result<&Client, Failure> {
         let client = self.client.get_or_init(|| {
-            use_ring();
-            let builder = Client::builder().connect_timeout(CONNECT.min(self.limits.attempt));
-            let builder = builder.redirect(redirect::Policy::none());
-            let builder = if self.uses_proxy { builder } else { builder.no_proxy() };
-            builder.build().map_err(|error| causes(&error))
+            client_builder(self.limits.attempt, self.uses_proxy).build().map_err(|error| causes(&error))
         });
         client.as_ref().map_err(|error| Failure::Unsent(error.clone()))
     }
+}
+
+/// Builder of a client with attempts of this length, through the proxy of the environment if `uses_proxy` is true. It follows
+/// no redirection, because another host must not get the credentials.
+pub(super) fn client_builder(attempt: Duration, uses_proxy: bool) -> ClientBuilder {
+    use_ring();
+    let builder = Client::builder().connect_timeout(CONNECT.min(attempt)).redirect(redirect::Policy::none());
+    if uses_proxy { builder } else { builder.no_proxy() }
 }
 
 /// The status and the text of an answer. If it requests a pause, the calls of the limiter wait.
@@ -147,7 +151,12 @@ pub(super) async fn exchange(
 
 /// Pause before the next call that an answer with this status asks for.
 pub(crate) fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    pause_of(status, headers.get(http::header::RETRY_AFTER)?.to_str().ok()?)
+}
+
+/// The same for the value of the header `Retry-After`.
+pub(crate) fn pause_of(status: u16, seconds: &str) -> Option<Duration> {
+    let seconds = seconds.parse().ok()?;
     [429, 503].contains(&status).then(|| Duration::from_secs(seconds))
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn only<V: CloudVm>(mut found: Vec<V>, machine: &str) -> Result<V, Dr
             found.push(last);
             let mut ids: Vec<&str> = found.iter().map(CloudVm::id).collect();
             ids.sort_unstable();
+            ids.dedup();
             let ids = ids.join(", ");
             Err(DriverError::new(Code::OutOfRange, format!("machine {machine:?} has several VMs: {ids}")))
         }

@@ -36,9 +36,9 @@ mod token;
 mod wanted;
 
 pub(crate) use class::check_provider;
-#[cfg(feature = "aws")]
-pub(crate) use client::LARGEST;
 pub(crate) use client::{Http, Limits};
+#[cfg(feature = "aws")]
+pub(crate) use client::{LARGEST, pause_of};
 #[cfg(any(feature = "aws", feature = "gcp"))]
 pub(crate) use client::{causes, find};
 #[cfg(feature = "gcp")]
@@ -67,6 +67,8 @@ pub(crate) use requests::recording;
 pub(crate) use rest::{Authentication, Bearer, Call, Rest, Unsigned};
 pub(crate) use secret::Secrets;
 pub(crate) use text::safe_text;
+#[cfg(feature = "gcp")]
+pub(crate) use tls::AGENT;
 pub(crate) use tls::{Connections, TlsOptions};
 pub(crate) use token::idempotency_token;
 pub(crate) use wanted::Wanted;

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, ClientBuilder, Identity, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Identity};
 
 use super::{
-    client::{CONNECT, causes},
+    client::{causes, client_builder},
     recent::Recent,
 };
-use crate::{
-    driver::{Code, DriverError},
-    runtime::tls::use_ring,
-};
+use crate::driver::{Code, DriverError};
 
-const AGENT: &str = "machine-controller-manager";
+/// User agent of requests to clouds.
+pub(crate) const AGENT: &str = "machine-controller-manager";
 /// More TLS options than any installation has.
 const MOST_CLIENTS: usize = 64;
 
@@ -67,13 +65,7 @@ impl Connections {
     /// [`Code::InvalidArgument`]: a certificate or key cannot be used. The text does not quote it.
     pub(crate) fn client(&self, tls: &TlsOptions) -> Result<Client, DriverError> {
         self.clients.get_or(tls, || {
-            use_ring();
-            let builder = Client::builder()
-                .user_agent(AGENT)
-                .connect_timeout(CONNECT.min(self.attempt))
-                // Another host must not get the credentials.
-                .redirect(redirect::Policy::none());
-            let builder = if self.uses_proxy { builder } else { builder.no_proxy() };
+            let builder = client_builder(self.attempt, self.uses_proxy).user_agent(AGENT);
             let refused = |error: reqwest::Error| {
                 let text = match tls.identity {
                     Some(_) => "the client certificate in the secret of the class does not fit its key".to_owned(),

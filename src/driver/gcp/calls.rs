@@ -14,13 +14,12 @@ use super::{
     client::Clients,
     errors::{failure_of_call, is_absent, pause_of},
     instance::{FIELDS, Instance},
-    names::AGENT,
     operation::{self, Operation},
     rest,
 };
 use crate::driver::{
     DriverError, SecretData,
-    cloud::{Failure, Limiter, Pages},
+    cloud::{AGENT, Failure, Limiter, Pages},
     code::Code,
 };
 

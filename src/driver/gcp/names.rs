@@ -2,8 +2,6 @@
 
 use crate::driver::cloud::{MarkerNames, ProviderIds};
 
-/// User agent of requests.
-pub(super) const AGENT: &str = "machine-controller-manager";
 /// Name in `MachineClass.provider`.
 pub(in crate::driver) const NAME: &str = "GCP";
 /// `gce:///<project>/<zone>/<instance>`

@@ -9,8 +9,8 @@ use http::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{errors::failure_of, names::AGENT};
-use crate::driver::cloud::{Failure, Http, Limiter};
+use super::errors::failure_of;
+use crate::driver::cloud::{AGENT, Failure, Http, Limiter};
 
 /// Reads what is at a URL.
 pub(super) fn get(url: &str, token: &str) -> Result<Request<String>, Failure> {
