@@ -1,9 +1,12 @@
+use serde::{Serialize, Serializer};
+
 use crate::api::reasons::EventReason;
 
 /// A Kubernetes Event on the object that is reconciled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Type `Warning`; otherwise `Normal`.
+    #[serde(rename = "type", serialize_with = "event_type")]
     pub warning: bool,
     /// Reason of the event.
     pub reason: EventReason,
@@ -21,4 +24,9 @@ impl Event {
     pub fn warning(reason: EventReason, message: impl Into<String>) -> Self {
         Self { warning: true, reason, message: message.into() }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn event_type<S: Serializer>(warning: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *warning { "Warning" } else { "Normal" })
 }

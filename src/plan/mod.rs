@@ -11,6 +11,7 @@ mod wait;
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 pub use event::Event;
 pub use hold::Hold;
@@ -18,7 +19,8 @@ pub use plannable::Plannable;
 pub use wait::{Wait, WaitKind};
 
 /// The next steps, and what to wait for after them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(bound = "A: fmt::Display")]
 pub struct Plan<A> {
     /// Actions, in order.
     pub steps: Vec<Step<A>>,
@@ -27,14 +29,21 @@ pub struct Plan<A> {
 }
 
 /// One action and the reason for it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(bound = "A: fmt::Display")]
 pub struct Step<A> {
-    /// The change to make.
+    /// The change to make. JSON contains its text, without the data that it would write.
+    #[serde(serialize_with = "as_text")]
     pub action: A,
     /// The reason, as text. A number in it names its field.
     pub reason: String,
     /// The event to record after the action succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Event>,
+}
+
+fn as_text<A: fmt::Display, S: Serializer>(action: &A, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(action)
 }
 
 impl<A> Default for Plan<A> {
@@ -90,7 +99,10 @@ impl<A: fmt::Display> fmt::Display for Plan<A> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::api::reasons::EventReason;
 
     #[test]
     fn a_plan_prints_its_steps_with_reasons_and_then_its_waits() {
@@ -104,5 +116,39 @@ mod tests {
                         waiting for node n2 to be healthy\n";
         assert_eq!(plan.to_string(), expected);
         assert_eq!(plan.requeue_at(), Timestamp::from_second(60).ok());
+    }
+
+    /// Writes a Secret.
+    struct WriteSecret {
+        name: &'static str,
+        _data: &'static str,
+    }
+
+    impl fmt::Display for WriteSecret {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "write secret {}", self.name)
+        }
+    }
+
+    #[test]
+    fn a_plan_is_json_with_the_texts_of_its_actions_and_without_their_data() {
+        let mut plan = Plan::default();
+        plan.then(WriteSecret { name: "s1", _data: "hunter2" }, "it is missing");
+        let event = Event::warning(EventReason::DrainBlocked, "pod p1 is protected");
+        plan.then_recording(WriteSecret { name: "s2", _data: "hunter2" }, "it is old", event);
+        plan.wait(WaitKind::NodeJoin, "node n1 to join", Timestamp::from_second(60).ok());
+        plan.wait(WaitKind::Eviction, "pod p1", None);
+        let expected = json!({
+            "steps": [
+                { "action": "write secret s1", "reason": "it is missing" },
+                { "action": "write secret s2", "reason": "it is old",
+                  "event": { "type": "Warning", "reason": "DrainBlocked", "message": "pod p1 is protected" } },
+            ],
+            "waits": [
+                { "kind": "NodeJoin", "text": "node n1 to join", "until": "1970-01-01T00:01:00Z" },
+                { "kind": "Eviction", "text": "pod p1" },
+            ],
+        });
+        assert_eq!(serde_json::to_value(&plan).unwrap(), expected);
     }
 }

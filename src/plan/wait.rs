@@ -1,20 +1,22 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 /// Something that has to happen before the object can progress.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     /// For programs.
     pub kind: WaitKind,
     /// Text for users; completes "waiting for".
     pub text: String,
     /// When to reconcile again even if nothing changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// Kind of a [`Wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Kind of a [`Wait`]. Logs and JSON contain the names of the variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum WaitKind {
     /// The next probe of the API servers.
     ApiServers,

@@ -200,4 +200,16 @@ mod tests {
         class.credentials_secret_ref.as_mut().unwrap().name = "t".into();
         assert_eq!(secret_names(&class).into_iter().collect::<Vec<_>>(), ["s", "t"]);
     }
+
+    #[test]
+    fn the_json_of_a_plan_has_no_data_of_a_secret() {
+        let applied = json!({ "data": { "password": "hunter2" } }).to_string();
+        let meta =
+            json!({ "name": "s", "annotations": { "kubectl.kubernetes.io/last-applied-configuration": applied } });
+        let secret = SecretState::Present(serde_json::from_value(meta).unwrap());
+        let plan = plan(&snapshot(class("c", &[FINALIZER], false, "s"), 1, secret));
+        let json = serde_json::to_string(&plan).unwrap();
+        assert!(json.contains(r#""action":"patch secret s: "#), "{json}");
+        assert!(!json.contains("hunter2"), "{json}");
+    }
 }
