@@ -6,6 +6,7 @@ mod event;
 mod hold;
 pub(crate) mod lint;
 mod plannable;
+mod subject;
 mod wait;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Serialize, Serializer};
 pub use event::Event;
 pub use hold::Hold;
 pub use plannable::Plannable;
+pub use subject::Subject;
 pub use wait::{Wait, WaitKind};
 
 /// The next steps, and what to wait for after them.

@@ -29,6 +29,7 @@ use super::{
     cache::{Cache, Cached, Change, Key},
     clock::Clock,
     events::Events,
+    explain::Explanation,
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
@@ -41,7 +42,7 @@ use super::{
     unreadable,
     worker::{Handler, Workers},
 };
-use crate::api::backoff::Backoff;
+use crate::{api::backoff::Backoff, plan::Subject};
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -192,6 +193,7 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
 
 type Run = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 type Hook = Box<dyn Fn() + Send + Sync>;
+type Explain = Box<dyn Fn(&Key) -> Option<Explanation> + Send + Sync>;
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
 /// The queues and hooks of a role in a cell.
@@ -209,6 +211,8 @@ pub(crate) struct Cell {
     config: Config,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
+    /// By controller.
+    explain: BTreeMap<&'static str, Explain>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -229,6 +233,7 @@ pub(crate) struct Builder<'a> {
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
+    explain: BTreeMap<&'static str, Explain>,
 }
 
 impl Builder<'_> {
@@ -277,7 +282,7 @@ impl Builder<'_> {
         limit: usize,
         is_relevant: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
     ) {
-        let workers = self.reconciler(reconciler, queue, states, limit);
+        let workers = self.reconciler_of::<K, R>(reconciler, queue, states, limit);
         let (queue, states) = (Arc::clone(queue), Arc::clone(states));
         self.on_change::<K>(move |change| {
             if change.gone {
@@ -293,6 +298,23 @@ impl Builder<'_> {
         self.report_unreadable::<K>();
     }
 
+    /// Reconciles the objects of a kind whose keys others add to the queue. Each can be explained.
+    pub fn reconciler_of<K: Kept, R: Reconciler<Key = Key>>(
+        &mut self,
+        reconciler: &Arc<R>,
+        queue: &Arc<Queue<Key>>,
+        states: &Arc<States<R>>,
+        limit: usize,
+    ) -> Arc<Workers<Loop<R>>> {
+        let (controller, known) = (queue.name(), Arc::clone(states));
+        let explain = move |key: &Key| {
+            let Key { namespace, name } = key.clone();
+            known.explain(key, Subject { kind: K::kind(&()).into_owned(), namespace, name }, controller)
+        };
+        self.explain.insert(controller, Box::new(explain));
+        self.reconciler(reconciler, queue, states, limit)
+    }
+
     /// Reconciles the keys of a queue that others fill.
     pub fn reconciler<R: Reconciler>(
         &mut self,
@@ -301,7 +323,8 @@ impl Builder<'_> {
         states: &Arc<States<R>>,
         limit: usize,
     ) -> Arc<Workers<Loop<R>>> {
-        self.workers(Loop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states)), queue, limit)
+        let clock = Arc::clone(&self.config.shared.clock);
+        self.workers(Loop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states), clock), queue, limit)
     }
 
     /// Handles the keys of a queue that others fill.
@@ -363,7 +386,7 @@ fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
 impl Cell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
-        let (caches, tasks) = {
+        let (caches, tasks, explain) = {
             let mut builder = Builder {
                 config: &config,
                 roles,
@@ -371,12 +394,13 @@ impl Cell {
                 shared: HashMap::new(),
                 caches: Vec::new(),
                 tasks: BTreeMap::new(),
+                explain: BTreeMap::new(),
             };
             for kind in kinds.iter().filter(|kind| roles.iter().any(|role| role.name == kind.role)) {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.tasks)
+            (builder.caches, builder.tasks, builder.explain)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -386,12 +410,18 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        Arc::new(Self { config, caches, tasks, _watches })
+        Arc::new(Self { config, caches, tasks, explain, _watches })
     }
 
     /// The target clusters.
     pub fn targets(&self) -> &Arc<Targets> {
         &self.config.targets
+    }
+
+    /// Explains the last plan of an object by its controller, from memory; `None` if it has not been planned here.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the endpoint that explains objects"))]
+    pub fn explain(&self, controller: &str, key: &Key) -> Option<Explanation> {
+        self.explain.get(controller)?(key)
     }
 
     /// Waits until every cache is filled. Of Nodes only those of the target that all Machines share.

@@ -10,6 +10,7 @@ pub mod clock;
 pub(crate) mod descriptors;
 pub mod enqueue;
 pub mod events;
+pub(crate) mod explain;
 pub(crate) mod fair;
 pub(crate) mod files;
 pub mod guard;

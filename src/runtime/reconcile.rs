@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -17,13 +18,15 @@ use tokio::time::Instant;
 
 use super::{
     cache::{Cached, Key},
+    clock::Clock,
+    explain::{Ending, Explanation, LastPlan},
     objects::{Objects, WriteError, WriteFailure},
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
 use crate::{
     api::patch,
-    plan::{Plan, Plannable, Step, Wait, WaitKind},
+    plan::{Plan, Plannable, Step, Subject, Wait, WaitKind},
 };
 
 /// Reads the input of plans. Implemented in `observe.rs`.
@@ -123,6 +126,7 @@ pub(crate) struct Loop<R: Reconciler> {
     pub reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
     states: Arc<States<R>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// State of each object between reconciles.
@@ -134,11 +138,12 @@ struct State<R: Observe> {
     memory: R::Memory,
     unresolved: Vec<UnresolvedWrite>,
     status_written_at: Option<Instant>,
+    last_plan: Option<LastPlan>,
 }
 
 impl<R: Observe> Default for State<R> {
     fn default() -> Self {
-        Self { memory: R::Memory::default(), unresolved: Vec::new(), status_written_at: None }
+        Self { memory: R::Memory::default(), unresolved: Vec::new(), status_written_at: None, last_plan: None }
     }
 }
 
@@ -169,6 +174,19 @@ impl<R: Observe> States<R> {
     /// Drops the state of a deleted object.
     pub fn forget(&self, key: &R::Key) {
         self.0.lock().remove(key);
+    }
+
+    /// Explains the last plan of an object; `None` if there is none.
+    pub fn explain(&self, key: &R::Key, object: Subject, controller: &'static str) -> Option<Explanation> {
+        let states = self.0.lock();
+        Some(states.get(key)?.last_plan.as_ref()?.explain(object, controller))
+    }
+
+    /// Changes the last plan of an object, unless the object was deleted meanwhile.
+    fn planned(&self, key: &R::Key, now: Timestamp, change: impl FnOnce(&mut LastPlan)) {
+        if let Some(state) = self.0.lock().get_mut(key) {
+            change(state.last_plan.get_or_insert_with(|| LastPlan::new(now)));
+        }
     }
 
     fn with<T>(&self, key: &R::Key, read: impl FnOnce(&mut State<R>) -> T) -> T {
@@ -238,8 +256,8 @@ impl<R: Observe> Turn<'_, R> {
 
 impl<R: Reconciler> Loop<R> {
     /// The loop for the keys of a queue.
-    pub fn new(reconciler: Arc<R>, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>) -> Self {
-        Self { reconciler, queue, states }
+    pub fn new(reconciler: Arc<R>, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>, clock: Arc<dyn Clock>) -> Self {
+        Self { reconciler, queue, states, clock }
     }
 
     async fn resolve_writes(&self, key: &R::Key) -> Result<(), ReconcileError> {
@@ -261,27 +279,20 @@ impl<R: Reconciler> Loop<R> {
         let written_at = self.states.with(key, |state| state.status_written_at)?;
         STATUS_INTERVAL.checked_sub(written_at.elapsed()).filter(|left| !left.is_zero())
     }
-}
-
-/// When to requeue. No watch handler enqueues the objects that wait for an unreadable one, so they are polled.
-fn requeue_of<A>(plan: &Plan<A>) -> Requeue {
-    let is_blocked = plan.waits.iter().any(|wait| wait.kind == WaitKind::Unreadable);
-    if is_blocked { Requeue::After(DECODE_AGAIN) } else { plan.requeue_at().into() }
-}
-
-impl<R: Reconciler> Handler for Loop<R> {
-    type Key = R::Key;
-
-    async fn handle(&self, key: &R::Key) -> Result<Requeue, ReconcileError> {
+    /// Plans and applies until no steps are left. `ending` is the last plan.
+    async fn reconcile(&self, key: &R::Key, ending: &mut Option<Ending>) -> Result<Requeue, ReconcileError> {
         let mut turn = Turn { key, session: self.reconciler.begin(key), states: &self.states };
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
-        let mut done: HashMap<String, usize> = HashMap::new();
+        let mut done: HashMap<Arc<str>, usize> = HashMap::new();
         let mut due = None;
         for _ in 0..ROUNDS {
             let begun = Instant::now();
             let Some(snapshot) = self.observe(key, &turn.session) else {
-                if !self.reconciler.is_unreadable(key) {
+                *ending = None;
+                if self.reconciler.is_unreadable(key) {
+                    self.states.with(key, |state| state.last_plan = None);
+                } else {
                     self.states.forget(key);
                 }
                 return Ok(Requeue::OnChange);
@@ -300,31 +311,59 @@ impl<R: Reconciler> Handler for Loop<R> {
                     let until = until.as_ref().map(tracing::field::display);
                     tracing::debug!(controller, object = %key, ?kind, until, "waiting for {text}");
                 }
-                return Ok(requeue_of(&plan));
+                let requeue = requeue_of(&plan);
+                *ending = Some(Ending { waits: plan.waits, step: None });
+                return Ok(requeue);
             };
             if plan.steps.iter().all(|step| R::Snapshot::is_status(&step.action))
                 && let Some(left) = self.hold_status(key)
             {
+                *ending = Some(Ending { waits: plan.waits, step: None });
                 return Ok(Requeue::After(left));
             }
+            let last: Arc<str> = format!("{}: {}", step.action, step.reason).into();
             if let Some(violation) = violation {
                 for step in &plan.steps {
                     tracing::info!(controller, object = %key, action = %step.action, reason = %step.reason, "refused step");
                 }
+                *ending = Some(Ending { waits: plan.waits, step: Some(last) });
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
-            *done.entry(format!("{}: {}", step.action, step.reason)).or_default() += 1;
+            *done.entry(Arc::clone(&last)).or_default() += 1;
             for step in &plan.steps {
                 tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }
+            let now = self.clock.now();
+            self.states.planned(key, now, |plan| plan.begin(&last, now));
+            *ending = Some(Ending { waits: plan.waits, step: Some(last) });
             if let Next::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {
                 return Ok(requeue);
             }
         }
         match done.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= REPETITIONS) {
-            Some((step, _)) => Err(ReconcileError::NotConverging { key: key.to_string(), step, due }),
+            Some((step, _)) => Err(ReconcileError::NotConverging { key: key.to_string(), step: step.to_string(), due }),
             None => Ok(Requeue::After(Duration::ZERO)),
         }
+    }
+}
+
+/// When to requeue. No watch handler enqueues the objects that wait for an unreadable one, so they are polled.
+fn requeue_of<A>(plan: &Plan<A>) -> Requeue {
+    let is_blocked = plan.waits.iter().any(|wait| wait.kind == WaitKind::Unreadable);
+    if is_blocked { Requeue::After(DECODE_AGAIN) } else { plan.requeue_at().into() }
+}
+
+impl<R: Reconciler> Handler for Loop<R> {
+    type Key = R::Key;
+
+    async fn handle(&self, key: &R::Key) -> Result<Requeue, ReconcileError> {
+        let mut ending = None;
+        let outcome = self.reconcile(key, &mut ending).await;
+        if let Some(ending) = ending {
+            let now = self.clock.now();
+            self.states.planned(key, now, |plan| plan.end(ending, now));
+        }
+        outcome
     }
 }
 

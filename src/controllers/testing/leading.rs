@@ -23,6 +23,7 @@ const ROLES: [Role; 2] = [SETS, MACHINES];
 /// A process that leads; it ends when dropped.
 pub(crate) struct Leading {
     pub metrics: Metrics,
+    pub cell: Arc<Cell>,
     _tasks: Vec<AbortOnDropHandle<Ended>>,
 }
 
@@ -111,7 +112,7 @@ impl Standby {
             let cell = Arc::clone(&self.cell);
             AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&role, &CancellationToken::new()).await }))
         });
-        Leading { _tasks: tasks.collect(), metrics: self.metrics }
+        Leading { _tasks: tasks.collect(), metrics: self.metrics, cell: self.cell }
     }
 }
 

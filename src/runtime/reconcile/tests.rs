@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::queue::Pacing;
+use crate::runtime::{clock::SystemClock, queue::Pacing};
 
 /// A snapshot with its plan.
 struct Planned(Plan<&'static str>);
@@ -65,7 +65,7 @@ impl Execute for TwoLostAnswers {
 async fn every_write_of_unknown_outcome_is_resolved_once() {
     let reconciler = Arc::new(TwoLostAnswers::default());
     let queue = Queue::new("test", Pacing::default());
-    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default());
+    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
     for _ in 0..3 {
         it.handle(&Key::new("ns", "set")).await.unwrap();
     }
@@ -121,7 +121,8 @@ async fn a_plan_that_does_not_converge_is_a_bug_and_one_that_the_world_keeps_bus
     let plans: [(bool, PlanOf); 2] = [(true, |round| scale(round % 2)), (false, scale)];
     for (same, plan) in plans {
         let busy = Rounds::of(plan);
-        let it = Loop::new(Arc::clone(&busy), Queue::new("test", Pacing::default()), Arc::default());
+        let it =
+            Loop::new(Arc::clone(&busy), Queue::new("test", Pacing::default()), Arc::default(), Arc::new(SystemClock));
         let outcome = it.handle(&Key::new("ns", "set")).await;
         assert_eq!(*busy.played.lock(), ROUNDS);
         match outcome {
@@ -167,8 +168,12 @@ async fn the_memory_of_an_object_is_kept_while_it_is_undecodable_and_dropped_wit
     for is_unreadable in [true, false] {
         let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
         states.update(&key, |memory| *memory = true);
-        let it =
-            Loop::new(Arc::new(Unseen { is_unreadable }), Queue::new("test", Pacing::default()), Arc::clone(&states));
+        let it = Loop::new(
+            Arc::new(Unseen { is_unreadable }),
+            Queue::new("test", Pacing::default()),
+            Arc::clone(&states),
+            Arc::new(SystemClock),
+        );
         assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
         let mut is_remembered = false;
         states.update_if_known(&key, |memory| is_remembered = *memory);
@@ -213,7 +218,7 @@ impl Execute for Counting {
 async fn a_status_is_written_a_few_times_a_second_and_expensive_plans_have_pauses() {
     let (counting, key) = (Arc::new(Counting::default()), Key::new("ns", "set"));
     let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 100 });
-    let it = Loop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default());
+    let it = Loop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
     queue.add(key.clone());
     queue.take().await;
     assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
@@ -237,7 +242,7 @@ async fn a_plan_that_led_to_writes_has_no_pause() {
         }
         _ => Plan::default(),
     });
-    let it = Loop::new(thorough, Arc::clone(&queue), Arc::default());
+    let it = Loop::new(thorough, Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
     queue.add(key.clone());
     queue.take().await;
     assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
@@ -289,7 +294,7 @@ async fn a_failure_cleared_without_steps_is_planned_for_at_once() {
     let (reconciler, states, key) = (Arc::new(Failed::default()), Arc::<States<_>>::default(), Key::new("ns", "set"));
     states.update(&key, |has_failed| *has_failed = true);
     let queue = Queue::new("test", Pacing::default());
-    let it = Loop::new(Arc::clone(&reconciler), queue, states);
+    let it = Loop::new(Arc::clone(&reconciler), queue, states, Arc::new(SystemClock));
     it.handle(&key).await.unwrap();
     assert_eq!(*reconciler.applied.lock(), ["it still shows the failure"]);
 }

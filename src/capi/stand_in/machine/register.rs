@@ -34,7 +34,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         clock: Arc::clone(&builder.config().shared.clock),
     });
     let queue = Queue::new("standinmachine", Pacing::default());
-    builder.reconciler(&kind, &queue, &Arc::default(), settings.concurrency);
+    builder.reconciler_of::<Machine, _>(&kind, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<Machine>();
     let enqueue = Enqueue::new(&kind, &queue);
     builder.on_change(enqueue.on(|_, change: &Change<Machine>| vec![change.key.clone()]));

@@ -27,7 +27,7 @@ pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, regist
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let deployments = Arc::new(MachineDeployments::new(builder, settings));
     let queue = Queue::new("standinmachinedeployment", Pacing::OF_OWNERS);
-    builder.reconciler(&deployments, &queue, &Arc::default(), settings.concurrency);
+    builder.reconciler_of::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<MachineDeployment>();
     let enqueue = Enqueue::new(&deployments, &queue);
     builder.on_change(enqueue.on(own::<MachineDeployment>));

@@ -31,7 +31,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         clock: Arc::clone(&builder.config().shared.clock),
     });
     let queue = Queue::new("standinmachineset", Pacing::default());
-    builder.reconciler(&sets, &queue, &Arc::default(), settings.concurrency);
+    builder.reconciler_of::<MachineSet, _>(&sets, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<MachineSet>();
     let enqueue = Enqueue::new(&sets, &queue);
     builder.on_change(enqueue.on(|_, change: &Change<MachineSet>| vec![change.key.clone()]));

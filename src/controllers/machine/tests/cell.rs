@@ -22,6 +22,8 @@ use crate::{
         Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
         spec::Problems,
     },
+    plan::WaitKind,
+    runtime::cache::Key,
 };
 
 /// Each creation lasts until the test ends it.
@@ -86,17 +88,55 @@ fn machine(wire: &Wire, name: &str) {
     wire.put::<Value>(&format!("machines/{name}"), &machine);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped() {
-    let wire = Wire::new();
-    let secret = json!({"metadata": {"name": "s", "namespace": "shoot"}, "data": {"userData": "YWJj"}});
-    wire.put::<Secret>("secrets/s", &secret);
+fn class(wire: &Wire) {
     let class = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
         "metadata": {"name": "c", "namespace": "shoot", "finalizers": [labels::FINALIZER]}, "provider": "cloud", "providerSpec": {},
         "secretRef": {"name": "s", "namespace": "shoot"},
     });
     wire.put::<Value>("machineclasses/c", &class);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waits_of_a_machine_are_explained_while_they_last() {
+    let wire = Wire::new();
+    let secret = json!({"metadata": {"name": "s", "namespace": "shoot"}, "data": {"userData": "YWJj"}});
+    wire.put::<Secret>("secrets/s", &secret);
+    let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
+    let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
+    let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
+    let leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
+    let explain = || leading.cell.explain("machine", &Key::new("shoot", "m"));
+    let is_waiting = |kind| explain().is_some_and(|it| it.waits.iter().any(|waiting| waiting.wait.kind == kind));
+
+    machine(&wire, "m");
+    until("it waits for its class", || is_waiting(WaitKind::Class)).await;
+    let first = explain().unwrap();
+    assert_eq!((first.object.kind.as_str(), first.object.name.as_str()), ("Machine", "m"));
+    let text = &first.waits[0].wait.text;
+    assert!(text.contains("c"), "{text}");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(explain().unwrap().since, first.since);
+
+    class(&wire);
+    until("its VM is created", || cloud.begun.lock().len() == 1).await;
+    let creating = explain().unwrap();
+    assert_eq!((creating.since, creating.waits), (None, Vec::new()));
+    assert!(creating.step.as_deref().is_some_and(|step| step.starts_with("create VM: ")), "{:?}", creating.step);
+
+    cloud.may_end.add_permits(1);
+    until("it waits for another event", || explain().is_some_and(|it| !it.waits.is_empty())).await;
+    assert!(!is_waiting(WaitKind::Class));
+    wire.remove("machines/m");
+    until("nothing is kept", || explain().is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped() {
+    let wire = Wire::new();
+    let secret = json!({"metadata": {"name": "s", "namespace": "shoot"}, "data": {"userData": "YWJj"}});
+    wire.put::<Secret>("secrets/s", &secret);
+    class(&wire);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
     let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));

@@ -68,7 +68,12 @@ impl Shell {
             events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(Arc::new(reconciler), Queue::new("deployments", Pacing::default()), Arc::default());
+        let runner = Loop::new(
+            Arc::new(reconciler),
+            Queue::new("deployments", Pacing::default()),
+            Arc::default(),
+            Arc::new(SystemClock),
+        );
         let shell = Self { wire, deployments, sets, machines, nodes, in_flight, clock, runner };
         shell.fill();
         shell

@@ -63,7 +63,12 @@ impl Shell {
             measured: metrics.of(),
             entropy: Arc::new(|| 7),
         };
-        let runner = Loop::new(Arc::new(reconciler), Queue::new("sets", Pacing::default()), Arc::default());
+        let runner = Loop::new(
+            Arc::new(reconciler),
+            Queue::new("sets", Pacing::default()),
+            Arc::default(),
+            Arc::new(SystemClock),
+        );
         let shell = Self { wire, sets, machines: cached, in_flight, woken, metrics, runner };
         shell.edit(&json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",

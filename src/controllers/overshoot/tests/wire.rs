@@ -62,7 +62,12 @@ impl Shell {
             events: Events::start(client, "test", Arc::clone(&clock) as _, Metrics::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(Arc::new(reconciler), Queue::new("overshoot", Pacing::default()), Arc::default());
+        let runner = Loop::new(
+            Arc::new(reconciler),
+            Queue::new("overshoot", Pacing::default()),
+            Arc::default(),
+            Arc::new(crate::runtime::clock::SystemClock),
+        );
         filled(&deployments);
         filled(&sets);
         filled(&cached);

@@ -21,6 +21,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 /// The annotation that lists the keys.
 const KEYS: &str = "tiny/keys";
 
+/// The annotation of a ConfigMap that is not written; its value completes "waiting for".
+const HOLD: &str = "tiny/hold";
+
 /// Everything a plan is made from.
 struct Snapshot {
     map: Arc<ConfigMap>,

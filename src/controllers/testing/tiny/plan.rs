@@ -1,8 +1,8 @@
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{KEYS, Snapshot};
-use crate::plan::{Plan, Plannable};
+use super::{HOLD, KEYS, Snapshot};
+use crate::plan::{Plan, Plannable, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Value;
@@ -18,6 +18,9 @@ impl Plannable for Snapshot {
 
 /// A merge patch of the annotation, if it is not as it should be.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Value> {
+    if let Some(text) = snapshot.map.annotations().get(HOLD) {
+        return Plan::waiting(WaitKind::Hold, text, None);
+    }
     let keys: Vec<&str> = snapshot.map.data.iter().flatten().map(|(key, _)| key.as_str()).collect();
     let keys = keys.join(",");
     let mut plan = Plan::default();

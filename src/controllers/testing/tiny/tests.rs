@@ -11,14 +11,18 @@ use super::{
         api_server::{ApiServer, CONFIG_MAPS, EVENTS, Perfect, Verb},
         clock::VirtualClock,
     },
-    KEYS,
+    HOLD, KEYS,
     register::{KIND, ROLE},
 };
 use crate::{
     controllers::node,
+    plan::{Subject, WaitKind},
     runtime::{
+        cache::Key,
         cell::{Cell, Config, Ended, Role, Scope, Shared},
+        clock::Clock,
         events::Events,
+        explain::Explanation,
         metrics::Metrics,
         target::{Assignment, Targets},
     },
@@ -63,6 +67,10 @@ impl Program {
         let (cell, stop) = (Arc::clone(&self.cell), CancellationToken::new());
         let until = stop.clone();
         Leading { stop, task: AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&ROLE, &until).await })) }
+    }
+
+    fn explain(&self, name: &str) -> Option<Explanation> {
+        self.cell.explain("tiny", &Key::new("shoot", name))
     }
 
     /// A figure of the kind's queue.
@@ -204,4 +212,65 @@ async fn a_plan_that_the_lint_refuses_is_not_carried_out_and_made_again_later() 
 
     put(&server, "locked", json!({ "immutable": false }));
     until("the next plan is carried out", || keys(&server, "locked").as_deref() == Some("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_explained_from_its_start_to_its_end() {
+    let (server, clock) = world();
+    put(&server, "map", json!({ "data": { "a": "" } }));
+    let program = Program::start(&server, &clock, &[ROLE]);
+    assert_eq!(program.explain("map"), None, "a standby plans nothing");
+    let _leading = program.lead();
+    let waits = || program.explain("map").map(|explanation| explanation.waits);
+    until("it is planned and waits for nothing", || waits() == Some(Vec::new())).await;
+    assert_eq!(program.explain("map").unwrap().step, None);
+
+    let begun = clock.now();
+    put(&server, "map", json!({ "metadata": { "annotations": { HOLD: "a user" } } }));
+    until("it waits", || waits().unwrap().len() == 1).await;
+    let first = program.explain("map").unwrap();
+    let map = Subject { kind: "ConfigMap".to_owned(), namespace: "shoot".to_owned(), name: "map".to_owned() };
+    assert_eq!((&first.object, first.controller), (&map, "tiny"));
+    let waiting = &first.waits[0];
+    assert_eq!((waiting.wait.kind, waiting.wait.text.as_str(), waiting.plans), (WaitKind::Hold, "a user", 1));
+    assert!(begun <= waiting.since && waiting.since <= clock.now());
+    assert_eq!((first.since, first.last_planned), (Some(waiting.since), waiting.since));
+
+    sleep(HOUR).await;
+    put(&server, "map", json!({ "data": { "b": "" } }));
+    until("it is planned again", || waits().unwrap()[0].plans == 2).await;
+    let second = program.explain("map").unwrap();
+    assert_eq!(second.since, first.since);
+    assert!(second.last_planned > first.last_planned);
+
+    put(&server, "map", json!({ "metadata": { "annotations": { HOLD: null } } }));
+    until("the wait ends", || waits() == Some(Vec::new())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_or_undecodable_object_has_no_explanation() {
+    let (server, clock) = world();
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let _leading = program.lead();
+    for name in ["deleted", "broken"] {
+        put(&server, name, json!({ "data": { "a": "" } }));
+        put(&server, name, json!({ "metadata": { "annotations": { HOLD: "a user" } } }));
+        until("it waits", || program.explain(name).is_some_and(|explanation| explanation.waits.len() == 1)).await;
+    }
+    server.delete(&CONFIG_MAPS, "shoot", "deleted").unwrap();
+    put(&server, "broken", json!({ "data": 7 }));
+    for name in ["deleted", "broken", "never-there"] {
+        until("nothing is kept", || program.explain(name).is_none()).await;
+    }
+    assert_eq!(program.cell.explain("another", &Key::new("shoot", "deleted")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_step_is_explained() {
+    let (server, clock) = world();
+    put(&server, "locked", json!({ "immutable": true, "data": { "a": "" } }));
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let _leading = program.lead();
+    let step = || program.explain("locked")?.step;
+    until("the step is shown", || step().is_some_and(|step| step.ends_with("its data has the keys \"a\""))).await;
 }

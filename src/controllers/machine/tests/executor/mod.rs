@@ -205,7 +205,12 @@ impl Shop {
             clock: time,
         });
         let states = Arc::<States<Machines>>::default();
-        let reconciler = Loop::new(Arc::new(Machines { context: Arc::clone(&context) }), queue, Arc::clone(&states));
+        let reconciler = Loop::new(
+            Arc::new(Machines { context: Arc::clone(&context) }),
+            queue,
+            Arc::clone(&states),
+            Arc::new(crate::runtime::clock::SystemClock),
+        );
         let shop = Self { api, cloud, clock, context, target, states, reconciler, metrics };
         let class = json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",

@@ -1,0 +1,173 @@
+//! The last plan of each object, for users: its waits, and since when each has lasted.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::plan::{Subject, Wait};
+
+/// Why an object does not progress, as of its last plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Explanation {
+    /// The object.
+    pub object: Subject,
+    /// The controller that planned it, as in logs and metrics.
+    pub controller: &'static str,
+    /// When it was last planned.
+    pub last_planned: Timestamp,
+    /// The start of its longest wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The step that is executed now, or with which the last reconcile ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<Arc<str>>,
+    /// Its waits; empty while a step is executed.
+    pub waits: Vec<Waiting>,
+}
+
+/// A wait with its duration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Waiting {
+    /// The wait, as last planned.
+    #[serde(flatten)]
+    pub wait: Wait,
+    /// End of the first reconcile with this kind and text; no later one ended without them.
+    pub since: Timestamp,
+    /// Number of these reconciles.
+    pub plans: u32,
+}
+
+/// The last plan of an object.
+#[derive(Clone, Debug)]
+pub(super) struct LastPlan {
+    at: Timestamp,
+    step: Option<Arc<str>>,
+    is_executing: bool,
+    /// Of the plan with which the last reconcile ended.
+    waits: Vec<Waiting>,
+}
+
+/// The last plan of a reconcile.
+pub(super) struct Ending {
+    pub waits: Vec<Wait>,
+    /// Its last step, if any.
+    pub step: Option<Arc<str>>,
+}
+
+impl LastPlan {
+    pub fn new(at: Timestamp) -> Self {
+        Self { at, step: None, is_executing: false, waits: Vec::new() }
+    }
+
+    /// The steps of a plan are about to be executed. The next plan decides whether the waits still last.
+    pub fn begin(&mut self, step: &Arc<str>, now: Timestamp) {
+        self.at = now;
+        self.step = Some(Arc::clone(step));
+        self.is_executing = true;
+    }
+
+    /// A reconcile ended.
+    pub fn end(&mut self, ending: Ending, now: Timestamp) {
+        self.at = now;
+        self.step = ending.step;
+        self.is_executing = false;
+        let is_same = |(known, wait): (&Waiting, &Wait)| known.is_of(wait);
+        if self.waits.len() == ending.waits.len() && self.waits.iter().zip(&ending.waits).all(is_same) {
+            self.waits.iter_mut().zip(ending.waits).for_each(|(known, wait)| known.planned_again(wait.until));
+            return;
+        }
+        let known = std::mem::take(&mut self.waits);
+        let waiting = |wait: Wait| match known.iter().find(|known| known.is_of(&wait)) {
+            Some(known) => Waiting { wait, since: known.since, plans: known.plans.saturating_add(1) },
+            None => Waiting { wait, since: now, plans: 1 },
+        };
+        self.waits = ending.waits.into_iter().map(waiting).collect();
+    }
+
+    pub fn explain(&self, object: Subject, controller: &'static str) -> Explanation {
+        let waits = if self.is_executing { Vec::new() } else { self.waits.clone() };
+        let since = waits.iter().map(|waiting| waiting.since).min();
+        Explanation { object, controller, last_planned: self.at, since, step: self.step.clone(), waits }
+    }
+}
+
+impl Waiting {
+    fn is_of(&self, wait: &Wait) -> bool {
+        self.wait.kind == wait.kind && self.wait.text == wait.text
+    }
+
+    fn planned_again(&mut self, until: Option<Timestamp>) {
+        self.wait.until = until;
+        self.plans = self.plans.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::WaitKind;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn wait(kind: WaitKind, text: &str, until: i64) -> Wait {
+        Wait { kind, text: text.to_owned(), until: Some(at(until)) }
+    }
+
+    fn ending(waits: impl Into<Vec<Wait>>) -> Ending {
+        Ending { waits: waits.into(), step: None }
+    }
+
+    fn explained(plan: &LastPlan) -> Value {
+        let object = Subject { kind: "Machine".to_owned(), namespace: "ns".to_owned(), name: "m".to_owned() };
+        serde_json::to_value(plan.explain(object, "machine")).unwrap()
+    }
+
+    #[test]
+    fn a_wait_lasts_while_plans_repeat_its_kind_and_text() {
+        let mut plan = LastPlan::new(at(1));
+        plan.end(ending([wait(WaitKind::NodeJoin, "node n", 60)]), at(1));
+        plan.end(ending([wait(WaitKind::NodeJoin, "node n", 70)]), at(2));
+        plan.end(ending([wait(WaitKind::VmLookup, "the VM", 90), wait(WaitKind::NodeJoin, "node n", 80)]), at(3));
+        let expected = json!({
+            "object": { "kind": "Machine", "namespace": "ns", "name": "m" },
+            "controller": "machine",
+            "lastPlanned": "1970-01-01T00:00:03Z",
+            "since": "1970-01-01T00:00:01Z",
+            "waits": [
+                { "kind": "VmLookup", "text": "the VM", "until": "1970-01-01T00:01:30Z",
+                  "since": "1970-01-01T00:00:03Z", "plans": 1 },
+                { "kind": "NodeJoin", "text": "node n", "until": "1970-01-01T00:01:20Z",
+                  "since": "1970-01-01T00:00:01Z", "plans": 3 },
+            ],
+        });
+        assert_eq!(explained(&plan), expected);
+
+        plan.end(ending([wait(WaitKind::NodeHealth, "node n", 80)]), at(4));
+        assert_eq!(explained(&plan)["since"], "1970-01-01T00:00:04Z", "another kind");
+        plan.end(ending([]), at(5));
+        plan.end(ending([wait(WaitKind::NodeHealth, "node n", 80)]), at(6));
+        assert_eq!(explained(&plan)["since"], "1970-01-01T00:00:06Z", "it ended before");
+    }
+
+    #[test]
+    fn waits_are_hidden_while_a_step_is_executed_and_keep_their_start() {
+        let mut plan = LastPlan::new(at(1));
+        plan.end(ending([wait(WaitKind::VmLookup, "the VM", 60)]), at(1));
+        plan.begin(&"get VM status: it is time".into(), at(60));
+        let running = explained(&plan);
+        assert_eq!(running["step"], "get VM status: it is time");
+        assert_eq!(running["waits"], json!([]));
+        plan.end(ending([wait(WaitKind::VmLookup, "the VM", 120)]), at(61));
+        let ended = explained(&plan);
+        assert_eq!((&ended["step"], &ended["since"]), (&Value::Null, &json!("1970-01-01T00:00:01Z")));
+        plan.end(Ending { waits: Vec::new(), step: Some("create VM: it has none".into()) }, at(62));
+        assert_eq!(explained(&plan)["step"], "create VM: it has none", "a failed step stays");
+    }
+}
