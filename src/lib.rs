@@ -4,7 +4,6 @@
 // panics at the end of time, so it has to be `checked_add`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-pub mod api;
 pub mod capi;
 pub mod cli;
 mod controllers;
@@ -17,7 +16,8 @@ mod safety;
 #[cfg_attr(not(feature = "simulated"), allow(dead_code, unused_imports, reason = "only its driver uses all of it"))]
 mod simulated_cloud;
 
-#[cfg(feature = "cloud")]
+pub use mcm_api as api;
+
 #[doc(hidden)]
 pub mod driver_tester {
     pub use crate::driver::tester::{Failed, Tester};

@@ -22,7 +22,7 @@ use super::{
     flags::LogOptions,
     logging, run, simulated_cloud, version,
 };
-use crate::runtime::tls::use_ring;
+use crate::driver::tls::use_ring;
 
 /// Executes a command line; the first argument is the program name. Returns the exit code: 0 for success, 1 for a
 /// failed command, 2 for an invalid command line.

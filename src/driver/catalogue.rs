@@ -2,14 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-#[cfg(feature = "aws")]
-use super::aws;
-#[cfg(feature = "gcp")]
-use super::gcp;
-#[cfg(feature = "metal-stack")]
-use super::metal_stack;
 #[cfg(feature = "remote")]
-use super::remote::{RemoteDriver, Texts};
+use super::remote::{Endpoint, RemoteDriver, Texts};
 use super::{
     environment::{Environment, OpenError},
     guard::{Guards, Observer},
@@ -18,15 +12,36 @@ use super::{
 };
 use crate::api::machine::MachineClass;
 
-/// The drivers of clouds in this build, one line each.
-const CLOUDS: &[BuiltIn<'static>] = &[
-    #[cfg(feature = "aws")]
-    BuiltIn { provider: aws::NAME, open: &aws::open },
-    #[cfg(feature = "gcp")]
-    BuiltIn { provider: gcp::NAME, open: &gcp::open },
-    #[cfg(feature = "metal-stack")]
-    BuiltIn { provider: metal_stack::NAME, open: &metal_stack::open },
-];
+/// Lists the drivers of clouds: those in this build, and those that it lacks.
+macro_rules! clouds {
+    ($($feature:literal, $provider:literal, $driver:ident;)*) => {
+        /// The drivers of clouds in this build.
+        const CLOUDS: &[BuiltIn<'static>] = &[$(
+            #[cfg(feature = $feature)]
+            BuiltIn { provider: $driver::NAME, open: &$driver::open },
+        )*];
+
+        /// Drivers that a build may lack: the name of the provider, and the feature with its driver.
+        const LEFT_OUT: &[(&str, &str)] = &[$(
+            #[cfg(not(feature = $feature))]
+            ($provider, $feature),
+        )*];
+    };
+}
+
+// One line for each cloud: its feature, its name in `MachineClass.provider`, its crate.
+clouds! {
+    "alicloud", "Alicloud", mcm_driver_alicloud;
+    "aws", "AWS", mcm_driver_aws;
+    "azure", "Azure", mcm_driver_azure;
+    "equinix-metal", "EquinixMetal", mcm_driver_equinix_metal;
+    "gcp", "GCP", mcm_driver_gcp;
+    "kubevirt", "kubevirt", mcm_driver_kubevirt;
+    "metal-stack", "metal", mcm_driver_metal_stack;
+    "openstack", "OpenStack", mcm_driver_openstack;
+    "vsphere", "vsphere", mcm_driver_vsphere;
+    "yandex", "Yandex", mcm_driver_yandex;
+}
 
 /// Opens a driver, whose requests are observed.
 pub(crate) type Open<'a> =
@@ -38,6 +53,23 @@ pub(crate) struct BuiltIn<'a> {
     /// Its name in `MachineClass.provider`.
     pub provider: &'static str,
     pub open: &'a Open<'a>,
+}
+
+/// The drivers beside those of clouds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Others<'a> {
+    /// Drivers in this build.
+    pub built_in: &'a [BuiltIn<'a>],
+    /// Drivers in other processes. They replace built-in ones of the same name.
+    #[cfg(feature = "remote")]
+    pub remote: &'a [Endpoint],
+}
+
+#[cfg(feature = "remote")]
+impl Others<'_> {
+    fn has_remote(&self, provider: &str) -> bool {
+        self.remote.iter().any(|endpoint| endpoint.name.eq_ignore_ascii_case(provider))
+    }
 }
 
 /// Drivers by their name in `MachineClass.provider` (case-insensitive), each with its [`Guards`].
@@ -86,19 +118,19 @@ impl Catalogue {
     /// # Errors
     /// No driver has the name `provider`, or a driver cannot be opened.
     pub(crate) fn open(
-        others: &[BuiltIn<'_>],
+        others: Others<'_>,
         environment: &Environment<'_>,
         provider: Option<&str>,
         guards: &Guards,
     ) -> Result<Self, OpenError> {
-        let built_in: Vec<BuiltIn<'_>> = CLOUDS.iter().chain(others).copied().collect();
+        let built_in: Vec<BuiltIn<'_>> = CLOUDS.iter().chain(others.built_in).copied().collect();
         let chosen = |one: &&BuiltIn<'_>| provider.is_none_or(|name| name.eq_ignore_ascii_case(one.provider));
         let chosen = built_in.iter().filter(chosen);
         #[cfg(feature = "remote")]
-        let chosen = chosen.filter(|one| !environment.has_remote(one.provider));
+        let chosen = chosen.filter(|one| !others.has_remote(one.provider));
         let drivers: Vec<_> = chosen.map(|one| (one.open)(environment, &guards.observer)).collect::<Result<_, _>>()?;
         #[cfg(feature = "remote")]
-        let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(environment, provider, guards)).collect();
+        let drivers: Vec<_> = drivers.into_iter().chain(remote_drivers(others.remote, provider, guards)).collect();
         match provider {
             Some(provider) if drivers.is_empty() => Err(OpenError::NotBuiltIn {
                 provider: provider.to_owned(),
@@ -168,28 +200,17 @@ impl std::fmt::Debug for Catalogue {
 
 #[cfg(feature = "remote")]
 fn remote_drivers(
-    environment: &Environment<'_>,
+    remote: &[Endpoint],
     provider: Option<&str>,
     guards: &Guards,
 ) -> impl Iterator<Item = Arc<dyn Driver>> {
-    let chosen =
-        environment.remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
+    let chosen = remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
     chosen.map(|endpoint| Arc::new(RemoteDriver::open(endpoint, Texts::Cleaned, &guards.observer)) as Arc<dyn Driver>)
 }
 
 fn name_of(class: &MachineClass) -> String {
     class.metadata.name.clone().unwrap_or_default()
 }
-
-/// Drivers that a build may lack: the name of the provider, and the feature with its driver.
-const LEFT_OUT: &[(&str, &str)] = &[
-    #[cfg(not(feature = "aws"))]
-    ("AWS", "aws"),
-    #[cfg(not(feature = "gcp"))]
-    ("GCP", "gcp"),
-    #[cfg(not(feature = "metal-stack"))]
-    ("metal", "metal-stack"),
-];
 
 fn advice_for(provider: &str, known: &[String]) -> String {
     match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider)) {
@@ -219,7 +240,7 @@ fn advice(known: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::{
-        driver::{SecretPolicy, fake::FakeDriver},
+        driver::{SecretPolicy, testing::FakeDriver},
         simulated_cloud::{self, Cloud, Control},
     };
     use rstest::rstest;
@@ -242,7 +263,9 @@ mod tests {
         let (built_in, left_out) = clouds_of_build();
         let mut all: Vec<&str> = built_in.iter().chain(&left_out).copied().collect();
         all.sort_unstable();
-        assert_eq!(all, ["AWS", "GCP", "metal"]);
+        let expected =
+            ["AWS", "Alicloud", "Azure", "EquinixMetal", "GCP", "OpenStack", "Yandex", "kubevirt", "metal", "vsphere"];
+        assert_eq!(all, expected);
         for name in left_out {
             let error = catalogue(&["simulated"]).get(&class(name)).err().unwrap().to_string();
             assert!(error.contains(&format!("this build has no driver for {name}")), "{error}");
@@ -278,12 +301,13 @@ mod tests {
     }];
 
     fn open(provider: Option<&str>) -> Result<Catalogue, OpenError> {
-        let environment = Environment {
-            secrets: &SecretPolicy::default(),
-            #[cfg(feature = "remote")]
-            remote: &[],
-        };
-        Catalogue::open(SIMULATED, &environment, provider, &Guards::unobserved())
+        let environment = Environment { secrets: &SecretPolicy::default() };
+        Catalogue::open(
+            Others { built_in: SIMULATED, ..Others::default() },
+            &environment,
+            provider,
+            &Guards::unobserved(),
+        )
     }
 
     fn names_of_all() -> Vec<&'static str> {
@@ -303,11 +327,12 @@ mod tests {
         #[case] expected: &[&str],
     ) {
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
-        let environment = Environment { secrets: &SecretPolicy::default(), remote: &remote };
-        let catalogue = Catalogue::open(SIMULATED, &environment, provider, &Guards::unobserved()).unwrap();
+        let environment = Environment { secrets: &SecretPolicy::default() };
+        let others = Others { built_in: SIMULATED, remote: &remote };
+        let catalogue = Catalogue::open(others, &environment, provider, &Guards::unobserved()).unwrap();
         // This test is not about built-in clouds other than the simulated one.
-        let names: Vec<_> =
-            catalogue.names().into_iter().filter(|name| !["AWS", "GCP", "metal"].contains(&name.as_str())).collect();
+        let is_cloud = |name: &String| CLOUDS.iter().any(|cloud| cloud.provider == name);
+        let names: Vec<_> = catalogue.names().into_iter().filter(|name| !is_cloud(name)).collect();
         assert_eq!(names, expected);
         if expected.contains(&name) {
             let unknown = catalogue.validate(&class(name)).unwrap_err();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
-    Catalogue, Environment, Guards, MachineRequest, SecretData, SecretPolicy,
+    Catalogue, Environment, Guards, MachineRequest, Others, SecretData, SecretPolicy,
     conformance::{Subject, run},
     error::DriverError,
     interface::Driver,
@@ -40,12 +40,8 @@ impl Tester {
         // Simulations of clouds are on this host.
         let endpoints = "http://127.0.0.1".parse().into_iter().collect();
         let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
-        let environment = Environment {
-            secrets: &secrets,
-            #[cfg(feature = "remote")]
-            remote: &[],
-        };
-        let catalogue = Catalogue::open(&[], &environment, Some(&class.provider), &guards).ok()?;
+        let environment = Environment { secrets: &secrets };
+        let catalogue = Catalogue::open(Others::default(), &environment, Some(&class.provider), &guards).ok()?;
         let driver = catalogue.get(&class).ok()?;
         Some(Self { driver, class: Arc::new(class), secret: SecretData(secret) })
     }

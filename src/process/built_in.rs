@@ -7,7 +7,7 @@ use crate::driver::remote::Endpoint;
 #[cfg(feature = "simulated")]
 use crate::simulated_cloud::driver as simulated;
 use crate::{
-    driver::{BuiltIn, Catalogue, Environment, Guards, OpenError, SecretPolicy, clouds_of_build},
+    driver::{BuiltIn, Catalogue, Environment, Guards, OpenError, Others, SecretPolicy, clouds_of_build},
     simulated_cloud::{CloudApi, InvalidAddress},
 };
 
@@ -32,16 +32,15 @@ impl DriverSources<'_> {
     /// # Errors
     /// There is none of `provider`, or a driver cannot be opened.
     pub(crate) fn open(&self, provider: Option<&str>, guards: &Guards) -> Result<Catalogue, OpenError> {
-        let environment = Environment {
-            secrets: self.secrets,
+        let others = Others {
+            built_in: &[
+                #[cfg(feature = "simulated")]
+                BuiltIn { provider: simulated::NAME, open: &|_, _| simulated::open((self.simulated_cloud)()) },
+            ],
             #[cfg(feature = "remote")]
             remote: self.remote,
         };
-        let others: &[BuiltIn<'_>] = &[
-            #[cfg(feature = "simulated")]
-            BuiltIn { provider: simulated::NAME, open: &|_, _| simulated::open((self.simulated_cloud)()) },
-        ];
-        Catalogue::open(others, &environment, provider, guards)
+        Catalogue::open(others, &Environment { secrets: self.secrets }, provider, guards)
     }
 }
 

@@ -35,7 +35,6 @@ pub mod secrets;
 pub mod server_clock;
 pub mod shutdown;
 pub mod target;
-pub(crate) mod tls;
 pub mod trust;
 mod unreadable;
 pub mod worker;

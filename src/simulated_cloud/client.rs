@@ -10,7 +10,7 @@ use super::{
     api::CloudApi,
     messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView},
 };
-use crate::{driver::code::Code, runtime::tls::use_ring};
+use crate::{driver::code::Code, driver::tls::use_ring};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,8 +52,7 @@ impl Client {
             .ok_or_else(|| InvalidAddress::Form { address: address.to_owned() })?;
         use_ring();
         let builder = reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT);
-        // It uses no TLS. A build with TLS would read the certificates of the system, and fail if there are none.
-        #[cfg(feature = "cloud")]
+        // It uses no TLS. Otherwise it would read the certificates of the system, and fail if there are none.
         let builder = builder.tls_certs_only([]);
         let http = builder.build()?;
         Ok(Self { http, base })

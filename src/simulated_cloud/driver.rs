@@ -211,4 +211,6 @@ fn spec_of(class: &MachineClass) -> Result<ProviderSpec, DriverError> {
 }
 
 #[cfg(test)]
+mod conformance_tests;
+#[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     nodes::Nodes,
-    simulation::{Simulation, Vm},
+    simulation::{Demo, Simulation, Vm},
     support::{wait, world::World},
 };
 
@@ -24,6 +24,14 @@ struct Cloud(Mutex<Vm>);
 impl Simulation for Cloud {
     fn provider(&self) -> &'static str {
         "none"
+    }
+
+    fn about(&self) -> String {
+        String::new()
+    }
+
+    fn demo(&self, _: &str) -> Demo {
+        Demo { spec: json!({}), field: "", values: [""; 2] }
     }
 
     fn spec(&self, _: &str) -> Value {

@@ -1,26 +1,27 @@
-//! Drivers against simulations of their clouds, and the simulations against programs of others.
+//! Drivers against the stand-ins of their clouds, and the stand-ins against programs of others.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "aws")]
 mod aws;
-mod calls;
 mod class_check;
-mod ec2;
+mod every_cloud;
+#[cfg(feature = "gcp")]
 mod gcp;
 mod keeper;
-#[allow(dead_code, reason = "unit tests of drivers use the rest")]
-mod kit;
+#[cfg(feature = "metal-stack")]
 mod metal_stack;
 mod nodes;
 mod orphans;
 mod pool;
-mod proxy;
 mod remote;
-mod server;
-#[allow(dead_code, reason = "the demo ends VMs")]
 mod simulation;
 mod soak;
+mod stand_ins;
 mod tester;
+
+// For the fakes.
+use mcm_driver::testing as kit;

@@ -9,8 +9,6 @@ use kube::{
 };
 
 use crate::{
-    ec2::Ec2,
-    gcp::World as Gce,
     pool::{CLUSTER, Pool},
     simulation::Simulation,
     support::wait,
@@ -23,43 +21,8 @@ const LONE: &str = "lone";
 /// Two lists that are a minute apart, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_vm_that_no_machine_has_is_collected_on_moto_and_no_other() {
-    an_orphan_is_collected_and_nothing_else(Arc::new(Ec2::start().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_vm_that_no_machine_has_is_collected_in_the_fake_and_no_other() {
-    an_orphan_is_collected_and_nothing_else(Arc::new(Gce::new().await)).await;
-}
-
-#[cfg(feature = "metal-stack")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_no_machine_has_is_freed_in_the_fake_of_metal_stack_and_no_other() {
-    an_orphan_is_collected_and_nothing_else(Arc::new(crate::metal_stack::World::new().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone_on_moto() {
-    two_namespaces_share_a_tag(Arc::new(Ec2::start().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone_in_the_fake() {
-    two_namespaces_share_a_tag(Arc::new(Gce::new().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_on_moto() {
-    unmarked_vms_stay(Arc::new(Ec2::start().await)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_in_the_fake() {
-    unmarked_vms_stay(Arc::new(Gce::new().await)).await;
-}
-
-async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
+/// A VM that no machine has is collected, and no other.
+pub async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
     // As created by the Go program, or by an older version.
     cloud.create("orphan", CLUSTER).await;
     cloud.create("stranger", "another").await;
@@ -80,7 +43,8 @@ async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
 }
 
 /// The second namespace may be that of `mcm capi-manager`: only the marker counts.
-async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
+/// Two namespaces with one cluster tag leave the VMs of each other alone.
+pub async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     let first = Pool::start(Arc::clone(&cloud), &FLAGS).await;
     let second = Pool::beside(Arc::clone(&cloud), &FLAGS).await;
     for pool in [&first, &second] {
@@ -119,7 +83,8 @@ async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     assert_eq!(names(&*cloud).await, left);
 }
 
-async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
+/// VMs without a marker stay while a class of another namespace has their tag.
+pub async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
     for name in ["theirs-1", "theirs-2"] {
         cloud.create(name, LONE).await;
     }

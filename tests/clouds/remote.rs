@@ -9,8 +9,6 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::{
-    ec2::Ec2,
-    gcp::World as Gce,
     pool::{Pool, machines_or},
     simulation::{ENDPOINTS, Simulation},
     support::{
@@ -132,26 +130,10 @@ async fn the_simulated_driver_passes_over_tls() {
     passes("simulated", &spec, spec.clone(), &json!({"userData": PLANTED})).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_aws_driver_passes_over_tls_on_moto() {
-    let ec2 = Arc::new(Ec2::start().await);
-    passes("AWS", &ec2.spec("shoot"), ec2.spec("other"), &ec2.secret()).await;
-    assert_eq!(ec2.vms().await, [], "the suite leaves nothing behind");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_gcp_driver_passes_over_tls_on_the_fake() {
-    let gce = Arc::new(Gce::new().await);
-    passes("GCP", &gce.spec("shoot"), gce.spec("other"), &gce.secret()).await;
-    assert_eq!((gce.violations(), gce.count()), (vec![], 0), "the suite leaves nothing behind");
-}
-
-#[cfg(feature = "metal-stack")]
-#[tokio::test(flavor = "multi_thread")]
-async fn the_metal_stack_driver_passes_over_tls_on_the_fake() {
-    let metal = Arc::new(crate::metal_stack::World::new().await);
-    passes(metal.provider(), &metal.spec("shoot"), metal.spec("other"), &metal.secret()).await;
-    assert_eq!((metal.violations(), metal.vms().await), (vec![], vec![]), "the suite leaves nothing behind");
+/// The driver of a cloud passes, and the suite leaves nothing behind.
+pub async fn the_driver_passes_over_tls(cloud: Arc<dyn Simulation>) {
+    passes(cloud.provider(), &cloud.spec("shoot"), cloud.spec("other"), &cloud.secret()).await;
+    assert_eq!((cloud.violations(), cloud.vms().await), (vec![], vec![]));
 }
 
 /// In the normal run. `CLOUD_MACHINES` sets another number.
@@ -160,17 +142,16 @@ const KILLS: usize = 4;
 /// From before the first creation until some are done.
 const LIFE_MILLIS: std::ops::Range<u64> = 300..2_000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_vm_is_lost_or_doubled_on_moto_however_often_the_driver_is_killed() {
+/// No VM is lost or doubled, however often the process of the driver is killed.
+pub async fn the_driver_is_killed(cloud: Arc<dyn Simulation>) {
     let machines = machines_or(MACHINES);
-    let ec2 = Arc::new(Ec2::start().await);
-    let mut served = Served::start("AWS").await;
+    let mut served = Served::start(cloud.provider()).await;
     let files = ["ca=ca.crt", "cert=client.crt", "key=client.key"].map(|file| {
         let (name, file) = file.split_once('=').unwrap();
         format!("{name}={}", served.file(file))
     });
-    let flag = format!("--driver=AWS={},{}", served.address, files.join(","));
-    let pool = Pool::start(Arc::<Ec2>::clone(&ec2), &[&flag, "--concurrent-syncs=50"]).await;
+    let flag = format!("--driver={}={},{}", cloud.provider(), served.address, files.join(","));
+    let pool = Pool::start(Arc::clone(&cloud), &[&flag, "--concurrent-syncs=50"]).await;
     let mut trouble = async || {
         for _ in 0..KILLS {
             // Not a wait for a state: the moment shall be any.
@@ -182,12 +163,12 @@ async fn no_vm_is_lost_or_doubled_on_moto_however_often_the_driver_is_killed() {
     pool.world.scale(machines.try_into().unwrap()).await;
     trouble().await;
     pool.until_settled(machines).await;
-    let names: BTreeSet<String> = ec2.vms().await.into_iter().map(|vm| vm.machine).collect();
+    let names: BTreeSet<String> = cloud.vms().await.into_iter().map(|vm| vm.machine).collect();
     assert_eq!(names, pool.world.scene.now().names(), "each machine has a VM");
-    assert_eq!(ec2.created().await, machines as u64, "VMs ever made");
+    assert_eq!(cloud.created().await, machines as u64, "VMs ever made");
 
     pool.world.scale(0).await;
     trouble().await;
     pool.until_empty(machines).await;
-    assert_eq!((ec2.vms().await.len(), ec2.created().await), (0, machines as u64));
+    assert_eq!((cloud.vms().await.len(), cloud.created().await), (0, machines as u64));
 }

@@ -23,11 +23,37 @@ pub struct Vm {
     pub owner: String,
 }
 
+/// What the demo changes in the samples of `templates`, so that they fit a simulation.
+pub struct Demo {
+    /// Fields of `providerSpec`. `null` removes one.
+    pub spec: Value,
+    /// The field of `providerSpec` that the rolling update changes.
+    pub field: &'static str,
+    /// Its value before and after.
+    pub values: [&'static str; 2],
+}
+
 /// A simulation of a cloud, as seen by clients other than mcm.
 #[async_trait]
 pub trait Simulation: Send + Sync + 'static {
     /// `MachineClass.provider`.
     fn provider(&self) -> &'static str;
+
+    /// One sentence for the demo: what stands in for the cloud, and where it is.
+    fn about(&self) -> String;
+
+    /// The pool of the demo.
+    fn demo(&self, cluster: &str) -> Demo;
+
+    /// A command that shows its VMs.
+    fn hint(&self) -> String {
+        "kubectl get mc -n demo -o custom-columns=NAME:.metadata.name,VM:.spec.providerID".to_owned()
+    }
+
+    /// Requests that do not fit the description of the cloud's API.
+    fn violations(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// A `providerSpec` for a cluster.
     fn spec(&self, cluster: &str) -> Value;

@@ -12,8 +12,6 @@ use kube::{ResourceExt, api::ListParams};
 use mcm::api::machine::Machine;
 
 use crate::{
-    ec2::Ec2,
-    gcp::World as Gce,
     orphans::{FLAGS, owner},
     pool::{CLUSTER, Pool},
     simulation::Simulation,
@@ -32,20 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// VMs of a version without markers. No collector may delete them, because others use the tag.
 const UNMARKED: [&str; 2] = ["unmarked-1", "unmarked-2"];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else_on_moto() {
-    if let Some(time) = time() {
-        soak("moto", Arc::new(Ec2::start().await), time).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else_in_the_fake() {
-    if let Some(time) = time() {
-        soak("the fake of Compute Engine", Arc::new(Gce::new().await), time).await;
-    }
-}
-
 fn time() -> Option<Duration> {
     let minutes = env::var("SOAK_MINUTES").ok()?.parse::<u64>().unwrap();
     Some(Duration::from_secs(60 * minutes))
@@ -63,7 +47,9 @@ struct Figures {
     looks: usize,
 }
 
-async fn soak(name: &str, cloud: Arc<dyn Simulation>, time: Duration) {
+/// Does nothing without `SOAK_MINUTES`.
+pub async fn collectors_of_two_namespaces(name: &str, cloud: Arc<dyn Simulation>) {
+    let Some(time) = time() else { return };
     for unmarked in UNMARKED {
         cloud.create(unmarked, CLUSTER).await;
     }

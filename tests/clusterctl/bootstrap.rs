@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
 use crate::{
-    ec2::Ec2,
+    aws::Ec2,
     scene::{KUBERNETES, Scene, name_of},
     simulation::Simulation,
     world::{World, play},

@@ -8,14 +8,20 @@ mod support;
 mod adopt;
 mod adopted_infrastructure;
 #[cfg(all(feature = "aws", feature = "gcp"))]
+#[allow(dead_code, reason = "the tests of drivers use more of it")]
+#[path = "../clouds/aws"]
+mod aws {
+    mod ec2;
+    mod proxy;
+    mod server;
+
+    pub use self::ec2::Ec2;
+}
+#[cfg(all(feature = "aws", feature = "gcp"))]
 mod bootstrap;
 mod cluster;
 mod day_2;
 mod diagnostics;
-#[cfg(all(feature = "aws", feature = "gcp"))]
-#[allow(dead_code, reason = "the tests of drivers use more of it")]
-#[path = "../clouds/ec2.rs"]
-mod ec2;
 mod failures;
 mod install;
 mod lone;
@@ -24,17 +30,10 @@ mod native_managers;
 mod other_provider;
 mod other_providers;
 mod pools;
-#[cfg(all(feature = "aws", feature = "gcp"))]
-#[allow(dead_code, reason = "the tests of drivers use more of it")]
-#[path = "../clouds/proxy.rs"]
-mod proxy;
 mod reading;
 mod repository;
 mod scale;
 mod scene;
-#[cfg(all(feature = "aws", feature = "gcp"))]
-#[path = "../clouds/server.rs"]
-mod server;
 #[cfg(all(feature = "aws", feature = "gcp"))]
 #[allow(dead_code, reason = "the tests of drivers use more of it")]
 #[path = "../clouds/simulation.rs"]

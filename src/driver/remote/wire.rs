@@ -360,7 +360,7 @@ fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::machine::tests::any::{machine, machine_class};
+    use crate::api::machine::any::{machine, machine_class};
     use proptest::{collection, option, prelude::*, sample::select};
     use prost::Message;
     use rstest::rstest;

@@ -1,6 +1,6 @@
 //! A simulation as the cloud of the demo. Its objects are the samples of `templates`, changed as little as possible.
 
-use std::sync::Arc;
+use std::{fs, path::Path, sync::Arc};
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -8,11 +8,8 @@ use mcm::cli::demo::{Cloud, Vms};
 use serde_json::{Value, json};
 
 use crate::{
-    ec2::{Ec2, IMAGE, PROFILE},
-    metal_stack,
     objects::merge,
-    simulation::{ENDPOINTS, Simulation},
-    world::World,
+    simulation::{Demo, ENDPOINTS, Simulation},
 };
 
 /// The cluster in the tags of the samples.
@@ -21,86 +18,46 @@ pub const CLUSTER: &str = "example";
 const REPLICAS: usize = 3;
 const NAMESPACE: &str = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "demo"}}"#;
 
-/// A sample of each kind.
-struct Samples {
-    secret: &'static str,
-    class: &'static str,
-    deployment: &'static str,
-}
-
-const AWS: Samples = Samples {
-    secret: include_str!("../../../templates/aws/secret.yaml"),
-    class: include_str!("../../../templates/aws/machine-class.yaml"),
-    deployment: include_str!("../../../templates/aws/machine-deployment.yaml"),
-};
-const GCP: Samples = Samples {
-    secret: include_str!("../../../templates/gcp/secret.yaml"),
-    class: include_str!("../../../templates/gcp/machine-class.yaml"),
-    deployment: include_str!("../../../templates/gcp/machine-deployment.yaml"),
-};
-
-const METAL_STACK: Samples = Samples {
-    secret: include_str!("../../../templates/metal-stack/secret.yaml"),
-    class: include_str!("../../../templates/metal-stack/machine-class.yaml"),
-    deployment: include_str!("../../../templates/metal-stack/machine-deployment.yaml"),
-};
-/// `kubectl` shows the VMs of a fake without a client.
-const KUBECTL: &str = "kubectl get mc -n demo -o custom-columns=NAME:.metadata.name,VM:.spec.providerID";
-
 /// A simulation with its pool.
 pub struct InCloud {
     cloud: Arc<dyn Simulation>,
     objects: String,
-    hint: String,
 }
 
 impl InCloud {
-    pub fn aws(ec2: Arc<Ec2>) -> Self {
-        let interface = json!({"subnetID": ec2.subnet, "securityGroupIDs": [ec2.group]});
-        let change = json!({
-            "ami": IMAGE, "iam": {"name": PROFILE}, "keyName": null, "networkInterfaces": [interface],
-        });
-        let objects = AWS.changed(&ec2.secret(), &change, "machineType", ["m5.large", "m5.2xlarge"]);
-        let hint = format!("AWS_ENDPOINT_URL={} aws ec2 describe-instances --region eu-west-1", ec2.url);
-        Self { cloud: ec2, objects, hint }
-    }
-
-    pub fn gcp(gce: Arc<World>) -> Self {
-        let objects = GCP.changed(&gce.secret(), &json!({}), "machineType", ["n2-standard-2", "n2-standard-8"]);
-        Self { cloud: gce, objects, hint: KUBECTL.to_owned() }
-    }
-
-    pub fn metal_stack(metal: Arc<metal_stack::World>) -> Self {
-        let spec = metal.spec(CLUSTER);
-        let change = json!({"project": spec["project"], "network": spec["network"]});
-        let objects = METAL_STACK.changed(&metal.secret(), &change, "size", metal_stack::World::SIZES);
-        Self { cloud: metal, objects, hint: KUBECTL.to_owned() }
+    /// The samples in the folder `templates/<name>`, changed to fit a simulation.
+    pub fn new(name: &str, cloud: Arc<dyn Simulation>) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates").join(name);
+        let objects = objects(&folder, &*cloud);
+        Self { cloud, objects }
     }
 }
 
-impl Samples {
-    /// The objects of the demo: `types` are the values of `field` in the classes `small` and `large`.
-    fn changed(&self, credentials: &Value, spec: &Value, field: &str, types: [&str; 2]) -> String {
-        let read = |text: &str| -> Value { serde_yaml_ng::from_str(text).unwrap() };
-        let named = |name: &str| json!({"name": name, "namespace": "demo"});
-        let mut secret = read(self.secret);
-        let user_data = secret["stringData"]["userData"].clone();
-        merge(&mut secret, json!({"metadata": named("pool"), "stringData": credentials}));
-        secret["stringData"]["userData"] = user_data;
-        let classes = ["small", "large"].into_iter().zip(types).map(|(name, machine_type)| {
-            let mut class = read(self.class);
-            merge(&mut class, json!({"metadata": named(name), "secretRef": named("pool"), "providerSpec": spec}));
-            class["providerSpec"][field] = machine_type.into();
-            class
-        });
-        let mut deployment = read(self.deployment);
-        let template = json!({"spec": {"class": {"name": "small"}}});
-        merge(&mut deployment, json!({"metadata": named("pool"), "spec": {"template": template}}));
-        assert_eq!(deployment["spec"]["replicas"], REPLICAS);
-        let objects = [secret].into_iter().chain(classes).chain([deployment]);
-        let documents = objects.map(|object| format!("---\n{object}\n"));
-        format!("{NAMESPACE}\n{}", documents.collect::<String>())
-    }
+/// The objects of the demo, with the classes `small` and `large`.
+fn objects(samples: &Path, cloud: &dyn Simulation) -> String {
+    let read = |kind: &str| -> Value {
+        let file = samples.join(format!("{kind}.yaml"));
+        serde_yaml_ng::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    };
+    let named = |name: &str| json!({"name": name, "namespace": "demo"});
+    let Demo { spec, field, values } = cloud.demo(CLUSTER);
+    let mut secret = read("secret");
+    let user_data = secret["stringData"]["userData"].clone();
+    merge(&mut secret, json!({"metadata": named("pool"), "stringData": cloud.secret()}));
+    secret["stringData"]["userData"] = user_data;
+    let classes = ["small", "large"].into_iter().zip(values).map(|(name, value)| {
+        let mut class = read("machine-class");
+        merge(&mut class, json!({"metadata": named(name), "secretRef": named("pool"), "providerSpec": spec}));
+        class["providerSpec"][field] = value.into();
+        class
+    });
+    let mut deployment = read("machine-deployment");
+    let template = json!({"spec": {"class": {"name": "small"}}});
+    merge(&mut deployment, json!({"metadata": named("pool"), "spec": {"template": template}}));
+    assert_eq!(deployment["spec"]["replicas"], REPLICAS);
+    let objects = [secret].into_iter().chain(classes).chain([deployment]);
+    let documents = objects.map(|object| format!("---\n{object}\n"));
+    format!("{NAMESPACE}\n{}", documents.collect::<String>())
 }
 
 #[async_trait]
@@ -121,7 +78,7 @@ impl Cloud for InCloud {
     }
 
     fn hint(&self) -> String {
-        self.hint.clone()
+        self.cloud.hint()
     }
 
     async fn create_by_hand(&self) -> Result<bool> {

@@ -1,15 +1,15 @@
-//! The demo in a simulation of a real cloud: `make demo` with CLOUD=aws, CLOUD=gcp or CLOUD=metal-stack.
+//! The demo in the stand-in of a cloud: `make demo` with CLOUD=aws, CLOUD=gcp and so on.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "without its cloud there is no demo")]
 
+#[cfg(feature = "aws")]
+#[path = "../aws/mod.rs"]
+mod aws;
 mod cloud;
-#[path = "../ec2.rs"]
-mod ec2;
-#[path = "../gcp/fake/mod.rs"]
-mod fake;
-#[allow(dead_code, reason = "the demo needs no faults")]
-#[path = "../kit/mod.rs"]
-mod kit;
+#[cfg(feature = "gcp")]
+#[path = "../gcp/mod.rs"]
+mod gcp;
+#[cfg(feature = "metal-stack")]
 #[path = "../metal_stack/mod.rs"]
 mod metal_stack;
 #[path = "../nodes.rs"]
@@ -17,21 +17,19 @@ mod nodes;
 #[path = "../../support/objects.rs"]
 #[allow(dead_code, reason = "the demo needs only merge")]
 mod objects;
-#[allow(dead_code, reason = "the demo needs no faults")]
-#[path = "../proxy.rs"]
-mod proxy;
-#[path = "../server.rs"]
-mod server;
 #[allow(dead_code, reason = "the demo has classes of its own")]
 #[path = "../simulation.rs"]
 mod simulation;
-#[allow(dead_code, reason = "the demo does not look into the fake")]
-#[path = "../gcp/world.rs"]
-mod world;
+#[path = "../stand_ins.rs"]
+mod stand_ins;
+
+// For the fakes.
+#[allow(unused_imports, reason = "moto is no fake of ours")]
+use mcm_driver::testing as kit;
 
 use std::{path::PathBuf, sync::Arc};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -40,18 +38,14 @@ use mcm::cli::demo::{DemoOptions, run_here, run_in};
 
 use self::{
     cloud::{CLUSTER, InCloud},
-    ec2::Ec2,
     nodes::Nodes,
-    simulation::Simulation,
-    world::World,
 };
 
-/// Show the product with machines in a simulation of a real cloud.
+/// Show the product with machines in the stand-in of a cloud.
 #[derive(Parser)]
 struct Arguments {
-    /// Which cloud
-    #[arg(value_enum)]
-    cloud: Which,
+    /// Which cloud, by the name of its feature
+    cloud: String,
     /// The program mcm, with the driver of the cloud
     #[arg(long, value_name = "FILE")]
     mcm: PathBuf,
@@ -59,36 +53,12 @@ struct Arguments {
     demo: DemoOptions,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Which {
-    Aws,
-    Gcp,
-    MetalStack,
-}
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Arguments { cloud, mcm, demo } = Arguments::parse();
-    let (cloud, in_cloud): (Arc<dyn Simulation>, _) = match cloud {
-        Which::Aws => {
-            let ec2 = Arc::new(Ec2::start().await);
-            eprintln!("AWS is moto, behind a proxy at {}", ec2.url);
-            (Arc::<Ec2>::clone(&ec2), InCloud::aws(ec2))
-        }
-        Which::Gcp => {
-            let gce = Arc::new(World::new().await);
-            eprintln!(
-                "Google Cloud is a fake at {}, which refuses what does not fit Google's discovery document",
-                gce.url
-            );
-            (Arc::<World>::clone(&gce), InCloud::gcp(gce))
-        }
-        Which::MetalStack => {
-            let metal = Arc::new(metal_stack::World::new().await);
-            eprintln!("metal-stack is a fake at {}, which refuses what does not fit its Swagger document", metal.url);
-            (Arc::<metal_stack::World>::clone(&metal), InCloud::metal_stack(metal))
-        }
-    };
+    let Arguments { cloud: name, mcm, demo } = Arguments::parse();
+    let cloud = stand_ins::start(&name).await;
+    eprintln!("{}", cloud.about());
+    let in_cloud = InCloud::new(&name, Arc::clone(&cloud));
     let kubeconfig = Kubeconfig::read_from(&demo.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let _nodes = Nodes::keep(Client::try_from(config)?, cloud, CLUSTER);

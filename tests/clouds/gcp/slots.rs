@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::World;
-use crate::pool::Pool;
+use crate::{pool::Pool, simulation::Simulation};
 
 const MACHINES: usize = 6;
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::fake::{Document, EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use crate::simulation::{Simulation, Vm};
+use crate::simulation::{Demo, Simulation, Vm};
 
 pub const ZONE: &str = "europe-west1-b";
 pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
@@ -51,10 +51,6 @@ impl World {
         })
     }
 
-    pub fn violations(&self) -> Vec<String> {
-        self.gce.lock().violations.clone()
-    }
-
     pub fn count(&self) -> usize {
         self.gce.lock().vms.len()
     }
@@ -64,6 +60,19 @@ impl World {
 impl Simulation for World {
     fn provider(&self) -> &'static str {
         "GCP"
+    }
+
+    fn about(&self) -> String {
+        let url = &self.url;
+        format!("Google Cloud is a fake at {url}, which refuses what does not fit Google's discovery document")
+    }
+
+    fn demo(&self, _: &str) -> Demo {
+        Demo { spec: json!({}), field: "machineType", values: ["n2-standard-2", "n2-standard-8"] }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.gce.lock().violations.clone()
     }
 
     fn spec(&self, cluster: &str) -> Value {

@@ -7,7 +7,7 @@ use super::{
     fake::{BASE, HMAC, IMAGE, LARGE, MetalApi, NETWORK, PARTITION, PROJECT, SIZE, tag_of},
     kit::server::{Fake, Shared, serve},
 };
-use crate::simulation::{Simulation, Vm};
+use crate::simulation::{Demo, Simulation, Vm};
 
 /// Servers of each size.
 const SERVERS: usize = 40;
@@ -28,22 +28,24 @@ impl World {
         let url = serve(&metal).await + BASE;
         Self { metal, url }
     }
-
-    /// Requests that do not fit the Swagger document.
-    #[allow(dead_code, reason = "the demo checks nothing")]
-    pub fn violations(&self) -> Vec<String> {
-        self.metal.lock().cloud.violations.clone()
-    }
-
-    /// The sizes of its servers.
-    #[allow(dead_code, reason = "the demo rolls from one to the other")]
-    pub const SIZES: [&str; 2] = [SIZE, LARGE];
 }
 
 #[async_trait]
 impl Simulation for World {
     fn provider(&self) -> &'static str {
         "metal"
+    }
+
+    fn about(&self) -> String {
+        format!("metal-stack is a fake at {}, which refuses what does not fit its Swagger document", self.url)
+    }
+
+    fn demo(&self, _: &str) -> Demo {
+        Demo { spec: json!({"project": PROJECT, "network": NETWORK}), field: "size", values: [SIZE, LARGE] }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.metal.lock().cloud.violations.clone()
     }
 
     fn spec(&self, cluster: &str) -> Value {

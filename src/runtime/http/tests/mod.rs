@@ -11,10 +11,8 @@ use tokio::{
 };
 
 use super::*;
-use crate::runtime::{
-    metrics::{Collect, Exposition},
-    tls::use_ring,
-};
+use crate::driver::tls::use_ring;
+use crate::runtime::metrics::{Collect, Exposition};
 
 struct Running {
     url: String,

@@ -1,0 +1,18 @@
+//! The objects of mcm: types of `machine.sapcloud.io/v1alpha1`, and names in objects that other programs read. No client, no clock.
+
+pub mod backoff;
+pub mod crd;
+pub mod duration;
+pub mod hash;
+pub mod labels;
+pub mod machine;
+pub mod node;
+pub mod patch;
+pub mod reasons;
+pub mod selector;
+pub mod syntax;
+pub mod vm_owner;
+pub mod volume_attachment;
+pub mod wire;
+
+pub use duration::GoDuration;

@@ -1,0 +1,279 @@
+//! Creations in a cloud that has no idempotency tokens: one request at a time for a Machine, and none while an earlier one may
+//! still be carried out.
+//!
+//! A request runs to its end although its caller is dropped: a request that is given up may have an effect later. If its outcome
+//! is unknown, no other request is sent for some time, in which only look-ups say whether there is a VM. The Machine's
+//! `lastKnownState` keeps that time over a restart.
+
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+use super::{failure::Failure, wanted::Wanted};
+use crate::{Code, DriverError, MachineRequest};
+use mcm_api::machine::Machine;
+
+/// `lastKnownState` of a Machine whose creation has an unknown outcome, before the time of the request.
+const UNKNOWN_SINCE: &str = "Creation with an unknown outcome at ";
+/// The longest pause until the next look.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Most Machines whose creation has an unknown outcome.
+const MOST: usize = 10_000;
+
+/// The creations of VMs `V`, by the UID of their Machine.
+pub struct Creations<V: Clone> {
+    /// A cloud has carried out a request, or never will, so long after it was sent.
+    settles: Duration,
+    running: Arc<Mutex<HashMap<String, Running<V>>>>,
+    /// When requests with unknown outcomes ended.
+    unknown: Arc<Mutex<HashMap<String, Timestamp>>>,
+}
+
+type Running<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
+
+impl<V: Clone + Send + Sync + 'static> Creations<V> {
+    pub fn new(settles: Duration) -> Self {
+        Self { settles, running: Arc::default(), unknown: Arc::default() }
+    }
+
+    /// The VM of a Machine: found by `look`, or created. Concurrent calls for one Machine share the result.
+    /// `error` describes a failed request.
+    ///
+    /// # Errors
+    /// Errors of `look` and of the request; [`Code::Unavailable`] while it is unknown whether an earlier request has an effect.
+    pub async fn run(
+        &self,
+        request: &MachineRequest,
+        look: impl Future<Output = Result<Option<V>, DriverError>> + Send + 'static,
+        create: impl Future<Output = Result<V, Failure>> + Send + 'static,
+        error: impl FnOnce(&Failure) -> DriverError + Send + 'static,
+    ) -> Result<V, DriverError> {
+        let uid = Wanted::of(&request.machine).uid.to_owned();
+        let running = {
+            let mut all = self.running.lock();
+            let begin = || {
+                let (request, unknown, settles) = (request.clone(), Arc::clone(&self.unknown), self.settles);
+                let creation = async move {
+                    if let Some(found) = look.await? {
+                        return Ok(found);
+                    }
+                    no_creation_may_run(&unknown, settles, &request)?;
+                    match create.await {
+                        Err(failure) if failure.may_have_had_effect() => {
+                            Err(remember(&unknown, settles, &request.machine, error(&failure)))
+                        }
+                        created => created.map_err(|failure| error(&failure)),
+                    }
+                };
+                spawned(uid.clone(), Arc::clone(&self.running), creation)
+            };
+            all.entry(uid.clone()).or_insert_with(begin).clone()
+        };
+        running.await
+    }
+
+    /// Waits until no request for a Machine is under way.
+    pub async fn settled(&self, machine: &Machine) {
+        let running = self.running.lock().get(Wanted::of(machine).uid).cloned();
+        if let Some(running) = running {
+            // Its caller gets the outcome.
+            drop(running.await);
+        }
+    }
+
+    /// Checks that a Machine without a VM gets none by an earlier request.
+    ///
+    /// # Errors
+    /// [`Code::Unavailable`]: this is not known yet.
+    pub fn is_certain(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        no_creation_may_run(&self.unknown, self.settles, request)
+    }
+}
+
+/// Runs a creation to its end, whether anything waits for it or not.
+fn spawned<V: Clone + Send + Sync + 'static>(
+    uid: String,
+    all: Arc<Mutex<HashMap<String, Running<V>>>>,
+    creation: impl Future<Output = Result<V, DriverError>> + Send + 'static,
+) -> Running<V> {
+    let task = tokio::spawn(async move {
+        let _ended = scopeguard(move || drop(all.lock().remove(&uid)));
+        creation.await
+    });
+    let ended = |ended: Result<_, _>| {
+        ended.unwrap_or_else(|_| Err(DriverError::new(Code::Unknown, "the creation ended without a result")))
+    };
+    task.map(ended).boxed().shared()
+}
+
+/// Runs a function when it is dropped.
+fn scopeguard<F: FnOnce()>(end: F) -> impl Drop {
+    struct Guard<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            if let Some(end) = self.0.take() {
+                end();
+            }
+        }
+    }
+    Guard(Some(end))
+}
+
+/// Remembers that the outcome of a request is unknown.
+fn remember(
+    unknown: &Mutex<HashMap<String, Timestamp>>,
+    settles: Duration,
+    machine: &Machine,
+    error: DriverError,
+) -> DriverError {
+    let now = Timestamp::now();
+    let mut all = unknown.lock();
+    all.retain(|_, since| left(*since, now, settles).is_some());
+    if all.len() < MOST {
+        all.insert(Wanted::of(machine).uid.to_owned(), now);
+    }
+    DriverError { last_known_state: Some(format!("{UNKNOWN_SINCE}{now:.3}")), ..error }
+}
+
+fn no_creation_may_run(
+    unknown: &Mutex<HashMap<String, Timestamp>>,
+    settles: Duration,
+    request: &MachineRequest,
+) -> Result<(), DriverError> {
+    let (machine, now) = (&*request.machine, Timestamp::now());
+    let wanted = Wanted::of(machine);
+    let remembered = unknown.lock().get(wanted.uid).copied();
+    let Some(since) = remembered.max(stored(machine)) else { return Ok(()) };
+    let Some(left) = left(since, now, settles) else { return Ok(()) };
+    let message = format!(
+        "a request that may still create the VM of machine {:?} had no answer: a new one is sent in {} s at the earliest",
+        wanted.name,
+        left.as_secs() + 1
+    );
+    Err(DriverError {
+        last_known_state: Some(format!("{UNKNOWN_SINCE}{since:.3}")),
+        call_again_in: request.may_pause.then_some(left.min(LONGEST_PAUSE)),
+        ..DriverError::new(Code::Unavailable, message)
+    })
+}
+
+/// When a request with an unknown outcome ended, as the Machine's status says.
+fn stored(machine: &Machine) -> Option<Timestamp> {
+    machine.status.as_ref()?.last_known_state.strip_prefix(UNKNOWN_SINCE)?.parse().ok()
+}
+
+/// How long a request may still have an effect. A time in the near future is of a clock that is ahead; one that is further ahead
+/// does not count.
+fn left(since: Timestamp, now: Timestamp, settles: Duration) -> Option<Duration> {
+    let age = now.duration_since(since);
+    let ahead = age.min(SignedDuration::ZERO).unsigned_abs();
+    let age = age.max(SignedDuration::ZERO).unsigned_abs();
+    settles.checked_sub(age).filter(|left| !left.is_zero() && ahead <= settles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use tokio::time::{sleep, timeout};
+
+    const SETTLES: Duration = Duration::from_millis(300);
+
+    /// A cloud with the number of its VMs.
+    #[derive(Clone, Default)]
+    struct Cloud(Arc<AtomicUsize>);
+
+    fn request(state: &str, may_pause: bool) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some("m".to_owned());
+        machine.metadata.uid = Some("u".to_owned());
+        machine.status.get_or_insert_default().last_known_state = state.to_owned();
+        let (machine, class, secret) = (Arc::new(machine), Arc::default(), Default::default());
+        MachineRequest { machine, class, secret, owner: String::new(), may_pause }
+    }
+
+    impl Cloud {
+        /// Looks for a VM; creates one after `pause`, and answers with `failure` if there is one.
+        async fn create(
+            &self,
+            creations: &Creations<usize>,
+            request: &MachineRequest,
+            pause: Duration,
+            failure: Option<Failure>,
+        ) -> Result<usize, DriverError> {
+            let (looked, created) = (self.0.clone(), self.0.clone());
+            let look = async move { Ok(Some(looked.load(Relaxed)).filter(|number| *number > 0)) };
+            let create = async move {
+                sleep(pause).await;
+                match failure {
+                    Some(failure) => Err(failure),
+                    None => Ok(created.fetch_add(1, Relaxed) + 1),
+                }
+            };
+            creations.run(request, look, create, |failure| failure.error("creation", &Default::default())).await
+        }
+    }
+
+    #[tokio::test]
+    async fn concurrent_and_dropped_calls_create_one_vm() {
+        let (cloud, creations, request) = (Cloud::default(), Creations::new(SETTLES), request("", true));
+        let pause = Duration::from_millis(50);
+        let dropped = timeout(Duration::from_millis(5), cloud.create(&creations, &request, pause, None)).await;
+        assert!(dropped.is_err(), "its caller is gone");
+        let calls = (0..5).map(|_| cloud.create(&creations, &request, pause, None));
+        for created in futures::future::join_all(calls).await {
+            assert_eq!(created, Ok(1));
+        }
+        assert!(creations.running.lock().is_empty());
+        creations.settled(&request.machine).await;
+    }
+
+    #[tokio::test]
+    async fn after_an_unknown_outcome_no_request_is_sent_until_it_is_settled() {
+        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let error = first.unwrap_err();
+        assert_eq!((error.code, error.call_again_in), (Code::DeadlineExceeded, None), "it is shown as a failure");
+        let state = error.last_known_state.unwrap();
+        let next = cloud.create(&creations, &request(&state, true), Duration::ZERO, None).await.unwrap_err();
+        assert_eq!((next.code, next.last_known_state.as_ref()), (Code::Unavailable, Some(&state)));
+        assert!(next.call_again_in.is_some_and(|pause| pause <= SETTLES));
+        // Another process has only the state.
+        let restarted = Creations::<usize>::new(SETTLES);
+        let error = restarted.is_certain(&request(&state, false)).unwrap_err();
+        assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "who cannot pause gets an error");
+        while cloud.create(&creations, &request(&state, true), Duration::ZERO, None).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(cloud.0.load(Relaxed), 1);
+        restarted.is_certain(&request(&state, true)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_the_cloud_refused_is_sent_again_at_once() {
+        let (cloud, creations, request) = (Cloud::default(), Creations::new(SETTLES), request("", true));
+        let refused = Failure::Named { code: Code::ResourceExhausted, name: "stock".into(), message: "out".into() };
+        let error = cloud.create(&creations, &request, Duration::ZERO, Some(refused)).await.unwrap_err();
+        assert_eq!((error.code, error.last_known_state), (Code::ResourceExhausted, None));
+        assert_eq!(cloud.create(&creations, &request, Duration::ZERO, None).await, Ok(1));
+    }
+
+    #[rstest]
+    #[case::new("", false)]
+    #[case::of_another_kind("Created metal:///p/u", false)]
+    #[case::unreadable("Creation with an unknown outcome at noon", false)]
+    #[case::old("Creation with an unknown outcome at 2020-01-01T00:00:00Z", false)]
+    #[case::of_a_clock_far_ahead("Creation with an unknown outcome at 2999-01-01T00:00:00Z", false)]
+    #[case::now(&format!("{UNKNOWN_SINCE}{}", Timestamp::now()), true)]
+    #[tokio::test]
+    async fn a_stored_time_counts_while_it_is_recent(#[case] state: &str, #[case] is_unknown: bool) {
+        let creations = Creations::<usize>::new(Duration::from_secs(60));
+        assert_eq!(creations.is_certain(&request(state, true)).is_err(), is_unknown);
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls of a cloud that failed.
+
+use std::time::Duration;
+
+use super::{http::code_of_status, limiter::is_throttling, text::safe_text};
+use crate::{DriverError, SecretData, code::Code};
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    /// The cloud returned a reason by its own name.
+    Named { code: Code, name: String, message: String },
+    /// Something else answered.
+    Status(u16),
+    /// The answer cannot be parsed as the result of this call.
+    Unreadable(u16),
+    /// The cloud did not answer in time.
+    NoAnswer,
+    /// The cloud cannot be reached.
+    Unreachable(String),
+    /// The answer has more bytes than this.
+    TooLarge(usize),
+    /// The answer broke off.
+    Broken(String),
+    /// The cloud throttles, and the request was not sent within this time.
+    Queued(Duration),
+    /// The request was never sent.
+    Unsent(String),
+    /// The credentials are missing.
+    Credentials(DriverError),
+}
+
+impl Failure {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Named { code, .. } => *code,
+            Self::Status(status) => match code_of_status(*status) {
+                // Only an answer of the cloud itself proves that something is absent.
+                Code::NotFound => Code::Unknown,
+                code => code,
+            },
+            Self::Unreadable(status) => unread(*status),
+            Self::NoAnswer => Code::DeadlineExceeded,
+            Self::Unreachable(_) | Self::TooLarge(_) | Self::Queued(_) => Code::Unavailable,
+            Self::Broken(_) => Code::Unknown,
+            Self::Unsent(_) => Code::Internal,
+            Self::Credentials(error) => error.code,
+        }
+    }
+
+    /// Whether the cloud refused the call because there are too many.
+    pub fn is_throttling(&self) -> bool {
+        match self {
+            Self::Named { name, .. } => is_throttling(name),
+            Self::Status(status) => *status == 429,
+            _ => false,
+        }
+    }
+
+    /// Whether the cloud may have carried out the request, or may still do so, although it failed here. An answer of the cloud
+    /// itself, and the refusal of a server before it, say that it has not.
+    pub fn may_have_had_effect(&self) -> bool {
+        match self {
+            Self::Named { .. } | Self::Unreachable(_) | Self::Queued(_) | Self::Unsent(_) | Self::Credentials(_) => {
+                false
+            }
+            Self::Status(status) => *status == 408 || !(400..500).contains(status),
+            Self::Unreadable(_) | Self::NoAnswer | Self::TooLarge(_) | Self::Broken(_) => true,
+        }
+    }
+
+    /// Whether the cloud gave it this name.
+    pub fn is(&self, expected: &str) -> bool {
+        matches!(self, Self::Named { name, .. } if name == expected)
+    }
+
+    /// The error of the driver. `what` is the attempted operation; no part of the secret gets into the text.
+    pub fn error(&self, what: &str, secret: &SecretData) -> DriverError {
+        let text = match self {
+            Self::Named { name, message, .. } => format!("{name}: {message}"),
+            Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
+            Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
+            Self::NoAnswer => "no answer in time".to_owned(),
+            Self::Queued(time) => format!("the cloud throttles this account, so no call could be sent for {time:?}"),
+            Self::TooLarge(most) => format!("the answer has more than {most} bytes"),
+            Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
+            Self::Credentials(error) => error.message.clone(),
+        };
+        DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
+    }
+}
+
+/// An answer that cannot be read may come from something between us and the cloud.
+fn unread(status: u16) -> Code {
+    match code_of_status(status) {
+        code if code.is_transient() => code,
+        _ => Code::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Failure::Unreadable(200), Code::Unknown)]
+    #[case(Failure::Unreadable(404), Code::Unknown)]
+    #[case(Failure::Unreadable(403), Code::Unknown)]
+    #[case(Failure::Unreadable(503), Code::Unavailable)]
+    #[case::of_a_proxy(Failure::Status(404), Code::Unknown)]
+    #[case::of_a_proxy(Failure::Status(502), Code::Unavailable)]
+    #[case(Failure::TooLarge(1), Code::Unavailable)]
+    #[case(Failure::NoAnswer, Code::DeadlineExceeded)]
+    fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
+        assert_eq!(failure.code(), expected);
+        assert!(failure.code().is_transient());
+    }
+
+    #[rstest]
+    #[case(Failure::NoAnswer, true)]
+    #[case(Failure::Broken("reset".to_owned()), true)]
+    #[case(Failure::Unreadable(200), true)]
+    #[case(Failure::Status(502), true)]
+    #[case(Failure::Status(408), true)]
+    #[case(Failure::Status(401), false)]
+    #[case(Failure::Unreachable("refused".to_owned()), false)]
+    #[case(Failure::Queued(Duration::ZERO), false)]
+    #[case(Failure::Named { code: Code::Unavailable, name: "x".to_owned(), message: String::new() }, false)]
+    fn a_request_without_an_answer_of_the_cloud_may_have_had_an_effect(
+        #[case] failure: Failure,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(failure.may_have_had_effect(), expected);
+    }
+
+    #[test]
+    fn an_error_names_the_failure_without_secrets() {
+        let failure = Failure::Named { code: Code::Internal, name: "Bad".to_owned(), message: "no hunter2".to_owned() };
+        let secret = SecretData([("userData".to_owned(), b"hunter2".to_vec())].into());
+        let error = failure.error("call of x", &secret);
+        assert_eq!((error.code, error.message.as_str()), (Code::Internal, "call of x failed: Bad: no ***"));
+        assert!(failure.is("Bad") && !failure.is("Good"));
+    }
+}

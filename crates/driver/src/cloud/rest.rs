@@ -1,0 +1,267 @@
+//! A cloud with a REST API: requests and answers in JSON, below one URL, with the authentication and the TLS options of an
+//! account.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use reqwest::{
+    Client, Method, Url,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    answer::Answer,
+    client::{Http, exchange, failed},
+    failure::Failure,
+    limiter::{Limiter, Limiters},
+};
+use crate::{Code, DriverError};
+
+/// Credentials in the form that a cloud asks for.
+#[async_trait]
+pub trait Authentication: Send + Sync + 'static {
+    /// The headers of one attempt of a request. Signatures contain the time, so each attempt gets its own.
+    ///
+    /// # Errors
+    /// [`Failure::Credentials`]: they cannot be made, for example because a token server refused the credentials.
+    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure>;
+
+    /// The cloud refused the credentials of a request: a token that was fetched is forgotten.
+    async fn refused(&self) {}
+}
+
+/// The parts of a request that signatures may cover.
+pub struct Unsigned<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// Its URL, with the query.
+    pub url: &'a Url,
+    /// Its body; empty without one.
+    pub body: &'a str,
+}
+
+/// A token that does not expire.
+pub struct Bearer(HeaderMap);
+
+impl Bearer {
+    /// # Errors
+    /// [`Code::InvalidArgument`]: no header can hold the token. `key` is its key in the Secret.
+    pub fn new(key: &str, token: &str) -> Result<Self, DriverError> {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+            DriverError::new(Code::InvalidArgument, format!("{key} in the secret of the class is no token"))
+        })?;
+        value.set_sensitive(true);
+        Ok(Self([(AUTHORIZATION, value)].into_iter().collect()))
+    }
+}
+
+#[async_trait]
+impl Authentication for Bearer {
+    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Whether a call changes something in the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It only reads, so it is repeated after every failure that may pass.
+    Reads,
+    /// It is repeated only if the cloud certainly did not carry it out.
+    Writes,
+}
+
+/// The body of a call.
+#[derive(Clone, Debug, PartialEq)]
+enum Payload {
+    Nothing,
+    Json(Value),
+    /// The type of its content, and the content.
+    Text(&'static str, String),
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// Its name in the metrics.
+    pub service: &'static str,
+    /// Its method.
+    pub method: Method,
+    /// Whether it may be repeated.
+    pub effect: Effect,
+    /// Parts of the path below the URL of the API. They are escaped, so none leads elsewhere.
+    pub path: &'a [&'a str],
+    /// Parameters, which are escaped.
+    pub query: &'a [(&'a str, &'a str)],
+    headers: Vec<(&'static str, String)>,
+    payload: Payload,
+}
+
+impl<'a> Call<'a> {
+    /// A call that only reads.
+    pub fn read(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
+        Self {
+            service,
+            method,
+            effect: Effect::Reads,
+            path,
+            query: &[],
+            headers: Vec::new(),
+            payload: Payload::Nothing,
+        }
+    }
+
+    /// A call that changes something.
+    pub fn write(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
+        Self { effect: Effect::Writes, ..Self::read(service, method, path) }
+    }
+
+    /// The same call with parameters.
+    #[must_use]
+    pub fn query(self, query: &'a [(&'a str, &'a str)]) -> Self {
+        Self { query, ..self }
+    }
+
+    /// The same call with a body in JSON.
+    #[must_use]
+    pub fn with(self, body: Value) -> Self {
+        Self { payload: Payload::Json(body), ..self }
+    }
+
+    /// The same call with a form.
+    #[must_use]
+    pub fn form(self, pairs: &[(&str, &str)]) -> Self {
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        self.text("application/x-www-form-urlencoded", form)
+    }
+
+    /// The same call with a text.
+    #[must_use]
+    pub fn text(self, content_type: &'static str, text: String) -> Self {
+        Self { payload: Payload::Text(content_type, text), ..self }
+    }
+
+    /// The same call with one more header, whose name is in lower case.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Type and content of the body.
+    fn body(&self) -> Option<(&'static str, String)> {
+        match &self.payload {
+            Payload::Nothing => None,
+            Payload::Json(value) => Some(("application/json", value.to_string())),
+            Payload::Text(content_type, text) => Some((*content_type, text.clone())),
+        }
+    }
+}
+
+/// Reads an answer whose status is not a success.
+pub type FailureOf = fn(&Answer) -> Failure;
+
+/// The API of one account.
+pub struct Rest {
+    http: Arc<Http>,
+    client: Client,
+    base: Url,
+    authentication: Box<dyn Authentication>,
+    limiters: Limiters,
+    failure_of: FailureOf,
+}
+
+impl Rest {
+    /// The API below `base`, by way of `client`. `http` repeats and measures its calls, of which at least `slowest` are sent per
+    /// second however much the cloud throttles.
+    pub fn new(
+        http: &Arc<Http>,
+        client: Client,
+        base: Url,
+        authentication: Box<dyn Authentication>,
+        slowest: f64,
+        failure_of: FailureOf,
+    ) -> Self {
+        let limiters = Limiters::new(slowest);
+        Self { http: Arc::clone(http), client, base, authentication, limiters, failure_of }
+    }
+
+    /// The value in the answer of a call.
+    ///
+    /// # Errors
+    /// The last failure, if no attempt succeeded.
+    pub async fn call<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Failure> {
+        self.attempts(call, |answer| answer.json()).await
+    }
+
+    /// The answer of a call, whose status is a success.
+    ///
+    /// # Errors
+    /// The last failure, if no attempt succeeded.
+    pub async fn answer(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        self.attempts(call, |answer| Ok(answer.clone())).await
+    }
+
+    async fn attempts<T>(&self, call: &Call<'_>, read: impl Fn(&Answer) -> Result<T, Failure>) -> Result<T, Failure> {
+        let (url, body) = (self.url_of(call)?, call.body());
+        let limiter = match call.effect {
+            Effect::Reads => &self.limiters.reads,
+            Effect::Writes => &self.limiters.writes,
+        };
+        let may_pass = |failure: &Failure| {
+            failure.code().is_transient() && (call.effect == Effect::Reads || !failure.may_have_had_effect())
+        };
+        let once = async || {
+            let answer = self.once(limiter, call, &url, body.as_ref()).await?;
+            if answer.is_success() { read(&answer) } else { Err((self.failure_of)(&answer)) }
+        };
+        let answer = self.http.repeat(limiter, call.service, once, may_pass).await;
+        if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
+            self.authentication.refused().await;
+        }
+        answer
+    }
+
+    fn url_of(&self, call: &Call<'_>) -> Result<Url, Failure> {
+        let unsent = |text: &str| Failure::Unsent(text.to_owned());
+        // An API that gets a path without one of its parts could do something else.
+        if call.path.iter().any(|part| ["", ".", ".."].contains(part)) {
+            return Err(unsent("a part of the path is no name"));
+        }
+        let mut url = self.base.clone();
+        url.path_segments_mut()
+            .map_err(|()| unsent("the URL of the API has no path"))?
+            .pop_if_empty()
+            .extend(call.path);
+        if !call.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(call.query);
+        }
+        Ok(url)
+    }
+
+    async fn once(
+        &self,
+        limiter: &Limiter,
+        call: &Call<'_>,
+        url: &Url,
+        body: Option<&(&'static str, String)>,
+    ) -> Result<Answer, Failure> {
+        let text = body.map(|(_, text)| text.as_str());
+        let unsigned = Unsigned { method: &call.method, url, body: text.unwrap_or_default() };
+        let headers = self.authentication.headers(&unsigned).await?;
+        let mut request = self.client.request(call.method.clone(), url.clone()).headers(headers);
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        if let Some((content_type, text)) = body {
+            request = request.header(CONTENT_TYPE, *content_type).body(text.clone());
+        }
+        let request = request.build().map_err(|error| failed(&error))?;
+        exchange(&self.client, limiter, request).await
+    }
+}

@@ -1,0 +1,355 @@
+//! Calls and TLS options against servers on this host.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use axum::{Router, routing::get, serve::Listener};
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rstest::rstest;
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use serde_json::json;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::*;
+use crate::testing::server::{Fake, FakeCloud, Fault, Reply, Request, Shared, serve};
+use crate::tls::use_ring;
+use crate::{
+    cloud::{
+        client::Limits,
+        requests::Requests,
+        tls::{Connections, TlsOptions},
+    },
+    guard::Guards,
+};
+
+/// Answers everything with an object.
+struct Echo;
+
+impl FakeCloud for Echo {
+    fn call(&self, _: &Request) -> &'static str {
+        "any"
+    }
+
+    fn answer(&mut self, _: &Request) -> Reply {
+        Reply { status: 200, body: "{}".to_owned() }
+    }
+}
+
+/// An authentication that counts.
+#[derive(Clone, Default)]
+struct Counting {
+    seen: Arc<Mutex<Vec<String>>>,
+    refusals: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Authentication for Counting {
+    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+        let mut seen = self.seen.lock();
+        seen.push(format!("{} {} {}", request.method, request.url.path(), request.body));
+        let number = HeaderValue::from(seen.len());
+        Ok([(AUTHORIZATION, number)].into_iter().collect())
+    }
+
+    async fn refused(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+}
+
+fn failure_of(answer: &Answer) -> Failure {
+    match answer.text.as_str() {
+        "refused" => Failure::Named { code: Code::Unavailable, name: "Busy".to_owned(), message: String::new() },
+        _ => Failure::Status(answer.status),
+    }
+}
+
+fn rest(url: &str, tls: &TlsOptions, authentication: Box<dyn Authentication>) -> Result<Rest, DriverError> {
+    let second = Duration::from_secs(1);
+    let limits = Limits {
+        attempt: 20 * second,
+        call: 60 * second,
+        attempts: 3,
+        pause: Duration::from_millis(1),
+        slowest: 1000.0,
+    };
+    let http = Arc::new(Http::new(limits, false, Requests::of("test", &Guards::unobserved().observer)));
+    let client = Connections::new(limits.attempt, false).client(tls)?;
+    Ok(Rest::new(&http, client, url.parse().unwrap(), authentication, limits.slowest, failure_of))
+}
+
+/// A server with the path of its API, and the API.
+async fn start(authentication: Counting) -> (Shared<Echo>, Rest) {
+    let fake = Fake::new(Echo);
+    let url = serve(&fake).await + "/base/path/";
+    let rest = rest(&url, &TlsOptions::default(), Box::new(authentication)).unwrap();
+    (fake, rest)
+}
+
+const READ: [&str; 1] = ["things"];
+
+fn read_call() -> Call<'static> {
+    Call::read("thing_get", Method::GET, &READ)
+}
+
+fn write_call() -> Call<'static> {
+    Call::write("thing_create", Method::POST, &READ).with(json!({"a": 1}))
+}
+
+#[tokio::test]
+async fn no_part_of_a_path_leads_elsewhere() {
+    let (fake, rest) = start(Counting::default()).await;
+    let path = ["things", "a/../b?c#d", "e f"];
+    let call = Call { query: &[("q", "a&b=c")], ..Call::read("thing_get", Method::GET, &path) };
+    let _: Value = rest.call(&call).await.unwrap();
+    let sent = &fake.lock().sent("any")[0];
+    assert_eq!(
+        (sent.path.as_str(), sent.query.as_str()),
+        ("/base/path/things/a%2F..%2Fb%3Fc%23d/e%20f", "q=a%26b%3Dc")
+    );
+    assert_eq!(sent.headers["user-agent"], "machine-controller-manager");
+}
+
+#[rstest]
+#[case("")]
+#[case(".")]
+#[case("..")]
+#[tokio::test]
+async fn a_part_of_a_path_that_would_vanish_is_not_sent(#[case] part: &str) {
+    let (fake, rest) = start(Counting::default()).await;
+    let failed: Result<Value, _> = rest.call(&Call::write("thing_delete", Method::DELETE, &["things", part])).await;
+    assert!(matches!(failed, Err(Failure::Unsent(_))), "{failed:?}");
+    assert_eq!(fake.lock().count("any"), 0);
+}
+
+#[tokio::test]
+async fn each_attempt_is_authenticated_anew() {
+    let authentication = Counting::default();
+    let (fake, rest) = start(authentication.clone()).await;
+    fake.lock().faults.push(("any", Fault::Status(503), 2));
+    let _: Value = rest.call(&read_call()).await.unwrap();
+    assert_eq!(*authentication.seen.lock(), vec!["GET /base/path/things "; 3]);
+    let sent = fake.lock().sent("any");
+    let numbers: Vec<&str> = sent.iter().map(|request| request.headers["authorization"].as_str()).collect();
+    assert_eq!(numbers, ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_body_is_sent_as_json_and_signed() {
+    let authentication = Counting::default();
+    let (fake, rest) = start(authentication.clone()).await;
+    let _: Value = rest.call(&write_call()).await.unwrap();
+    let sent = &fake.lock().sent("any")[0];
+    assert_eq!((sent.body.as_str(), sent.headers["content-type"].as_str()), (r#"{"a":1}"#, "application/json"));
+    assert_eq!(*authentication.seen.lock(), [r#"POST /base/path/things {"a":1}"#]);
+}
+
+#[tokio::test]
+async fn refused_credentials_are_forgotten_once_per_call() {
+    let authentication = Counting::default();
+    let (fake, rest) = start(authentication.clone()).await;
+    fake.lock().faults.push(("any", Fault::Status(401), 1));
+    let failed: Result<Value, _> = rest.call(&read_call()).await;
+    assert_eq!(failed, Err(Failure::Status(401)));
+    assert_eq!(authentication.refusals.load(Relaxed), 1);
+}
+
+#[rstest]
+#[case::no_answer_of_the_cloud(Fault::Status(502), 3, 1)]
+#[case::lost_answer(Fault::LostAnswer, 3, 1)]
+#[case::malformed(Fault::Malformed, 3, 1)]
+#[case::refused_by_the_cloud(Fault::Error(Reply { status: 429, body: "refused".to_owned() }), 3, 3)]
+#[case::it_does_not_pass(Fault::Status(403), 1, 1)]
+#[case::endless(Fault::Endless, 1, 1)]
+#[tokio::test]
+async fn a_write_is_repeated_only_if_it_had_no_effect(
+    #[case] fault: Fault,
+    #[case] reads: usize,
+    #[case] writes: usize,
+) {
+    for (call, expected) in [(read_call(), reads), (write_call(), writes)] {
+        let (fake, rest) = start(Counting::default()).await;
+        fake.lock().faults.push(("any", fault.clone(), 99));
+        let failed: Result<Value, _> = rest.call(&call).await;
+        failed.unwrap_err();
+        assert_eq!(fake.lock().count("any"), expected, "{call:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirection_is_not_followed() {
+    let router = Router::new()
+        .route("/moved/things", get(|| async { axum::response::Redirect::temporary("/things") }))
+        .route("/things", get(|| async { "{}" }));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/moved", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let rest = rest(&url, &TlsOptions::default(), Box::new(Counting::default())).unwrap();
+    let answer: Result<Value, _> = rest.call(&read_call()).await;
+    assert_eq!(answer, Err(Failure::Status(307)));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_pause_gets_one() {
+    let busy = || async { (axum::http::StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "20")], "busy") };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/things", get(busy))).await });
+    let rest = rest(&url, &TlsOptions::default(), Box::new(Counting::default())).unwrap();
+    let call = read_call();
+    let answer = timeout(Duration::from_secs(2), rest.call::<Value>(&call)).await;
+    assert!(answer.is_err(), "the second attempt waits");
+}
+
+#[tokio::test]
+async fn a_request_that_reaches_no_server_had_no_effect() {
+    // A port that is reserved and where nothing listens.
+    let rest = rest("http://127.0.0.1:1", &TlsOptions::default(), Box::new(Counting::default())).unwrap();
+    let failed: Result<Value, _> = rest.call(&write_call()).await;
+    let failure = failed.unwrap_err();
+    assert!(matches!(failure, Failure::Unreachable(_)) && !failure.may_have_had_effect(), "{failure:?}");
+}
+
+#[test]
+fn a_token_is_a_header_or_refused_without_a_quote() {
+    let bearer = Bearer::new("token", "abc").unwrap();
+    assert_eq!(bearer.0[AUTHORIZATION], "Bearer abc");
+    assert!(bearer.0[AUTHORIZATION].is_sensitive());
+    let error = Bearer::new("token", "a\nbc-secret").map(drop).unwrap_err();
+    assert_eq!(error.message, "token in the secret of the class is no token");
+}
+
+/// A CA.
+struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Ca {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate and its key.
+    fn issue(&self) -> (String, String) {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A server with a certificate of this CA, which asks for certificates of another; returns its URL.
+    async fn serve(&self, clients: Option<&Self>) -> String {
+        use_ring();
+        let (certificate, key) = self.issue();
+        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let builder = match clients {
+            None => ServerConfig::builder().with_no_client_auth(),
+            Some(clients) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(clients.pem.as_bytes()).unwrap()).unwrap();
+                let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+                ServerConfig::builder().with_client_cert_verifier(verifier)
+            }
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let router = Router::new().route("/things", get(|| async { "{}" }));
+        tokio::spawn(async move { axum::serve(Tls { listener, acceptor }, router).await });
+        url
+    }
+}
+
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.unwrap();
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Whether a call to a server with these options has an answer.
+async fn reaches(url: &str, tls: &TlsOptions) -> bool {
+    let rest = rest(url, tls, Box::new(Counting::default())).unwrap();
+    rest.call::<Value>(&read_call()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_server_is_trusted_by_the_ca_of_the_options_or_not_verified_at_all() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let url = ca.serve(None).await;
+    let with_ca = |ca: &Ca| TlsOptions { ca: Some(ca.pem.clone()), ..TlsOptions::default() };
+    assert!(reaches(&url, &with_ca(&ca)).await);
+    assert!(!reaches(&url, &with_ca(&other)).await);
+    assert!(!reaches(&url, &TlsOptions::default()).await, "the system does not know the CA");
+    assert!(reaches(&url, &TlsOptions { is_insecure: true, ..TlsOptions::default() }).await);
+    let bundle = TlsOptions { ca: Some(format!("{}\n{}", other.pem, ca.pem)), ..TlsOptions::default() };
+    assert!(reaches(&url, &bundle).await);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_is_shown_that_of_the_options() {
+    let (ca, clients) = (Ca::new(), Ca::new());
+    let url = ca.serve(Some(&clients)).await;
+    let tls = |identity| TlsOptions { ca: Some(ca.pem.clone()), identity, is_insecure: false };
+    assert!(reaches(&url, &tls(Some(clients.issue()))).await);
+    assert!(!reaches(&url, &tls(Some(ca.issue()))).await);
+    assert!(!reaches(&url, &tls(None)).await);
+}
+
+#[tokio::test]
+async fn accounts_with_the_same_tls_options_share_connections_and_wrong_ones_are_refused_without_a_quote() {
+    let connections = Connections::new(Duration::from_secs(1), false);
+    let (certificate, key) = Ca::new().issue();
+    let (_, other_key) = Ca::new().issue();
+    connections
+        .client(&TlsOptions { identity: Some((certificate.clone(), key.clone())), ..TlsOptions::default() })
+        .unwrap();
+    for wrong in [
+        TlsOptions { ca: Some("top-secret".to_owned()), ..TlsOptions::default() },
+        TlsOptions { identity: Some((certificate.clone(), "top-secret".to_owned())), ..TlsOptions::default() },
+        TlsOptions { identity: Some((certificate, other_key)), ..TlsOptions::default() },
+    ] {
+        let error = connections.client(&wrong).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+        assert!(
+            error.message.contains("in the secret of the class") && !error.message.contains("top-secret"),
+            "{error}"
+        );
+    }
+}

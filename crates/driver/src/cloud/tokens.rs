@@ -1,0 +1,137 @@
+//! Tokens that a cloud issues for some time, such as those of OAuth 2.0 and of Keystone.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::failure::Failure;
+
+/// Tokens are fetched again so long before they expire. One that lives less than twice as long is fetched again at half of its life.
+const AHEAD: Duration = Duration::from_secs(300);
+
+/// A token, with all that was issued with it.
+#[derive(Clone, Debug)]
+pub struct Issued<V> {
+    /// The token.
+    pub value: V,
+    /// The end of its life.
+    pub expires: Instant,
+}
+
+/// A server that issues tokens.
+#[async_trait]
+pub trait TokenSource: Send + Sync + 'static {
+    /// A token, with all that is issued with it.
+    type Value: Clone + Send + Sync;
+
+    /// Fetches a token.
+    ///
+    /// # Errors
+    /// The server did not issue one.
+    async fn fetch(&self) -> Result<Issued<Self::Value>, Failure>;
+}
+
+/// The token of one account.
+pub struct TokenCache<S: TokenSource> {
+    source: S,
+    /// The token that was fetched last, and when the next one is due. The task that fetches holds the lock, so that others wait for
+    /// the same token.
+    fetched: Mutex<Option<(S::Value, Instant)>>,
+}
+
+impl<S: TokenSource> TokenCache<S> {
+    /// An empty cache.
+    pub fn new(source: S) -> Self {
+        Self { source, fetched: Mutex::default() }
+    }
+
+    /// The server that issues the tokens.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// A token that does not expire soon.
+    ///
+    /// # Errors
+    /// Those of [`TokenSource::fetch`].
+    pub async fn get(&self) -> Result<S::Value, Failure> {
+        let mut fetched = self.fetched.lock().await;
+        let now = Instant::now();
+        if let Some((value, _)) = fetched.as_ref().filter(|(_, due)| *due > now) {
+            return Ok(value.clone());
+        }
+        let Issued { value, expires } = self.source.fetch().await?;
+        let life = expires.saturating_duration_since(now);
+        let due = now + life.saturating_sub(AHEAD).max(life / 2);
+        Ok(fetched.insert((value, due)).0.clone())
+    }
+
+    /// Forgets the token, because the cloud refused it.
+    pub async fn forget(&self) {
+        self.fetched.lock().await.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+    use futures::future::join_all;
+    use rstest::rstest;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use tokio::time::{advance, sleep};
+
+    /// Issues numbers that live for some time. The first request fails if `fails` is true.
+    struct Numbers {
+        life: Duration,
+        fails: bool,
+        issued: AtomicU32,
+    }
+
+    #[async_trait]
+    impl TokenSource for Numbers {
+        type Value = u32;
+
+        async fn fetch(&self) -> Result<Issued<u32>, Failure> {
+            sleep(Duration::from_millis(10)).await;
+            let value = self.issued.fetch_add(1, Relaxed);
+            if self.fails && value == 0 {
+                return Err(Failure::NoAnswer);
+            }
+            Ok(Issued { value, expires: Instant::now() + self.life })
+        }
+    }
+
+    fn cache(life: u64, fails: bool) -> TokenCache<Numbers> {
+        TokenCache::new(Numbers { life: Duration::from_secs(life), fails, issued: AtomicU32::default() })
+    }
+
+    #[rstest]
+    #[case::long(3600, 3299, 3301)]
+    #[case::short(60, 29, 31)]
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_fetched_again_before_it_expires(#[case] life: u64, #[case] still: u64, #[case] no_more: u64) {
+        let cache = cache(life, false);
+        assert_eq!(cache.get().await, Ok(0));
+        advance(Duration::from_secs(still)).await;
+        assert_eq!(cache.get().await, Ok(0));
+        advance(Duration::from_secs(no_more - still)).await;
+        assert_eq!(cache.get().await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_calls_share_a_token() {
+        let cache = cache(3600, false);
+        assert_eq!(join_all((0..5).map(|_| cache.get())).await, [const { Ok(0) }; 5]);
+        cache.forget().await;
+        assert_eq!(cache.get().await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_not_kept() {
+        let cache = cache(3600, true);
+        assert_eq!(cache.get().await.unwrap_err().code(), Code::DeadlineExceeded);
+        assert_eq!(cache.get().await, Ok(1));
+    }
+}

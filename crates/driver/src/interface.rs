@@ -1,0 +1,134 @@
+//! The interface between controllers and clouds.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::{
+    cluster_tag,
+    code::Code,
+    error::DriverError,
+    inspection::Finding,
+    spec::Problems,
+    vm::{Listed, Vm},
+};
+use mcm_api::machine::{Machine, MachineClass};
+
+/// Secret data for one call: credentials and user data. Its content never appears in `Debug` output.
+#[derive(Clone, Default)]
+pub struct SecretData(pub BTreeMap<String, Vec<u8>>);
+
+impl std::fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.keys()).finish()
+    }
+}
+
+/// Request of create, initialize, delete and status.
+#[derive(Clone, Debug)]
+pub struct MachineRequest {
+    /// The Machine. Its UID is the idempotency token of creation. An orphan has only name, namespace and provider ID.
+    pub machine: Arc<Machine>,
+    /// Its class.
+    pub class: Arc<MachineClass>,
+    /// Merged Secret data. In `create` and `initialize` the placeholders of the user data are substituted.
+    pub secret: SecretData,
+    /// Marker of the owner of the VM, which `create` and `tag` write on it; empty in other requests. At most 63 lower-case
+    /// letters, digits and hyphens.
+    pub owner: String,
+    /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
+    pub may_pause: bool,
+}
+
+/// Optional capabilities of a driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `initialize` is implemented; otherwise it is not called.
+    pub initialize: bool,
+    /// `list` finds every VM of a class; otherwise orphans are not collected.
+    pub list: bool,
+    /// `inspect` is implemented.
+    pub inspect: bool,
+    /// `tag` is implemented.
+    pub tag: bool,
+}
+
+/// Reconciles a class.
+pub type ProblemsHook = Arc<dyn Fn(&MachineClass) + Send + Sync>;
+
+/// A driver for one cloud.
+///
+/// All methods may be called concurrently and again after any failure. An unknown result (a lost response, a timeout)
+/// is an error with a transient code, never a wrong result.
+#[async_trait]
+pub trait Driver: Send + Sync + 'static {
+    /// Name in `MachineClass.provider`.
+    fn name(&self) -> &'static str;
+
+    /// Its optional capabilities.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Returns all problems of a class, field by field. Makes no cloud call. [`crate::spec`] helps.
+    fn validate(&self, class: &MachineClass) -> Problems;
+
+    /// The same, as far as it is known without waiting: `None` if the driver is another process and was not asked yet.
+    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+        Some(self.validate(class))
+    }
+
+    /// Calls `hook` whenever the problems of a class became known, or may be asked for again. Only a driver that is another
+    /// process does.
+    fn on_problems(&self, _hook: ProblemsHook) {}
+
+    /// The same, also of a driver that is another process.
+    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+        Ok(self.validate(class))
+    }
+
+    /// Returns the problems of the Secret of a class, such as missing credentials. Makes no cloud call. Only `mcm class check`
+    /// calls it, because Secrets change without their class.
+    fn secret_problems(&self, _: &MachineClass, _: &SecretData) -> Problems {
+        Problems::default()
+    }
+
+    /// Creates the VM of a Machine, or returns the VM of an earlier call. Never creates a second one.
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
+
+    /// Initializes a VM after its creation. [`Code::Uninitialized`] means: call again.
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
+
+    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Succeeds if there is
+    /// none. Returns the state to store, if any.
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError>;
+
+    /// Looks the VM of a Machine up. [`Code::NotFound`] means that there certainly is none; [`Code::Uninitialized`]
+    /// carries the VM in [`DriverError::vm`].
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
+
+    /// All existing VMs of a class, by provider ID. A partial list is an error.
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError>;
+
+    /// Whether [`Self::list`] of a class may show VMs that were created for another class of the same provider. Makes no
+    /// cloud call.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        cluster_tag::is_shared(&class.provider_spec, &other.provider_spec)
+    }
+
+    /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
+    /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let message = format!("driver {} cannot inspect its cloud", self.name());
+        Err(DriverError::new(Code::Unimplemented, message))
+    }
+
+    /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class and the marker of
+    /// its owner, or takes the marker and so many of the others away that `list` does not find it. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
+    async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
+        let message = format!("driver {} cannot change tags: change them by hand, as the class specifies", self.name());
+        Err(DriverError::new(Code::Unimplemented, message))
+    }
+
+    /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;
+}

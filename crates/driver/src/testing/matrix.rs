@@ -1,0 +1,204 @@
+//! The matrix of faults: each call of a cloud fails in each way, while the driver creates, looks up, lists or deletes. The outcome
+//! is a code and the number of VMs; the next attempt without a fault leads to exactly one VM, or to none after a deletion.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+
+use super::server::{Fault, Reply};
+use crate::{Code, DriverError, MachineRequest, interface::Driver};
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    LostAnswer,
+    Throttle,
+    /// Something before the cloud has no connection to it.
+    ServerError,
+    TimeOut,
+    Malformed,
+    Auth,
+    Denied,
+    StockOut,
+    Quota,
+    NotFound,
+}
+
+/// All cases, in the order of the columns.
+pub const CASES: [Case; 10] = [
+    Case::LostAnswer,
+    Case::Throttle,
+    Case::ServerError,
+    Case::TimeOut,
+    Case::Malformed,
+    Case::Auth,
+    Case::Denied,
+    Case::StockOut,
+    Case::Quota,
+    Case::NotFound,
+];
+
+/// The operation of the driver during which the call fails. All but a creation begin with a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    Create,
+    /// A look-up by name.
+    Status,
+    /// A look-up by provider ID.
+    StatusById,
+    List,
+    /// By name.
+    Delete,
+    DeleteById,
+}
+
+/// A code, or success, and how many VMs there are then.
+pub type Outcome = (Option<Code>, usize);
+
+/// A row of the matrix.
+pub struct Row {
+    pub during: During,
+    /// The call that fails.
+    pub call: &'static str,
+    /// By case.
+    pub outcomes: [Outcome; CASES.len()],
+}
+
+/// The outcomes of a call that are the same for most, and those that differ: of a lost answer, of an error of something before
+/// the cloud, and of what was not found. `vms` are there in all other cases.
+pub const fn usual(vms: usize, lost: Outcome, not_found: Outcome) -> [Outcome; CASES.len()] {
+    [
+        lost,
+        (Some(Code::Unavailable), vms),
+        (Some(Code::Unavailable), vms),
+        (Some(Code::DeadlineExceeded), vms),
+        (Some(Code::Unknown), vms),
+        (Some(Code::Unauthenticated), vms),
+        (Some(Code::PermissionDenied), vms),
+        (Some(Code::ResourceExhausted), vms),
+        (Some(Code::ResourceExhausted), vms),
+        not_found,
+    ]
+}
+
+/// The errors of a cloud on the wire.
+pub trait Errors {
+    /// One of throttle, auth, denied, stock-out, quota, and not found.
+    fn error(case: Case) -> Reply;
+}
+
+/// The fault of a case.
+pub fn fault_of<E: Errors>(case: Case) -> Fault {
+    match case {
+        Case::LostAnswer => Fault::LostAnswer,
+        Case::ServerError => Fault::Status(503),
+        Case::TimeOut => Fault::TimeOut,
+        Case::Malformed => Fault::Malformed,
+        case => Fault::Error(E::error(case)),
+    }
+}
+
+/// A cloud with a driver.
+#[async_trait]
+pub trait World: Errors + Sized + Send + Sync {
+    /// A cloud, with a driver whose calls end after that time.
+    async fn start(attempt: Duration) -> Self;
+
+    fn driver(&self) -> &dyn Driver;
+
+    /// A driver for the same cloud that waits as long as usual.
+    fn patient_driver(&self) -> &dyn Driver;
+
+    fn request(&self) -> MachineRequest;
+
+    /// The same request, with the provider ID of its VM.
+    fn with_id(&self, request: &MachineRequest, provider_id: &str) -> MachineRequest {
+        let mut request = request.clone();
+        std::sync::Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.to_owned();
+        request
+    }
+
+    /// All calls of this name fail, or none does.
+    fn fail(&self, call: Option<(&'static str, Fault)>);
+
+    fn count(&self) -> usize;
+
+    /// Values that no text may contain.
+    fn secrets(&self) -> Vec<&'static str>;
+}
+
+/// Only where there is no answer does a driver give up soon: a slow machine is not a fault.
+fn attempt_of(case: Case) -> Duration {
+    if case == Case::TimeOut { Duration::from_millis(300) } else { Duration::from_secs(20) }
+}
+
+/// Checks all cases of a row.
+pub async fn check<W: World>(row: &Row) {
+    join_all(CASES.into_iter().zip(row.outcomes).map(|(case, expected)| check_case::<W>(row, case, expected))).await;
+}
+
+async fn check_case<W: World>(row: &Row, case: Case, expected: Outcome) {
+    let what = format!("{:?} with {case:?} of {}", row.during, row.call);
+    let world = W::start(attempt_of(case)).await;
+    let request = world.request();
+    let vm = match row.during {
+        During::Create => None,
+        _ => Some(world.patient_driver().create(&request).await.unwrap()),
+    };
+    let known = vm.as_ref().map_or_else(|| request.clone(), |vm| world.with_id(&request, &vm.provider_id));
+    world.fail(Some((row.call, fault_of::<W>(case))));
+    let error = perform(world.driver(), row.during, &request, &known).await.err();
+    world.fail(None);
+    if let Some(error) = &error {
+        check_text(&world, error, &what);
+    }
+    assert_eq!((error.as_ref().map(|error| error.code), world.count()), expected, "{what}: {error:?}");
+    let state = error.and_then(|error| error.last_known_state);
+    let (request, known) = (with_state(request, state.as_deref()), with_state(known, state.as_deref()));
+    // A request with an unknown outcome may take its time.
+    let is_deletion = matches!(row.during, During::Delete | During::DeleteById);
+    let next = if is_deletion { row.during } else { During::Create };
+    while let Err(error) = perform(world.patient_driver(), next, &request, &known).await {
+        assert!(error.code.is_transient(), "{what}, next attempt: {error}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(world.count(), usize::from(!is_deletion), "{what}, next attempt");
+    if let Some(vm) = vm.filter(|_| !is_deletion) {
+        assert_eq!(world.patient_driver().status(&known).await.unwrap().provider_id, vm.provider_id, "{what}");
+    }
+}
+
+async fn perform(
+    driver: &dyn Driver,
+    during: During,
+    request: &MachineRequest,
+    known: &MachineRequest,
+) -> Result<(), DriverError> {
+    match during {
+        During::Create => driver.create(request).await.map(drop),
+        During::Status => driver.status(request).await.map(drop),
+        During::StatusById => driver.status(known).await.map(drop),
+        During::List => driver.list(&request.class, &request.secret).await.map(drop),
+        During::Delete => driver.delete(request).await.map(drop),
+        During::DeleteById => driver.delete(known).await.map(drop),
+    }
+}
+
+fn check_text<W: World>(world: &W, error: &DriverError, what: &str) {
+    for text in [Some(&error.message), error.last_known_state.as_ref()].into_iter().flatten() {
+        for secret in world.secrets() {
+            assert!(!text.contains(secret), "{what}: {text}");
+        }
+        assert_eq!(text.matches('[').count(), text.matches(']').count(), "{what}: {text}");
+    }
+}
+
+/// The request once the state is stored.
+pub fn with_state(mut request: MachineRequest, state: Option<&str>) -> MachineRequest {
+    if let Some(state) = state {
+        let machine = std::sync::Arc::make_mut(&mut request.machine);
+        machine.status.get_or_insert_default().last_known_state = state.to_owned();
+    }
+    request
+}

@@ -1,0 +1,30 @@
+//! The test kit of drivers: a server for fakes of clouds, a check of requests against an API description, the matrix of faults,
+//! bootstrap data of Cluster API, and a driver for tests of its callers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    reason = "a test may panic"
+)]
+
+pub mod bootstrap;
+mod fake_driver;
+pub mod matrix;
+mod recorder;
+pub mod server;
+pub mod swagger;
+
+use crate::SecretPolicy;
+
+pub use self::{fake_driver::FakeDriver, recorder::Recorder};
+
+/// Fakes listen on this host, and tokens are in temporary folders.
+pub fn secret_policy() -> SecretPolicy {
+    SecretPolicy {
+        endpoints: "http://127.0.0.1".parse().into_iter().collect(),
+        folders: vec![std::env::temp_dir()],
+        ..SecretPolicy::default()
+    }
+}

@@ -1,0 +1,171 @@
+//! Accounts of AWS: a region, an endpoint and credentials. A Secret with new credentials is another account at once.
+
+use std::sync::Arc;
+
+use aws_config::{
+    AppName, BehaviorVersion, Region, SdkConfig, identity::IdentityCache, retry::RetryConfig,
+    stalled_stream_protection::StalledStreamProtectionConfig, timeout::TimeoutConfig,
+};
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use tokio::sync::Mutex;
+
+use super::{
+    client::Connections,
+    credentials::Credentials,
+    endpoint::{Variant, check_region},
+    iam::Iam,
+    login::Login,
+    names::APP,
+};
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    DriverError, SecretData, SecretPolicy,
+    cloud::{Http, Limiters, Limits, Recent, Requests},
+};
+
+/// More than any installation has.
+const MOST_ACCOUNTS: usize = 256;
+
+/// Where AWS is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Access {
+    /// The endpoint of EC2 for Secrets that name none; that of AWS if `None`.
+    pub endpoint: Option<String>,
+    /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
+    pub sts_endpoint: Option<String>,
+    /// Variant of the endpoints of AWS.
+    pub variant: Variant,
+    /// Whether calls go through the proxy that the environment names, if it names one.
+    pub uses_proxy: bool,
+    pub limits: Limits,
+    /// Features that Secrets may use.
+    pub secrets: SecretPolicy,
+}
+
+impl Access {
+    /// Settings from the environment variables that the SDKs of AWS read.
+    pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
+        let first =
+            |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
+        Self {
+            endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
+            sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
+            variant: Variant::of_environment(),
+            uses_proxy: true,
+            limits: Limits::default(),
+            secrets: secrets.clone(),
+        }
+    }
+}
+
+/// Fields that distinguish accounts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccountKey {
+    region: String,
+    endpoint: Option<String>,
+    credentials: Credentials,
+}
+
+/// The services of AWS in a region, with credentials.
+pub(super) struct Account {
+    pub ec2: aws_sdk_ec2::Client,
+    pub sts: aws_sdk_sts::Client,
+    pub iam: Iam,
+    pub login: Arc<Login>,
+    pub limiters: Arc<Limiters>,
+    pub http: Arc<Http>,
+}
+
+/// All accounts.
+pub(super) struct Accounts {
+    access: Access,
+    connections: Connections,
+    http: Arc<Http>,
+    all: Recent<AccountKey, Arc<Account>>,
+}
+
+impl Accounts {
+    pub(super) fn new(access: Access, requests: Requests) -> Self {
+        Self {
+            connections: Connections::new(access.limits, access.uses_proxy),
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            access,
+            all: Recent::new(MOST_ACCOUNTS),
+        }
+    }
+
+    /// The account that the Secret of a class gives access to, in a region.
+    ///
+    /// # Errors
+    /// Credentials are missing, or something in the Secret is not allowed.
+    pub(super) fn key(
+        &self,
+        region: &str,
+        class: &MachineClass,
+        secret: &SecretData,
+    ) -> Result<AccountKey, DriverError> {
+        let policy = &self.access.secrets;
+        let credentials = Credentials::of(class, secret, policy)?;
+        let endpoint = credentials.endpoint(secret, policy)?;
+        Ok(AccountKey { region: region.to_owned(), endpoint, credentials })
+    }
+
+    /// The account of a key, with the credentials that it has, if they are still valid.
+    ///
+    /// # Errors
+    /// The region is no word.
+    pub(super) fn get(&self, key: &AccountKey) -> Result<Arc<Account>, DriverError> {
+        self.all.get_or(key, || self.open(key).map(Arc::new))
+    }
+
+    fn open(&self, key: &AccountKey) -> Result<Account, DriverError> {
+        let endpoint = key.endpoint.as_ref().or(self.access.endpoint.as_ref());
+        let sts_endpoint = self.access.sts_endpoint.as_ref();
+        if endpoint.is_none() || sts_endpoint.is_none() {
+            check_region(&key.region)?;
+        }
+        let limiters = Arc::new(Limiters::new(self.access.limits.slowest));
+        let login = Arc::new(Login {
+            credentials: key.credentials.clone(),
+            region: key.region.clone(),
+            folders: self.access.secrets.folders.clone(),
+            longest: self.access.limits.attempt,
+            connections: self.connections.clone(),
+            http: Arc::clone(&self.http),
+            limiters: Arc::clone(&limiters),
+            sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, None)),
+            fetched: Mutex::default(),
+        });
+        Ok(Account {
+            ec2: aws_sdk_ec2::Client::new(&self.config(&key.region, endpoint, Some(&login))),
+            sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, Some(&login))),
+            iam: Iam::of(&key.region, sts_endpoint, &login, &limiters, &self.http),
+            login,
+            limiters,
+            http: Arc::clone(&self.http),
+        })
+    }
+
+    /// The configuration of a client of the SDK, at an endpoint or at that of AWS. Attempts, time limits, the pace of calls and
+    /// the life of credentials are the same for all clouds, so those of the SDK are off.
+    fn config(&self, region: &str, endpoint: Option<&String>, login: Option<&Arc<Login>>) -> SdkConfig {
+        let Variant { is_fips, is_dual_stack } = self.access.variant;
+        let mut config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .http_client(self.connections.of_services())
+            .identity_cache(IdentityCache::no_cache())
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(TimeoutConfig::disabled())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            .use_fips(is_fips && endpoint.is_none())
+            .use_dual_stack(is_dual_stack && endpoint.is_none());
+        config.set_endpoint_url(endpoint.cloned());
+        config.set_app_name(AppName::new(APP).ok());
+        config.set_credentials_provider(login.map(|login| {
+            let login: Arc<dyn ProvideCredentials> = Arc::<Login>::clone(login);
+            SharedCredentialsProvider::new(login)
+        }));
+        config.build()
+    }
+}

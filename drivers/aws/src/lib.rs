@@ -1,0 +1,491 @@
+//! The driver of AWS: VMs are EC2 instances, found by their tags.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-aws.md` compares the two.
+
+mod accounts;
+mod calls;
+mod client;
+mod credentials;
+mod endpoint;
+mod errors;
+mod iam;
+mod inspect;
+mod instance;
+mod login;
+mod names;
+mod run;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::time::{Instant as Clock, sleep};
+
+pub use self::names::NAME;
+use self::{
+    accounts::{Access, AccountKey, Accounts},
+    calls::Ec2,
+    errors::{TOKEN_MISMATCH, TOKEN_SPENT},
+    instance::{Instance, Todo, needs_initialization},
+    names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION},
+    run::Order,
+    spec::{Scope, Spec, placement_of_annotation},
+};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    cloud::{
+        CloudVm, Coalescer, Recent, Requests, Secrets, Wanted, check_provider, created_for, idempotency_token,
+        known_as, only, safe_text,
+    },
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    guard::Observer,
+    inspection::Finding,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::{Listed, Vm},
+};
+
+/// A Machine whose VMs all ended after their creation gets no more.
+const MOST_GENERATIONS: u32 = 10;
+/// After this time a request whose token was used for another one, and whose VM EC2 does not show, is given up: EC2 shows a new
+/// VM within minutes, and forgets an ended one before its token.
+const MISMATCH: Duration = Duration::from_secs(600);
+/// Tokens with such requests that are remembered.
+const MOST_MISMATCHES: usize = 10_000;
+/// Most user data of a VM, in bytes, before it is encoded.
+const MOST_USER_DATA: usize = 16 * 1024;
+/// A VM that is shutting down is looked up again after this time.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+/// Images whose root device is remembered. It never changes.
+const MOST_IMAGES: usize = 1000;
+
+/// Opens the driver, for the list of built-in drivers.
+pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let requests = Requests::of(NAME, observer);
+    Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
+}
+
+/// How long the driver waits for what.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait so long for others to join them.
+    window: Duration,
+    /// A request whose token was used for another one is given up.
+    mismatch: Duration,
+    /// A VM that is shutting down is looked up again.
+    shutdown: Duration,
+    /// A new VM is visible and has a name: first pause between two look-ups, longest pause, all together.
+    first: Duration,
+    longest: Duration,
+    total: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_millis(100),
+            mismatch: MISMATCH,
+            shutdown: SHUTDOWN,
+            first: Duration::from_millis(500),
+            longest: Duration::from_secs(15),
+            total: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The VMs that a look-up of several Machines finds.
+type Found = Result<Arc<Vec<Instance>>, DriverError>;
+
+/// The driver of AWS.
+struct AwsDriver {
+    patience: Patience,
+    accounts: Accounts,
+    /// Look-ups of Machines of one class and account that wait at the same time.
+    look_ups: Coalescer<(AccountKey, Scope), Found>,
+    /// Root devices by region and image.
+    root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
+    /// Tokens that were used for other requests, and since when this is known.
+    mismatches: Recent<String, Clock>,
+    /// Root devices that are being read.
+    images: Coalescer<(AccountKey, String), Result<String, DriverError>>,
+}
+
+/// A class with access to its account.
+struct Session {
+    spec: Spec,
+    scope: Scope,
+    key: AccountKey,
+    ec2: Ec2,
+}
+
+impl AwsDriver {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        Self {
+            patience,
+            accounts: Accounts::new(access, requests),
+            look_ups: Coalescer::new(patience.window),
+            root_devices: Arc::default(),
+            mismatches: Recent::new(MOST_MISMATCHES),
+            images: Coalescer::of_facts(),
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let key = self.accounts.key(&scope.region, class, secret)?;
+        let ec2 = Ec2 { account: self.accounts.get(&key)?, secret: secret.clone() };
+        Ok(Session { spec, scope, key, ec2 })
+    }
+
+    /// All VMs of the class with the name of a Machine, also those that are gone.
+    async fn named(&self, session: &Session, name: &str) -> Result<Vec<Instance>, DriverError> {
+        let (ec2, scope) = (session.ec2.clone(), session.scope.clone());
+        let key = (session.key.clone(), session.scope.clone());
+        let look_up = move |names| async move { ec2.named(&scope, &names).await.map(Arc::new) };
+        let all = self.look_ups.look_up(key, name.to_owned(), look_up).await?;
+        Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
+    }
+
+    /// The existing VMs of a Machine: the VM with its provider ID or, without an ID, all VMs that were created for it.
+    async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let mut found = self.find_all(session, machine).await?;
+        found.retain(|instance| !instance.is_gone);
+        Ok(found)
+    }
+
+    /// The same, also those that are gone.
+    async fn find_all(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let wanted = Wanted::of(machine);
+        let place = IDS.of_machine(machine)?;
+        if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
+            let message = format!(
+                "machine {:?} has VM {id} in {place}, and its class is for region {}: check the class",
+                wanted.name, session.scope.region
+            );
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        let named = self.named(session, wanted.name).await?;
+        let Some([_, id]) = place else { return Ok(created_for(named, wanted, &session.scope)) };
+        let found = match named.into_iter().find(|instance| instance.id == id) {
+            Some(found) => Some(found),
+            // Its tags may have been changed.
+            None => session.ec2.with_id(id).await?,
+        };
+        Ok(known_as(found, wanted, &session.scope).into_iter().collect())
+    }
+
+    async fn root_device(&self, session: &Session) -> Result<String, DriverError> {
+        let key = (session.spec.region.clone(), session.spec.ami.clone());
+        if let Some(known) = self.root_devices.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let (ec2, ami, known) = (session.ec2.clone(), session.spec.ami.clone(), Arc::clone(&self.root_devices));
+        let read = move |_| async move {
+            let name = ec2.root_device(&ami).await?;
+            let mut known = known.lock();
+            if known.len() >= MOST_IMAGES {
+                known.clear();
+            }
+            known.insert(key, name.clone());
+            Ok(name)
+        };
+        self.images.look_up((session.key.clone(), session.spec.ami.clone()), String::new(), read).await
+    }
+
+    /// Creates a VM, or finds the VM of an earlier request. `generation` VMs of the Machine are gone.
+    async fn run(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        mut generation: u32,
+    ) -> Result<Instance, DriverError> {
+        let machine = &*request.machine;
+        let wanted = Wanted::of(machine);
+        let user_data = Secrets(&request.secret).user_data()?;
+        if let Some(problem) = problem_of_user_data(user_data) {
+            return Err(DriverError::new(Code::InvalidArgument, problem));
+        }
+        let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
+        let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
+            Some(text) => {
+                let (placement, warnings) = placement_of_annotation(text)?;
+                for warning in warnings {
+                    tracing::warn!(machine = wanted.name, "{warning}");
+                }
+                placement
+            }
+            None => None,
+        };
+        let root_device = self.root_device(session).await?;
+        while generation < MOST_GENERATIONS {
+            let token = idempotency_token(machine, generation)?;
+            let order = Order {
+                spec: &session.spec,
+                machine: wanted.name,
+                uid: wanted.uid,
+                owner: &request.owner,
+                token: &token,
+                user_data,
+                root_device: &root_device,
+                placement: placement.clone(),
+            };
+            let failure = match session.ec2.run(&order).await {
+                Ok(instance) => {
+                    self.mismatches.forget(&token);
+                    return Ok(instance);
+                }
+                Err(failure) => failure,
+            };
+            if failure.is(TOKEN_MISMATCH) {
+                // The user data contains a token that may be new. The VM of the earlier request is as good.
+                match session.ec2.with_token(&token).await? {
+                    Some(instance) if instance.is_gone => {}
+                    Some(instance) => {
+                        self.mismatches.forget(&token);
+                        return Ok(instance);
+                    }
+                    None if self.is_lost(&token) => {}
+                    None => return Err(failure.error("RunInstances", &request.secret)),
+                }
+            } else if !failure.is(TOKEN_SPENT) {
+                return Err(failure.error("RunInstances", &request.secret));
+            }
+            generation += 1;
+        }
+        let message = format!("{MOST_GENERATIONS} VMs of machine {:?} ended after their creation", wanted.name);
+        Err(DriverError::new(Code::Internal, message))
+    }
+
+    /// Whether a token was used for another request so long ago that its VM must have ended.
+    fn is_lost(&self, token: &String) -> bool {
+        let since = self.mismatches.get_or(token, || Ok::<_, Infallible>(Clock::now()));
+        since.is_ok_and(|since| since.elapsed() >= self.patience.mismatch)
+    }
+
+    /// Waits until everyone sees a new VM and its Node has a name.
+    async fn until_ready(&self, session: &Session, name: &str, id: &str) -> Result<Instance, DriverError> {
+        let Patience { first, longest, total, .. } = self.patience;
+        let (deadline, mut pause) = (Clock::now() + total, first);
+        loop {
+            let problem = match self.named(session, name).await {
+                Ok(all) => match all.into_iter().find(|instance| instance.id == id) {
+                    Some(instance) if instance.is_gone => return Err(ended(&instance)),
+                    Some(instance) if !instance.node_name.is_empty() => return Ok(instance),
+                    Some(_) => "it has no private DNS name".to_owned(),
+                    None => "DescribeInstances does not show it".to_owned(),
+                },
+                Err(error) if error.code.is_transient() => error.message,
+                Err(error) => return Err(error),
+            };
+            if Clock::now() + pause > deadline {
+                // The next attempt finds it by its tags.
+                let message = format!("VM {id} was created, but is not ready yet: {problem}");
+                return Err(DriverError::new(Code::DeadlineExceeded, message));
+            }
+            let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
+            sleep(wait).await;
+            pause = (pause * 3 / 2).min(longest);
+        }
+    }
+
+    /// Waits until the VMs of a Machine do not run any more. Cluster API core deletes the Node after its VM, so the kubelet must
+    /// have ended; the machine controller deletes the Node itself and need not wait.
+    async fn until_ended(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
+        let deadline = Clock::now() + self.patience.total;
+        loop {
+            let all = self.find_all(session, &request.machine).await?;
+            let Some(instance) = all.iter().find(|instance| !instance.has_ended) else { return Ok(()) };
+            let message = format!("VM {} is shutting down", instance.id);
+            if request.may_pause {
+                return Err(DriverError::not_done(message, self.patience.shutdown));
+            }
+            if Clock::now() + self.patience.shutdown > deadline {
+                return Err(DriverError::new(Code::DeadlineExceeded, message));
+            }
+            sleep(self.patience.shutdown).await;
+        }
+    }
+
+    async fn carry_out(&self, session: &Session, todo: &Todo) -> Result<(), DriverError> {
+        match todo {
+            Todo::DisableSourceDestCheck { interface } => session.ec2.disable_source_dest_check(interface).await,
+            Todo::AssignIpv6Prefixes { interface, missing } => {
+                session.ec2.assign_ipv6_prefixes(interface, *missing).await
+            }
+        }
+    }
+
+    async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
+        for todo in instance.todo(&session.spec) {
+            self.carry_out(&session, &todo).await?;
+        }
+        Ok(instance.vm(&session.scope.region))
+    }
+}
+
+#[async_trait]
+impl Driver for AwsDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: true, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        spec::check::node_template(&spec, class, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        if let Err(error) = self.accounts.key("", class, secret) {
+            problems.error("Secret", error.message);
+        }
+        match Secrets(secret).user_data().map(problem_of_user_data) {
+            Err(error) => problems.error("Secret", error.message),
+            Ok(Some(problem)) => problems.error("Secret", problem),
+            Ok(None) => {}
+        }
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        let named = self.named(&session, wanted.name).await?;
+        let (alive, gone): (Vec<_>, Vec<_>) =
+            named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
+        let id = if alive.is_empty() {
+            let generation = gone.iter().filter_map(|one| one.generation(wanted.uid)).max().map_or(0, |last| last + 1);
+            self.run(&session, request, generation).await?.id
+        } else {
+            only(alive, wanted.name)?.id
+        };
+        Ok(self.until_ready(&session, wanted.name, &id).await?.vm(&session.scope.region))
+    }
+
+    /// [`Code::Unimplemented`] if the class asks for nothing that a new VM does not have.
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut Problems::default())) {
+            return Err(DriverError::new(Code::Unimplemented, "the class does not ask for initialization"));
+        }
+        self.initialized(request).await.map_err(|error| {
+            let message = format!("{}: {}", error.code, error.message);
+            DriverError::new(Code::Uninitialized, message)
+        })
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let all = self.find_all(&session, &request.machine).await?;
+        for instance in all.iter().filter(|instance| !instance.is_gone) {
+            session.ec2.terminate(&instance.id).await?;
+        }
+        if request.machine.is_infrastructure() && all.iter().any(|instance| !instance.has_ended) {
+            self.until_ended(&session, request).await?;
+        }
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let found = self.find(&session, &request.machine).await?;
+        let instance = only(found, Wanted::of(&request.machine).name)?;
+        let vm = instance.vm(&session.scope.region);
+        if vm.node_name.is_empty() && request.machine.spec.provider_id.is_empty() {
+            // The name of its Node would be stored.
+            let message = format!("VM {} has no private DNS name yet", instance.id);
+            return Err(DriverError::new(Code::Unavailable, message));
+        }
+        if instance.todo(&session.spec).is_empty() {
+            return Ok(vm);
+        }
+        let message = format!("VM {} is not initialized", instance.id);
+        Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+        let session = self.session(class, secret)?;
+        let all = session.ec2.alive(&session.scope).await?;
+        let ours = all.into_iter().filter(|instance| instance.is_in(&session.scope));
+        let entry = |instance: Instance| (IDS.node_form(&session.scope.region, &instance.id), instance.listed());
+        Ok(ours.map(entry).collect())
+    }
+
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        spec.scope().map_or(true, |scope| {
+            scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str))
+        })
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(Secrets(secret).user_data()).await)
+    }
+
+    /// The marker of the cluster stays: the cluster and its other programs need it.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
+        let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
+        if !is_listed {
+            return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
+        }
+        let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
+        let markers = [(cluster, value(cluster)), (role, value(role)), (OWNER_TAG, &request.owner)];
+        let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
+        session.ec2.create_tags(&instance.id, &tags).await
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}
+
+/// Whether a part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
+fn is_in_region(place: &str, region: &str) -> bool {
+    place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Why EC2 would refuse user data.
+fn problem_of_user_data(user_data: &[u8]) -> Option<String> {
+    let size = user_data.len();
+    (size > MOST_USER_DATA).then(|| {
+        format!(
+            "userData has {size} bytes, and EC2 takes at most {MOST_USER_DATA}: shorten it, or let it download the rest"
+        )
+    })
+}
+
+/// A VM that ended while it was waited for.
+fn ended(instance: &Instance) -> DriverError {
+    let (code, text) = instance.reason.clone().unwrap_or_default();
+    let text = safe_text(&format!("{code}: {text}"), &SecretData::default());
+    DriverError::new(
+        errors::code_of_state_reason(&code),
+        format!("VM {} ended after its creation: {text}", instance.id),
+    )
+}

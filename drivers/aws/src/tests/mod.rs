@@ -1,0 +1,140 @@
+//! The driver against EC2's wire format.
+
+mod bootstrap;
+mod conformance;
+mod fake;
+mod faults;
+mod flows;
+mod images;
+mod inspect;
+mod metrics;
+mod recorded;
+mod requests;
+mod templates;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use self::fake::{Cloud, Shared, serve};
+use super::{AwsDriver, NAME, Patience, accounts::Access};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, DriverError, MachineRequest, Observer, SecretData,
+    cloud::{Limits, Requests},
+    guard::Guards,
+    secret_policy,
+};
+
+const REGION: &str = "eu-west-1";
+
+/// A cloud and its driver.
+async fn start() -> (Shared, AwsDriver) {
+    let (cloud, url) = start_cloud().await;
+    (cloud, driver(&url))
+}
+
+async fn start_cloud() -> (Shared, String) {
+    let cloud: Shared = Arc::new(Mutex::new(Cloud::default()));
+    let url = serve(&cloud).await;
+    (cloud, url)
+}
+
+fn driver(url: &str) -> AwsDriver {
+    driver_that_waits(url, Duration::from_secs(20))
+}
+
+/// A driver whose calls end after that time.
+fn driver_that_waits(url: &str, attempt: Duration) -> AwsDriver {
+    driver_with(url, attempt, Guards::unobserved().observer)
+}
+
+/// A driver whose requests are observed.
+fn observed_driver(url: &str, observer: Arc<dyn Observer>) -> AwsDriver {
+    driver_with(url, Duration::from_secs(20), observer)
+}
+
+fn limits(attempt: Duration) -> Limits {
+    Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 }
+}
+
+fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> AwsDriver {
+    driver_within(url, limits(attempt), observer)
+}
+
+fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
+    let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
+    let secrets = mcm_driver::testing::secret_policy();
+    let access = Access { endpoint, sts_endpoint, limits, secrets, ..Access::default() };
+    let millis = Duration::from_millis;
+    let patience = Patience {
+        window: millis(2),
+        mismatch: millis(200),
+        shutdown: millis(10),
+        first: millis(2),
+        longest: millis(10),
+        total: millis(2000),
+    };
+    AwsDriver::new(access, patience, Requests::of(NAME, &observer))
+}
+
+/// A class with the fields that a class needs.
+fn spec() -> Value {
+    json!({
+        "ami": "ami-1", "region": REGION, "machineType": "m5.large", "iam": {"name": "node"},
+        "blockDevices": [{"ebs": {"volumeType": "gp3", "volumeSize": 50}}],
+        "networkInterfaces": [{"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}],
+        "tags": {"kubernetes.io/cluster/shoot": "1", "kubernetes.io/role/node": "1"},
+    })
+}
+
+/// `spec` with some fields replaced; `null` removes one.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: "AWS".into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+fn secret() -> SecretData {
+    let data = [
+        ("providerAccessKeyId", "AKIDEXAMPLE"),
+        ("providerSecretAccessKey", "top-secret-key"),
+        ("userData", "#!/bin/sh\necho hunter2-hunter2"),
+    ];
+    SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+/// Owner of the VMs.
+const OWNER: &str = "team-a";
+
+fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
+    let mut machine = Machine::default();
+    machine.metadata.name = Some(name.into());
+    machine.metadata.namespace = Some("ns".into());
+    machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+    let class = Arc::new(class(spec));
+    MachineRequest { machine: Arc::new(machine), class, secret: secret(), owner: OWNER.to_owned(), may_pause: false }
+}
+
+fn request(name: &str) -> MachineRequest {
+    request_for(name, &format!("uid-{name}"), spec())
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}

@@ -1,0 +1,107 @@
+//! Accounts of Google: an endpoint and credentials. A Secret with new credentials is another account at once.
+
+use std::{convert::Infallible, sync::Arc};
+
+use tokio::{runtime::Handle, sync::OnceCell, task::spawn_blocking};
+
+use super::{
+    access::Access,
+    client::Clients,
+    credentials::{Credentials, Login},
+    tokens::Tokens,
+};
+use mcm_driver::{
+    DriverError, SecretData,
+    cloud::{Failure, Http, Limiters, Recent},
+};
+
+/// More than any installation has.
+const MOST_ACCOUNTS: usize = 256;
+/// The path that the URLs of all resources begin with.
+const COMPUTE_PATH: &str = "/compute/v1";
+
+/// Fields that distinguish accounts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccountKey {
+    endpoint: Option<String>,
+    credentials: Credentials,
+}
+
+impl From<&Login> for AccountKey {
+    fn from(login: &Login) -> Self {
+        Self { endpoint: login.endpoint.clone(), credentials: login.credentials.clone() }
+    }
+}
+
+/// The Compute API with credentials.
+pub(super) struct Account {
+    /// The Compute API, without [`COMPUTE_PATH`] and without a slash at the end.
+    endpoint: String,
+    /// URL of the list of service accounts. `None` for a private cloud, so that Google receives none of its tokens.
+    pub iam: Option<String>,
+    pub http: Arc<Http>,
+    pub limiters: Arc<Limiters>,
+    pub tokens: Arc<Tokens>,
+    /// Created with the first call: they read the certificates of the system.
+    clients: OnceCell<Clients>,
+}
+
+impl Account {
+    /// Clients of the Compute API.
+    pub(super) async fn clients(&self) -> Result<&Clients, Failure> {
+        let create = || async {
+            let (endpoint, tokens, runtime) = (self.endpoint.clone(), Arc::clone(&self.tokens), Handle::current());
+            // Reading certificates blocks.
+            let clients = spawn_blocking(move || runtime.block_on(Clients::new(&endpoint, &tokens))).await;
+            clients.unwrap_or_else(|error| Err(Failure::Unsent(error.to_string())))
+        };
+        self.clients.get_or_try_init(create).await
+    }
+
+    /// The URL of what is at a path of the Compute API.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}{COMPUTE_PATH}/{path}", self.endpoint)
+    }
+}
+
+/// All accounts.
+pub(super) struct Accounts {
+    access: Access,
+    http: Arc<Http>,
+    all: Recent<AccountKey, Arc<Account>>,
+}
+
+impl Accounts {
+    pub(super) fn new(access: Access, http: Arc<Http>) -> Self {
+        Self { access, http, all: Recent::new(MOST_ACCOUNTS) }
+    }
+
+    /// Reads the project and the credentials of a Secret.
+    ///
+    /// # Errors
+    /// Errors of [`Login::of`].
+    pub(super) fn login(&self, secret: &SecretData) -> Result<Login, DriverError> {
+        Login::of(secret, &self.access.secrets)
+    }
+
+    /// The account of a key, with the token that it has, if it is still valid.
+    pub(super) fn get(&self, key: &AccountKey) -> Arc<Account> {
+        let account = self.all.get_or(key, || Ok::<_, Infallible>(Arc::new(self.create(key))));
+        account.unwrap_or_else(|never| match never {})
+    }
+
+    fn create(&self, key: &AccountKey) -> Account {
+        let Self { access, http, .. } = self;
+        let limiters = Arc::new(Limiters::new(access.limits.slowest));
+        let tokens = Tokens::new(access.clone(), key.credentials.clone(), Arc::clone(http), Arc::clone(&limiters));
+        let url = key.endpoint.as_ref().unwrap_or(&access.compute).trim_end_matches('/');
+        Account {
+            endpoint: url.strip_suffix(COMPUTE_PATH).unwrap_or(url).to_owned(),
+            iam: key.endpoint.is_none().then(|| access.accounts.trim_end_matches('/').to_owned()),
+            http: Arc::clone(http),
+            limiters,
+            tokens: Arc::new(tokens),
+            clients: OnceCell::new(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Checks that all objects of Google Cloud that a class needs exist. All calls are read-only; Google has no dry run of a
+//! creation.
+
+use futures::{future::join_all, join};
+use serde::Deserialize;
+
+use super::{
+    quota::{Quota, quotas},
+    session::Session,
+    spec::{Disk, Gpu, NetworkInterface, SCRATCH},
+};
+use mcm_driver::{DriverError, code::Code, inspection::Finding};
+
+/// Google's name for a local SSD.
+const LOCAL_SSD: &str = "local-ssd";
+/// The service account that a project has of its own.
+const DEFAULT_ACCOUNT: &str = "default";
+/// States of what cannot be used any more.
+const UNUSABLE: [&str; 2] = ["OBSOLETE", "DELETED"];
+
+/// The result of a look-up: `None` if the object certainly does not exist.
+type Found<T> = Result<Option<T>, DriverError>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Project {
+    default_service_account: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Zone {
+    status: String,
+    region: String,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    #[serde(default)]
+    quotas: Vec<Quota>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MachineType {
+    guest_cpus: u32,
+    memory_mb: u64,
+    deprecated: Option<Deprecated>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    name: String,
+    status: String,
+    deprecated: Option<Deprecated>,
+}
+
+#[derive(Deserialize)]
+struct Deprecated {
+    #[serde(default)]
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AcceleratorType {
+    #[serde(default)]
+    maximum_cards_per_instance: i32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Subnetwork {
+    network: String,
+    #[serde(default)]
+    ip_cidr_range: String,
+    #[serde(default)]
+    secondary_ip_ranges: Vec<SecondaryRange>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SecondaryRange {
+    range_name: String,
+}
+
+/// Something of which only the existence counts.
+#[derive(Deserialize)]
+struct Anything {}
+
+impl Session {
+    /// Looks for everything that the class needs.
+    pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+        let (project, who) = (&self.compute.project, self.compute.account.tokens.identity());
+        let found: Found<Project> = self.compute.get(project, "").await;
+        let account = match &found {
+            // Everything else would fail for the same reason.
+            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", error)],
+            Err(error) => Finding::of_failure("Secret", error),
+            Ok(None) => return vec![Finding::missing("Secret", format!("there is no project {project}"))],
+            Ok(Some(_)) => Finding::present("Secret", format!("{who} has access to project {project}")),
+        };
+        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let spec = &self.spec;
+        let (zone, region, machine_type) = join!(
+            self.get::<Zone>(format!("zones/{}", spec.zone)),
+            self.get::<Region>(format!("regions/{}", spec.region)),
+            self.get::<MachineType>(format!("zones/{}/machineTypes/{}", spec.zone, spec.machine_type)),
+        );
+        let default_account = found.ok().flatten().and_then(|project| project.default_service_account);
+        let (disks, gpu, networks, accounts) = join!(
+            join_all(spec.disks.iter().enumerate().map(|(index, disk)| self.disk(index, disk))),
+            self.gpu(spec.gpu.as_ref()),
+            join_all(spec.network_interfaces.iter().enumerate().map(|(index, one)| self.interface(index, one))),
+            self.service_accounts(default_account.as_deref()),
+        );
+        let cpus = machine_type.as_ref().ok().and_then(Option::as_ref).map(|found| found.guest_cpus);
+        let quotas = match &region {
+            Ok(Some(region)) => quotas(spec, cpus, &region.quotas),
+            _ => Vec::new(),
+        };
+        let place = [self.zone(zone), self.region(&region), self.machine_type(machine_type)];
+        let findings = [account].into_iter().chain(user_data).chain(place).chain(disks.into_iter().flatten());
+        findings.chain(gpu).chain(networks.into_iter().flatten()).chain(accounts).chain(quotas).collect()
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(&self, path: String) -> Found<T> {
+        self.compute.get(&self.compute.project, &path).await
+    }
+
+    fn zone(&self, found: Found<Zone>) -> Finding {
+        let (path, name, region) = ("providerSpec.zone", &self.spec.zone, &self.spec.region);
+        judged(path, found, format!("there is no zone {name}"), |zone| match last_of(&zone.region) {
+            other if other != region => Err(format!("zone {name} is in region {other}")),
+            _ if zone.status != "UP" => Err(format!("zone {name} is {}", zone.status)),
+            _ => Ok(format!("zone {name} is up")),
+        })
+    }
+
+    fn region(&self, found: &Found<Region>) -> Finding {
+        let (path, name) = ("providerSpec.region", &self.spec.region);
+        match found {
+            Err(error) => Finding::of_failure(path, error),
+            Ok(None) => Finding::missing(path, format!("there is no region {name}")),
+            Ok(Some(_)) => Finding::present(path, format!("region {name} exists")),
+        }
+    }
+
+    fn machine_type(&self, found: Found<MachineType>) -> Finding {
+        let (zone, name) = (&self.spec.zone, &self.spec.machine_type);
+        let absent = format!("{zone} does not offer {name}");
+        judged("providerSpec.machineType", found, absent, |found| match found.deprecated {
+            Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => Err(format!("{name} is {state}")),
+            _ => Ok(format!("{} CPUs, {} MiB", found.guest_cpus, found.memory_mb)),
+        })
+    }
+
+    async fn disk(&self, index: usize, disk: &Disk) -> Vec<Finding> {
+        let (zone, path) = (&self.spec.zone, format!("providerSpec.disks[{index}]"));
+        let kind = if disk.kind == SCRATCH { LOCAL_SSD } else { &disk.kind };
+        let (found, image) =
+            join!(self.get::<Anything>(format!("zones/{zone}/diskTypes/{kind}")), self.image(&path, disk));
+        let absent = format!("{zone} does not offer {kind}");
+        let kind = judged(format!("{path}.type"), found, absent, |_| Ok(format!("{zone} offers {kind}")));
+        [kind].into_iter().chain(image).collect()
+    }
+
+    async fn image(&self, path: &str, disk: &Disk) -> Option<Finding> {
+        let (path, image) = (format!("{path}.image"), disk.image.as_ref()?);
+        let Some((project, rest)) = place_of_image(image, &self.compute.project) else {
+            let expected = "expected projects/<project>/global/images/<image>, or …/family/<family>";
+            return Some(Finding::missing(path, expected));
+        };
+        let found: Found<Image> = self.compute.get(project, rest).await;
+        Some(judged(path, found, format!("there is no image {image}"), |image| match image.deprecated {
+            Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => {
+                Err(format!("image {} is {state}", image.name))
+            }
+            _ if image.status != "READY" => Err(format!("image {} is {}", image.name, image.status)),
+            _ => Ok(image.name),
+        }))
+    }
+
+    async fn gpu(&self, gpu: Option<&Gpu>) -> Option<Finding> {
+        let Gpu { accelerator_type: name, count } = gpu?;
+        let zone = &self.spec.zone;
+        let found = self.get::<AcceleratorType>(format!("zones/{zone}/acceleratorTypes/{name}")).await;
+        let absent = format!("{zone} does not offer {name}");
+        Some(judged("providerSpec.gpu", found, absent, |found| match found.maximum_cards_per_instance {
+            most if most > 0 && *count > most => Err(format!("a VM has at most {most} of {name}")),
+            _ => Ok(format!("{zone} offers {name}")),
+        }))
+    }
+
+    async fn interface(&self, index: usize, interface: &NetworkInterface) -> Vec<Finding> {
+        let path = format!("providerSpec.networkInterfaces[{index}]");
+        let (network, subnetwork) = join!(
+            self.network(format!("{path}.network"), interface.network.as_deref()),
+            self.subnetwork(format!("{path}.subnetwork"), interface)
+        );
+        network.into_iter().chain(subnetwork).collect()
+    }
+
+    async fn network(&self, path: String, name: Option<&str>) -> Option<Finding> {
+        let name = name?;
+        let found = self.get::<Anything>(format!("global/networks/{name}")).await;
+        Some(judged(path, found, format!("there is no network {name}"), |_| Ok(format!("network {name} exists"))))
+    }
+
+    async fn subnetwork(&self, path: String, interface: &NetworkInterface) -> Option<Finding> {
+        let (region, name) = (&self.spec.region, interface.subnetwork.as_deref()?);
+        let found = self.get::<Subnetwork>(format!("regions/{region}/subnetworks/{name}")).await;
+        let range = interface.range_name.as_deref().filter(|_| interface.has_ranges());
+        let absent = format!("there is no subnetwork {name} in {region}");
+        Some(judged(path, found, absent, |found| {
+            let network = last_of(&found.network);
+            let has = |range: &str| found.secondary_ip_ranges.iter().any(|one| one.range_name == range);
+            match (interface.network.as_deref(), range) {
+                (Some(other), _) if other != network => Err(format!("subnetwork {name} is of network {network}")),
+                (_, Some(range)) if !has(range) => Err(format!("subnetwork {name} has no range {range}")),
+                _ => Ok(format!("{} of network {network}", found.ip_cidr_range)),
+            }
+        }))
+    }
+
+    async fn service_accounts(&self, default_account: Option<&str>) -> Vec<Finding> {
+        let emails = self.spec.service_accounts.iter().enumerate().filter_map(|(index, account)| {
+            Some((format!("providerSpec.serviceAccounts[{index}].email"), account.email.as_deref()?))
+        });
+        let look = |(path, email): (String, &str)| {
+            let email = email.to_owned();
+            async move {
+                if email == DEFAULT_ACCOUNT {
+                    return match default_account {
+                        Some(account) => Finding::present(path, account),
+                        None => Finding::missing(path, "the project has no default service account"),
+                    };
+                }
+                let absent = format!("there is no service account {email}");
+                judged(path, self.compute.service_account(&email).await, absent, |()| Ok(format!("{email} exists")))
+            }
+        };
+        join_all(emails.map(look)).await
+    }
+}
+
+/// The finding about an object: whether it exists and is usable.
+fn judged<T>(
+    path: impl Into<String>,
+    found: Found<T>,
+    absent: String,
+    judge: impl FnOnce(T) -> Result<String, String>,
+) -> Finding {
+    match found.map(|found| found.map(judge)) {
+        Err(error) => Finding::of_failure(path, &error),
+        Ok(None) => Finding::missing(path, absent),
+        Ok(Some(Err(problem))) => Finding::missing(path, problem),
+        Ok(Some(Ok(text))) => Finding::present(path, text),
+    }
+}
+
+/// The project of an image, and its path below that. Google takes URLs, and paths with or without a project.
+fn place_of_image<'a>(image: &'a str, own: &'a str) -> Option<(&'a str, &'a str)> {
+    let (project, path) = match image.split_once("projects/") {
+        Some((before, rest)) if before.is_empty() || before.starts_with("https://") => rest.split_once('/')?,
+        _ => (own, image),
+    };
+    path.starts_with("global/images/").then_some((project, path))
+}
+
+/// The name at the end of a URL.
+fn last_of(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}

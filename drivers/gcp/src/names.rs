@@ -1,0 +1,66 @@
+//! Names that others read.
+
+use mcm_driver::cloud::{MarkerNames, ProviderIds};
+
+/// Name in `MachineClass.provider`.
+pub const NAME: &str = "GCP";
+/// `gce:///<project>/<zone>/<instance>`
+pub(super) const IDS: ProviderIds = ProviderIds { provider: NAME, prefix: "gce:///" };
+/// Network tags that mark the VMs of a class.
+pub(super) const MARKERS: MarkerNames =
+    MarkerNames { carrier: "tag", cluster: "kubernetes-io-cluster-", role: "kubernetes-io-role-" };
+/// Label of an instance with the UID of its Machine; labels have no dots and slashes. VMs of the reference do not have it.
+pub(super) const UID_LABEL: &str = "machine-sapcloud-io-machine-uid";
+/// Label of an instance with the marker of its owner. VMs of the reference do not have it.
+pub(super) const OWNER_LABEL: &str = "machine-sapcloud-io-owner";
+/// Labels that an instance gets beside those of its class.
+pub(super) const OWN_LABELS: [&str; 2] = [UID_LABEL, OWNER_LABEL];
+
+/// Whether an instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
+/// hyphen last.
+pub(super) fn is_instance_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    name.len() <= 63
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.bytes().all(is_inner)
+}
+
+/// Whether this may be a project, which a domain may precede: `example.com:project`.
+pub(super) fn is_project(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part) && !text.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("m", true)]
+    #[case("shoot--p--s-worker-z1-5d4f8-abcde", true)]
+    #[case("", false)]
+    #[case("1m", false)]
+    #[case("m-", false)]
+    #[case("M", false)]
+    #[case("a.b", false)]
+    #[case("a/../b", false)]
+    #[case::as_long_as_it_may_be(&"a".repeat(63), true)]
+    #[case::too_long(&"a".repeat(64), false)]
+    fn instances_have_names_that_are_labels_of_hosts(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_instance_name(name), expected);
+    }
+
+    #[rstest]
+    #[case("my-project", true)]
+    #[case("example.com:my-project", true)]
+    #[case("123456", true)]
+    #[case("", false)]
+    #[case("a/b", false)]
+    #[case("..", false)]
+    #[case("a?b", false)]
+    fn a_project_cannot_lead_elsewhere(#[case] project: &str, #[case] expected: bool) {
+        assert_eq!(is_project(project), expected);
+    }
+}

@@ -1,0 +1,256 @@
+//! Operations that Google carries out after its answer. Those of one account and zone that are due at the same time share a look.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    errors::{is_not_found, is_throttled, operation_failed},
+    operation::Operation,
+    request_id::spent,
+    running::Begun,
+    session::{LookUpKey, Session},
+};
+use mcm_driver::{
+    DriverError, MachineRequest,
+    cloud::{Coalescer, Failure, Recent},
+    code::Code,
+};
+
+/// More zones than any installation uses.
+const MOST_ZONES: usize = 1024;
+/// Looks are at most so many times rarer while Google throttles.
+const SLOWEST: u32 = 8;
+
+/// How long an operation is waited for: first pause between two looks, longest pause, all together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Looks are at multiples of it, so that they can be shared.
+    pub first: Duration,
+    pub longest: Duration,
+    pub total: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { first: seconds(1), longest: seconds(5), total: seconds(300) }
+    }
+}
+
+impl Pace {
+    /// The pause before the next look at an operation that runs for `running`, `now` after the first tick: half as long as it
+    /// runs already, up to the next tick.
+    fn pause(&self, running: Duration, now: Duration, slowness: u32) -> Duration {
+        let due = now + (running / 2).max(self.first).min(self.longest) * slowness;
+        let tick = self.first.as_nanos().max(1);
+        let next = due.as_nanos().div_ceil(tick) * tick;
+        Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX)).saturating_sub(now)
+    }
+}
+
+/// Behaviour of a call until the next look at an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meanwhile {
+    /// The call waits.
+    Wait,
+    /// The call ends, and the next one continues.
+    Leave,
+}
+
+impl Meanwhile {
+    pub(super) const fn of(request: &MachineRequest) -> Self {
+        if request.may_pause { Self::Leave } else { Self::Wait }
+    }
+}
+
+/// An operation that did not succeed.
+pub(super) enum Ended {
+    /// It failed.
+    Failed(DriverError),
+    /// It failed, because something does not exist.
+    Absent(DriverError),
+    /// It may still succeed.
+    Unknown(DriverError),
+}
+
+impl Ended {
+    /// The error of a creation. If the request with this number failed, the next attempt makes another one.
+    pub(super) fn after(self, number: u32) -> DriverError {
+        match self {
+            Self::Failed(error) | Self::Absent(error) => DriverError { last_known_state: Some(spent(number)), ..error },
+            Self::Unknown(error) => error,
+        }
+    }
+}
+
+impl From<Ended> for DriverError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(error) | Ended::Absent(error) | Ended::Unknown(error) => error,
+        }
+    }
+}
+
+/// A look at several operations.
+type Looked = Result<Arc<Vec<Operation>>, Failure>;
+
+/// All operations that are waited for.
+pub(super) struct Operations {
+    pace: Pace,
+    /// The first tick.
+    epoch: Instant,
+    looks: Coalescer<LookUpKey, Looked>,
+    zones: Recent<LookUpKey, Arc<Zone>>,
+}
+
+/// How looks in one zone with one account went.
+struct Zone {
+    /// How many times rarer they are.
+    slowness: AtomicU32,
+    /// The account may look at single operations only.
+    cannot_list: AtomicBool,
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self { slowness: AtomicU32::new(1), cannot_list: AtomicBool::new(false) }
+    }
+}
+
+impl Zone {
+    /// Google throttles the whole project, so all looks in it slow down together.
+    fn learn<T>(&self, looked: &Result<T, Failure>) {
+        let slowness = self.slowness.load(Relaxed);
+        match looked {
+            Ok(_) => self.slowness.store((slowness / 2).max(1), Relaxed),
+            Err(failure) if is_throttled(failure) => self.slowness.store((slowness * 2).min(SLOWEST), Relaxed),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Operations {
+    /// Looks wait so long for others to join them.
+    pub(super) fn new(pace: Pace, window: Duration) -> Self {
+        Self { pace, epoch: Instant::now(), looks: Coalescer::new(window), zones: Recent::new(MOST_ZONES) }
+    }
+
+    /// Follows an operation until it is done. Nothing of the driver is held meanwhile.
+    pub(super) async fn until_done(
+        &self,
+        session: &Session,
+        begun: &Begun,
+        what: &str,
+        meanwhile: Meanwhile,
+    ) -> Result<(), Ended> {
+        let (compute, state) = (&session.compute, self.zone(&session.look_up_key(&begun.zone)));
+        let Begun { mut operation, since, mut is_new, .. } = begun.clone();
+        loop {
+            if !is_new {
+                match self.look(session, &begun.zone, &operation.name).await {
+                    Ok(next) => operation = next,
+                    Err(failure) if failure.code().is_transient() => {}
+                    Err(failure) => return Err(Ended::Unknown(compute.error(&failure, what))),
+                }
+            }
+            is_new = false;
+            if operation.is_done() {
+                let Some((errors, status)) = operation.failure() else { return Ok(()) };
+                let error = operation_failed(what, errors, status, &compute.secret);
+                let is_absent = errors.iter().any(is_not_found);
+                return Err(if is_absent { Ended::Absent(error) } else { Ended::Failed(error) });
+            }
+            let pause = self.pace.pause(since.elapsed(), self.epoch.elapsed(), state.slowness.load(Relaxed));
+            let text = format!("{what} is not done yet: operation {}", operation.name);
+            if since.elapsed() + pause > self.pace.total {
+                return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, text)));
+            }
+            if meanwhile == Meanwhile::Leave {
+                return Err(Ended::Unknown(DriverError::not_done(text, pause)));
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// An operation as it is now.
+    async fn look(&self, session: &Session, zone: &str, name: &str) -> Result<Operation, Failure> {
+        let key = session.look_up_key(zone);
+        let state = self.zone(&key);
+        if !state.cannot_list.load(Relaxed) {
+            let (compute, zone) = (session.compute.clone(), zone.to_owned());
+            let all = move |names| async move { compute.operations(&zone, "name", &names).await.map(Arc::new) };
+            let looked = self.looks.look_up(key, name.to_owned(), all).await;
+            state.learn(&looked);
+            match looked {
+                Ok(all) => {
+                    if let Some(found) = all.iter().find(|operation| operation.name == name) {
+                        return Ok(found.clone());
+                    }
+                }
+                // Gardener's driver needs no permission to list operations.
+                Err(failure) if failure.code() == Code::PermissionDenied => {
+                    if !state.cannot_list.swap(true, Relaxed) {
+                        tracing::warn!("the account may not list operations of its zone, so each is looked at alone");
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        let looked = session.compute.operation(zone, name).await;
+        state.learn(&looked);
+        looked
+    }
+
+    fn zone(&self, key: &LookUpKey) -> Arc<Zone> {
+        let Ok(zone) = self.zones.get_or(key, || Ok::<_, Infallible>(Arc::default()));
+        zone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const MILLI: fn(u64) -> Duration = Duration::from_millis;
+
+    #[rstest]
+    #[case::at_first(0, 0, 1, 1_000)]
+    #[case::up_to_the_tick(0, 300, 1, 1_700)]
+    #[case::half_as_long_as_it_runs(6_000, 6_000, 1, 3_000)]
+    #[case::not_longer_than_that(100_000, 100_000, 1, 5_000)]
+    #[case::slower(0, 0, 4, 4_000)]
+    #[case::slowest(100_000, 100_000, 8, 40_000)]
+    fn looks_become_rarer_and_are_at_ticks(
+        #[case] running: u64,
+        #[case] now: u64,
+        #[case] slowness: u32,
+        #[case] expected: u64,
+    ) {
+        assert_eq!(Pace::default().pause(MILLI(running), MILLI(now), slowness), MILLI(expected));
+    }
+
+    #[test]
+    fn looks_become_rarer_while_google_throttles() {
+        let named = |name: &str, code| Failure::Named { code, name: name.to_owned(), message: String::new() };
+        let throttled = named("rateLimitExceeded", Code::Unavailable);
+        let zone = Zone::default();
+        let learn = |looked: Result<(), Failure>| {
+            zone.learn(&looked);
+            zone.slowness.load(Relaxed)
+        };
+        assert_eq!([(); 4].map(|()| learn(Err(throttled.clone()))), [2, 4, 8, 8]);
+        assert_eq!(learn(Err(named("backendError", Code::Unavailable))), 8);
+        assert_eq!([(); 4].map(|()| learn(Ok(()))), [4, 2, 1, 1]);
+        assert_eq!(learn(Err(Failure::Status(429))), 2);
+        assert_eq!(learn(Err(named("RESOURCE_EXHAUSTED", Code::Unavailable))), 4);
+    }
+}

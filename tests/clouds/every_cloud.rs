@@ -1,0 +1,46 @@
+//! Tests of every cloud, in a module with its name.
+
+macro_rules! every_cloud {
+    ($($feature:literal $cloud:ident)*) => {$(
+        #[cfg(feature = $feature)]
+        mod $cloud {
+            use crate::{orphans, remote, soak, stand_ins};
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn the_driver_passes_over_tls() {
+                remote::the_driver_passes_over_tls(stand_ins::start($feature).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn no_vm_is_lost_or_doubled_however_often_the_driver_is_killed() {
+                remote::the_driver_is_killed(stand_ins::start($feature).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_vm_that_no_machine_has_is_collected_and_no_other() {
+                orphans::an_orphan_is_collected_and_nothing_else(stand_ins::start($feature).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone() {
+                orphans::two_namespaces_share_a_tag(stand_ins::start($feature).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag() {
+                orphans::unmarked_vms_stay(stand_ins::start($feature).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else() {
+                soak::collectors_of_two_namespaces($feature, stand_ins::start($feature).await).await;
+            }
+        }
+    )*};
+}
+
+every_cloud! {
+    "aws" aws
+    "gcp" gcp
+    "metal-stack" metal_stack
+}

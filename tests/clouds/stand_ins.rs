@@ -1,0 +1,18 @@
+//! The stand-in of each cloud.
+
+use std::sync::Arc;
+
+use crate::simulation::Simulation;
+
+/// Starts the stand-in of a cloud, by the name of its feature.
+pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
+    match cloud {
+        #[cfg(feature = "aws")]
+        "aws" => Arc::new(crate::aws::Ec2::start().await),
+        #[cfg(feature = "gcp")]
+        "gcp" => Arc::new(crate::gcp::World::new().await),
+        #[cfg(feature = "metal-stack")]
+        "metal-stack" => Arc::new(crate::metal_stack::World::new().await),
+        other => panic!("this build has no driver for {other:?}: build it with --features {other}"),
+    }
+}
