@@ -82,7 +82,7 @@ mod tests {
         let (done, looks, time) = follow(6, false).await;
         assert_eq!((done, looks), (Ok(6), 6));
         // Pauses of 1, 1, 1, 1.5 and 2.25 s.
-        assert_eq!(time.as_millis(), 6752);
+        assert!((6750..6760).contains(&time.as_millis()), "{time:?}");
         assert_eq!(PACE.pause(Duration::from_secs(100)), PACE.longest);
     }
 
