@@ -20,6 +20,7 @@ use super::{
     flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
     normalize::underscores_to_dashes,
     simulated_cloud::SimulatedCloudOptions,
+    why::WhyOptions,
 };
 
 const CONTROLLER_MANAGER: &str = "machine-controller-manager";
@@ -60,6 +61,15 @@ pub enum Command {
     /// Demonstrate mcm with simulated machines
     #[command(after_help = "Examples:\n  mcm demo --kubeconfig ~/.kube/config")]
     Demo(DemoOptions),
+    /// Say why machines, sets and deployments do not progress
+    ///
+    /// Reads the objects, plans as the controllers do, and writes nothing. It needs no manager, and works where the Go programs
+    /// run. Exit codes: 0 if all is settled or progresses, 3 if a user has to act, 4 if something waits and goes on without a
+    /// user, 1 if it could not be found out.
+    #[command(
+        after_help = "Examples:\n  mcm why -n demo                 everything that waits\n  mcm why pool -n demo            a MachineDeployment\n  mcm why machine/pool-6d689-gmjqk -n demo -o json"
+    )]
+    Why(WhyOptions),
     /// Convert objects between Cluster API and MCM
     ///
     /// Reads files, never a cluster. Pass related objects together: deployment, template, class, Secret, health check.
@@ -169,6 +179,7 @@ impl Command {
             | Self::Convert(_)
             | Self::Adopt { .. }
             | Self::Class { .. }
+            | Self::Why(_)
             | Self::Crd { .. }
             | Self::Completion { .. }
             | Self::Version => Ok(()),

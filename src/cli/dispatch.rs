@@ -20,7 +20,7 @@ use super::{
     demo,
     error::{self, Misuse},
     flags::LogOptions,
-    logging, run, simulated_cloud, version,
+    logging, run, simulated_cloud, version, why,
 };
 use crate::driver::tls::use_ring;
 
@@ -30,15 +30,20 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     use_ring();
     match args::parse(args) {
         Ok(command) => match execute(command) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => code,
             Err(failure) => error::report(&failure),
         },
         Err(rejection) => rejection.report(),
     }
 }
 
-fn execute(command: Command) -> Result<()> {
-    match command {
+fn execute(command: Command) -> Result<ExitCode> {
+    let done = match command {
+        Command::Why(options) => {
+            let answer = block_on(why::run(options))?;
+            print(&answer.text)?;
+            return Ok(ExitCode::from(answer.code));
+        }
         Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
         Command::MachineControllerManager(options) => {
             serve(&options.generic.log.clone(), run::controller_manager(*options))
@@ -77,7 +82,8 @@ fn execute(command: Command) -> Result<()> {
         },
         Command::Completion { shell } => print(&args::completion(shell)),
         Command::Version => print(&version::text()),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// A kind that was misspelled is a mistake on the command line.

@@ -20,5 +20,6 @@ pub mod run;
 pub mod simulated_cloud;
 mod table;
 mod version;
+mod why;
 
 pub use dispatch::main;

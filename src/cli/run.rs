@@ -72,6 +72,14 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
     process::serve(provider_options(&options, own_namespace())).await
 }
 
+/// Options of a cell that only reads. The policies are those of the default flags.
+pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconfig) -> ProcessOptions {
+    let targets = TargetKubeconfigs::Same(target);
+    let cell = CellOptions { name: String::new(), scope: Scope::All, leases: String::new(), control, targets };
+    let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
+    ProcessOptions { fallback: Fallback::LocalKubeconfig, ..options }
+}
+
 /// The namespace of this pod, if it is one.
 fn own_namespace() -> Option<String> {
     const FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -149,16 +157,34 @@ fn process_options(
     roles: Vec<Role>,
     listen: std::net::SocketAddr,
 ) -> ProcessOptions {
+    let cell = CellOptions {
+        name: String::new(),
+        scope: Scope::Namespace(generic.namespace.clone()),
+        leases: generic.namespace.clone(),
+        control: generic.control_kubeconfig.clone(),
+        targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
+    };
+    ProcessOptions {
+        listen,
+        profiling: generic.profiling,
+        rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
+        leases: timing(&generic.leader_election),
+        ..defaults(agent, roles, cell)
+    }
+}
+
+/// Options with the policies of the default flags, without Leases.
+fn defaults(agent: UserAgent, roles: Vec<Role>, cell: CellOptions) -> ProcessOptions {
     let machine = machine::Policy::default();
     ProcessOptions {
         agent,
         fallback: Fallback::None,
         roles,
-        listen,
+        listen: ([127, 0, 0, 1], 0).into(),
         diagnostics: Diagnostics::Beside,
-        profiling: generic.profiling,
-        rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
-        leases: timing(&generic.leader_election),
+        profiling: false,
+        rate: Rate { qps: 0.0, burst: 0 },
+        leases: None,
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
         overshoot: overshoot::Policy::default(),
         orphans: orphans::Policy::default(),
@@ -173,13 +199,7 @@ fn process_options(
         slots: 1,
         drivers: None,
         provider: None,
-        cells: Cells::One(CellOptions {
-            name: String::new(),
-            scope: Scope::Namespace(generic.namespace.clone()),
-            leases: generic.namespace.clone(),
-            control: generic.control_kubeconfig.clone(),
-            targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
-        }),
+        cells: Cells::One(cell),
     }
 }
 

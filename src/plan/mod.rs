@@ -3,6 +3,7 @@
 //! This module is below controllers, drain, safety, drivers and runtime, and does not depend on any kind.
 
 mod event;
+pub(crate) mod guide;
 mod hold;
 pub(crate) mod lint;
 mod plannable;

@@ -21,6 +21,12 @@ pub trait Plannable: Send + Sync {
         let _ = action;
         false
     }
+
+    /// Whether an action only reads, and the next plan needs its result.
+    fn is_look(action: &Self::Action) -> bool {
+        let _ = action;
+        false
+    }
 }
 
 impl<S: Plannable> Plannable for Box<S> {
@@ -36,5 +42,9 @@ impl<S: Plannable> Plannable for Box<S> {
 
     fn is_status(action: &S::Action) -> bool {
         S::is_status(action)
+    }
+
+    fn is_look(action: &S::Action) -> bool {
+        S::is_look(action)
     }
 }

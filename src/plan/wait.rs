@@ -92,6 +92,8 @@ pub enum WaitKind {
     Unsupported,
     /// The objects that use this one to be deleted.
     Users,
+    /// The next look at a VM that runs.
+    VmCheck,
     /// The driver to find a VM that should exist.
     VmLookup,
     /// Volumes to be attached to another Node.

@@ -12,6 +12,7 @@ mod drivers;
 mod fleet;
 mod host;
 mod options;
+mod read_only;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{
     CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
 };
+pub(crate) use read_only::{Leadership, ReadOnly};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///

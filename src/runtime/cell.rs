@@ -29,7 +29,7 @@ use super::{
     cache::{Cache, Cached, Change, Key},
     clock::Clock,
     events::Events,
-    explain::Explanation,
+    explain::{Explanation, Preview},
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
@@ -193,7 +193,11 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
 
 type Run = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 type Hook = Box<dyn Fn() + Send + Sync>;
-type Explain = Box<dyn Fn(&Key) -> Option<Explanation> + Send + Sync>;
+/// What users may ask about the objects of a controller.
+struct Inspector {
+    explain: Box<dyn Fn(&Key) -> Option<Explanation> + Send + Sync>,
+    preview: Box<dyn Fn(&Key) -> Option<Preview> + Send + Sync>,
+}
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
 /// The queues and hooks of a role in a cell.
@@ -212,7 +216,7 @@ pub(crate) struct Cell {
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
     /// By controller.
-    explain: BTreeMap<&'static str, Explain>,
+    inspectors: BTreeMap<&'static str, Inspector>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -233,7 +237,7 @@ pub(crate) struct Builder<'a> {
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
-    explain: BTreeMap<&'static str, Explain>,
+    inspectors: BTreeMap<&'static str, Inspector>,
 }
 
 impl Builder<'_> {
@@ -311,7 +315,10 @@ impl Builder<'_> {
             let Key { namespace, name } = key.clone();
             known.explain(key, Subject { kind: K::kind(&()).into_owned(), namespace, name }, controller)
         };
-        self.explain.insert(controller, Box::new(explain));
+        let (planner, known) = (Arc::clone(reconciler), Arc::clone(states));
+        let preview = move |key: &Key| Preview::of(&*planner, &known, key, &K::kind(&()), controller);
+        let inspector = Inspector { explain: Box::new(explain), preview: Box::new(preview) };
+        self.inspectors.insert(controller, inspector);
         self.reconciler(reconciler, queue, states, limit)
     }
 
@@ -386,7 +393,7 @@ fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
 impl Cell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
-        let (caches, tasks, explain) = {
+        let (caches, tasks, inspectors) = {
             let mut builder = Builder {
                 config: &config,
                 roles,
@@ -394,13 +401,13 @@ impl Cell {
                 shared: HashMap::new(),
                 caches: Vec::new(),
                 tasks: BTreeMap::new(),
-                explain: BTreeMap::new(),
+                inspectors: BTreeMap::new(),
             };
             for kind in kinds.iter().filter(|kind| roles.iter().any(|role| role.name == kind.role)) {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.tasks, builder.explain)
+            (builder.caches, builder.tasks, builder.inspectors)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -410,7 +417,7 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        Arc::new(Self { config, caches, tasks, explain, _watches })
+        Arc::new(Self { config, caches, tasks, inspectors, _watches })
     }
 
     /// The target clusters.
@@ -421,7 +428,13 @@ impl Cell {
     /// Explains the last plan of an object by its controller, from memory; `None` if it has not been planned here.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the endpoint that explains objects"))]
     pub fn explain(&self, controller: &str, key: &Key) -> Option<Explanation> {
-        self.explain.get(controller)?(key)
+        (self.inspectors.get(controller)?.explain)(key)
+    }
+
+    /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
+    /// unreadable. Nothing is executed.
+    pub fn preview(&self, controller: &str, key: &Key) -> Option<Preview> {
+        (self.inspectors.get(controller)?.preview)(key)
     }
 
     /// Waits until every cache is filled. Of Nodes only those of the target that all Machines share.
@@ -432,6 +445,23 @@ impl Cell {
         if let Some(target) = self.config.targets.only() {
             target.nodes.cache.wait_synced().await;
         }
+    }
+
+    /// Waits until every cache is filled, but not longer than `limit`; returns the kinds that are not.
+    pub async fn unread_after(&self, limit: Duration) -> Vec<String> {
+        let deadline = tokio::time::Instant::now() + limit;
+        let mut unread = Vec::new();
+        for cache in &self.caches {
+            if tokio::time::timeout_at(deadline, cache.wait_synced()).await.is_err() {
+                unread.push(cache.kind());
+            }
+        }
+        if let Some(target) = self.config.targets.only()
+            && tokio::time::timeout_at(deadline, target.nodes.cache.wait_synced()).await.is_err()
+        {
+            unread.push("nodes".to_owned());
+        }
+        unread
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.

@@ -176,6 +176,11 @@ impl<R: Observe> States<R> {
         self.0.lock().remove(key);
     }
 
+    /// The facts that earlier reconciles of an object left.
+    pub fn memory(&self, key: &R::Key) -> R::Memory {
+        self.0.lock().get(key).map(|state| state.memory.clone()).unwrap_or_default()
+    }
+
     /// Explains the last plan of an object; `None` if there is none.
     pub fn explain(&self, key: &R::Key, object: Subject, controller: &'static str) -> Option<Explanation> {
         let states = self.0.lock();
@@ -270,8 +275,7 @@ impl<R: Reconciler> Loop<R> {
     }
 
     fn observe(&self, key: &R::Key, session: &R::Session) -> Option<R::Snapshot> {
-        let memory = self.states.with(key, |state| state.memory.clone());
-        self.reconciler.observe(key, &memory, session)
+        self.reconciler.observe(key, &self.states.memory(key), session)
     }
 
     /// How long the next status write has to wait; `None` if it may be written now.

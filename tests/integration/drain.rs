@@ -28,7 +28,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use crate::support::{objects, pods, wait, world::World};
+use crate::{
+    support::{objects, pods, wait, world::World},
+    why,
+};
 
 const BUDGET: &str = "one-at-a-time";
 /// A pool that puts up with one refusal of an eviction.
@@ -86,6 +89,9 @@ async fn a_drain_that_a_budget_blocks_says_so_and_gives_way_to_force(
     assert_eq!((told.type_, told.state), (Some(OperationType::Delete), Some(state)));
     let reason = reason.replace("BUDGET", &format!("{}/{BUDGET}", world.namespace));
     assert_eq!(told.description, format!("{reason}Initiate node drain"));
+    let why = why::ask(&world, &format!("machine/{machine}")).await;
+    assert_eq!((why.code, why.kinds()), (4, vec!["Eviction".to_owned()]), "{}", why.answer);
+    assert!(why.text().contains(BUDGET), "{}", why.answer);
     assert_eq!(pods::all(&world.target, &world.namespace).await.len(), 4, "all are still there");
     assert_eq!(world.cloud.count("/alive").await, 1, "and so is the VM");
 

@@ -30,3 +30,4 @@ mod shared_target;
 mod standby;
 mod start_and_end;
 mod volumes;
+mod why;

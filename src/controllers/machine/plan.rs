@@ -25,6 +25,18 @@ impl Plannable for Snapshot {
     fn lint(&self, plan: &Plan<Action>) -> Option<String> {
         lint(self, &self.policy, &plan.steps).first().map(ToString::to_string)
     }
+
+    fn is_look(action: &Action) -> bool {
+        matches!(
+            action,
+            Action::ReadSecret
+                | Action::GetVmStatus
+                | Action::GetNode(_)
+                | Action::ListPods { .. }
+                | Action::ReadVolumes(_)
+                | Action::LookAtPermit(_)
+        )
+    }
 }
 
 /// Plans the next actions for a Machine.

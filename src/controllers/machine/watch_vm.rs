@@ -44,7 +44,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         }
     }
     if plan.steps.is_empty() && plan.waits.is_empty() {
-        plan.wait(WaitKind::VmLookup, "the next check of the VM", Some(next_look(snapshot)));
+        plan.wait(WaitKind::VmCheck, "the next check of the VM", Some(next_look(snapshot)));
     }
     plan
 }
@@ -54,7 +54,7 @@ fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     let failure = snapshot.memory.failure_of(Call::Status);
     let again = failure.map(|failure| retry::retry_at(Call::Status, failure, policy, false));
     if let Some(due) = due.max(again.filter(|again| *again > snapshot.now)) {
-        plan.wait(WaitKind::VmLookup, "the next check of the VM", Some(due));
+        plan.wait(WaitKind::VmCheck, "the next check of the VM", Some(due));
         return;
     }
     if !matches!(snapshot.class, ClassView::Present { .. }) {

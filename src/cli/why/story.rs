@@ -1,0 +1,455 @@
+//! Why objects do or do not progress: from the objects and the plans for them to the answer. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use crate::{
+    api::{
+        GoDuration,
+        machine::{Machine, MachineClass, MachineDeployment, MachineSet, OperationState},
+    },
+    plan::{
+        Subject, Wait, WaitKind,
+        guide::{End, Remedy},
+    },
+    runtime::explain::{Preview, PreviewStep},
+};
+
+/// Controllers, by the kind of their objects, as in logs and metrics.
+const CONTROLLERS: [(&str, &str); 4] =
+    [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
+pub(super) const DEPLOYMENT: &str = "MachineDeployment";
+pub(super) const SET: &str = "MachineSet";
+pub(super) const MACHINE: &str = "Machine";
+pub(super) const CLASS: &str = "MachineClass";
+/// A manager renews its Lease every few seconds. One that is late by less than this may only be slow.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
+
+/// The facts: objects of one namespace, the plans for them, and the managers.
+pub(super) struct Facts {
+    pub now: Timestamp,
+    pub deployments: Vec<MachineDeployment>,
+    pub sets: Vec<MachineSet>,
+    pub machines: Vec<Machine>,
+    pub classes: Vec<MachineClass>,
+    /// By kind and name.
+    pub previews: BTreeMap<(&'static str, String), Preview>,
+    pub managers: Vec<Manager>,
+}
+
+/// The manager of a role, as its Lease shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Manager {
+    /// Name of the Lease.
+    pub lease: String,
+    /// `sets` or `machines`.
+    pub role: String,
+    /// Its holder; empty if no process holds it.
+    pub holder: String,
+    /// When it was last renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<Timestamp>,
+    /// How long a holder has it without a renewal.
+    #[serde(skip)]
+    pub lasts: SignedDuration,
+    /// Whether there is a Lease.
+    pub exists: bool,
+}
+
+impl Manager {
+    fn is_alive(&self, now: Timestamp) -> bool {
+        let age = self.renewed.map(|renewed| now.duration_since(renewed));
+        !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts + LATE)
+    }
+
+    /// The manager in words.
+    pub(super) fn state(&self, now: Timestamp) -> String {
+        let renewed = self.renewed.map(|at| ago(now, at)).unwrap_or_default();
+        match (self.exists, self.is_alive(now)) {
+            (false, _) => {
+                format!("there is no Lease {}: no manager runs, or it runs without leader election", self.lease)
+            }
+            (true, true) => format!("{} holds the Lease {}, renewed {renewed} ago", self.holder, self.lease),
+            (true, false) if self.holder.is_empty() => format!("no process holds the Lease {}", self.lease),
+            (true, false) => {
+                format!("no manager runs: {} renewed the Lease {} {renewed} ago", self.holder, self.lease)
+            }
+        }
+    }
+}
+
+/// How an object is, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) enum Verdict {
+    /// As it should be.
+    Settled,
+    /// A controller acts.
+    Progressing,
+    /// It waits, and goes on without a user.
+    Waiting,
+    /// It could not be planned.
+    Unknown,
+    /// It waits until a user acts.
+    Blocked,
+}
+
+/// A wait with its entry in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Told {
+    /// Kind of the wait.
+    pub kind: String,
+    /// Completes "waits for".
+    pub text: String,
+    /// The meaning of this kind of wait.
+    pub meaning: &'static str,
+    /// How it ends.
+    pub end: End,
+    /// When the controllers look again or act, even if nothing changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// What a user can do.
+    pub remedies: Vec<Remedied>,
+}
+
+/// A remedy for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Remedied {
+    /// A command, or an instruction.
+    pub text: String,
+    /// What it does; empty if its text says so.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub note: &'static str,
+    /// Its effect.
+    pub danger: crate::plan::guide::Danger,
+}
+
+/// The answer for one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    /// The object.
+    pub object: Subject,
+    /// How it is, with its machines.
+    pub verdict: Verdict,
+    /// Its state in words.
+    pub state: String,
+    /// Since when it has been in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The next steps of the controller.
+    pub next: Vec<PreviewStep>,
+    /// Its waits, the worst first.
+    pub waits: Vec<Told>,
+    /// The last operation, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// The objects that own it, the nearest first.
+    pub owners: Vec<Subject>,
+    /// Those of its machines that are not settled, the worst first.
+    pub machines: Vec<Answer>,
+}
+
+impl Facts {
+    /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
+    pub(super) fn find(&self, text: &str) -> Option<Subject> {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => (Some(kind_of(kind)?), name),
+            None => (None, text),
+        };
+        let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
+        if let Some(NODE) = kind {
+            let machine = self.machines.iter().find(|machine| node_of(machine) == name)?;
+            return Some(self.subject(MACHINE, &machine.name_any()));
+        }
+        kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
+    }
+
+    /// Names of all objects, for suggestions.
+    pub(super) fn all_names(&self) -> Vec<String> {
+        CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).collect::<Vec<_>>()).collect()
+    }
+
+    fn names(&self, kind: &str) -> Box<dyn Iterator<Item = String> + '_> {
+        match kind {
+            DEPLOYMENT => Box::new(self.deployments.iter().map(ResourceExt::name_any)),
+            SET => Box::new(self.sets.iter().map(ResourceExt::name_any)),
+            MACHINE => Box::new(self.machines.iter().map(ResourceExt::name_any)),
+            _ => Box::new(self.classes.iter().map(ResourceExt::name_any)),
+        }
+    }
+
+    fn subject(&self, kind: &str, name: &str) -> Subject {
+        let namespace = self.previews.values().next().map(|one| one.object.namespace.clone()).unwrap_or_default();
+        Subject { kind: kind.to_owned(), namespace, name: name.to_owned() }
+    }
+
+    /// The answer for an object, with its machines that are not settled.
+    pub(super) fn answer(&self, object: &Subject) -> Answer {
+        let mut answer = self.alone(object);
+        let mut machines: Vec<Answer> = match object.kind.as_str() {
+            DEPLOYMENT | SET => {
+                self.machines_of(object).map(|name| self.alone(&self.subject(MACHINE, &name))).collect()
+            }
+            _ => Vec::new(),
+        };
+        machines.retain(|machine| machine.verdict != Verdict::Settled);
+        machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
+        answer.verdict = machines.iter().map(|one| one.verdict).chain([answer.verdict]).max().unwrap_or(answer.verdict);
+        answer.machines = machines;
+        answer
+    }
+
+    /// Everything that is not settled, the worst and longest first.
+    pub(super) fn all(&self) -> Vec<Answer> {
+        let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, &name)));
+        let mut found: Vec<Answer> =
+            every.map(|object| self.alone(&object)).filter(|one| one.verdict != Verdict::Settled).collect();
+        found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
+        found
+    }
+
+    fn alone(&self, object: &Subject) -> Answer {
+        let facts = self.known(object);
+        let preview = self.previews.iter().find(|((kind, name), _)| *kind == object.kind && *name == object.name);
+        let Some((_, preview)) = preview else {
+            return Answer {
+                object: object.clone(),
+                verdict: Verdict::Unknown,
+                state: "cannot be planned: it is gone, or it cannot be read".to_owned(),
+                since: None,
+                next: Vec::new(),
+                waits: Vec::new(),
+                failed: facts.failed,
+                owners: facts.owners,
+                machines: Vec::new(),
+            };
+        };
+        let mut waits: Vec<Told> = preview.waits.iter().map(|wait| told(wait, object)).collect();
+        waits.retain(|wait| wait.end != End::Routine);
+        let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
+        // The manager remembers the result of a look, and the object shows it.
+        if let Some(shown) = &facts.shown
+            && waits.is_empty()
+        {
+            waits.push(told(shown, object));
+            next.retain(|step| !step.is_look);
+        }
+        waits.sort_by_key(|wait| wait.end);
+        Answer {
+            object: object.clone(),
+            verdict: self.verdict(&object.kind, &waits, &next),
+            state: facts.state,
+            since: facts.since,
+            next,
+            waits,
+            failed: facts.failed,
+            owners: facts.owners,
+            machines: Vec::new(),
+        }
+    }
+
+    fn verdict(&self, kind: &str, waits: &[Told], next: &[PreviewStep]) -> Verdict {
+        if waits.iter().any(|wait| wait.end == End::User) {
+            return Verdict::Blocked;
+        }
+        if !next.is_empty() {
+            return if self.manager_of(kind).is_none_or(|manager| manager.is_alive(self.now)) {
+                Verdict::Progressing
+            } else {
+                Verdict::Blocked
+            };
+        }
+        if waits.is_empty() { Verdict::Settled } else { Verdict::Waiting }
+    }
+
+    /// The manager whose controllers act on a kind.
+    pub(super) fn manager_of(&self, kind: &str) -> Option<&Manager> {
+        let role = if kind == DEPLOYMENT || kind == SET { "sets" } else { "machines" };
+        self.managers.iter().find(|manager| manager.role == role)
+    }
+
+    fn machines_of(&self, object: &Subject) -> impl Iterator<Item = String> {
+        let sets: Vec<String> = match object.kind.as_str() {
+            SET => vec![object.name.clone()],
+            _ => self.sets.iter().filter(|set| is_owned(*set, &object.name)).map(ResourceExt::name_any).collect(),
+        };
+        let machines = self.machines.iter().filter(move |machine| sets.iter().any(|set| is_owned(*machine, set)));
+        machines.map(ResourceExt::name_any)
+    }
+
+    fn known(&self, object: &Subject) -> Known {
+        let name = object.name.as_str();
+        match object.kind.as_str() {
+            DEPLOYMENT => self.deployments.iter().find(|one| one.name_any() == name).map(of_deployment),
+            SET => self
+                .sets
+                .iter()
+                .find(|one| one.name_any() == name)
+                .map(|set| Known { owners: self.owners(set), ..of_set(set) }),
+            MACHINE => self
+                .machines
+                .iter()
+                .find(|one| one.name_any() == name)
+                .map(|machine| Known { owners: self.owners(machine), ..of_machine(machine, self.now) }),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    /// Owners, up to the deployment.
+    fn owners(&self, object: &impl ResourceExt) -> Vec<Subject> {
+        let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+            return Vec::new();
+        };
+        let subject = self.subject(&owner.kind, &owner.name);
+        let above = match owner.kind.as_str() {
+            SET => self.sets.iter().find(|set| set.name_any() == owner.name).map(|set| self.owners(set)),
+            _ => None,
+        };
+        [subject].into_iter().chain(above.unwrap_or_default()).collect()
+    }
+}
+
+/// What the object itself says.
+#[derive(Default)]
+struct Known {
+    state: String,
+    since: Option<Timestamp>,
+    failed: Option<String>,
+    /// A wait that its status shows.
+    shown: Option<Wait>,
+    owners: Vec<Subject>,
+}
+
+/// The condition of a Machine whose drain makes no progress.
+const DRAIN_BLOCKED: &str = "DrainBlocked";
+/// Longest text of a failed operation.
+const LONGEST: usize = 300;
+
+/// The wait that the status of a Machine shows: a drain without progress, or a failed call of the cloud.
+fn shown_wait(machine: &Machine) -> Option<Wait> {
+    let status = machine.status.clone().unwrap_or_default();
+    let blocked = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True");
+    if let Some(blocked) = blocked {
+        let text = format!("pods to be evicted: {}", blocked.message.as_deref().unwrap_or_default());
+        let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
+        let deleted = machine.metadata.deletion_timestamp.as_ref();
+        let until = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
+        return Some(Wait { kind: WaitKind::Eviction, text, until });
+    }
+    let last = status.last_operation;
+    let has_failed = last.state == Some(OperationState::Failed);
+    let kind = if last.description.contains("rain failed") { WaitKind::Eviction } else { WaitKind::DriverRetry };
+    has_failed.then(|| Wait { kind, text: format!("the next attempt: {}", short(&last.description)), until: None })
+}
+
+/// The beginning of a long text.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+fn of_deployment(deployment: &MachineDeployment) -> Known {
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = deployment.spec.replicas;
+    let state = format!(
+        "{} of {wanted} machines updated, {} available, {} in total",
+        status.updated_replicas, status.available_replicas, status.replicas
+    );
+    let since = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
+    let since = since.and_then(|condition| condition.last_update_time.as_ref()).map(|time| time.0);
+    let failed = status
+        .failed_machines
+        .first()
+        .map(|summary| format!("{}: {}", summary.name, summary.last_operation.description));
+    Known { state, since, failed, ..Known::default() }
+}
+
+fn of_set(set: &MachineSet) -> Known {
+    let status = set.status.clone().unwrap_or_default();
+    let state =
+        format!("{} of {} machines, {} available", status.replicas, set.spec.replicas, status.available_replicas);
+    Known { state, ..Known::default() }
+}
+
+fn of_machine(machine: &Machine, now: Timestamp) -> Known {
+    let status = machine.status.clone().unwrap_or_default();
+    let deleted = machine.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let phase = status.current_status.phase;
+    let state = match (deleted, phase.as_str()) {
+        (Some(_), _) => "Terminating".to_owned(),
+        (None, "") => "new".to_owned(),
+        (None, phase) => phase.to_owned(),
+    };
+    let since = deleted.or_else(|| status.current_status.last_update_time.as_ref().map(|time| time.0));
+    let last = status.last_operation;
+    let failed = (last.state == Some(OperationState::Failed)).then(|| {
+        let age = last.last_update_time.as_ref().map(|time| format!(", {} ago", ago(now, time.0))).unwrap_or_default();
+        let code = if last.error_code.is_empty() { String::new() } else { format!(" ({})", last.error_code) };
+        format!("{}{code}{age}", short(&last.description))
+    });
+    let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
+    Known { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
+}
+
+fn told(wait: &Wait, object: &Subject) -> Told {
+    let guide = wait.kind.guide();
+    let remedies = guide.remedies.iter().map(|remedy| remedied(remedy, object)).collect();
+    let kind = format!("{:?}", wait.kind);
+    Told { kind, text: wait.text.clone(), meaning: guide.meaning, end: guide.end, until: wait.until, remedies }
+}
+
+fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
+    let text = remedy.text.replace("{namespace}", &object.namespace).replace("{name}", &object.name);
+    Remedied { text, note: remedy.note, danger: remedy.danger }
+}
+
+fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
+    object.owner_references().iter().any(|one| one.controller == Some(true) && one.name == owner)
+}
+
+/// Kind of a Node in the command line.
+const NODE: &str = "Node";
+
+/// The kind of a word, as kubectl takes it: singular, plural or short.
+fn kind_of(word: &str) -> Option<&'static str> {
+    match word.to_ascii_lowercase().as_str() {
+        "machinedeployment" | "machinedeployments" | "machdeploy" | "mcd" => Some(DEPLOYMENT),
+        "machineset" | "machinesets" | "machset" | "mcs" => Some(SET),
+        "machine" | "machines" | "mach" | "mc" => Some(MACHINE),
+        "machineclass" | "machineclasses" | "mcc" => Some(CLASS),
+        "node" | "nodes" | "no" => Some(NODE),
+        _ => None,
+    }
+}
+
+fn node_of(machine: &Machine) -> &str {
+    machine.labels().get("node").map(String::as_str).unwrap_or_default()
+}
+
+/// The time since `then` in at most two units, such as `4m3s` or `2d5h`.
+pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let Some(first) = units.iter().position(|(length, _)| seconds >= *length) else { return "0s".to_owned() };
+    let mut left = seconds;
+    let mut text = String::new();
+    for (length, unit) in units.iter().skip(first).take(2) {
+        let count = left / length;
+        left %= length;
+        if count > 0 {
+            text.push_str(&format!("{count}{unit}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cli::why::report;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Ten minutes after the epoch.
+const NOW: i64 = 600;
+
+fn object<T: serde::de::DeserializeOwned>(kind: &str, name: &str, owner: Option<(&str, &str)>, more: &Value) -> T {
+    let owners: Vec<Value> = owner
+        .iter()
+        .map(|(kind, name)| {
+            json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": "u", "controller": true})
+        })
+        .collect();
+    let mut value = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": "demo", "ownerReferences": owners}, "spec": {},
+    });
+    for (key, part) in more.as_object().unwrap() {
+        match (value.get_mut(key).and_then(Value::as_object_mut), part.as_object()) {
+            (Some(known), Some(part)) => known.extend(part.clone()),
+            _ => value[key] = part.clone(),
+        }
+    }
+    serde_json::from_value(value).unwrap()
+}
+
+fn preview(
+    kind: &'static str,
+    name: &str,
+    steps: &[(&str, bool)],
+    waits: &[(WaitKind, &str)],
+) -> ((&'static str, String), Preview) {
+    let step = |(action, is_look): &(&str, bool)| PreviewStep {
+        action: (*action).to_owned(),
+        reason: "a reason".to_owned(),
+        is_status: false,
+        is_look: *is_look,
+    };
+    let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: Some(at(660)) };
+    let object = Subject { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
+    let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
+    ((kind, name.to_owned()), Preview { object, controller: "c", steps, waits })
+}
+
+fn manager(role: &str, renewed: i64) -> Manager {
+    Manager {
+        lease: format!("lease-of-{role}"),
+        role: role.to_owned(),
+        holder: "mcm-0".to_owned(),
+        renewed: Some(at(renewed)),
+        lasts: SignedDuration::from_secs(15),
+        exists: true,
+    }
+}
+
+/// A deployment with a set and a machine that is `more`, and the plans of the three.
+fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Facts {
+    Facts {
+        now: at(NOW),
+        deployments: vec![object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))],
+        sets: vec![object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))],
+        machines: vec![object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)],
+        classes: Vec::new(),
+        previews: previews.into(),
+        managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
+    }
+}
+
+fn settled() -> [((&'static str, String), Preview); 2] {
+    [preview(DEPLOYMENT, "pool", &[], &[]), preview(SET, "pool-1", &[], &[])]
+}
+
+fn with_machine(more: &Value, steps: &[(&str, bool)], waits: &[(WaitKind, &str)]) -> Facts {
+    let [deployment, set] = settled();
+    family(more, [deployment, set, preview(MACHINE, "pool-1-a", steps, waits)])
+}
+
+#[rstest]
+#[case::settled(&[], &[], Verdict::Settled)]
+#[case::routine(&[], &[(WaitKind::VmCheck, "the next check of the VM")], Verdict::Settled)]
+#[case::acts(&[("create VM", false)], &[], Verdict::Progressing)]
+#[case::others_act(&[], &[(WaitKind::NodeJoin, "Node a to join")], Verdict::Waiting)]
+#[case::a_user_acts(&[], &[(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Secret, "Secret s")], Verdict::Blocked)]
+fn a_deployment_is_as_its_worst_machine(
+    #[case] steps: &[(&str, bool)],
+    #[case] waits: &[(WaitKind, &str)],
+    #[case] expected: Verdict,
+) {
+    let facts = with_machine(&json!({}), steps, waits);
+    for name in ["pool", "machineset/pool-1", "mc/pool-1-a"] {
+        let object = facts.find(name).unwrap();
+        assert_eq!(facts.answer(&object).verdict, expected, "{name}");
+    }
+    let shown = facts.all().len();
+    assert_eq!(shown, usize::from(expected != Verdict::Settled));
+}
+
+#[test]
+fn a_wait_for_a_user_comes_first_with_its_remedies() {
+    let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
+    let facts = with_machine(&json!({}), &[], &waits);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.waits.iter().map(|wait| wait.kind.as_str()).collect::<Vec<_>>(), ["Class", "NodeJoin"]);
+    assert!(answer.waits[0].remedies.iter().any(|remedy| remedy.text == "kubectl get machineclass -n demo"));
+    let owners: Vec<&str> = answer.owners.iter().map(|owner| owner.name.as_str()).collect();
+    assert_eq!(owners, ["pool-1", "pool"]);
+}
+
+#[test]
+fn without_a_manager_nothing_progresses() {
+    let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
+    facts.managers = vec![manager("sets", NOW), manager("machines", NOW - 120)];
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!(answer.verdict, Verdict::Blocked);
+    let manager = facts.manager_of(MACHINE).unwrap();
+    assert_eq!(manager.state(facts.now), "no manager runs: mcm-0 renewed the Lease lease-of-machines 2m ago");
+}
+
+#[test]
+fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
+    let blocked = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "spec": {"drainTimeout": "10m"},
+        "status": {"conditions": [{"type": "DrainBlocked", "status": "True", "message": "budget demo/strict allows none"}]},
+    });
+    let facts = with_machine(&blocked, &[("list pods of node a", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
+    assert_eq!((wait.kind.as_str(), wait.until), ("Eviction", Some(at(960))));
+    assert_eq!(wait.text, "pods to be evicted: budget demo/strict allows none");
+    assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, Verdict::Waiting, "Terminating"));
+    assert_eq!(answer.since, Some(at(360)));
+}
+
+#[test]
+fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
+    let failed = json!({
+        "status": {
+            "currentStatus": {"phase": "CrashLoopBackOff"},
+            "lastOperation": {
+                "type": "Create", "state": "Failed", "errorCode": "ResourceExhausted", "description": "no stock",
+                "lastUpdateTime": at(540),
+            },
+        },
+    });
+    let facts = with_machine(&failed, &[("get VM status", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.failed.as_deref(), Some("no stock (ResourceExhausted), 1m ago"));
+    assert_eq!((answer.waits[0].kind.as_str(), answer.verdict), ("DriverRetry", Verdict::Waiting));
+}
+
+#[rstest]
+#[case("pool", Some(DEPLOYMENT))]
+#[case("pool-1", Some(SET))]
+#[case("mcs/pool", None)]
+#[case("machine/pool-1-a", Some(MACHINE))]
+#[case("node/ip-10-0-0-1", Some(MACHINE))]
+#[case("pods/x", None)]
+#[case("nonesuch", None)]
+fn an_object_is_found_by_its_name_or_with_its_kind(#[case] text: &str, #[case] expected: Option<&str>) {
+    let facts = with_machine(&json!({"metadata": {"labels": {"node": "ip-10-0-0-1"}}}), &[], &[]);
+    assert_eq!(facts.find(text).map(|found| found.kind).as_deref(), expected);
+}
+
+#[test]
+fn an_object_that_cannot_be_planned_is_unknown() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    facts.previews.remove(&(MACHINE, "pool-1-a".to_owned()));
+    assert_eq!(facts.answer(&facts.find("pool").unwrap()).verdict, Verdict::Unknown);
+}
+
+#[test]
+fn the_answer_fits_a_terminal() {
+    let blocked = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "spec": {"drainTimeout": "10m"},
+        "status": {"conditions": [{
+            "type": "DrainBlocked", "status": "True",
+            "message": "pod disruption budget demo/strict allows no eviction although all its pods are healthy",
+        }]},
+    });
+    let [_, set] = settled();
+    let waits = [(WaitKind::Rollout, "1 machine of old set pool-1 to be deleted")];
+    let deployment = preview(DEPLOYMENT, "pool", &[], &waits);
+    let machine = preview(MACHINE, "pool-1-a", &[("list pods of node a", true)], &[]);
+    let facts = family(&blocked, [deployment, set, machine]);
+    let text = |name: &str| {
+        let object = facts.find(name).unwrap();
+        report::one(&facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
+    };
+    let texts = [text("pool"), text("machine/pool-1-a")].join("\n");
+    assert!(texts.lines().all(|line| line.chars().count() <= 80), "{texts}");
+    insta::assert_snapshot!(texts);
+}
+
+#[rstest]
+#[case(0, "0s")]
+#[case(59, "59s")]
+#[case(243, "4m3s")]
+#[case(3600, "1h")]
+#[case(190_800, "2d5h")]
+fn a_time_has_at_most_two_units(#[case] seconds: i64, #[case] expected: &str) {
+    assert_eq!(ago(at(seconds), at(0)), expected);
+}

@@ -1,0 +1,136 @@
+//! `mcm why` on a real control plane: each cause is found with one command, which writes nothing.
+
+use mcm::api::{labels, machine::MachinePhase};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{objects, program::mcm, wait, world::World};
+
+/// The answer for one object.
+pub struct Why {
+    pub code: i32,
+    pub answer: Value,
+}
+
+impl Why {
+    /// Kinds of its waits, the worst first.
+    pub fn kinds(&self) -> Vec<String> {
+        self.waits().map(|wait| wait["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Texts of its waits.
+    pub fn text(&self) -> String {
+        self.waits().map(|wait| wait["text"].as_str().unwrap()).collect::<Vec<_>>().join("; ")
+    }
+
+    fn waits(&self) -> impl Iterator<Item = &Value> {
+        self.answer["waits"].as_array().unwrap().iter()
+    }
+}
+
+/// Runs `mcm why OBJECT -o json`.
+pub async fn ask(world: &World, object: &str) -> Why {
+    let output = Command::new(mcm())
+        .args(["why", object, "-n", &world.namespace, "-o", "json", "--kubeconfig"])
+        .arg(world.admin())
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    Why { code: output.status.code().unwrap(), answer: answer["objects"][0].clone() }
+}
+
+/// Asks until the answer has an exit code.
+async fn until_code(world: &World, object: &str, code: i32) -> Why {
+    wait::until(&format!("{object} to be answered with {code}"), async || {
+        let why = ask(world, object).await;
+        (why.code == code).then_some(why)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_missing_secret_is_named_and_once_it_is_there_the_pool_settles() {
+    let world = World::new("why-secret").await;
+    let _manager = world.run(&[]).await;
+    for name in ["small", "large"] {
+        world.apply(objects::class(name)).await;
+    }
+    world.apply(objects::deployment("pool", 1)).await;
+    world.until("a machine", |scene| scene.machines.len() == 1).await;
+    let pool = until_code(&world, "pool", 3).await;
+    assert_eq!(pool.answer["verdict"], "Blocked");
+    let machine = pool.answer["machines"][0]["object"]["name"].as_str().unwrap().to_owned();
+    let why = ask(&world, &format!("machine/{machine}")).await;
+    assert_eq!((why.code, why.kinds().first().map(String::as_str)), (3, Some("Secret")), "{}", why.answer);
+    assert!(why.text().contains("pool"), "{}", why.answer);
+    assert_eq!(why.answer["owners"][1]["name"], "pool");
+
+    world.apply(objects::secret("pool")).await;
+    world.settled(1, "small").await;
+    let settled = until_code(&world, "pool", 0).await;
+    assert_eq!((&settled.answer["verdict"], &settled.answer["machines"]), (&json!("Settled"), &json!([])));
+}
+
+#[tokio::test]
+async fn a_class_of_an_unknown_provider_is_named() {
+    let world = World::new("why-class").await;
+    let _manager = world.run(&[]).await;
+    world.apply(objects::secret("pool")).await;
+    let mut class = objects::class("small");
+    class["provider"] = "nonesuch".into();
+    world.apply(class).await;
+    world.apply(objects::deployment("pool", 1)).await;
+    world.until("a machine", |scene| scene.machines.len() == 1).await;
+    let pool = until_code(&world, "pool", 3).await;
+    let machine = &pool.answer["machines"][0];
+    assert_eq!(machine["waits"][0]["kind"], "Class", "{}", pool.answer);
+    assert!(machine["waits"][0]["text"].as_str().unwrap().contains("nonesuch"), "{}", pool.answer);
+}
+
+#[tokio::test]
+async fn a_frozen_set_is_named() {
+    let world = World::new("why-frozen").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let set = world.find("the set", |scene| scene.sets.keys().next().cloned()).await;
+    let frozen = json!({"metadata": {"labels": {labels::FREEZE: "True"}}});
+    let patch = kube::api::Patch::Merge(frozen);
+    world.sets().patch(&set, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    world.scale(2).await;
+    world.until("the set to be scaled", |scene| scene.sets[&set].spec.replicas == 2).await;
+    let why = until_code(&world, &format!("machineset/{set}"), 3).await;
+    assert_eq!(why.kinds(), ["ScaleUpBlocked"], "{}", why.answer);
+}
+
+#[tokio::test]
+async fn without_a_manager_the_next_step_and_the_missing_manager_are_named() {
+    let world = World::new("why-none").await;
+    let mut manager = world.launch_run(&[]).ready().await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    manager.program.kill();
+    world.scale(2).await;
+    let why = until_code(&world, "pool", 3).await;
+    assert!(!why.answer["next"].as_array().unwrap().is_empty(), "{}", why.answer);
+    assert_eq!(world.scene.now().count(MachinePhase::Running), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_object_is_refused_with_a_similar_name() {
+    let world = World::new("why-unknown").await;
+    world.classes().await;
+    world.apply(objects::deployment("pool", 0)).await;
+    let output = Command::new(mcm())
+        .args(["why", "pol", "-n", &world.namespace, "--kubeconfig"])
+        .arg(world.admin())
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("error: there is no pol in namespace {}\nhint: did you mean pool?\n", world.namespace);
+    assert_eq!((output.status.code(), text), (Some(2), expected));
+}
