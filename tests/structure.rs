@@ -1,15 +1,16 @@
-//! The structure of the source, as rules: planning code is pure, floors are not skipped upwards, files form no circles, and a
-//! kind is added in one folder and one line. The pages of conformance name tests that exist.
+//! The structure of the source of all crates, as rules: planning code is pure, floors are not skipped upwards, a driver uses only
+//! the driver interface and the types, files form no circles, and a kind is added in one folder and one line. The pages of conformance
+//! name tests that exist.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
-use tree::{Tree, circles, code_of, product_of, words_of};
+use tree::{Crate, Tree, circles, code_of, crates_of, product_of, words_of};
 
 #[path = "structure/conformance.rs"]
 mod conformance;
@@ -22,6 +23,10 @@ mod tree;
 
 /// Rooms with decisions.
 const PURE: [&str; 5] = ["plan", "drain", "safety", "controllers", "capi"];
+
+/// The crates that each crate beside the product may use. The compiler allows more: a manifest may list any other.
+const CRATES_OF_DRIVERS: [&str; 2] = ["mcm_api", "mcm_driver"];
+const CRATES_OF_THE_INTERFACE: [&str; 1] = ["mcm_api"];
 
 /// Files in these rooms that are no decisions: they observe, execute, register, measure, cache, or come from the flags.
 const OUTSIDE: [&str; 6] = ["observe.rs", "apply.rs", "register.rs", "metrics.rs", "cache.rs", "settings.rs"];
@@ -49,11 +54,14 @@ const FORBIDDEN: [(&str, &str); 15] = [
     ("env", "the outside world"),
 ];
 
-/// Floors from the ground up. A room may use those below it and those beside it.
-const FLOORS: [&[&str]; 10] = [
-    &["api"],
+/// Floors from the ground up. A room may use those below it and those beside it. The product's `driver` is the catalogue, with the
+/// client and server of drivers in other processes.
+const FLOORS: [&[&str]; 12] = [
+    &["crates/api"],
     &["plan"],
     &["drain", "runtime"],
+    &["crates/driver"],
+    &["drivers"],
     &["driver"],
     &["safety", "simulated_cloud"],
     &["controllers"],
@@ -65,7 +73,7 @@ const FLOORS: [&[&str]; 10] = [
 
 #[test]
 fn planning_code_is_pure() {
-    let tree = Tree::read(&source());
+    let tree = Tree::read(root());
     let planning = tree.files().filter(|(file, _)| is_planning(file)).count();
     assert!(planning > 40, "only {planning} files were found");
     none(&impurities(&tree));
@@ -73,30 +81,50 @@ fn planning_code_is_pure() {
 
 #[test]
 fn planning_code_imports_no_shell() {
-    none(&imports_of_shells(&Tree::read(&source())));
+    none(&imports_of_shells(&Tree::read(root())));
 }
 
 #[test]
 fn no_room_imports_one_above_it() {
-    none(&upward_imports(&Tree::read(&source())));
+    none(&upward_imports(&Tree::read(root())));
+}
+
+#[test]
+fn each_crate_uses_only_those_it_may() {
+    none(&imports_of_crates(&Tree::read(root())));
+}
+
+#[test]
+fn all_crates_are_read() {
+    let tree = Tree::read(root());
+    let all: BTreeSet<String> = tree.files().map(|(file, _)| Crate::of(file).name).collect();
+    for name in ["mcm", "mcm_api", "mcm_driver", "mcm_driver_gcp", "mcm_driver_metal_stack"] {
+        assert!(all.contains(name), "{name} is not among {all:?}");
+    }
+    let imports = tree.imports();
+    let uses = |file: &str, other: &str| imports[Path::new(file)].contains(Path::new(other));
+    assert!(uses("drivers/metal-stack/calls.rs", "drivers/metal-stack/server.rs"));
+    assert!(uses("drivers/metal-stack/lib.rs", "crates/driver/cloud/creations.rs"));
+    assert!(uses("crates/driver/interface.rs", "crates/driver/error.rs"));
+    assert!(uses("driver/catalogue.rs", "crates/driver/interface.rs"), "by way of its folder, which passes all on");
 }
 
 #[test]
 fn each_room_is_on_a_floor() {
-    let tree = Tree::read(&source());
+    let tree = Tree::read(root());
     let rooms = tree.files().filter(|(file, _)| *file != Path::new("lib.rs") && floor_of(file).is_none());
     none(&rooms.map(|(file, _)| file.display().to_string()).collect::<Vec<_>>());
 }
 
 #[test]
 fn files_form_no_circles() {
-    none(&circles_of(&Tree::read(&source())));
+    none(&circles_of(&Tree::read(root())));
 }
 
 #[test]
 fn tests_are_in_one_file_or_one_folder() {
     let mut files = Vec::new();
-    let mut folders = vec![source()];
+    let mut folders: Vec<PathBuf> = crates_of(root()).into_iter().map(|(_, source)| source).collect();
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             if path.is_dir() { folders.push(path) } else { files.push(path) }
@@ -108,7 +136,7 @@ fn tests_are_in_one_file_or_one_folder() {
 #[test]
 fn a_kind_is_known_to_one_line_outside_its_folder() {
     for room in ["controllers", "capi/provider", "capi/stand_in"] {
-        each_kind_is_listed(&source().join(room), "register.rs");
+        each_kind_is_listed(&root().join("src").join(room), "register.rs");
     }
 }
 
@@ -135,7 +163,7 @@ const CLASSIFIED: [&str; 5] = ["notfound", "conflict", "denied", "invalid value"
 
 #[test]
 fn texts_of_controllers_have_no_words_that_others_classify_as_errors_of_a_user() {
-    let tree = Tree::read(&source());
+    let tree = Tree::read(root());
     let mut violations = Vec::new();
     for (file, text) in tree.files().filter(|(file, _)| is_planning(file) && !file.ends_with("lint.rs")) {
         let code = product_of(text);
@@ -153,8 +181,8 @@ fn none(violations: &[String]) {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Words in planning code that stand for I/O, tasks, shared state, a clock or chance.
@@ -182,6 +210,19 @@ fn upward_imports(tree: &Tree) -> Vec<String> {
         floor_of(file).zip(floor_of(import)).is_some_and(|(own, other)| other > own)
     };
     pairs(tree).filter(is_upward).map(describe).collect()
+}
+
+/// Crates that the naming crate may not use: a driver uses neither another driver nor the product.
+fn imports_of_crates(tree: &Tree) -> Vec<String> {
+    let may_use = |own: &str, other: &str| match own {
+        _ if own == other => true,
+        "mcm" => true,
+        "mcm_api" => false,
+        "mcm_driver" => CRATES_OF_THE_INTERFACE.contains(&other),
+        _ => CRATES_OF_DRIVERS.contains(&other),
+    };
+    let forbidden = tree.crates_named().into_iter().filter(|(file, other)| !may_use(&Crate::of(file).name, other));
+    forbidden.map(|(file, other)| format!("{} uses {other}", file.display())).collect()
 }
 
 fn circles_of(tree: &Tree) -> Vec<String> {
@@ -223,9 +264,11 @@ fn describe((file, import): (PathBuf, PathBuf)) -> String {
     format!("{} uses {}", file.display(), import.display())
 }
 
+/// The first folder of the product, a crate beside it, or `drivers` for each of these.
 fn room_of(file: &Path) -> String {
-    let first = file.iter().next().unwrap_or_default().to_string_lossy();
-    first.trim_end_matches(".rs").to_owned()
+    let length = if file.starts_with("crates") { 2 } else { 1 };
+    let room: PathBuf = file.iter().take(length).collect();
+    room.to_string_lossy().trim_end_matches(".rs").to_owned()
 }
 
 fn is_outside(file: &Path) -> bool {

@@ -211,6 +211,4 @@ fn spec_of(class: &MachineClass) -> Result<ProviderSpec, DriverError> {
 }
 
 #[cfg(test)]
-mod conformance_tests;
-#[cfg(test)]
 mod tests;

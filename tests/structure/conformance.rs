@@ -6,14 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::tree::{crates_of, module_of};
+
 /// The number of rows that are not open and have no test. It only decreases: a row gets its test in the commit that
 /// adds it.
 const UNTESTED: usize = 0;
 /// Rows that are not implemented.
 const OPEN: usize = 0;
 
-/// Where tests are, and what their paths begin with there.
-const ROOTS: [&str; 2] = ["src", "tests"];
+/// The list of tests that are made for each cloud: what it begins with, and the name of the module of a cloud in it.
+const EVERY_CLOUD: (&str, &str) = ("every_cloud! {", "$cloud");
 
 #[test]
 fn every_behaviour_has_its_verdict_and_a_test_that_exists() {
@@ -185,9 +187,33 @@ mod outer {
     async fn beside_it() {}
 }
 ";
-    let found: Vec<String> = tests_in(text).collect();
-    assert_eq!(found, ["at_the_top", "outer::tests::with_cases", "outer::tests::a_property", "outer::beside_it"]);
-    assert_eq!(super::tree::module_of(Path::new("integration/main.rs")), ["integration"]);
+    assert_eq!(
+        tests_in(text),
+        ["at_the_top", "outer::tests::with_cases", "outer::tests::a_property", "outer::beside_it"]
+    );
+    assert_eq!(module_of(Path::new("integration/main.rs")), ["integration"]);
+    assert_eq!(place_of("mcm_driver_metal_stack"), ["driver", "metal_stack"]);
+    assert_eq!(place_of("mcm"), [""; 0]);
+}
+
+#[test]
+fn tests_for_each_cloud_are_found_in_its_module() {
+    let text = "\
+macro_rules! every_cloud {
+    ($($feature:literal $cloud:ident)*) => {$(
+        mod $cloud {
+            #[tokio::test]
+            async fn it_passes() {}
+        }
+    )*};
+}
+
+every_cloud! {
+    \"one\" one
+    \"two-three\" two_three
+}
+";
+    assert_eq!(tests_in(text), ["one::it_passes", "two_three::it_passes"]);
 }
 
 /// How many rows may be so.
@@ -312,10 +338,12 @@ fn reasons(compatibility: &str) -> BTreeSet<String> {
     found
 }
 
-/// The paths of all tests, as in `cargo test`; those below `tests` begin with the name of their program.
+/// The paths of all tests, as in `cargo test`. Those of crates beside the product begin with the place of the crate, `api`, `driver`
+/// or `driver::<cloud>`; those below `tests` with the name of their program.
 fn tests_below(root: &Path) -> BTreeSet<String> {
+    let crates = crates_of(root).into_iter().map(|(owner, source)| (place_of(&owner.name), source));
     let mut found = BTreeSet::new();
-    for base in ROOTS.map(|base| root.join(base)) {
+    for (place, base) in crates.chain([(Vec::new(), root.join("tests"))]) {
         let mut folders = vec![base.clone()];
         while let Some(folder) = folders.pop() {
             for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
@@ -323,9 +351,13 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
                     folders.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
                     let file: PathBuf = path.strip_prefix(&base).unwrap().to_owned();
-                    let module = super::tree::module_of(&file);
+                    let module = [place.clone(), module_of(&file)].concat();
                     let text = fs::read_to_string(&path).unwrap();
-                    found.extend(tests_in(&text).map(|test| [&module[..], &[test]].concat().join("::")));
+                    found.extend(
+                        tests_in(&text)
+                            .iter()
+                            .map(|test| [&module[..], std::slice::from_ref(test)].concat().join("::")),
+                    );
                 }
             }
         }
@@ -333,8 +365,27 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
     found
 }
 
+/// What the names of a crate's tests begin with: `driver`, `metal_stack` for `mcm_driver_metal_stack`.
+fn place_of(name: &str) -> Vec<String> {
+    let parts = name.splitn(3, '_').skip(1);
+    parts.map(str::to_owned).collect()
+}
+
+/// The tests of a file, once for each cloud if it has a list of these.
+fn tests_in(text: &str) -> Vec<String> {
+    let (begin, cloud) = EVERY_CLOUD;
+    let list = text.split_once(&format!("\n{begin}\n")).and_then(|(_, rest)| rest.split_once("\n}"));
+    let names = list.map_or("", |(list, _)| list).lines().filter_map(|line| line.split_whitespace().nth(1));
+    let names: Vec<&str> = names.collect();
+    let for_each = |test: String| match test.contains(cloud) {
+        true => names.iter().map(|name| test.replace(cloud, name)).collect(),
+        false => vec![test],
+    };
+    written_tests(text).flat_map(for_each).collect()
+}
+
 /// The tests of a file, with the modules within the file. The files are formatted: a module ends where its indentation does.
-fn tests_in(text: &str) -> impl Iterator<Item = String> {
+fn written_tests(text: &str) -> impl Iterator<Item = String> {
     let mut modules: Vec<(usize, &str)> = Vec::new();
     let mut is_test = false;
     text.lines().filter_map(move |line| {

@@ -1,10 +1,13 @@
 //! Each rule finds the faults that it is for, in small trees.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use rstest::rstest;
 
-use super::{circles_of, imports_of_shells, impurities, misplaced_tests, upward_imports};
+use super::{circles_of, imports_of_crates, imports_of_shells, impurities, misplaced_tests, upward_imports};
 use crate::tree::{Tree, circles, code_of, expand, words_of};
 
 /// A kind without faults: mod, plan, observe, apply and register.
@@ -67,6 +70,30 @@ fn a_kind_without_faults_passes_every_rule() {
     ("c.rs", "use crate::a::A;\npub struct C;\n"),
     ("d.rs", "pub struct D;\n"),
 ], "a.rs -> b.rs -> c.rs")]
+#[case::inside_the_crate_of_a_driver(&[
+    ("drivers/one-two/lib.rs", "mod a;\nmod b;\npub use a::A;\n"),
+    ("drivers/one-two/a.rs", "use crate::b::B;\npub struct A;\n"),
+    ("drivers/one-two/b.rs", "use super::a::A;\npub struct B;\n"),
+], "drivers/one-two/a.rs -> drivers/one-two/b.rs")]
+#[case::with_the_root_of_the_crate_of_a_driver(&[
+    ("drivers/one/lib.rs", "mod a;\nuse a::A;\npub struct Login;\n"),
+    ("drivers/one/a.rs", "use crate::Login;\npub struct A;\n"),
+], "drivers/one/a.rs -> drivers/one/lib.rs")]
+#[case::inside_the_interface(&[
+    ("crates/driver/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;\n"),
+    ("crates/driver/a.rs", "use crate::B;\npub struct A;\n"),
+    ("crates/driver/b.rs", "fn b() { crate::A::new() }\npub struct B;\n"),
+], "crates/driver/a.rs -> crates/driver/b.rs")]
+#[case::by_way_of_a_folder_that_passes_all_on(&[
+    ("a/mod.rs", "mod child;\npub use child::*;\n"),
+    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("b.rs", "use crate::a::X;\npub struct B;\n"),
+], "a/child.rs -> b.rs")]
+#[case::by_another_name(&[
+    ("a/mod.rs", "mod child;\npub use child::X as Y;\n"),
+    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("b.rs", "use crate::a::Y;\npub struct B;\n"),
+], "a/child.rs -> b.rs")]
 fn a_circle_is_found(#[case] files: &[(&str, &str)], #[case] expected: &str) {
     assert_eq!(circles_of(&Tree::of(files)), [expected]);
 }
@@ -109,6 +136,56 @@ fn floors_are_used_from_above_only(#[case] above: &str, #[case] below: &str) {
     let upward = uses(above);
     let found = upward_imports(&Tree::of(&[(above, "pub struct X;\n"), (below, &upward)]));
     assert_eq!(found, [format!("{below} uses {above}")]);
+}
+
+/// The crates of a workspace with two drivers.
+const WORKSPACE: [(&str, &str); 7] = [
+    ("lib.rs", "pub mod driver;\npub use mcm_api as api;\n"),
+    ("driver/mod.rs", "mod catalogue;\npub(crate) use mcm_driver::*;\n"),
+    (
+        "driver/catalogue.rs",
+        "use super::Code;\nuse crate::api::labels::KEY;\nfn all() { mcm_driver_one_two::open() }\n",
+    ),
+    ("crates/api/lib.rs", "pub mod labels;\n"),
+    ("crates/api/labels.rs", "pub const KEY: &str = \"\";\n"),
+    ("crates/driver/lib.rs", "mod code;\npub use code::Code;\n"),
+    ("crates/driver/code.rs", "use mcm_api::labels::KEY;\npub struct Code;\n"),
+];
+
+fn workspace_with(changed: &[(&str, &str)]) -> Tree {
+    let drivers = [
+        ("drivers/one-two/lib.rs", "mod calls;\nuse mcm_driver::Code;\npub fn open() {}\n"),
+        ("drivers/one-two/calls.rs", "use mcm_api::labels;\n"),
+        ("drivers/three/lib.rs", "pub struct Login;\n"),
+    ];
+    let mut files: BTreeMap<&str, &str> = WORKSPACE.into_iter().chain(drivers).collect();
+    files.extend(changed.iter().copied());
+    Tree::of(&files.into_iter().collect::<Vec<_>>())
+}
+
+#[test]
+fn crates_without_faults_pass_every_rule_and_are_seen_through_what_passes_them_on() {
+    let tree = workspace_with(&[]);
+    let all = [circles_of(&tree), imports_of_crates(&tree), upward_imports(&tree)];
+    assert_eq!(all.concat(), [""; 0]);
+    let used = &tree.imports()[Path::new("driver/catalogue.rs")];
+    let expected = ["crates/api/labels.rs", "crates/driver/code.rs", "drivers/one-two/lib.rs"].map(PathBuf::from);
+    assert_eq!(used.iter().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+}
+
+#[rstest]
+#[case::another_driver("drivers/one-two/calls.rs", "use mcm_driver_three::Login;\n", "mcm_driver_three")]
+#[case::another_driver_in_code(
+    "drivers/one-two/calls.rs",
+    "fn f() { mcm_driver_three::login() }\n",
+    "mcm_driver_three"
+)]
+#[case::another_driver_passed_on("drivers/one-two/lib.rs", "pub use mcm_driver_three::Login;\n", "mcm_driver_three")]
+#[case::the_product("drivers/one-two/calls.rs", "use mcm::api::labels;\n", "mcm")]
+#[case::a_driver_by_the_interface("crates/driver/code.rs", "use mcm_driver_three::Login;\n", "mcm_driver_three")]
+#[case::the_interface_by_the_types("crates/api/labels.rs", "use mcm_driver::Code;\n", "mcm_driver")]
+fn a_crate_that_uses_one_it_may_not_is_found(#[case] file: &str, #[case] text: &str, #[case] used: &str) {
+    assert_eq!(imports_of_crates(&workspace_with(&[(file, text)])), [format!("{file} uses {used}")]);
 }
 
 #[rstest]
@@ -165,7 +242,7 @@ mod tests {
 #[case("super::{self, a::{self, B}}", &["super", "super::a", "super::a::B"])]
 #[case("crate::{api::{labels, machine::Machine}, plan::Plan}", &["crate::api::labels", "crate::api::machine::Machine", "crate::plan::Plan"])]
 fn braces_of_a_use_are_expanded(#[case] tree: &str, #[case] expected: &[&str]) {
-    let paths: Vec<String> = expand(tree).into_iter().map(|path| path.join("::")).collect();
+    let paths: Vec<String> = expand(tree).into_iter().map(|(path, _)| path.join("::")).collect();
     assert_eq!(paths, expected);
 }
 

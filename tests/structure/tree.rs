@@ -1,4 +1,4 @@
-//! Source files as text, which file uses which, and the circles among them.
+//! Source files of all crates as text, which file uses which, and the circles among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,14 @@ const DEPTH: usize = 8;
 /// The imports of each file.
 pub type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// Source files without tests, by their path below `src`.
+/// Folders of crates beside the product, and what the names of these crates begin with.
+const CRATES: [(&str, &str); 2] = [("crates", "mcm_"), ("drivers", "mcm_driver_")];
+/// The name of the product's crate.
+const PRODUCT: &str = "mcm";
+/// A use of all that a module has.
+const ALL: &str = "*";
+
+/// Source files without tests, by their path without `src`, such as `plan/mod.rs` of the product and `drivers/gcp/lib.rs`.
 pub struct Tree(BTreeMap<PathBuf, Source>);
 
 struct Source {
@@ -28,27 +35,48 @@ struct Source {
 struct Mention {
     /// Segments as written, such as `super`, `plan`, `Plan`.
     path: Vec<String>,
+    /// Its name in the file: the last segment, or the one after `as`.
+    name: String,
     /// Whether it is passed on, by `pub use`.
     is_passed_on: bool,
     /// Whether the file uses it.
     is_used: bool,
 }
 
+/// A crate of the workspace.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crate {
+    /// As in code: `mcm`, `mcm_driver`, `mcm_driver_metal_stack`.
+    pub name: String,
+    /// What the paths of its files begin with in a [`Tree`]; empty for the product.
+    folder: PathBuf,
+}
+
+/// A module: its crate and its path in it.
+#[derive(Clone)]
+struct Module {
+    owner: Crate,
+    path: Vec<String>,
+}
+
 impl Tree {
-    /// The files of a folder.
+    /// The files of a workspace.
     pub fn read(root: &Path) -> Self {
         let mut files = Vec::new();
-        let mut folders = vec![root.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap().flatten() {
-                let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-                if TEST_NAMES.contains(&name.as_str()) {
-                    continue;
-                }
-                if path.is_dir() {
-                    folders.push(path);
-                } else if name.ends_with(".rs") {
-                    files.push((path.strip_prefix(root).unwrap().to_owned(), fs::read_to_string(&path).unwrap()));
+        for (owner, source) in crates_of(root) {
+            let mut folders = vec![source.clone()];
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).unwrap().flatten() {
+                    let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+                    if TEST_NAMES.contains(&name.as_str()) {
+                        continue;
+                    }
+                    if path.is_dir() {
+                        folders.push(path);
+                    } else if name.ends_with(".rs") {
+                        let file = owner.folder.join(path.strip_prefix(&source).unwrap());
+                        files.push((file, fs::read_to_string(&path).unwrap()));
+                    }
                 }
             }
         }
@@ -81,11 +109,24 @@ impl Tree {
         self.0.iter().map(|(file, source)| (file.clone(), used(file, source))).collect()
     }
 
-    /// The module path from the root; `None` for a path into another crate.
-    fn absolute(&self, path: &[String], file: &Path) -> Option<Vec<String>> {
-        let mut module = module_of(file);
+    /// The crates of the workspace that each file names, in uses or in code.
+    pub fn crates_named(&self) -> BTreeSet<(PathBuf, String)> {
+        let all: BTreeSet<String> = self.0.keys().map(|file| Crate::of(file).name).collect();
+        let named = |source: &Source| {
+            let firsts = source.paths.iter().filter_map(|mention| mention.path.first());
+            firsts.filter(|first| all.contains(*first)).cloned().collect::<Vec<_>>()
+        };
+        let of_file =
+            |(file, source): (&PathBuf, _)| named(source).into_iter().map(|name| (file.clone(), name)).collect();
+        self.0.iter().flat_map::<Vec<_>, _>(of_file).collect()
+    }
+
+    /// The module path from the root of its crate; `None` for a path into a crate of others.
+    fn absolute(&self, path: &[String], file: &Path) -> Option<Module> {
+        let Module { owner, path: mut module } = Module::of(file);
+        let first = path.first()?.as_str();
         let ups = path.iter().take_while(|part| *part == "super").count();
-        let rest = match path.first()?.as_str() {
+        let rest = match first {
             "crate" => {
                 module.clear();
                 &path[1..]
@@ -97,37 +138,88 @@ impl Tree {
             }
             child => {
                 module.push(child.to_owned());
-                self.file_of(&module)?;
+                let is_child = self.file_of(&owner, &module).is_some();
                 module.pop();
+                if !is_child {
+                    let other = self.crate_named(child)?;
+                    return Some(Module { owner: other, path: path[1..].to_vec() });
+                }
                 path
             }
         };
         module.extend(rest.iter().cloned());
-        Some(module)
+        Some(Module { owner, path: module })
     }
 
     /// The file that defines what a path names.
-    fn resolve(&self, path: &[String], depth: usize) -> Option<PathBuf> {
+    fn resolve(&self, Module { owner, path }: &Module, depth: usize) -> Option<PathBuf> {
         let (length, file) =
-            (0..=path.len()).rev().find_map(|length| Some((length, self.file_of(&path[..length])?)))?;
-        let Some(name) = path.get(length) else { return Some(file) };
-        let source = self.0.get(&file)?;
-        let passed_on = source.paths.iter().find(|mention| mention.is_passed_on && mention.path.last() == Some(name));
-        match passed_on.filter(|_| depth < DEPTH).and_then(|mention| self.absolute(&mention.path, &file)) {
-            Some(further) => self.resolve(&further, depth + 1),
-            None => Some(file),
+            (0..=path.len()).rev().find_map(|length| Some((length, self.file_of(owner, &path[..length])?)))?;
+        let Some(name) = path.get(length).filter(|_| depth < DEPTH) else { return Some(file) };
+        let passed_on = |wanted: &str| {
+            let paths = self.0.get(&file).into_iter().flat_map(|source| &source.paths);
+            paths.filter(|mention| mention.is_passed_on && mention.name == wanted).collect::<Vec<_>>()
+        };
+        let further = |mention: &Mention, rest: &[String]| {
+            let Module { owner, path } = self.absolute(&mention.path, &file)?;
+            self.resolve(&Module { owner, path: [&path, rest].concat() }, depth + 1)
+        };
+        if let Some(found) = passed_on(name).first().and_then(|mention| further(mention, &path[length + 1..])) {
+            return Some(found);
         }
+        // A use of all passes on what the file does not define.
+        let is_defined = self.0.get(&file).is_some_and(|source| defines(&source.text, name));
+        let all = passed_on(ALL).into_iter().filter(|_| !is_defined);
+        all.filter_map(|mention| further(mention, &path[length..])).next().or(Some(file.clone()))
     }
 
-    fn file_of(&self, module: &[String]) -> Option<PathBuf> {
-        let folder: PathBuf = module.iter().collect();
+    fn file_of(&self, owner: &Crate, module: &[String]) -> Option<PathBuf> {
+        let folder = owner.folder.join(module.iter().collect::<PathBuf>());
         let mut candidates = match module {
-            [] => vec![PathBuf::from("lib.rs")],
+            [] => vec![folder.join("lib.rs")],
             _ => vec![folder.join("mod.rs"), folder.with_extension("rs")],
         };
         candidates.retain(|file| self.0.contains_key(file));
         candidates.pop()
     }
+
+    fn crate_named(&self, name: &str) -> Option<Crate> {
+        self.0.keys().map(|file| Crate::of(file)).find(|owner| owner.name == name)
+    }
+}
+
+impl Crate {
+    /// The crate of a file of a [`Tree`].
+    pub fn of(file: &Path) -> Self {
+        let parts: Vec<String> = file.iter().take(2).map(|part| part.to_string_lossy().into_owned()).collect();
+        let begin = CRATES.iter().find(|(folder, _)| parts.first().is_some_and(|first| first == folder));
+        match (begin, parts.get(1)) {
+            (Some((folder, begin)), Some(name)) => {
+                Self { name: format!("{begin}{}", name.replace('-', "_")), folder: Path::new(folder).join(name) }
+            }
+            _ => Self { name: PRODUCT.to_owned(), folder: PathBuf::new() },
+        }
+    }
+}
+
+impl Module {
+    fn of(file: &Path) -> Self {
+        let owner = Crate::of(file);
+        let path = module_of(file.strip_prefix(&owner.folder).unwrap_or(file));
+        Self { owner, path }
+    }
+}
+
+/// The crates of a workspace, with their folders of source files.
+pub fn crates_of(root: &Path) -> Vec<(Crate, PathBuf)> {
+    let mut folders = vec![PathBuf::new()];
+    for (folder, _) in CRATES {
+        let entries = fs::read_dir(root.join(folder)).unwrap().flatten();
+        folders.extend(entries.map(|entry| Path::new(folder).join(entry.file_name())));
+    }
+    folders.sort();
+    let owner = |folder: &PathBuf| Crate::of(&folder.join("lib.rs"));
+    folders.iter().map(|folder| (owner(folder), root.join(folder).join("src"))).collect()
 }
 
 /// The module of a file.
@@ -140,6 +232,15 @@ pub fn module_of(file: &Path) -> Vec<String> {
     parts
 }
 
+/// Whether a file has an item or a module of this name.
+fn defines(text: &str, name: &str) -> bool {
+    const ITEMS: [&str; 9] = ["mod", "struct", "enum", "trait", "fn", "const", "static", "type", "macro_rules!"];
+    code_of(text).any(|(_, line)| {
+        let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "<({;:".contains(c)).collect();
+        words.windows(2).any(|pair| ITEMS.contains(&pair[0]) && pair[1] == name)
+    })
+}
+
 /// All paths with at least two segments, of uses and of code.
 fn mentions(text: &str) -> Vec<Mention> {
     let code = without_visibility(code_of(text).map(|(_, line)| line + "\n").collect());
@@ -149,7 +250,12 @@ fn mentions(text: &str) -> Vec<Mention> {
     while let Some((before, is_public, after)) = next_use(rest) {
         let (tree, next) = after.split_once(';').unwrap_or((after, ""));
         let paths = expand(&tree.split_whitespace().collect::<Vec<_>>().join(" "));
-        found.extend(paths.into_iter().map(|path| Mention { path, is_passed_on: is_public, is_used: !is_public }));
+        found.extend(paths.into_iter().map(|(path, name)| Mention {
+            path,
+            name,
+            is_passed_on: is_public,
+            is_used: !is_public,
+        }));
         other.push_str(before);
         other.push('\n');
         rest = next;
@@ -157,10 +263,11 @@ fn mentions(text: &str) -> Vec<Mention> {
     other.push_str(rest);
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let inline = other.split(|c: char| !is_part(c)).filter(|word| word.contains("::") && !word.starts_with("::"));
-    found.extend(inline.map(|word| Mention { path: segments(word), is_passed_on: false, is_used: true }));
+    let inline = inline.map(segments).filter_map(|path| Some((path.last()?.clone(), path)));
+    found.extend(inline.map(|(name, path)| Mention { path, name, is_passed_on: false, is_used: true }));
     let words: BTreeSet<&str> = words_of(&other).collect();
     for mention in &mut found {
-        mention.is_used |= mention.path.last().is_some_and(|name| is_type(name) && words.contains(name.as_str()));
+        mention.is_used |= is_type(&mention.name) && words.contains(mention.name.as_str());
     }
     found
 }
@@ -192,14 +299,18 @@ fn segments(path: &str) -> Vec<String> {
     path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// The paths of a tree with braces, by the name of their definition.
-pub fn expand(tree: &str) -> Vec<Vec<String>> {
+/// The paths of a tree with braces, each with the name that it has here. A use of all has the path of its module.
+pub fn expand(tree: &str) -> Vec<(Vec<String>, String)> {
     let Some(open) = tree.find('{') else {
-        let mut path = segments(tree.split(" as ").next().unwrap_or(tree));
-        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+        let (path, name) = tree.split_once(" as ").map_or((tree, None), |(path, name)| (path, Some(name)));
+        let mut path = segments(path);
+        let is_all = path.last().is_some_and(|last| last == ALL);
+        if is_all || path.len() > 1 && path.last().is_some_and(|last| last == "self") {
             path.pop();
         }
-        return vec![path];
+        let own = if is_all { ALL } else { path.last().map_or("", String::as_str) };
+        let name = name.unwrap_or(own).trim().to_owned();
+        return vec![(path, name)];
     };
     let (head, inner) = (&tree[..open], &tree[open + 1..tree.rfind('}').unwrap_or(tree.len())]);
     let mut parts = vec![String::new()];

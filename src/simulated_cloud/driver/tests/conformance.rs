@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::SimulatedDriver;
 use crate::api::machine::MachineClass;
 use crate::driver::conformance::{self, CheckResult, Outcome, Report, Subject, run};
 use crate::driver::{
@@ -23,7 +22,7 @@ use crate::driver::{
     spec::Problems,
     vm::{Listed, ListedVm, Vm},
 };
-use crate::simulated_cloud::{Client, Cloud, Control, CreateVm, router};
+use crate::simulated_cloud::{Client, Cloud, Control, CreateVm, driver::SimulatedDriver, router};
 
 fn cloud() -> Arc<Cloud> {
     let cloud = Cloud::new(1, Control::default());

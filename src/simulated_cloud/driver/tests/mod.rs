@@ -1,5 +1,7 @@
 //! The cloud as its drivers see it: each test runs against a cloud in the process and against one behind HTTP.
 
+mod conformance;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
