@@ -6,9 +6,9 @@ COUNT ?= 10000
 FIRST ?= 1000000
 CLOUD_MACHINES ?= 500
 SOAK_MINUTES ?= 30
-# Features beyond the default ones for `make test`, such as FEATURES=aws,gcp.
+# Features beyond the default ones for tests, such as FEATURES=aws,gcp; FEATURES=all is every driver of a cloud.
 FEATURES ?=
-export CAPI CLOUD K8S KEEP
+export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
 .PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
@@ -23,43 +23,41 @@ build: ## Build the debug binary without cloud drivers, target/debug/mcm
 static: ## Build the release binary for an image, without shared libraries
 	@hack/build-static
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, gcp or metal-stack; CAPI=1 with Cluster API; KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)
-	@hack/test --features "$(FEATURES)"
+	@hack/test
 
 test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
-	@hack/test-clusterctl --features "$(FEATURES)"
+	@hack/test-clusterctl
 
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
 
-test-clouds: ## Test the drivers of real clouds against simulations of them (needs Python)
-	$(CARGO) test --locked --features aws,gcp,metal-stack --lib --test clouds --no-run
-	$(CARGO) test --locked --features aws,gcp,metal-stack --lib driver::
-	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features aws,gcp,metal-stack --test clouds
+test-clouds: ## Test the drivers of clouds and mcm with them in simulations of these clouds (FEATURES=aws,gcp for some; needs Python)
+	@hack/test-clouds
 
 count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machines on moto, next to those of the Go provider
-	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws,gcp --test clouds calls:: -- --nocapture
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws --test clouds aws::calls:: -- --nocapture
 
 soak-orphans: ## Let the orphan collectors of two namespaces with one cluster tag run for SOAK_MINUTES=30 on simulations of two clouds
-	KUBEBUILDER_ASSETS=$$(hack/control-plane get) SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --locked --features aws,gcp --test clouds soak:: -- --nocapture
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --locked --features aws,gcp --test clouds collectors_of_two_namespaces -- --nocapture
 
 seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (AREAS=in-place,volumes)
 	@hack/seeds --first $(FIRST) --areas "$(AREAS)" $(COUNT)
 
 check: ## Check formatting and lints, as CI does
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --all-features --all-targets -- -D warnings
-	$(CARGO) clippy --locked --all-features --test clusterctl --test faults -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-features --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-features --test clouds --test clusterctl --test faults -- -D warnings
 
 check-features: ## Check each driver alone, and none
 	@hack/check-features
 
 fmt: ## Format the code
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 
 crds: ## Regenerate crds/ from the types
 	UPDATE_CRDS=1 $(CARGO) test --locked --lib crds_on_disk
