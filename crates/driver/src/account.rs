@@ -1,3 +1,5 @@
+//! Cloud accounts.
+
 use mcm_api::machine::MachineClass;
 
 /// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, and so do

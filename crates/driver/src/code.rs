@@ -5,22 +5,39 @@ use std::{fmt, str::FromStr};
 /// Code of a failed driver call. Numbers and names are those of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
+    /// The caller gave up.
     Canceled = 1,
+    /// The outcome is unknown.
     Unknown = 2,
+    /// The class or the request is invalid; only a change of it helps.
     InvalidArgument = 3,
+    /// No answer in time: the outcome is unknown.
     DeadlineExceeded = 4,
+    /// There certainly is no VM.
     NotFound = 5,
+    /// Another VM has the name.
     AlreadyExists = 6,
+    /// The credentials do not permit the call.
     PermissionDenied = 7,
+    /// Out of quota or stock.
     ResourceExhausted = 8,
+    /// The cloud is not in the state that the call needs.
     FailedPrecondition = 9,
+    /// Conflict with another operation.
     Aborted = 10,
+    /// There are several VMs.
     OutOfRange = 11,
+    /// The driver does not implement the call.
     Unimplemented = 12,
+    /// The cloud or the driver is broken.
     Internal = 13,
+    /// The cloud cannot be reached at the moment.
     Unavailable = 14,
+    /// Stored data is lost.
     DataLoss = 15,
+    /// The credentials are invalid.
     Unauthenticated = 16,
+    /// The VM exists but is not initialized.
     Uninitialized = 17,
 }
 

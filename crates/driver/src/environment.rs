@@ -1,3 +1,5 @@
+//! The settings of a process for its drivers, and errors when one is opened.
+
 use super::secret_policy::SecretPolicy;
 
 /// The settings that a process passes to its drivers.

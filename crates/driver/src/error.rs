@@ -1,3 +1,5 @@
+//! The error of a driver call.
+
 use std::time::Duration;
 
 use super::{code::Code, vm::Vm};

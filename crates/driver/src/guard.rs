@@ -236,11 +236,17 @@ impl Drop for Report<'_> {
 /// Time limits of calls. A call that takes longer is dropped: [`Code::DeadlineExceeded`], outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
+    /// Of [`Driver::create`].
     pub create: Duration,
+    /// Of [`Driver::initialize`].
     pub initialize: Duration,
+    /// Of [`Driver::delete`].
     pub delete: Duration,
+    /// Of [`Driver::status`].
     pub status: Duration,
+    /// Of [`Driver::list`].
     pub list: Duration,
+    /// Of [`Driver::volume_ids`].
     pub volume_ids: Duration,
 }
 

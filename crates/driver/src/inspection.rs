@@ -5,6 +5,7 @@
 pub struct Finding {
     /// The field that needs it, such as `providerSpec.ami`, or `Secret`.
     pub path: String,
+    /// Whether the resource exists.
     pub presence: Presence,
     /// The finding, or the reason why it is unknown; free of secrets.
     pub text: String,
@@ -13,6 +14,7 @@ pub struct Finding {
 /// Whether the resource exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
+    /// It exists and is usable.
     Present,
     /// It is certainly not there, or not usable.
     Missing,
@@ -21,10 +23,12 @@ pub enum Presence {
 }
 
 impl Finding {
+    /// A resource that exists.
     pub fn present(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), presence: Presence::Present, text: text.into() }
     }
 
+    /// A resource that does not exist.
     pub fn missing(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), presence: Presence::Missing, text: text.into() }
     }

@@ -1,14 +1,22 @@
+//! The names of driver calls.
+
 use serde::{Deserialize, Serialize};
 
 /// The cloud calls of [`Driver`](super::interface::Driver), as named in metrics, deadlines, faults and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
+    /// [`create`](super::Driver::create).
     Create,
+    /// [`initialize`](super::Driver::initialize).
     Initialize,
+    /// [`delete`](super::Driver::delete).
     Delete,
+    /// [`status`](super::Driver::status).
     Status,
+    /// [`list`](super::Driver::list).
     List,
+    /// [`volume_ids`](super::Driver::volume_ids).
     VolumeIds,
 }
 

@@ -1,3 +1,5 @@
+//! VMs as drivers return them.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeAddress;

@@ -25,6 +25,7 @@ pub struct Limits {
     /// Time limit of all attempts of a call. Below the deadline of a status look-up, so that its error contains the
     /// reason.
     pub call: Duration,
+    /// The most attempts of a call.
     pub attempts: u32,
     /// The mean of the first pause between two attempts; it doubles.
     pub pause: Duration,

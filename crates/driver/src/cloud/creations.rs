@@ -37,6 +37,7 @@ pub struct Creations<V: Clone> {
 type Running<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
 
 impl<V: Clone + Send + Sync + 'static> Creations<V> {
+    /// No creation runs. `settles` is the longest time after which a cloud may still carry out a request.
     pub fn new(settles: Duration) -> Self {
         Self { settles, running: Arc::default(), unknown: Arc::default() }
     }

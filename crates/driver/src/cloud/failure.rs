@@ -9,7 +9,14 @@ use crate::{DriverError, SecretData, code::Code};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     /// The cloud returned a reason by its own name.
-    Named { code: Code, name: String, message: String },
+    Named {
+        /// The code of a driver error for it.
+        code: Code,
+        /// The cloud's own name of the reason, such as `VcpuLimitExceeded`.
+        name: String,
+        /// The cloud's text, without secrets.
+        message: String,
+    },
     /// Something else answered.
     Status(u16),
     /// The answer cannot be parsed as the result of this call.
@@ -31,6 +38,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The code of a driver error for it.
     pub fn code(&self) -> Code {
         match self {
             Self::Named { code, .. } => *code,

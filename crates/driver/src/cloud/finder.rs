@@ -32,6 +32,7 @@ pub trait CloudVm {
     /// UID of that Machine. VMs of the reference have none.
     fn machine_uid(&self) -> Option<&str>;
 
+    /// Whose VM it is, by its tags or labels.
     fn belonging(&self, scope: &Self::Scope) -> Belonging;
 }
 

@@ -12,6 +12,7 @@ pub struct Recent<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+    /// No values; at most `most` are kept.
     pub fn new(most: usize) -> Self {
         Self { most, all: Mutex::default() }
     }

@@ -5,12 +5,14 @@ use mcm_api::machine::Machine;
 /// The name and UID of a Machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
+    /// Name of the Machine.
     pub name: &'a str,
     /// Empty for an orphan, which is known by its VM only.
     pub uid: &'a str,
 }
 
 impl<'a> Wanted<'a> {
+    /// The name and UID in the metadata of a Machine.
     pub fn of(machine: &'a Machine) -> Self {
         let metadata = &machine.metadata;
         Self { name: metadata.name.as_deref().unwrap_or_default(), uid: metadata.uid.as_deref().unwrap_or_default() }

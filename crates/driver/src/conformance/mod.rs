@@ -19,7 +19,9 @@ pub use advice::advice;
 /// Result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// The driver meets the requirement.
     Passed,
+    /// The driver does not meet it.
     Failed,
     /// The driver lacks the capability, or the subject lacks the input.
     Skipped,
@@ -30,6 +32,7 @@ pub enum Outcome {
 pub struct CheckResult {
     /// The requirement.
     pub name: &'static str,
+    /// Whether the driver meets it.
     pub outcome: Outcome,
     /// Why it failed or was skipped.
     pub detail: String,
@@ -38,6 +41,7 @@ pub struct CheckResult {
 /// The results of all checks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// One for each check.
     pub results: Vec<CheckResult>,
 }
 

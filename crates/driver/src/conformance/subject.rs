@@ -7,6 +7,7 @@ use mcm_api::machine::MachineClass;
 
 /// A driver and the inputs of its checks.
 pub struct Subject<'a> {
+    /// The driver under test.
     pub driver: &'a dyn Driver,
     /// A class from which VMs can be created.
     pub class: MachineClass,

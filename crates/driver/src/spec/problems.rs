@@ -34,18 +34,22 @@ pub struct Problems {
 }
 
 impl Problems {
+    /// Adds an error of the field at a path.
     pub fn error(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.errors, path.into(), text.into());
     }
 
+    /// Adds a warning about the field at a path.
     pub fn warning(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.warnings, path.into(), text.into());
     }
 
+    /// Adds a difference to the driver of the reference.
     pub fn difference(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.differences, path.into(), text.into());
     }
 
+    /// Adds an error: the field at the path has another value than expected.
     pub fn expected(&mut self, path: impl Into<String>, expected: &str, found: &str) {
         self.error(path, format!("expected {expected}, found {found}"));
     }

@@ -46,6 +46,7 @@ pub fn text() -> Scalar<String> {
     Scalar::new("a string", |value| value.as_str().map(str::to_owned))
 }
 
+/// `true` or `false`.
 pub fn boolean() -> Scalar<bool> {
     Scalar::new("true or false", Value::as_bool)
 }

@@ -30,30 +30,37 @@ pub struct FakeDriver {
 }
 
 impl FakeDriver {
+    /// A driver of this name that succeeds at once.
     pub fn named(name: &'static str) -> Self {
         Self { name, latency: Duration::ZERO, failure: None, running: AtomicUsize::new(0), most: AtomicUsize::new(0) }
     }
 
+    /// Each call takes this long.
     pub fn taking(self, latency: Duration) -> Self {
         Self { latency, ..self }
     }
 
+    /// Each call fails with this code.
     pub fn failing(self, code: Code) -> Self {
         Self { failure: Some(DriverError::new(code, "as told")), ..self }
     }
 
+    /// Each call fails with this message.
     pub fn saying(self, message: String) -> Self {
         Self { failure: Some(DriverError::new(Code::Internal, message)), ..self }
     }
 
+    /// Each call asks to be called again.
     pub fn never_done(self) -> Self {
         Self { failure: Some(DriverError::not_done("as told", Duration::from_secs(1))), ..self }
     }
 
+    /// The most calls that ran at the same time.
     pub fn most_at_once(&self) -> usize {
         self.most.load(SeqCst)
     }
 
+    /// An empty request.
     pub fn request() -> MachineRequest {
         let secret = SecretData::default();
         MachineRequest {

@@ -12,16 +12,25 @@ use crate::{Code, DriverError, MachineRequest, interface::Driver};
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
+    /// The request is carried out, and its answer breaks off.
     LostAnswer,
+    /// The cloud throttles.
     Throttle,
     /// Something before the cloud has no connection to it.
     ServerError,
+    /// No answer.
     TimeOut,
+    /// The answer cannot be parsed.
     Malformed,
+    /// The credentials are invalid.
     Auth,
+    /// The credentials do not permit the call.
     Denied,
+    /// No machines of the type are left.
     StockOut,
+    /// The quota is used up.
     Quota,
+    /// The named object does not exist.
     NotFound,
 }
 
@@ -42,14 +51,17 @@ pub const CASES: [Case; 10] = [
 /// The operation of the driver during which the call fails. All but a creation begin with a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum During {
+    /// A creation.
     Create,
     /// A look-up by name.
     Status,
     /// A look-up by provider ID.
     StatusById,
+    /// A list of VMs.
     List,
     /// By name.
     Delete,
+    /// A deletion by provider ID.
     DeleteById,
 }
 
@@ -58,6 +70,7 @@ pub type Outcome = (Option<Code>, usize);
 
 /// A row of the matrix.
 pub struct Row {
+    /// The operation of the driver.
     pub during: During,
     /// The call that fails.
     pub call: &'static str,
@@ -105,11 +118,13 @@ pub trait World: Errors + Sized + Send + Sync {
     /// A cloud, with a driver whose calls end after that time.
     async fn start(attempt: Duration) -> Self;
 
+    /// The driver under test.
     fn driver(&self) -> &dyn Driver;
 
     /// A driver for the same cloud that waits as long as usual.
     fn patient_driver(&self) -> &dyn Driver;
 
+    /// A request for a Machine without a VM.
     fn request(&self) -> MachineRequest;
 
     /// The same request, with the provider ID of its VM.
@@ -122,6 +137,7 @@ pub trait World: Errors + Sized + Send + Sync {
     /// All calls of this name fail, or none does.
     fn fail(&self, call: Option<(&'static str, Fault)>);
 
+    /// The number of VMs in the cloud.
     fn count(&self) -> usize;
 
     /// Values that no text may contain.

@@ -15,17 +15,24 @@ use tokio::net::TcpListener;
 /// A request. Names of headers are in lower case.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
+    /// The HTTP method, in upper case.
     pub method: String,
+    /// The path, without the query.
     pub path: String,
+    /// The query, without `?`; empty if there is none.
     pub query: String,
+    /// Headers by name; the last of several with one name.
     pub headers: BTreeMap<String, String>,
+    /// The body as text.
     pub body: String,
 }
 
 /// An answer in JSON.
 #[derive(Clone, Debug)]
 pub struct Reply {
+    /// The HTTP status.
     pub status: u16,
+    /// The body, in JSON.
     pub body: String,
 }
 
@@ -59,6 +66,7 @@ pub enum Fault {
 
 /// A cloud with the log of its requests and the faults of its calls.
 pub struct Fake<C> {
+    /// The cloud itself.
     pub cloud: C,
     /// Call and request.
     pub log: Vec<(&'static str, Request)>,
@@ -70,9 +78,11 @@ pub struct Fake<C> {
     pub lost_every: Option<(&'static str, usize)>,
 }
 
+/// A fake that its server and a test share.
 pub type Shared<C> = Arc<Mutex<Fake<C>>>;
 
 impl<C: FakeCloud> Fake<C> {
+    /// A cloud without requests and faults.
     pub fn new(cloud: C) -> Shared<C> {
         Arc::new(Mutex::new(Self { cloud, log: Vec::new(), faults: Vec::new(), storm: Vec::new(), lost_every: None }))
     }
