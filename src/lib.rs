@@ -13,10 +13,9 @@ mod plan;
 mod process;
 mod runtime;
 mod safety;
-#[cfg_attr(not(feature = "simulated"), allow(dead_code, unused_imports, reason = "only its driver uses all of it"))]
-mod simulated_cloud;
 
 pub use mcm_api as api;
+use mcm_simulated_cloud as simulated_cloud;
 
 #[doc(hidden)]
 pub mod driver_tester {

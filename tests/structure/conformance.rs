@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::tree::{crates_of, module_of};
+use crate::tree::{Crate, crates_of, module_of};
 
 /// The number of rows that are not open and have no test. It only decreases: a row gets its test in the commit that
 /// adds it.
@@ -192,8 +192,10 @@ mod outer {
         ["at_the_top", "outer::tests::with_cases", "outer::tests::a_property", "outer::beside_it"]
     );
     assert_eq!(module_of(Path::new("integration/main.rs")), ["integration"]);
-    assert_eq!(place_of("mcm_driver_metal_stack"), ["driver", "metal_stack"]);
-    assert_eq!(place_of("mcm"), [""; 0]);
+    let place = |file: &str| Crate::of(Path::new(file)).place().join("::");
+    let files =
+        ["plan/mod.rs", "crates/api/lib.rs", "crates/simulated-cloud/lib.rs", "drivers/metal-stack/spec/mod.rs"];
+    assert_eq!(files.map(place), ["", "api", "simulated_cloud", "driver::metal_stack"]);
 }
 
 #[test]
@@ -338,10 +340,10 @@ fn reasons(compatibility: &str) -> BTreeSet<String> {
     found
 }
 
-/// The paths of all tests, as in `cargo test`. Those of crates beside the product begin with the place of the crate, `api`, `driver`
+/// The paths of all tests, as in `cargo test`. Those of crates beside the product begin with the place of the crate, such as `api`
 /// or `driver::<cloud>`; those below `tests` with the name of their program.
 fn tests_below(root: &Path) -> BTreeSet<String> {
-    let crates = crates_of(root).into_iter().map(|(owner, source)| (place_of(&owner.name), source));
+    let crates = crates_of(root).into_iter().map(|(owner, source)| (owner.place(), source));
     let mut found = BTreeSet::new();
     for (place, base) in crates.chain([(Vec::new(), root.join("tests"))]) {
         let mut folders = vec![base.clone()];
@@ -363,12 +365,6 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
         }
     }
     found
-}
-
-/// What the names of a crate's tests begin with: `driver`, `metal_stack` for `mcm_driver_metal_stack`.
-fn place_of(name: &str) -> Vec<String> {
-    let parts = name.splitn(3, '_').skip(1);
-    parts.map(str::to_owned).collect()
 }
 
 /// The tests of a file, once for each cloud if it has a list of these.

@@ -126,7 +126,7 @@ fn an_upward_import_is_found(#[case] text: &str) {
 }
 
 #[rstest]
-#[case("simulated_cloud/mod.rs", "driver/mod.rs")]
+#[case("safety/mod.rs", "driver/mod.rs")]
 #[case("controllers/mod.rs", "driver/mod.rs")]
 #[case("driver/mod.rs", "runtime/mod.rs")]
 fn floors_are_used_from_above_only(#[case] above: &str, #[case] below: &str) {

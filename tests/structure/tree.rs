@@ -200,6 +200,13 @@ impl Crate {
             _ => Self { name: PRODUCT.to_owned(), folder: PathBuf::new() },
         }
     }
+
+    /// Where the product has it: `api`, `driver`, `simulated_cloud`, and `driver::<cloud>` for the driver of a cloud.
+    pub fn place(&self) -> Vec<String> {
+        let name = self.folder.file_name().map(|name| name.to_string_lossy().replace('-', "_"));
+        let is_driver = self.folder.starts_with("drivers");
+        is_driver.then(|| "driver".to_owned()).into_iter().chain(name).collect()
+    }
 }
 
 impl Module {

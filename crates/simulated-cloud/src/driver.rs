@@ -9,12 +9,10 @@ use super::{
     CloudApi, CreateVm, Failure, InvalidAddress, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector,
     TagRequest, VmState, VmView,
 };
-use crate::{
-    api::machine::MachineClass,
-    driver::{
-        Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm,
-        spec::Problems,
-    },
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm,
+    spec::Problems,
 };
 
 /// Name in `MachineClass.provider`.
@@ -23,8 +21,11 @@ pub const NAME: &str = "simulated";
 /// An environment variable for runs with faults (docs/faults.md): the creation of the machine of this name panics.
 const POISON: &str = "MCM_SIMULATED_PANIC";
 
-/// Opens the driver of a cloud, or says why its address is invalid.
-pub(crate) fn open(cloud: Result<Arc<dyn CloudApi>, InvalidAddress>) -> Result<Arc<dyn Driver>, OpenError> {
+/// Opens the driver of a cloud.
+///
+/// # Errors
+/// The address of the cloud is invalid.
+pub fn open(cloud: Result<Arc<dyn CloudApi>, InvalidAddress>) -> Result<Arc<dyn Driver>, OpenError> {
     let cloud = cloud.map_err(|error| OpenError::Address(Box::new(error)))?;
     let poisoned = std::env::var(POISON).ok();
     Ok(Arc::new(SimulatedDriver { poisoned, ..SimulatedDriver::new(cloud) }))
@@ -45,7 +46,6 @@ impl SimulatedDriver {
         Self { cloud, cluster: None, poisoned: None }
     }
 
-    #[cfg(test)]
     /// Tags all VMs with `cluster` instead of the namespace, and sees only those.
     #[must_use]
     pub fn with_cluster(self, cluster: impl Into<String>) -> Self {

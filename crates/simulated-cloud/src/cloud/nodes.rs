@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, io};
 use jiff::Timestamp;
 
 use super::Cloud;
-use crate::simulated_cloud::{
+use crate::{
     control::{NodeSettings, Pattern},
     record::{Departed, NodeLink, VmRecord},
 };
 
 /// The state of a VM as far as its Node is concerned.
 #[derive(Clone, Debug)]
-pub(in crate::simulated_cloud) enum NodeView {
+pub(crate) enum NodeView {
     /// The VM exists.
     Vm(Box<VmRecord>),
     /// The VM is deleted, its Node is not.
@@ -23,22 +23,22 @@ pub(in crate::simulated_cloud) enum NodeView {
 
 impl Cloud {
     /// Returns when VMs have changed.
-    pub(in crate::simulated_cloud) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
     /// The VMs that have changed since the last call; at first, all.
-    pub(in crate::simulated_cloud) fn take_changed(&self) -> BTreeSet<String> {
+    pub(crate) fn take_changed(&self) -> BTreeSet<String> {
         let (mut inner, _) = self.lock();
         inner.changed.replace(BTreeSet::new()).unwrap_or_else(|| inner.everything())
     }
 
-    pub(in crate::simulated_cloud) fn node_rules(&self) -> (NodeSettings, Vec<Pattern>) {
+    pub(crate) fn node_rules(&self) -> (NodeSettings, Vec<Pattern>) {
         let (inner, _) = self.lock();
         (inner.control.nodes, inner.control.never_join.clone())
     }
 
-    pub(in crate::simulated_cloud) fn node_view(&self, id: &str) -> NodeView {
+    pub(crate) fn node_view(&self, id: &str) -> NodeView {
         let (inner, _) = self.lock();
         match (inner.vms.get(id), inner.vms.departed().get(id)) {
             (Some(vm), _) => NodeView::Vm(Box::new(vm.clone())),
@@ -48,7 +48,7 @@ impl Cloud {
     }
 
     /// The VM is about to request its Node; false if the VM no longer exists.
-    pub(in crate::simulated_cloud) fn node_asked(&self, id: &str) -> bool {
+    pub(crate) fn node_asked(&self, id: &str) -> bool {
         self.link(id, |vm, _| {
             if vm.node.is_none() {
                 vm.node = NodeLink::Asked;
@@ -57,7 +57,7 @@ impl Cloud {
     }
 
     /// The VM has the Node with this UID.
-    pub(in crate::simulated_cloud) fn node_registered(&self, id: &str, uid: &str) {
+    pub(crate) fn node_registered(&self, id: &str, uid: &str) {
         self.link(id, |vm, now| vm.node = NodeLink::Registered { uid: uid.to_owned(), at: now });
         let (mut inner, _) = self.lock();
         inner.stats.nodes_registered += 1;
@@ -68,7 +68,7 @@ impl Cloud {
     }
 
     /// A client deleted the Node of a VM.
-    pub(in crate::simulated_cloud) fn node_lost(&self, id: &str) {
+    pub(crate) fn node_lost(&self, id: &str) {
         self.link(id, |vm, _| {
             if let NodeLink::Registered { uid, .. } = &vm.node {
                 vm.node = NodeLink::Lost { uid: uid.clone() };
@@ -77,7 +77,7 @@ impl Cloud {
     }
 
     /// The Node of a deleted VM was deleted.
-    pub(in crate::simulated_cloud) fn node_removed(&self, id: &str, removed: bool) {
+    pub(crate) fn node_removed(&self, id: &str, removed: bool) {
         let (mut inner, _) = self.lock();
         inner.stats.nodes_removed += u64::from(removed);
         log_unwritten(inner.vms.forget(id));

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::driver::code::Code;
+use mcm_driver::code::Code;
 
 /// The prefix of every provider ID; zone and ID follow.
 pub const PROVIDER_ID_PREFIX: &str = "simulated:///";

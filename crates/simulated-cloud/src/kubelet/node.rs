@@ -12,7 +12,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use crate::simulated_cloud::record::{SetCondition, VmRecord};
+use crate::record::{SetCondition, VmRecord};
 
 /// Namespace of the Leases of Nodes.
 pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -188,7 +188,7 @@ fn system_info(vm: &VmRecord) -> NodeSystemInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated_cloud::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
+    use crate::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
 
     fn vm() -> VmRecord {
         let request = CreateVm { machine_name: "m".into(), namespace: "ns".into(), ..CreateVm::default() };

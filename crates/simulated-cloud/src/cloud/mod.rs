@@ -30,10 +30,8 @@ use super::{
     spec::ProviderSpec,
     stats::Stats,
 };
-use crate::{
-    api::GoDuration,
-    driver::{code::Code, operation::Operation},
-};
+use mcm_api::GoDuration;
+use mcm_driver::{code::Code, operation::Operation};
 
 pub(super) use nodes::NodeView;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::{Cloud, Control, Failure, router};
-use crate::driver::tls::use_ring;
+use mcm_driver::tls::use_ring;
 
 async fn serve_http() -> String {
     use_ring();

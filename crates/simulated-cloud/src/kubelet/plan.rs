@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::simulated_cloud::{
+use crate::{
     cloud::NodeView,
     control::{NodeSettings, Pattern},
     record::{Departed, Departure, NodeLink, SetCondition, VmRecord, after},
@@ -162,7 +162,7 @@ fn next_beat(registered_at: Timestamp, memory: &Memory, rules: &Rules) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated_cloud::{
+    use crate::{
         control::Latencies,
         messages::{ConditionRequest, CreateVm},
         spec::ProviderSpec,

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::keep_nodes;
-use crate::simulated_cloud::{Cloud, Control, CreateVm, KillMode, KillRequest, Selector};
+use crate::{Cloud, Control, CreateVm, KillMode, KillRequest, Selector};
 
 /// Nodes by name, and every write in order.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use super::{
     api::CloudApi,
     messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView},
 };
-use crate::{driver::code::Code, driver::tls::use_ring};
+use mcm_driver::{code::Code, tls::use_ring};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

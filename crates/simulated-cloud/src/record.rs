@@ -11,7 +11,7 @@ use super::{
     messages::{ConditionRequest, CreateVm, DepartedView, PROVIDER_ID_PREFIX, VmState, VmView},
     spec::{ProviderSpec, Volumes},
 };
-use crate::api::GoDuration;
+use mcm_api::GoDuration;
 
 /// A VM. Its state is not stored: it follows from these times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -192,7 +192,7 @@ fn shape_of(vm: &VmRecord) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated_cloud::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
+    use crate::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
     use std::{fs, io::Write};
 
     fn vm(inventory: &Inventory, machine: &str) -> VmRecord {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::control::OPERATIONS;
-use crate::driver::{code::Code, operation::Operation};
+use mcm_driver::{code::Code, operation::Operation};
 
 /// Counts since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::control::{Control, Fault, Throttle};
-use crate::driver::operation::Operation;
+use mcm_driver::operation::Operation;
 
 /// Decides about each call. The decision is a function of seed, settings, operation, Machine and the number of earlier
 /// calls for that Machine, and of nothing else.
@@ -140,7 +140,7 @@ mod tests {
         ]));
         let mut faults = Faults::seeded(0);
         let mut code = |machine| faults.strike(&control, Operation::Delete, machine).and_then(|fault| fault.code);
-        use crate::driver::code::Code::{DataLoss, Internal};
+        use mcm_driver::code::Code::{DataLoss, Internal};
         let seen = [code("x-1"), code("y-1"), code("x-1"), code("y-1")];
         assert_eq!(seen, [Some(Internal), Some(Internal), Some(DataLoss), None]);
     }
@@ -155,8 +155,7 @@ mod tests {
 
     #[test]
     fn a_throttle_lets_a_burst_pass_and_then_its_rate() {
-        let throttle =
-            Throttle { calls_per_second: 2.0, burst: Some(3.0), code: crate::driver::code::Code::Unavailable };
+        let throttle = Throttle { calls_per_second: 2.0, burst: Some(3.0), code: mcm_driver::code::Code::Unavailable };
         let mut faults = Faults::seeded(0);
         let start = Timestamp::UNIX_EPOCH;
         let mut passed = |millis| {

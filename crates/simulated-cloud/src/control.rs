@@ -6,10 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use super::messages::write_code;
-use crate::{
-    api::GoDuration,
-    driver::{code::Code, operation::Operation},
-};
+use mcm_api::GoDuration;
+use mcm_driver::{code::Code, operation::Operation};
 
 /// All settings. They hold from the next call on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

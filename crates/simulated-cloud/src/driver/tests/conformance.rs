@@ -13,16 +13,16 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::api::machine::MachineClass;
-use crate::driver::conformance::{self, CheckResult, Outcome, Report, Subject, run};
-use crate::driver::{
+use crate::{Client, Cloud, Control, CreateVm, driver::SimulatedDriver, router};
+use mcm_api::machine::MachineClass;
+use mcm_driver::conformance::{self, CheckResult, Outcome, Report, Subject, run};
+use mcm_driver::{
     code::Code,
     error::DriverError,
     interface::{Capabilities, Driver, MachineRequest, SecretData},
     spec::Problems,
     vm::{Listed, ListedVm, Vm},
 };
-use crate::simulated_cloud::{Client, Cloud, Control, CreateVm, driver::SimulatedDriver, router};
 
 fn cloud() -> Arc<Cloud> {
     let cloud = Cloud::new(1, Control::default());

@@ -19,7 +19,7 @@ use super::{
     messages::{Failure, Selector, StateView, TagRequest, VmView},
     stats::Stats,
 };
-use crate::driver::code::Code;
+use mcm_driver::code::Code;
 
 type Answer<T> = Result<Json<T>, Failure>;
 type Shared = State<Arc<Cloud>>;

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::Value;
 
 use super::node;
-use crate::simulated_cloud::record::{Departed, NodeLink, VmRecord};
+use crate::record::{Departed, NodeLink, VmRecord};
 
 /// The Nodes and Leases of a cluster.
 #[derive(Clone)]

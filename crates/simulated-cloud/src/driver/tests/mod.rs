@@ -10,11 +10,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::Instant};
 
 use super::SimulatedDriver;
-use crate::{
-    api::machine::{Machine, MachineClass},
-    driver::{Code, Driver, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm},
-    simulated_cloud::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router},
-};
+use crate::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{Code, Driver, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm};
 
 #[derive(Clone, Copy, Debug)]
 enum Way {

@@ -16,11 +16,9 @@ use super::{
     plan::{self, Memory, Next, Rules, Written},
     target::{Registration, Target},
 };
-use crate::{
-    api::backoff::Backoff,
-    runtime::objects::chain,
-    simulated_cloud::{cloud::Cloud, record::after},
-};
+use crate::{cloud::Cloud, record::after};
+use mcm_api::backoff::Backoff;
+use mcm_driver::cloud::causes;
 
 /// Calls to the API server at a time; each in flight is a connection.
 const CONCURRENCY: usize = 32;
@@ -194,7 +192,7 @@ impl Memory {
             }
             Outcome::Failed(error) => {
                 let wait = RETRY.pause(self.failures);
-                let error = chain(&error);
+                let error = causes(&error);
                 tracing::warn!(vm = id, error, "request for the Node of a simulated VM failed, retrying in {wait:?}");
                 self.retry_at = Some(after(now, wait));
                 self.failures = self.failures.saturating_add(1);

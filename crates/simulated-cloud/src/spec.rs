@@ -6,10 +6,8 @@ use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::api::resource::Quanti
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    api::GoDuration,
-    driver::spec::{Fields, Problems, boolean, duration, found, one_of, quantity, string, text},
-};
+use mcm_api::GoDuration;
+use mcm_driver::spec::{Fields, Problems, boolean, duration, found, one_of, quantity, string, text};
 
 /// Every field, in the order of the documentation.
 const FIELDS: [&str; 12] = [

@@ -4,14 +4,12 @@ use serde_json::Value;
 
 use super::{Cloud, no_vm, unwritten};
 use crate::{
-    driver::code::Code,
-    simulated_cloud::{
-        control::{Control, InvalidControl},
-        messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, TagRequest, VmView, VolumesRequest},
-        record::{Departed, Departure, SetCondition},
-        stats::Stats,
-    },
+    control::{Control, InvalidControl},
+    messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, TagRequest, VmView, VolumesRequest},
+    record::{Departed, Departure, SetCondition},
+    stats::Stats,
 };
+use mcm_driver::code::Code;
 
 impl Cloud {
     /// Kills a VM, as a hardware failure or an operator at the console would.
