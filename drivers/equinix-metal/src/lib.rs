@@ -1,1 +1,258 @@
-//! The driver of Equinix Metal.
+//! The driver of Equinix Metal: VMs are physical servers, which its API calls devices.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-equinix-metal.md` compares the two. The cloud ended on
+//! 2026-06-30, so the driver is for deletions and migrations, and warns of each class.
+//!
+//! Two facts of the API shape it. A request of a creation has no idempotency token, so a Machine has one request at a time, and after
+//! one without an answer no other until it certainly had no effect. And the API refuses to show some devices that failed, so the list
+//! of the project decides whether they exist.
+
+mod calls;
+mod device;
+mod errors;
+mod inspect;
+mod login;
+mod names;
+mod order;
+mod session;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
+    SecretPolicy, Vm,
+    cloud::{
+        Belonging, CloudVm, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted,
+        check_provider, idempotency_token, only,
+    },
+    inspection::Finding,
+    spec::Problems,
+};
+
+pub use crate::names::NAME;
+use crate::{
+    calls::Api,
+    device::{Device, listed_tags, unlisted_tags},
+    errors::failure_of,
+    login::Login,
+    names::check_name,
+    order::{Order, user_data},
+    session::{LookUps, Session, look_ups},
+    spec::Spec,
+};
+
+/// More logins than any installation has.
+const MOST_LOGINS: usize = 256;
+const ENDED: &str =
+    "Equinix Metal ended on 2026-06-30: machines can be deleted, and new ones are not expected to be created";
+
+/// Opens the driver, for the list of built-in drivers.
+///
+/// # Errors
+/// None.
+pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+}
+
+/// How the API is called.
+#[derive(Clone)]
+struct Access {
+    limits: Limits,
+    uses_proxy: bool,
+    secrets: SecretPolicy,
+}
+
+/// How long the driver waits.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait for others to join them.
+    window: Duration,
+    /// A creation without an answer is carried out by then, or never.
+    settles: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { window: Duration::from_millis(100), settles: Duration::from_secs(60) }
+    }
+}
+
+/// The driver of Equinix Metal.
+struct EquinixDriver {
+    access: Access,
+    http: Arc<Http>,
+    connections: Connections,
+    logins: Recent<Login, Arc<Rest>>,
+    look_ups: Arc<LookUps>,
+    creations: Creations<Device>,
+}
+
+impl EquinixDriver {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        Self {
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            connections: Connections::new(access.limits.attempt, access.uses_proxy),
+            logins: Recent::new(MOST_LOGINS),
+            look_ups: look_ups(patience.window),
+            creations: Creations::new(patience.settles),
+            access,
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let login = Login::of(secret, &self.access.secrets)?;
+        let rest = self.logins.get_or(&login, || self.rest(&login))?;
+        let api = Api { rest, secret: secret.clone() };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+        let client = self.connections.client(&TlsOptions::default())?;
+        let (url, token) = (login.url.clone(), Box::new(login.authentication()?));
+        Ok(Arc::new(Rest::new(&self.http, client, url, token, self.access.limits.slowest, failure_of)))
+    }
+
+    /// The devices of a Machine: the device with its provider ID or, without an ID, all that were created for it.
+    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Device>, DriverError> {
+        let machine = &*request.machine;
+        if !machine.spec.provider_id.is_empty() {
+            return Ok(session.known(machine).await?.into_iter().collect());
+        }
+        self.creations.settled(machine).await;
+        let found = session.created_for(Wanted::of(machine)).await?;
+        if found.is_empty() {
+            self.creations.is_certain(request)?;
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Driver for EquinixDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.warning("provider", ENDED);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let login = Login::of(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
+        for error in [login.err(), user_data(secret).err()].into_iter().flatten() {
+            problems.error("Secret", error.message);
+        }
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        check_name(wanted.name)?;
+        let user_data = user_data(&request.secret)?;
+        let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
+        let look = {
+            let (session, machine) = (session.clone(), Arc::clone(&request.machine));
+            async move {
+                let wanted = Wanted::of(&machine);
+                match session.created_for(wanted).await? {
+                    none if none.is_empty() => Ok(None),
+                    found => only(found, wanted.name).map(Some),
+                }
+            }
+        };
+        let create = {
+            let (api, project) = (session.api.clone(), session.scope.project.clone());
+            async move { api.create(&project, orders).await }
+        };
+        let (api, what) = (session.api.clone(), format!("creation of a device for machine {}", wanted.name));
+        let device = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
+        let vm = device.vm();
+        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+    }
+
+    /// [`Code::Unimplemented`]: a device needs nothing after its creation.
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        Err(DriverError::new(Code::Unimplemented, "devices of Equinix Metal are not initialized"))
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        for device in self.find(&session, request).await? {
+            if device.locked {
+                let message = format!("device {} is locked: unlock it before it can be deleted", device.id);
+                return Err(DriverError::new(Code::FailedPrecondition, message));
+            }
+            session.api.delete(&device.id).await?;
+        }
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        Ok(only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?.vm())
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+        let session = self.session(class, secret)?;
+        let all = session.api.of_project(&session.scope.project).await?;
+        let ours = all.iter().filter(|device| device.belonging(&session.scope) == Belonging::Ours);
+        Ok(ours.map(|device| (device.provider_id(), device.listed())).collect())
+    }
+
+    /// A list has the devices of each class of the project whose tags contain both markers.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        match (class.scope(), other.scope()) {
+            (Ok(scope), Ok(of_other)) => {
+                scope.project == of_other.project && scope.markers.are_on(other.tags.iter().map(String::as_str))
+            }
+            _ => true,
+        }
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(user_data(secret).err()).await)
+    }
+
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let device = only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?;
+        let tags = if is_listed {
+            listed_tags(&device.tags, &session.scope, &request.owner)
+        } else {
+            unlisted_tags(&device.tags, &session.scope)
+        };
+        session.api.set_tags(&device.id, &tags).await
+    }
+
+    /// Devices have no volumes that can be detached.
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(Vec::new())
+    }
+}

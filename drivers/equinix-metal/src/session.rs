@@ -1,0 +1,68 @@
+//! A class with access to its API, and the look-ups of its devices.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use mcm_api::machine::Machine;
+use mcm_driver::{
+    DriverError,
+    cloud::{Coalescer, Wanted, created_for, known_as},
+};
+
+use crate::{
+    calls::{Api, Asked, Seen},
+    device::Device,
+    login::Login,
+    names::device_of,
+    spec::{Scope, Spec},
+};
+
+/// The devices that a look-up of several Machines finds.
+type Found = Result<Arc<Seen>, DriverError>;
+
+/// Look-ups of devices of one project with one login that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<(Login, String), Found>;
+
+/// Look-ups that wait for others for `window`.
+pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
+    Arc::new(Coalescer::new(window))
+}
+
+/// A class with access to its API.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub spec: Spec,
+    pub scope: Scope,
+    pub login: Login,
+    pub api: Api,
+    pub look_ups: Arc<LookUps>,
+}
+
+impl Session {
+    /// The devices that were created for a Machine without a provider ID.
+    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Device>, DriverError> {
+        let of_machine = |seen: &Seen| created_for(seen.devices.iter().cloned(), wanted, &self.scope);
+        self.look(&Asked::Name(wanted.name.to_owned()), of_machine).await
+    }
+
+    /// The device that the provider ID of a Machine names, if it is of the class. `None` also without a provider ID.
+    pub async fn known(&self, machine: &Machine) -> Result<Option<Device>, DriverError> {
+        let Some(id) = device_of(machine)? else { return Ok(None) };
+        let with_id = |seen: &Seen| seen.devices.iter().filter(|device| device.id == id).cloned().collect();
+        let found = self.look(&Asked::Id(id.to_owned()), with_id).await?;
+        Ok(known_as(found.into_iter().next(), Wanted::of(machine), &self.scope))
+    }
+
+    /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain is looked up alone.
+    async fn look(&self, asked: &Asked, choose: impl Fn(&Seen) -> Vec<Device>) -> Result<Vec<Device>, DriverError> {
+        let (api, project) = (self.api.clone(), self.scope.project.clone());
+        let key = (self.login.clone(), project.clone());
+        let send = move |asked| async move { api.look(&project, &asked).await.map(Arc::new) };
+        let seen = self.look_ups.look_up(key, asked.key(), send).await?;
+        let chosen = choose(&seen);
+        if !chosen.is_empty() || !seen.is_paged {
+            return Ok(chosen);
+        }
+        let asked = BTreeSet::from([asked.key()]);
+        Ok(choose(&self.api.look(&self.scope.project, &asked).await?))
+    }
+}

@@ -1,0 +1,410 @@
+//! The decisions of the driver by the devices that it finds.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::join_all;
+use mcm_driver::{Code, Driver, ListedVm};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    CLUSTER, NAME, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
+    fake::{METRO, tag_of},
+    provider_id, spec, spec_with, unmeasured, with_id,
+};
+
+const RESERVATIONS: [&str; 2] = ["3f1f2b7e-9d0c-4f7a-8f0e-5b9a1c2d3e4f", "6c1d9a34-0000-4000-8000-000000000001"];
+const OTHER_CLUSTER: &str = "kubernetes.io/cluster/other: 1";
+
+#[tokio::test]
+async fn a_machine_lives_from_create_to_delete() {
+    let world = World::new().await;
+    let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(vm.provider_id, "equinixmetal://ny/00000000-2222-4000-8000-000000000000");
+    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), &vm.halted), ("a", Some(METRO), &None));
+    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
+    let expected = ["InternalIP 10.99.0.0", "ExternalIP 147.75.0.0", "ExternalIP 2604:1380:4641::0", "Hostname a"];
+    assert_eq!(addresses, expected);
+    assert_eq!(vm.last_known_state.as_deref(), Some(format!("Created {}", vm.provider_id).as_str()));
+    let known = with_id(request.clone(), &vm.provider_id);
+    for request in [&request, &known] {
+        let found = world.driver.status(request).await.unwrap();
+        assert_eq!((&found.provider_id, &found.addresses), (&vm.provider_id, &vm.addresses));
+        assert_eq!(found.node_name, "a");
+    }
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
+    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
+    assert_eq!(world.count(), 0);
+    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
+    world.driver.delete(&known).await.expect("nothing there is success");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(world.calls("device.delete"), 1);
+    world.assert_valid_requests();
+}
+
+#[tokio::test]
+async fn devices_are_not_initialized_and_have_no_volumes() {
+    let world = World::new().await;
+    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
+    let csi = json!({"csi": {"driver": "csi.example.com", "volumeHandle": "handle"}});
+    let volumes = [serde_json::from_value(csi).unwrap()];
+    assert_eq!(world.driver.volume_ids(&volumes).await.unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_class_is_valid_with_a_warning_of_the_end_of_the_cloud() {
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    let problems = driver.validate(&class(spec()));
+    let warnings: Vec<String> = problems.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.errors, []);
+    assert!(matches!(warnings.as_slice(), [only] if only.contains("ended on 2026-06-30")), "{warnings:?}");
+}
+
+#[rstest]
+#[case(NAME, true)]
+#[case("equinixmetal", true)]
+#[case("", true)]
+#[case("metal", false)]
+#[tokio::test]
+async fn a_class_of_another_provider_is_refused(#[case] provider: &str, #[case] is_accepted: bool) {
+    let world = World::new().await;
+    let mut request = world.request("a");
+    std::sync::Arc::make_mut(&mut request.class).provider = provider.to_owned();
+    assert_eq!(world.driver.validate(&request.class).errors.is_empty(), is_accepted);
+    assert_eq!(world.driver.delete(&request).await.is_ok(), is_accepted);
+}
+
+#[tokio::test]
+async fn a_device_of_the_reference_is_found_by_its_name_and_adopted() {
+    let world = World::new().await;
+    let id = world.put("a", &[CLUSTER, ROLE]);
+    let request = world.request("a");
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.calls("device.create"), 0);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(id, ListedVm::unmarked("a"))].into());
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn the_device_of_an_earlier_machine_of_that_name_is_left_alone() {
+    let world = World::new().await;
+    let earlier = world.put("a", &[CLUSTER, ROLE, &format!("{UID_TAG}=earlier")]);
+    let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 1);
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_ne!(vm.provider_id, earlier);
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    // A Machine that was restored has a new UID and its provider ID.
+    let restored = with_id(world.request_for("a", "new", spec()), &earlier);
+    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
+}
+
+#[tokio::test]
+async fn a_longer_name_that_the_filter_also_finds_is_another_machine() {
+    let world = World::new().await;
+    world.put("pool-ab", &[CLUSTER, ROLE]);
+    let request = world.request("pool-a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 1);
+}
+
+#[rstest]
+#[case::of_another_cluster(&[OTHER_CLUSTER, ROLE], false)]
+#[case::of_another_cluster_with_its_uid(&[OTHER_CLUSTER, "machine.sapcloud.io/machine-uid=uid-a"], false)]
+#[case::of_another_user(&[], false)]
+#[case::of_another_user_with_a_role(&[ROLE], false)]
+#[case::without_its_role(&[CLUSTER], true)]
+#[case::with_only_its_uid(&["machine.sapcloud.io/machine-uid=uid-a"], true)]
+#[case::complete(&[CLUSTER, ROLE], true)]
+#[tokio::test]
+async fn only_a_device_with_a_marker_of_the_class_is_deleted(#[case] tags: &[&str], #[case] is_ours: bool) {
+    let world = World::new().await;
+    let known = with_id(world.request("a"), &world.put("a", tags));
+    assert_eq!(world.driver.status(&known).await.is_ok(), is_ours);
+    world.driver.delete(&known).await.unwrap();
+    // An orphan has only a name and an ID.
+    let orphan = with_id(world.request_for("a", "", spec()), &known.machine.spec.provider_id);
+    world.driver.delete(&orphan).await.unwrap();
+    assert_eq!(world.count(), usize::from(!is_ours));
+    assert_eq!(world.calls("device.delete"), usize::from(is_ours));
+}
+
+#[tokio::test]
+async fn a_device_of_another_project_is_left_alone() {
+    let world = World::new().await;
+    let id = world.put("a", &[CLUSTER, ROLE]);
+    let device = id.strip_prefix("equinixmetal://ny/").unwrap();
+    world.metal.lock().cloud.device(device).project = "00000000-0000-4000-8000-00000000000b".to_owned();
+    let known = with_id(world.request("a"), &id);
+    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
+    world.driver.delete(&known).await.unwrap();
+    assert_eq!((world.count(), world.calls("device.delete")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_list_has_the_devices_of_the_class_and_no_others() {
+    let world = World::new().await;
+    let ours = world.put("a", &[ROLE, CLUSTER, &format!("{OWNER_TAG}=team-b")]);
+    world.put("b", &[OTHER_CLUSTER, ROLE]);
+    world.put("c", &[]);
+    world.put("d", &[CLUSTER]);
+    world.put("e", &["kubernetes.io/cluster/shoot", ROLE]);
+    let leaving = world.put("f", &[CLUSTER, ROLE]);
+    let request = world.request("a");
+    world.metal.lock().cloud.lingers = 9;
+    world.driver.delete(&with_id(world.request("f"), &leaving)).await.unwrap();
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(ours, ListedVm::new("a", Some("team-b".to_owned())))].into());
+}
+
+#[tokio::test]
+async fn a_list_has_all_pages() {
+    let world = World::new().await;
+    world.metal.lock().cloud.largest_page = 3;
+    for number in 0..10 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    let request = world.request("a");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 10);
+    assert_eq!(world.calls("device.list"), 4);
+}
+
+/// Pages are counted from the start of the list, so a device moves to an earlier page when another one is deleted.
+#[tokio::test]
+async fn a_list_that_changes_while_it_is_read_is_an_error() {
+    let world = World::new().await;
+    world.metal.lock().cloud.largest_page = 3;
+    let first = provider_id(&world.metal.lock().cloud.put("m-0", &[CLUSTER, ROLE]));
+    for number in 1..7 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    world.metal.lock().cloud.vanishes = first.strip_prefix("equinixmetal://ny/").map(str::to_owned);
+    let request = world.request("a");
+    assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unavailable);
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 6);
+}
+
+#[rstest]
+#[case::as_stored("equinixmetal://ny/", true)]
+#[case::of_the_cloud_controller_manager("equinixmetal://", true)]
+#[case::from_the_time_of_packet("packet:///ewr1/", true)]
+#[case::of_another_cloud("aws:///eu-west-1/", false)]
+#[tokio::test]
+async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_found: bool) {
+    let world = World::new().await;
+    let vm = world.driver.create(&world.request("a")).await.unwrap();
+    let id = vm.provider_id.rsplit('/').next().unwrap();
+    let known = with_id(world.request("a"), &format!("{prefix}{id}"));
+    match world.driver.status(&known).await {
+        Ok(found) => assert!(is_found && found.provider_id == vm.provider_id),
+        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
+    }
+}
+
+#[tokio::test]
+async fn a_provider_id_cannot_lead_elsewhere() {
+    let world = World::new().await;
+    for id in ["equinixmetal://ny/a%2Fb", "equinixmetal://ny/..", "equinixmetal://ny/"] {
+        assert_eq!(code(world.driver.delete(&with_id(world.request("a"), id)).await), Code::InvalidArgument);
+    }
+    assert_eq!(world.metal.lock().log.len(), 0);
+}
+
+#[rstest]
+#[case::without_a_uid("a", "")]
+#[case::with_a_name_that_is_no_host_name("a.b", "uid-a")]
+#[tokio::test]
+async fn such_a_machine_gets_no_device(#[case] name: &str, #[case] uid: &str) {
+    let world = World::new().await;
+    assert_eq!(code(world.driver.create(&world.request_for(name, uid, spec())).await), Code::InvalidArgument);
+    assert_eq!(world.calls("device.create"), 0);
+}
+
+#[tokio::test]
+async fn a_machine_of_a_class_that_became_invalid_can_be_deleted() {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    let spec = spec_with(&json!({"metro": null, "machineType": 7, "OS": null, "billingCycle": ""}));
+    let request = world.request_for("a", "uid-a", spec);
+    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[rstest]
+#[case::inactive("inactive", Some("inactive"))]
+#[case::failed("failed", Some("failed"))]
+#[case::provisioning("provisioning", None)]
+#[tokio::test]
+async fn a_device_that_does_not_run_exists_and_is_shown_as_halted(
+    #[case] state: &'static str,
+    #[case] expected: Option<&str>,
+) {
+    let world = World::new().await;
+    let request = world.request("a");
+    world.driver.create(&request).await.unwrap();
+    world.metal.lock().cloud.devices[0].state = state;
+    assert_eq!(world.driver.status(&request).await.unwrap().halted.as_deref(), expected);
+    assert_eq!(world.driver.create(&request).await.unwrap().halted.as_deref(), expected, "no second one is created");
+    assert_eq!(world.count(), 1);
+}
+
+#[tokio::test]
+async fn a_device_that_was_deleted_is_absent_although_it_is_shown() {
+    let world = World::new().await;
+    world.metal.lock().cloud.lingers = 99;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let known = with_id(request.clone(), &vm.provider_id);
+    world.driver.delete(&known).await.unwrap();
+    for request in [&request, &known] {
+        assert_eq!(code(world.driver.status(request).await), Code::NotFound);
+        world.driver.delete(request).await.unwrap();
+    }
+    assert_eq!(world.calls("device.delete"), 1);
+    assert_ne!(world.driver.create(&request).await.unwrap().provider_id, vm.provider_id);
+}
+
+#[tokio::test]
+async fn a_locked_device_is_not_deleted() {
+    let world = World::new().await;
+    let request = world.request("a");
+    world.driver.create(&request).await.unwrap();
+    world.metal.lock().cloud.devices[0].is_locked = true;
+    let error = world.driver.delete(&request).await.unwrap_err();
+    assert!(error.code == Code::FailedPrecondition && error.message.contains("unlock it"), "{error}");
+    assert_eq!((world.count(), world.calls("device.delete")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_device_that_is_being_provisioned_is_deleted_once_that_is_done() {
+    let world = World::new().await;
+    world.metal.lock().cloud.is_slow = true;
+    let request = world.request("a");
+    world.driver.create(&request).await.unwrap();
+    assert_eq!((code(world.driver.delete(&request).await), world.count()), (Code::Unavailable, 1));
+    world.metal.lock().cloud.devices[0].state = "active";
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+/// Reservations and orders on demand, in order: the ID in the request, or nothing.
+fn ordered(world: &World) -> Vec<Value> {
+    let metal = world.metal.lock();
+    let body = |request: &super::server::Request| serde_json::from_str::<Value>(&request.body).unwrap();
+    metal.sent("device.create").iter().map(|request| body(request)["hardware_reservation_id"].clone()).collect()
+}
+
+#[rstest]
+#[case::first([true, true], false, 1, 0)]
+#[case::second([false, true], false, 2, 0)]
+#[case::then_on_demand([false, false], false, 3, 1)]
+#[case::only_reserved([false, true], true, 2, 0)]
+#[tokio::test]
+async fn reservations_are_tried_in_order_and_then_on_demand_without_one(
+    #[case] free: [bool; 2],
+    #[case] is_reserved_only: bool,
+    #[case] requests: usize,
+    #[case] on_demand: usize,
+) {
+    let world = World::with(1).await;
+    let known = RESERVATIONS.map(str::to_owned).into_iter().zip(free).collect();
+    world.metal.lock().cloud.reservations = known;
+    let changes = json!({"reservationIDs": RESERVATIONS, "reservedDevicesOnly": is_reserved_only});
+    world.driver.create(&world.request_for("a", "uid-a", spec_with(&changes))).await.unwrap();
+    let expected = [json!(RESERVATIONS[0]), json!(RESERVATIONS[1]), Value::Null];
+    assert_eq!(ordered(&world), expected[..requests]);
+    assert_eq!((world.count(), world.metal.lock().cloud.free["c3.small.x86"]), (1, 1 - on_demand));
+    world.assert_valid_requests();
+}
+
+#[rstest]
+#[case::in_use(&[RESERVATIONS[0]])]
+#[case::in_use_and_unknown(&[RESERVATIONS[0], "unknown"])]
+#[case::any(&["next-available"])]
+#[tokio::test]
+async fn without_a_free_reservation_the_autoscaler_uses_another_pool(#[case] ids: &[&str]) {
+    let world = World::new().await;
+    world.metal.lock().cloud.reservations = [(RESERVATIONS[0].to_owned(), false)].into();
+    let changes = json!({"reservationIDs": ids, "reservedDevicesOnly": true});
+    let error = world.driver.create(&world.request_for("a", "uid-a", spec_with(&changes))).await.unwrap_err();
+    assert_eq!((error.code, world.count()), (Code::ResourceExhausted, 0), "{error}");
+    assert_eq!(world.calls("device.create"), ids.len());
+}
+
+#[tokio::test]
+async fn machines_that_wait_together_share_their_look_ups() {
+    for largest_page in [1000, 8] {
+        let world = World::with(30).await;
+        let requests: Vec<_> = (0..30).map(|number| world.request(&format!("m-{number}"))).collect();
+        let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
+        let lists = world.calls("device.list");
+        assert!(lists <= 5, "{lists} look-ups");
+        world.metal.lock().cloud.largest_page = largest_page;
+        let known: Vec<_> =
+            requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
+        for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
+            status.unwrap();
+        }
+        let pages = 30_usize.div_ceil(largest_page);
+        assert!(world.calls("device.list") - lists <= 5 * pages, "{} look-ups", world.calls("device.list"));
+        assert!(world.calls("device.get") <= 5, "{} look-ups", world.calls("device.get"));
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_a_list_of_several_pages_lacks_is_looked_up_alone() {
+    let world = World::new().await;
+    world.metal.lock().cloud.largest_page = 2;
+    for number in 0..5 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    let requests = ["a", "b"].map(|name| world.request(name));
+    for created in join_all(requests.iter().map(|request| world.driver.create(request))).await {
+        created.unwrap();
+    }
+    let queries: Vec<String> = world.metal.lock().sent("device.list").into_iter().map(|one| one.query).collect();
+    let alone = queries.iter().filter(|query| query.contains("hostname=")).count();
+    assert!(alone >= 2, "{queries:?}");
+    assert_eq!(world.calls("device.create"), 2);
+}
+
+#[tokio::test]
+async fn classes_of_one_project_and_markers_share_a_list() {
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    let other = |changes| class(spec_with(&changes));
+    let may_list = |changes| driver.may_list(&class(spec()), &other(changes));
+    assert!(may_list(json!({"machineType": "other", "metro": "da"})));
+    assert!(!may_list(json!({"projectID": "other"})));
+    assert!(!may_list(json!({"tags": [OTHER_CLUSTER, ROLE]})));
+    assert!(may_list(json!({"tags": [OTHER_CLUSTER, CLUSTER, ROLE, "kubernetes.io/role/a"]})), "its devices have both");
+    assert!(may_list(json!({"tags": []})), "of a class without a cluster nothing is certain");
+}
+
+#[tokio::test]
+async fn an_adoption_takes_a_device_off_the_list_and_puts_it_back() {
+    let world = World::new().await;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let known = with_id(request.clone(), &vm.provider_id);
+    let tags = || world.metal.lock().cloud.devices[0].tags.clone();
+    world.driver.tag(&known, false).await.unwrap();
+    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(tags(), [CLUSTER, "pool: workers", &format!("{UID_TAG}=uid-a")]);
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
+    assert_eq!(world.driver.status(&known).await.unwrap().provider_id, vm.provider_id);
+    world.driver.tag(&known, true).await.unwrap();
+    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
+    assert_eq!(tag_of(&world.metal.lock().cloud.devices[0], OWNER_TAG), Some(OWNER));
+    world.assert_valid_requests();
+}

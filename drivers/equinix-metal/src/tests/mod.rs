@@ -1,0 +1,162 @@
+//! The driver against the wire format of the API.
+
+mod bootstrap;
+mod conformance;
+#[path = "../../../../tests/clouds/equinix_metal/fake.rs"]
+mod fake;
+mod faults;
+mod flows;
+mod inspect;
+mod metrics;
+mod requests;
+mod secrets;
+mod templates;
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, DriverError, MachineRequest, SecretData,
+    cloud::{Limits, Requests},
+    guard::Guards,
+    testing::{self as kit, server},
+};
+use serde_json::{Value, json};
+
+use self::fake::{BASE, METRO, MetalApi, PLAN, PROJECT, SYSTEM, TOKEN};
+use super::{Access, EquinixDriver, NAME, Patience};
+
+const CLUSTER: &str = "kubernetes.io/cluster/shoot: 1";
+const ROLE: &str = "kubernetes.io/role/node: 1";
+const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
+const OWNER_TAG: &str = "machine.sapcloud.io/owner";
+/// The owner of the devices.
+const OWNER: &str = "team-a";
+/// Servers of the fake.
+const SERVERS: usize = 20;
+
+/// A cloud, its URL and its driver.
+struct World {
+    metal: server::Shared<MetalApi>,
+    url: String,
+    driver: EquinixDriver,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(SERVERS).await
+    }
+
+    async fn with(servers: usize) -> Self {
+        let metal = server::Fake::new(MetalApi::new(servers));
+        let url = server::serve(&metal).await + BASE;
+        let driver = driver(Duration::from_secs(20), unmeasured());
+        Self { metal, url, driver }
+    }
+
+    fn secret(&self) -> SecretData {
+        secret(&[("endpointURL", &self.url), ("apiToken", TOKEN)])
+    }
+
+    fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some(name.into());
+        machine.metadata.namespace = Some("ns".into());
+        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+        MachineRequest {
+            machine: Arc::new(machine),
+            class: Arc::new(class(spec)),
+            secret: self.secret(),
+            owner: OWNER.to_owned(),
+            may_pause: false,
+        }
+    }
+
+    fn request(&self, name: &str) -> MachineRequest {
+        self.request_for(name, &format!("uid-{name}"), spec())
+    }
+
+    /// Creates a device without the driver; returns its provider ID.
+    fn put(&self, name: &str, tags: &[&str]) -> String {
+        provider_id(&self.metal.lock().cloud.put(name, tags))
+    }
+
+    fn count(&self) -> usize {
+        self.metal.lock().cloud.present().len()
+    }
+
+    fn calls(&self, name: &str) -> usize {
+        self.metal.lock().count(name)
+    }
+
+    fn fail(&self, call: &'static str, fault: server::Fault, times: usize) {
+        self.metal.lock().faults.push((call, fault, times));
+    }
+
+    /// Every request fits the OpenAPI document.
+    fn assert_valid_requests(&self) {
+        let metal = self.metal.lock();
+        assert_eq!(metal.cloud.violations, [""; 0]);
+        assert_eq!(metal.count("unknown"), 0);
+    }
+}
+
+fn provider_id(device: &str) -> String {
+    format!("equinixmetal://{METRO}/{device}")
+}
+
+fn unmeasured() -> Requests {
+    Requests::of(NAME, &Guards::unobserved().observer)
+}
+
+/// A driver whose attempts of a call end after that time.
+fn driver(attempt: Duration, requests: Requests) -> EquinixDriver {
+    driver_that_settles(attempt, Duration::from_millis(400), requests)
+}
+
+/// The same; after a creation without an answer it sends no other for some time.
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> EquinixDriver {
+    let millis = Duration::from_millis;
+    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let patience = Patience { window: millis(2), settles };
+    EquinixDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
+}
+
+/// A class with the fields that a class needs.
+fn spec() -> Value {
+    json!({
+        "metro": METRO, "machineType": PLAN, "OS": SYSTEM, "projectID": PROJECT, "billingCycle": "hourly",
+        "tags": [CLUSTER, ROLE, "pool: workers"],
+    })
+}
+
+/// `spec` with some fields replaced; `null` removes one.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: NAME.into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+/// A Secret with user data and other values.
+fn secret(values: &[(&str, &str)]) -> SecretData {
+    let all = [("userData", "#!/bin/sh\nhunter2-hunter2\n")].into_iter().chain(values.iter().copied());
+    SecretData(all.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}
