@@ -41,6 +41,7 @@ macro_rules! every_cloud {
 
 every_cloud! {
     "aws" aws
+    "equinix-metal" equinix_metal
     "gcp" gcp
     "metal-stack" metal_stack
 }

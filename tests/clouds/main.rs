@@ -8,6 +8,8 @@ mod support;
 #[cfg(feature = "aws")]
 mod aws;
 mod class_check;
+#[cfg(feature = "equinix-metal")]
+mod equinix_metal;
 mod every_cloud;
 #[cfg(feature = "gcp")]
 mod gcp;

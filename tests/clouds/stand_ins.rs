@@ -9,6 +9,8 @@ pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
     match cloud {
         #[cfg(feature = "aws")]
         "aws" => Arc::new(crate::aws::Ec2::start().await),
+        #[cfg(feature = "equinix-metal")]
+        "equinix-metal" => Arc::new(crate::equinix_metal::World::new().await),
         #[cfg(feature = "gcp")]
         "gcp" => Arc::new(crate::gcp::World::new().await),
         #[cfg(feature = "metal-stack")]

@@ -6,6 +6,9 @@
 #[path = "../aws/mod.rs"]
 mod aws;
 mod cloud;
+#[cfg(feature = "equinix-metal")]
+#[path = "../equinix_metal/mod.rs"]
+mod equinix_metal;
 #[cfg(feature = "gcp")]
 #[path = "../gcp/mod.rs"]
 mod gcp;

@@ -117,9 +117,14 @@ impl MetalApi {
         self.give(PROJECT, order, None)
     }
 
-    /// Removes a device behind the back of mcm.
+    /// Removes a device, maybe behind the back of mcm; its server is free.
     pub fn take(&mut self, id: &str) {
-        self.devices.retain(|device| device.id != id);
+        let Some(index) = self.devices.iter().position(|device| device.id == id) else { return };
+        let device = self.devices.remove(index);
+        match device.reservation {
+            Some(reservation) => drop(self.reservations.insert(reservation, true)),
+            None => *self.free.entry(device.plan).or_default() += 1,
+        }
     }
 
     /// The device with an ID.
@@ -257,12 +262,7 @@ impl MetalApi {
         if device.state == "provisioning" {
             return self.error(422, "Cannot delete a device while it is provisioning");
         }
-        let (reservation, plan) = (device.reservation.clone(), device.plan.clone());
         (device.state, device.lingers) = ("deprovisioning", lingers);
-        match reservation {
-            Some(reservation) => drop(self.reservations.insert(reservation, true)),
-            None => *self.free.entry(plan).or_default() += 1,
-        }
         if lingers == 0 {
             self.take(id);
         }

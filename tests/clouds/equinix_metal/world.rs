@@ -7,7 +7,7 @@ use super::{
     fake::{BASE, Device, LARGE, METRO, MetalApi, PLAN, PROJECT, SYSTEM, TOKEN, tag_of},
     kit::server::{Fake, Shared, serve},
 };
-use crate::simulation::{Simulation, Vm};
+use crate::simulation::{Demo, Simulation, Vm};
 
 /// Servers of each plan.
 const SERVERS: usize = 40;
@@ -29,16 +29,6 @@ impl World {
         let url = serve(&metal).await + BASE;
         Self { metal, url }
     }
-
-    /// Requests that do not fit the OpenAPI document.
-    #[allow(dead_code, reason = "the demo checks nothing")]
-    pub fn violations(&self) -> Vec<String> {
-        self.metal.lock().cloud.violations.clone()
-    }
-
-    /// The plans of its servers.
-    #[allow(dead_code, reason = "the demo rolls from one to the other")]
-    pub const PLANS: [&str; 2] = [PLAN, LARGE];
 }
 
 /// The tag of a cluster, as samples of classes write it.
@@ -54,6 +44,18 @@ fn cluster_of(device: &Device) -> Option<&str> {
 impl Simulation for World {
     fn provider(&self) -> &'static str {
         "EquinixMetal"
+    }
+
+    fn about(&self) -> String {
+        format!("Equinix Metal is a fake at {}, which refuses what does not fit its OpenAPI document", self.url)
+    }
+
+    fn demo(&self, _: &str) -> Demo {
+        Demo { spec: json!({"projectID": PROJECT, "sshKeys": null}), field: "machineType", values: [PLAN, LARGE] }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.metal.lock().cloud.violations.clone()
     }
 
     fn spec(&self, cluster: &str) -> Value {
