@@ -27,8 +27,8 @@ pub(crate) struct Device {
     #[serde(default, deserialize_with = "null_as_default")]
     pub tags: Vec<String>,
     /// It cannot be deleted.
-    #[serde(default)]
-    pub locked: bool,
+    #[serde(default, rename = "locked", deserialize_with = "null_as_default")]
+    pub is_locked: bool,
     project: Option<Project>,
     #[serde(default, deserialize_with = "null_as_default")]
     ip_addresses: Vec<Address>,
@@ -47,7 +47,7 @@ struct Project {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Address {
     address: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     public: bool,
 }
 

@@ -203,7 +203,7 @@ impl Driver for EquinixDriver {
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         for device in self.find(&session, request).await? {
-            if device.locked {
+            if device.is_locked {
                 let message = format!("device {} is locked: unlock it before it can be deleted", device.id);
                 return Err(DriverError::new(Code::FailedPrecondition, message));
             }

@@ -93,9 +93,7 @@ impl Spec {
         if has_facilities {
             problems.warning("providerSpec.facilities", "ignored, as in Gardener's driver: metro counts");
         }
-        if spec.is_reserved_only && spec.reservations.is_empty() {
-            problems.expected("providerSpec.reservationIDs", "a reservation with reservedDevicesOnly", "none");
-        }
+        check_reservations(&spec, problems);
         check_tags(&all_tags, problems);
         spec
     }
@@ -131,6 +129,19 @@ fn operating_system(fields: &mut Fields<'_>, has_script: bool) -> String {
         None::<()>
     });
     CUSTOM_IPXE.to_owned()
+}
+
+fn check_reservations(spec: &Spec, problems: &mut Problems) {
+    const PATH: &str = "providerSpec.reservationIDs";
+    match (spec.reservations.is_empty(), spec.is_reserved_only) {
+        (true, true) => problems.expected(PATH, "a reservation with reservedDevicesOnly", "none"),
+        (false, false) => {
+            let text = "a device is ordered on demand if no reservation can be used; Gardener's driver means to, and names \
+                        the last reservation again, so it never gets one";
+            problems.difference(PATH, text);
+        }
+        _ => {}
+    }
 }
 
 fn check_tags(tags: &[String], problems: &mut Problems) {

@@ -108,6 +108,17 @@ fn fields_of_samples_without_an_effect_are_no_problem(#[case] name: &str, #[case
 }
 
 #[test]
+fn devices_on_demand_after_reservations_are_a_difference_to_the_reference() {
+    for (is_reserved_only, expected) in [(false, 1), (true, 0)] {
+        let mut value = changed("reservationIDs", json!(["r"]));
+        value["reservedDevicesOnly"] = is_reserved_only.into();
+        let mut problems = Problems::default();
+        Spec::read(&value, &mut problems);
+        assert_eq!((problems.errors.len(), problems.differences.len()), (0, expected));
+    }
+}
+
+#[test]
 fn a_script_is_enough_without_an_operating_system() {
     for script in ["https://example.com/boot", ""] {
         let mut value = changed("ipxeScriptUrl", json!(script));

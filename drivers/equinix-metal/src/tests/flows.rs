@@ -223,7 +223,7 @@ async fn a_provider_id_cannot_lead_elsewhere() {
 #[case::without_a_uid("a", "")]
 #[case::with_a_name_that_is_no_host_name("a.b", "uid-a")]
 #[tokio::test]
-async fn such_a_machine_gets_no_device(#[case] name: &str, #[case] uid: &str) {
+async fn a_machine_without_a_uid_or_a_host_name_gets_no_device(#[case] name: &str, #[case] uid: &str) {
     let world = World::new().await;
     assert_eq!(code(world.driver.create(&world.request_for(name, uid, spec())).await), Code::InvalidArgument);
     assert_eq!(world.calls("device.create"), 0);
