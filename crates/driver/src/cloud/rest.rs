@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use reqwest::{
     Client, Method, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub struct Unsigned<'a> {
     pub method: &'a Method,
     /// Its URL, with the query.
     pub url: &'a Url,
+    /// The headers that its call sets.
+    pub headers: &'a HeaderMap,
     /// Its body; empty without one.
     pub body: &'a str,
 }
@@ -74,6 +76,9 @@ pub enum Effect {
     Reads,
     /// It is repeated only if the cloud certainly did not carry it out.
     Writes,
+    /// It changes something, but only once, however often it is sent: it has an idempotency token, or deletes. So it is repeated
+    /// like a call that reads.
+    WritesOnce,
 }
 
 /// The body of a call.
@@ -121,6 +126,11 @@ impl<'a> Call<'a> {
         Self { effect: Effect::Writes, ..Self::read(service, method, path) }
     }
 
+    /// A call that changes something only once, however often it is sent.
+    pub fn idempotent(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
+        Self { effect: Effect::WritesOnce, ..Self::read(service, method, path) }
+    }
+
     /// The same call with parameters.
     #[must_use]
     pub fn query(self, query: &'a [(&'a str, &'a str)]) -> Self {
@@ -151,6 +161,15 @@ impl<'a> Call<'a> {
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
+    }
+
+    /// Its headers as a map.
+    fn header_map(&self) -> Result<HeaderMap, Failure> {
+        let unsent = |error: InvalidHeaderValue| Failure::Unsent(error.to_string());
+        let header = |(name, value): &(&'static str, String)| {
+            HeaderValue::try_from(value).map(|value| (HeaderName::from_static(name), value)).map_err(unsent)
+        };
+        self.headers.iter().map(header).collect()
     }
 
     /// Type and content of the body.
@@ -211,10 +230,10 @@ impl Rest {
         let (url, body) = (self.url_of(call)?, call.body());
         let limiter = match call.effect {
             Effect::Reads => &self.limiters.reads,
-            Effect::Writes => &self.limiters.writes,
+            Effect::Writes | Effect::WritesOnce => &self.limiters.writes,
         };
         let may_pass = |failure: &Failure| {
-            failure.code().is_transient() && (call.effect == Effect::Reads || !failure.may_have_had_effect())
+            failure.code().is_transient() && (call.effect != Effect::Writes || !failure.may_have_had_effect())
         };
         let once = async || {
             let answer = self.once(limiter, call, &url, body.as_ref()).await?;
@@ -251,13 +270,11 @@ impl Rest {
         url: &Url,
         body: Option<&(&'static str, String)>,
     ) -> Result<Answer, Failure> {
-        let text = body.map(|(_, text)| text.as_str());
-        let unsigned = Unsigned { method: &call.method, url, body: text.unwrap_or_default() };
-        let headers = self.authentication.headers(&unsigned).await?;
-        let mut request = self.client.request(call.method.clone(), url.clone()).headers(headers);
-        for (name, value) in &call.headers {
-            request = request.header(*name, value);
-        }
+        let (text, headers) = (body.map(|(_, text)| text.as_str()), call.header_map()?);
+        let unsigned = Unsigned { method: &call.method, url, headers: &headers, body: text.unwrap_or_default() };
+        let authentication = self.authentication.headers(&unsigned).await?;
+        let mut request =
+            self.client.request(call.method.clone(), url.clone()).headers(authentication).headers(headers);
         if let Some((content_type, text)) = body {
             request = request.header(CONTENT_TYPE, *content_type).body(text.clone());
         }

@@ -61,7 +61,9 @@ struct Counting {
 impl Authentication for Counting {
     async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
         let mut seen = self.seen.lock();
-        seen.push(format!("{} {} {}", request.method, request.url.path(), request.body));
+        let headers: String =
+            request.headers.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
+        seen.push(format!("{} {} {headers}{}", request.method, request.url.path(), request.body));
         let number = HeaderValue::from(seen.len());
         Ok([(AUTHORIZATION, number)].into_iter().collect())
     }
@@ -159,6 +161,17 @@ async fn a_body_is_sent_as_json_and_signed() {
 }
 
 #[tokio::test]
+async fn headers_of_a_call_are_sent_and_signed() {
+    let authentication = Counting::default();
+    let (fake, rest) = start(authentication.clone()).await;
+    let _: Value = rest.call(&read_call().header("x-action", "Look")).await.unwrap();
+    assert_eq!(fake.lock().sent("any")[0].headers["x-action"], "Look");
+    assert_eq!(*authentication.seen.lock(), ["GET /base/path/things x-action=Look"]);
+    let failed: Result<Value, _> = rest.call(&read_call().header("x-action", "Look\nx-other: 1")).await;
+    assert!(matches!(failed, Err(Failure::Unsent(_))), "{failed:?}");
+}
+
+#[tokio::test]
 async fn refused_credentials_are_forgotten_once_per_call() {
     let authentication = Counting::default();
     let (fake, rest) = start(authentication.clone()).await;
@@ -176,12 +189,13 @@ async fn refused_credentials_are_forgotten_once_per_call() {
 #[case::it_does_not_pass(Fault::Status(403), 1, 1)]
 #[case::endless(Fault::Endless, 1, 1)]
 #[tokio::test]
-async fn a_write_is_repeated_only_if_it_had_no_effect(
+async fn a_write_is_repeated_only_if_it_had_no_effect_or_is_idempotent(
     #[case] fault: Fault,
     #[case] reads: usize,
     #[case] writes: usize,
 ) {
-    for (call, expected) in [(read_call(), reads), (write_call(), writes)] {
+    let once = Call::idempotent("thing_create", Method::POST, &READ);
+    for (call, expected) in [(read_call(), reads), (write_call(), writes), (once, reads)] {
         let (fake, rest) = start(Counting::default()).await;
         fake.lock().faults.push(("any", fault.clone(), 99));
         let failed: Result<Value, _> = rest.call(&call).await;
