@@ -36,12 +36,12 @@ impl Pace {
 ///
 /// # Errors
 /// Those of `look`; that of a pause; [`Code::DeadlineExceeded`] if the work takes too long.
-pub async fn until_done<T>(
+pub async fn until_done<T, F: Future<Output = Result<Option<T>, DriverError>>>(
     pace: &Pace,
     since: Instant,
     may_pause: bool,
     what: &str,
-    mut look: impl AsyncFnMut() -> Result<Option<T>, DriverError>,
+    mut look: impl FnMut() -> F,
 ) -> Result<T, DriverError> {
     loop {
         if let Some(done) = look().await? {
@@ -61,6 +61,8 @@ pub async fn until_done<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
 
     const PACE: Pace =
@@ -69,9 +71,9 @@ mod tests {
     /// Follows work that is done at the look with this number; also returns the number of looks and the time.
     async fn follow(done_at: u32, may_pause: bool) -> (Result<u32, DriverError>, u32, Duration) {
         let (since, mut looks) = (Instant::now(), 0);
-        let result = until_done(&PACE, since, may_pause, "deletion of VM x", async || {
+        let result = until_done(&PACE, since, may_pause, "deletion of VM x", || {
             looks += 1;
-            Ok((looks >= done_at).then_some(looks))
+            ready(Ok((looks >= done_at).then_some(looks)))
         })
         .await;
         (result, looks, since.elapsed())
