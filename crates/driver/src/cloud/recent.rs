@@ -17,6 +17,17 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         Self { most, all: Mutex::default() }
     }
 
+    /// The value of a key, if there is one.
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.get_or(key, || Err(())).ok()
+    }
+
+    /// Replaces the value of a key.
+    pub fn put(&self, key: K, value: V) {
+        self.forget(&key);
+        let (Ok(_) | Err(())) = self.get_or(&key, || Ok(value));
+    }
+
     /// The value of a key; a new one if it is missing.
     ///
     /// # Errors
@@ -62,5 +73,16 @@ mod tests {
         }
         assert_eq!(made, ["a", "b", "c", "b"]);
         assert_eq!((recent.get_or(&"x", || Err("no")), recent.all.lock().len()), (Err("no"), 2));
+    }
+
+    #[test]
+    fn a_value_is_replaced_and_forgotten() {
+        let recent = Recent::new(2);
+        assert_eq!(recent.get(&"a"), None);
+        recent.put("a", 1);
+        recent.put("a", 2);
+        assert_eq!((recent.get(&"a"), recent.all.lock().len()), (Some(2), 1));
+        recent.forget(&"a");
+        assert_eq!(recent.get(&"a"), None);
     }
 }
