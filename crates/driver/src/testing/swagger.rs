@@ -20,6 +20,10 @@ impl Definitions {
 
     fn of_definition(&self, name: &str, value: &Value, path: &str) -> Result<(), String> {
         let Some(definition) = self.0.get(name) else { return Err(format!("{name} is not defined")) };
+        self.of_object(definition, value, path)
+    }
+
+    fn of_object(&self, definition: &Value, value: &Value, path: &str) -> Result<(), String> {
         let Value::Object(fields) = value else { return Err(format!("{path} is not an object")) };
         let required = definition["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         if let Some(absent) = required.into_iter().find(|name| !fields.contains_key(*name)) {
@@ -52,6 +56,7 @@ impl Definitions {
             "boolean" => value.is_boolean(),
             "integer" => value.is_i64() || value.is_u64(),
             "number" => value.is_number(),
+            "object" if schema["properties"].is_object() => return self.of_object(schema, value, path),
             "object" => value.is_object(),
             "array" => {
                 let items = value.as_array().ok_or_else(|| format!("{path} is not a list"))?;
@@ -78,6 +83,7 @@ mod tests {
                 "a": {"required": ["name"], "properties": {
                     "name": {"type": "string"}, "count": {"type": "integer"}, "kind": {"type": "string", "enum": ["x", "y"]},
                     "all": {"type": "array", "items": {"$ref": "#/definitions/b"}},
+                    "any": {"type": "object"}, "inner": {"type": "object", "properties": {"is": {"type": "boolean"}}},
                 }},
                 "b": {"properties": {"is": {"type": "boolean"}}},
             }})
@@ -86,6 +92,9 @@ mod tests {
         let check = |value| definitions.check("a", &value).err().unwrap_or_default();
         assert_eq!(check(json!({"name": "n", "count": 1, "kind": "x", "all": [{"is": true}, {}]})), "");
         assert_eq!(check(json!({"name": "n", "all": null})), "");
+        assert_eq!(check(json!({"name": "n", "any": {"x": 1}, "inner": {"is": true}})), "");
+        assert_eq!(check(json!({"name": "n", "inner": {"x": 1}})), "$.inner.x is unknown");
+        assert_eq!(check(json!({"name": "n", "inner": []})), "$.inner is not an object");
         assert_eq!(check(json!({})), "$.name is required");
         assert_eq!(check(json!([])), "$ is not an object");
         assert_eq!(check(json!({"name": 1})), "$.name is not of type \"string\"");
