@@ -1,0 +1,19 @@
+//! Bootstrap data of Cluster API reach a VM unchanged.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use mcm_driver::{Driver, testing::bootstrap};
+
+use super::World;
+
+#[tokio::test]
+async fn bootstrap_data_of_cluster_api_are_the_user_data_of_the_vm() {
+    for (number, (what, data)) in bootstrap::ALL.into_iter().enumerate() {
+        let world = World::new().await;
+        let mut request = world.request(&format!("m-{number}"));
+        request.secret.0.insert("userData".to_owned(), data.to_vec());
+        world.driver.create(&request).await.unwrap();
+        let ecs = world.ecs.lock();
+        let sent = STANDARD.decode(&ecs.cloud.alive()[0].sent["UserData"]).unwrap();
+        assert!(sent == data, "{what}: {}", String::from_utf8_lossy(&sent));
+    }
+}

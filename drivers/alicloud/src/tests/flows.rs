@@ -1,0 +1,404 @@
+//! The decisions of the driver by the VMs that it finds.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use mcm_driver::{Code, Driver, ListedVm, MachineRequest};
+use rstest::rstest;
+use serde_json::json;
+
+use super::{
+    CLUSTER, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
+    fake::{Ecs, REGION, ZONE},
+    server::Fault,
+    spec, spec_with, unmeasured, with_id,
+};
+
+const OTHER: (&str, &str) = ("kubernetes.io/cluster/other", "1");
+
+#[tokio::test]
+async fn a_vm_lives_from_create_to_delete() {
+    let world = World::new().await;
+    let request = world.request("a1");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(vm.provider_id, "cn-beijing.i-2ze00000000");
+    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref()), ("iz2ze00000000z", Some(ZONE)));
+    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
+    let expected =
+        ["InternalIP 10.0.0.0", "InternalIP 2408:4000::1", "ExternalIP 198.51.100.7", "Hostname iz2ze00000000z"];
+    assert_eq!(addresses, expected);
+    assert_eq!(vm.last_known_state.as_deref(), Some("ECS instance i-2ze00000000 created for machine a1"));
+    let known = with_id(request.clone(), &vm.provider_id);
+    for request in [&request, &known] {
+        let found = world.driver.status(request).await.unwrap();
+        assert_eq!(
+            (&found.provider_id, &found.node_name, &found.addresses),
+            (&vm.provider_id, &vm.node_name, &vm.addresses)
+        );
+    }
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a1", Some(OWNER.to_owned())))].into());
+    let state = world.driver.delete(&known).await.unwrap();
+    assert_eq!(state.as_deref(), Some("ECS instance i-2ze00000000 deleted for machine a1"));
+    assert_eq!(world.count(), 0);
+    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
+    assert_eq!(world.driver.delete(&known).await.unwrap(), None, "nothing there is success");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(world.calls("DeleteInstance"), 1);
+    world.assert_valid_requests();
+}
+
+#[tokio::test]
+async fn vms_are_not_initialized() {
+    let world = World::new().await;
+    assert_eq!(code(world.driver.initialize(&world.request("a1")).await), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
+    let world = World::new().await;
+    let id = world.put("a1", &[CLUSTER, ROLE]);
+    let request = world.request("a1");
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.calls("RunInstances"), 0);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(id, ListedVm::new("a1", None))].into());
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn the_vm_of_an_earlier_machine_of_that_name_is_left_alone() {
+    let world = World::new().await;
+    let earlier = world.put("a1", &[CLUSTER, ROLE, (UID_TAG, "earlier")]);
+    let request = world.request("a1");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 1);
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_ne!(vm.provider_id, earlier);
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    // A Machine that was restored has a new UID and its provider ID.
+    let restored = with_id(world.request_for("a1", "new", spec()), &earlier);
+    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
+}
+
+/// ECS would find these by the name.
+#[rstest]
+#[case::without_markers(&[])]
+#[case::of_another_cluster(&[OTHER, ROLE])]
+#[case::of_another_role(&[CLUSTER])]
+#[case::with_another_value(&[CLUSTER, (ROLE.0, "2")])]
+#[tokio::test]
+async fn a_vm_with_the_name_of_a_machine_and_without_its_markers_is_left_alone(#[case] tags: &[(&str, &str)]) {
+    let world = World::new().await;
+    world.put("a1", tags);
+    let request = world.request("a1");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(world.count(), 1);
+    world.driver.create(&request).await.unwrap();
+    assert_eq!(world.count(), 2);
+}
+
+#[tokio::test]
+async fn a_name_with_a_wildcard_is_only_that_name() {
+    let world = World::new().await;
+    world.put("a1", &[CLUSTER, ROLE]);
+    for name in ["a*", "*"] {
+        let request = world.request(name);
+        assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+        world.driver.delete(&request).await.unwrap();
+    }
+    assert_eq!(world.count(), 1);
+}
+
+#[rstest]
+#[case::without_markers(&[], true)]
+#[case::with_another_role(&[CLUSTER, ("kubernetes.io/role/master", "1")], true)]
+#[case::of_another_cluster(&[OTHER, ROLE], false)]
+#[tokio::test]
+async fn a_known_vm_is_that_of_its_machine_unless_it_is_of_another_cluster(
+    #[case] tags: &[(&str, &str)],
+    #[case] is_found: bool,
+) {
+    let world = World::new().await;
+    let known = with_id(world.request("a1"), &world.put("a1", tags));
+    assert_eq!(world.driver.status(&known).await.is_ok(), is_found);
+    world.driver.delete(&known).await.unwrap();
+    assert_eq!(world.count(), usize::from(!is_found));
+}
+
+#[tokio::test]
+async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
+    let world = World::new().await;
+    let id = world.put("a1", &[CLUSTER, ROLE, (UID_TAG, "gone")]);
+    world.driver.delete(&with_id(world.request_for("a1", "", spec()), &id)).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn a_list_has_the_vms_with_both_markers_and_no_others() {
+    let world = World::new().await;
+    let ours = world.put("a1", &[CLUSTER, ROLE, (OWNER_TAG, "team-b"), ("more", "")]);
+    world.put("b1", &[OTHER, ROLE]);
+    world.put("c1", &[CLUSTER]);
+    world.put("d1", &[ROLE]);
+    world.put("e1", &[(CLUSTER.0, "2"), ROLE]);
+    world.put("f1", &[]);
+    let request = world.request("a1");
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(ours, ListedVm::new("a1", Some("team-b".to_owned())))].into());
+}
+
+#[tokio::test]
+async fn a_list_has_all_pages() {
+    let world = World::new().await;
+    for number in 0..250 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    let request = world.request("a1");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 250);
+    assert_eq!(world.calls("DescribeInstances"), 3, "a page has 100 VMs");
+    world.assert_valid_requests();
+}
+
+/// A filter by tags shows 1000 VMs.
+#[tokio::test]
+async fn a_list_of_more_than_a_thousand_vms_is_complete() {
+    let world = World::new().await;
+    for number in 0..1010 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    world.put("other", &[OTHER, ROLE]);
+    let request = world.request("a1");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 1010);
+    // Look-ups of many names are such a list.
+    let requests: Vec<_> = (1000..1010).map(|number| world.request(&format!("m-{number}"))).collect();
+    for status in join_all(requests.iter().map(|request| world.driver.status(request))).await {
+        status.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_a_list_is_an_error() {
+    let world = World::new().await;
+    for number in 0..25 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    world.ecs.lock().cloud.page = 10;
+    let request = world.request("a1");
+    world.ecs.lock().cloud.fails_at_page = Some(3);
+    assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Internal);
+}
+
+#[rstest]
+#[case("cn-beijing.i-2ze00000000", true)]
+#[case::without_a_region("i-2ze00000000", true)]
+#[case::of_another_region("cn-hangzhou.i-2ze00000000", false)]
+#[case::of_another_cloud("aws:///cn-beijing/i-2ze00000000", false)]
+#[case::two_ids(r#"cn-beijing.i-2ze00000000","i-2ze00000001"#, false)]
+#[tokio::test]
+async fn a_provider_id_is_one_of_the_region_of_the_class(#[case] id: &str, #[case] is_found: bool) {
+    let world = World::new().await;
+    world.driver.create(&world.request("a1")).await.unwrap();
+    let known = with_id(world.request("a1"), id);
+    match world.driver.status(&known).await {
+        Ok(found) => assert!(is_found && found.provider_id == "cn-beijing.i-2ze00000000"),
+        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
+    }
+    assert_eq!(world.driver.delete(&known).await.is_ok(), is_found);
+    assert_eq!(world.count(), usize::from(!is_found));
+}
+
+#[tokio::test]
+async fn an_id_that_ecs_refuses_does_not_fail_the_look_ups_of_others() {
+    let world = World::new().await;
+    let good = with_id(world.request("a1"), &world.put("a1", &[CLUSTER, ROLE]));
+    let bad = with_id(world.request("b1"), "cn-beijing.refused");
+    world.ecs.lock().cloud.refused_id = Some("refused");
+    let (good, bad) = futures::join!(world.driver.status(&good), world.driver.status(&bad));
+    good.unwrap();
+    assert_eq!(code(bad), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn without_a_uid_nothing_is_created() {
+    let world = World::new().await;
+    assert_eq!(code(world.driver.create(&world.request_for("a1", "", spec())).await), Code::InvalidArgument);
+    assert_eq!(world.calls("RunInstances"), 0);
+}
+
+#[tokio::test]
+async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
+    let world = World::new().await;
+    world.driver.create(&world.request("a1")).await.unwrap();
+    let spec = spec_with(&json!({"imageID": null, "instanceType": 7, "dataDisks": [{}]}));
+    let request = world.request_for("a1", "uid-a1", spec);
+    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[rstest]
+#[case::pauses(true)]
+#[case::waits(false)]
+#[tokio::test]
+async fn a_vm_that_starts_is_deleted_as_soon_as_it_runs(#[case] may_pause: bool) {
+    let world = World::new().await;
+    world.ecs.lock().cloud.boots = 6;
+    let request = MachineRequest { may_pause, ..world.request("a1") };
+    let vm = world.driver.create(&request).await.unwrap();
+    let request = with_id(request, &vm.provider_id);
+    let mut pauses = 0;
+    while let Err(error) = world.driver.delete(&request).await {
+        assert!(error.call_again_in.is_some() && error.message.contains("with status"), "{error}");
+        pauses += 1;
+    }
+    assert_eq!((pauses > 0, world.count(), world.calls("DeleteInstance")), (may_pause, 0, 1));
+}
+
+#[rstest]
+#[case("Stopped", 1, Some("stopped"))]
+#[case("Running", 1, None)]
+#[case("Stopping", 0, Some("stopping"))]
+#[tokio::test]
+async fn a_stopped_vm_exists_and_is_deleted(
+    #[case] status: &'static str,
+    #[case] deletions: usize,
+    #[case] halted: Option<&str>,
+) {
+    let world = World::new().await;
+    let id = world.put("a1", &[CLUSTER, ROLE]);
+    world.ecs.lock().cloud.instances.values_mut().next().unwrap().status = status;
+    let request = with_id(MachineRequest { may_pause: true, ..world.request("a1") }, &id);
+    assert_eq!(world.driver.status(&request).await.unwrap().halted.as_deref(), halted);
+    assert_eq!(world.driver.delete(&request).await.is_ok(), deletions == 1);
+    assert_eq!((world.calls("DeleteInstance"), world.count()), (deletions, 1 - deletions));
+}
+
+/// Its status may have changed since it was looked up.
+#[tokio::test]
+async fn a_deletion_that_ecs_refuses_for_the_status_is_tried_again() {
+    let world = World::new().await;
+    let request = world.request("a1");
+    world.driver.create(&request).await.unwrap();
+    let busy = Ecs::error(403, "IncorrectInstanceStatus", "the current status does not support this operation");
+    world.fail("DeleteInstance", Fault::Error(busy), 4);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn a_protected_vm_is_not_deleted() {
+    let world = World::new().await;
+    let request = world.request("a1");
+    world.driver.create(&request).await.unwrap();
+    world.ecs.lock().cloud.instances.values_mut().next().unwrap().is_protected = true;
+    let error = world.driver.delete(&request).await.unwrap_err();
+    assert_eq!(error.code, Code::FailedPrecondition);
+    assert!(error.message.contains("InvalidOperation.DeletionProtection"), "{error}");
+    assert_eq!(world.count(), 1);
+}
+
+/// The machine controller deletes the Node itself; Cluster API core waits for the VM.
+#[rstest]
+#[case::of_a_machine(false, false)]
+#[case::of_an_infrastructure_machine(true, false)]
+#[case::of_an_infrastructure_machine_that_pauses(true, true)]
+#[tokio::test]
+async fn a_deletion_lasts_until_the_vm_is_gone_where_the_node_depends_on_it(
+    #[case] waits: bool,
+    #[case] may_pause: bool,
+) {
+    let world = World::new().await;
+    let mut request = MachineRequest { may_pause, ..world.request("a1") };
+    let vm = world.driver.create(&request).await.unwrap();
+    if waits {
+        let owner = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "a1", "uid": "u", "controller": true,
+        });
+        let machine = Arc::make_mut(&mut request.machine);
+        machine.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        assert!(machine.is_infrastructure());
+    }
+    world.ecs.lock().cloud.lingers = 4;
+    let request = with_id(request, &vm.provider_id);
+    let mut pauses = 0;
+    while let Err(error) = world.driver.delete(&request).await {
+        assert!(may_pause && error.call_again_in.is_some(), "{error}");
+        pauses += 1;
+    }
+    assert_eq!((pauses > 0, world.calls("DeleteInstance")), (may_pause, 1));
+    assert_eq!(world.ecs.lock().cloud.instances.is_empty(), waits);
+    // A collector of orphans still sees the VM. ECS is not asked again.
+    world.driver.delete(&MachineRequest { machine: world.request("a1").machine, ..request.clone() }).await.unwrap();
+    assert_eq!(world.calls("DeleteInstance"), 1);
+}
+
+#[tokio::test]
+async fn machines_that_wait_together_share_their_look_ups() {
+    let world = World::new().await;
+    let requests: Vec<_> = (0..150).map(|number| world.request(&format!("m-{number}"))).collect();
+    let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
+    let looks = world.calls("DescribeInstances");
+    assert!(looks <= 50, "{looks} look-ups");
+    let known: Vec<_> =
+        requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
+    for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
+        status.unwrap();
+    }
+    let looks = world.calls("DescribeInstances") - looks;
+    assert!(looks <= 10, "{looks} look-ups: each has up to 100 IDs");
+    world.assert_valid_requests();
+}
+
+#[tokio::test]
+async fn few_names_are_looked_up_one_by_one() {
+    let world = World::new().await;
+    let requests: Vec<_> = (0..5).map(|number| world.request(&format!("m-{number}"))).collect();
+    for status in join_all(requests.iter().map(|request| world.driver.status(request))).await {
+        assert_eq!(code(status), Code::NotFound);
+    }
+    let sent = world.ecs.lock().sent("DescribeInstances");
+    assert!(sent.iter().all(|request| request.query.contains("InstanceName=m-")), "{sent:?}");
+}
+
+#[tokio::test]
+async fn classes_of_one_region_with_the_same_markers_share_a_list() {
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    let other = |changes| class(spec_with(&changes));
+    let may_list = |changes| driver.may_list(&class(spec()), &other(changes));
+    assert!(may_list(json!({"instanceType": "other", "zoneID": "cn-beijing-b"})));
+    assert!(!may_list(json!({"region": "cn-hangzhou"})));
+    assert!(!may_list(json!({"tags": {OTHER.0: "1", ROLE.0: "1"}})));
+    assert!(!may_list(json!({"tags": {CLUSTER.0: "1", ROLE.0: "2"}})));
+    assert!(
+        driver.may_list(&other(json!({"tags": {}})), &class(spec())),
+        "of a class without markers nothing is certain"
+    );
+}
+
+#[tokio::test]
+async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
+    let world = World::new().await;
+    let request = world.request("a1");
+    let vm = world.driver.create(&request).await.unwrap();
+    let known = with_id(request.clone(), &vm.provider_id);
+    let tags = || world.ecs.lock().cloud.alive()[0].tags.clone();
+    let before = tags();
+    world.driver.tag(&known, false).await.unwrap();
+    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
+    let keys: Vec<String> = tags().into_keys().collect();
+    assert_eq!(keys, [CLUSTER.0, UID_TAG, "pool"], "the marker of the cluster and other tags stay");
+    world.driver.status(&known).await.expect("its ID finds it");
+    world.driver.tag(&known, true).await.unwrap();
+    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a1", Some(OWNER.to_owned())))].into());
+    assert_eq!(tags(), before);
+    assert_eq!(REGION, "cn-beijing");
+    world.assert_valid_requests();
+}

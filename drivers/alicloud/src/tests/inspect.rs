@@ -1,0 +1,111 @@
+//! The findings of a live check.
+
+use mcm_driver::{Driver, inspection::Presence};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{World, class, fake::Ecs, server::Fault, spec_with};
+
+fn everything() -> Value {
+    json!({
+        "keyPairName": "operators", "systemDisk": {"category": "cloud_essd", "size": 20},
+        "dataDisks": [{"category": "cloud_efficiency", "size": 20}],
+    })
+}
+
+async fn findings(world: &World, changes: &Value) -> Vec<(String, Presence, String)> {
+    let found = world.driver.inspect(&class(spec_with(changes)), &world.secret()).await.unwrap();
+    found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
+}
+
+async fn missing(world: &World, changes: &Value) -> Vec<String> {
+    let found = findings(world, changes).await.into_iter();
+    let missing = found.filter(|(_, presence, _)| *presence == Presence::Missing);
+    missing.map(|(path, _, text)| format!("{path}: {text}")).collect()
+}
+
+#[tokio::test]
+async fn everything_that_a_class_needs_is_looked_for() {
+    let world = World::new().await;
+    let found = findings(&world, &everything()).await;
+    let texts: Vec<String> =
+        found.iter().map(|(path, presence, text)| format!("{path} {presence:?}: {text}")).collect();
+    let expected = [
+        "Secret Present: the access key may look VMs up in cn-beijing",
+        "providerSpec.imageID Present: Ubuntu 24.04 64 bit",
+        "providerSpec.instanceType Present: 2 CPUs, 8 GiB of memory",
+        "providerSpec.instanceType Present: instance type ecs.g7.large is offered in zone cn-beijing-a",
+        "providerSpec.systemDisk.category Present: disk category cloud_essd is offered in zone cn-beijing-a",
+        "providerSpec.dataDisks[0].category Present: disk category cloud_efficiency is offered in zone cn-beijing-a",
+        "providerSpec.vSwitchID Present: 1048576 addresses are left in vpc-2zeshoot",
+        "providerSpec.securityGroupID Present: security group sg-2zeshoot exists",
+        "providerSpec.keyPairName Present: key pair operators exists",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!((world.count(), world.calls("RunInstances")), (0, 0));
+    world.assert_valid_requests();
+}
+
+#[rstest]
+#[case("imageID", "there is no imageID m-2zeubuntu2404")]
+#[case("instanceType", "there is no instanceType ecs.g7.large")]
+#[case("zoneID", "there is no zoneID cn-beijing-a")]
+#[case("vSwitchID", "there is no vSwitchID vsw-2zeshoot")]
+#[case("securityGroupID", "there is no securityGroupID sg-2zeshoot")]
+#[case("keyPairName", "there is no keyPairName operators")]
+#[tokio::test]
+async fn an_absent_resource_is_named(#[case] field: &'static str, #[case] expected: &str) {
+    let world = World::new().await;
+    world.ecs.lock().cloud.absent.push(field);
+    assert_eq!(missing(&world, &everything()).await, [format!("providerSpec.{field}: {expected}")]);
+}
+
+#[tokio::test]
+async fn resources_that_do_not_fit_each_other_are_named() {
+    let world = World::new().await;
+    {
+        let mut ecs = world.ecs.lock();
+        ecs.cloud.absent = vec!["offer", "vpc"];
+        ecs.cloud.addresses = 0;
+    }
+    let changes = json!({"zoneID": null, "systemDisk": {"size": 10, "category": "cloud_ssd"}});
+    let expected = [
+        "providerSpec.imageID: image m-2zeubuntu2404 has 20 GiB, and the system disk only 10 GiB",
+        "providerSpec.instanceType: instance type ecs.g7.large is not offered in zone cn-beijing-a",
+        "providerSpec.systemDisk.category: disk category cloud_ssd is not offered in zone cn-beijing-a",
+        "providerSpec.vSwitchID: vSwitch vsw-2zeshoot has no address left",
+        "providerSpec.securityGroupID: security group sg-2zeshoot is in vpc-other, and the vSwitch in vpc-2zeshoot",
+    ];
+    assert_eq!(missing(&world, &changes).await, expected);
+    let elsewhere = missing(&world, &json!({"zoneID": "cn-beijing-b"})).await;
+    assert!(elsewhere.contains(&"providerSpec.zoneID: there is no zoneID cn-beijing-b".to_owned()), "{elsewhere:?}");
+    assert!(elsewhere.contains(&"providerSpec.vSwitchID: vSwitch vsw-2zeshoot is in zone cn-beijing-a".to_owned()));
+}
+
+#[tokio::test]
+async fn a_permission_that_is_missing_leaves_a_resource_unknown() {
+    let world = World::new().await;
+    let denied = Ecs::error(403, "Forbidden.RAM", "User not authorized to operate on the specified resource");
+    for action in ["DescribeInstances", "DescribeImages", "DescribeZones", "DescribeVSwitches"] {
+        world.fail(action, Fault::Error(denied.clone()), 9);
+    }
+    let found = findings(&world, &everything()).await;
+    let unknown: Vec<&str> = found
+        .iter()
+        .filter(|(_, presence, _)| *presence == Presence::Unknown)
+        .map(|(path, ..)| path.as_str())
+        .collect();
+    assert_eq!(unknown, ["Secret", "providerSpec.imageID", "providerSpec.zoneID", "providerSpec.vSwitchID"]);
+    assert!(found.iter().all(|(_, presence, _)| *presence != Presence::Missing), "{found:?}");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_all_that_is_reported() {
+    let world = World::new().await;
+    let mut secret = world.secret();
+    secret.0.insert("alicloudAccessKeySecret".to_owned(), b"another-key".to_vec());
+    let found = world.driver.inspect(&class(spec_with(&json!({}))), &secret).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert!(!found[0].text.contains("another-key"), "{}", found[0].text);
+}

@@ -1,0 +1,24 @@
+//! The requests that the driver reports.
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_driver::{Driver, Observer, cloud::Requests, testing::Recorder};
+
+use super::{World, driver, server::Fault};
+use crate::NAME;
+
+#[tokio::test]
+async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
+    let world = World::new().await;
+    let recorder = Arc::new(Recorder::default());
+    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
+    let driver = driver(Duration::from_secs(20), Requests::of(NAME, &observer));
+    let request = world.request("a1");
+    driver.create(&request).await.unwrap();
+    assert_eq!(recorder.take(NAME), [("instance_create", 1, 0), ("instance_get", 2, 0)]);
+    world.fail("DescribeInstances", Fault::Malformed, 1);
+    driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(recorder.take(NAME), [("instance_get", 1, 1)]);
+    driver.delete(&request).await.unwrap();
+    assert_eq!(recorder.take(NAME), [("instance_delete", 1, 0), ("instance_get", 1, 0)]);
+}

@@ -1,0 +1,152 @@
+//! The driver against the wire format of ECS.
+
+mod bootstrap;
+mod conformance;
+#[path = "../../../../tests/clouds/alicloud/fake.rs"]
+mod fake;
+mod faults;
+mod flows;
+mod inspect;
+mod metrics;
+mod requests;
+mod secrets;
+mod templates;
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, DriverError, Guards, MachineRequest, SecretData,
+    cloud::{Limits, Pace, Requests},
+    testing::{self as kit, secret_policy, server},
+};
+use serde_json::{Value, json};
+
+use self::fake::{Ecs, GROUP, IMAGE, KEY_ID, KEY_SECRET, REGION, SWITCH, TYPE, ZONE};
+use super::{Access, AliDriver, NAME, Patience};
+
+const CLUSTER: (&str, &str) = ("kubernetes.io/cluster/shoot", "1");
+const ROLE: (&str, &str) = ("kubernetes.io/role/node", "1");
+const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
+const OWNER_TAG: &str = "machine.sapcloud.io/owner";
+/// The owner of the machines.
+const OWNER: &str = "team-a";
+
+/// A cloud, its URL and its driver.
+struct World {
+    ecs: server::Shared<Ecs>,
+    url: String,
+    driver: AliDriver,
+}
+
+impl World {
+    async fn new() -> Self {
+        let ecs = server::Fake::new(Ecs::new());
+        let url = server::serve(&ecs).await;
+        let driver = driver(Duration::from_secs(20), unmeasured());
+        Self { ecs, url, driver }
+    }
+
+    fn secret(&self) -> SecretData {
+        secret(&[("alicloudAccessKeyID", KEY_ID), ("alicloudAccessKeySecret", KEY_SECRET), ("endpointURL", &self.url)])
+    }
+
+    fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some(name.into());
+        machine.metadata.namespace = Some("ns".into());
+        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+        MachineRequest {
+            machine: Arc::new(machine),
+            class: Arc::new(class(spec)),
+            secret: self.secret(),
+            owner: OWNER.to_owned(),
+            may_pause: false,
+        }
+    }
+
+    fn request(&self, name: &str) -> MachineRequest {
+        self.request_for(name, &format!("uid-{name}"), spec())
+    }
+
+    /// Creates a VM without the driver; returns its provider ID.
+    fn put(&self, name: &str, tags: &[(&str, &str)]) -> String {
+        format!("{REGION}.{}", self.ecs.lock().cloud.put(name, tags))
+    }
+
+    fn count(&self) -> usize {
+        self.ecs.lock().cloud.alive().len()
+    }
+
+    fn calls(&self, name: &str) -> usize {
+        self.ecs.lock().count(name)
+    }
+
+    fn fail(&self, call: &'static str, fault: server::Fault, times: usize) {
+        self.ecs.lock().faults.push((call, fault, times));
+    }
+
+    /// Every request fits the description of the API.
+    fn assert_valid_requests(&self) {
+        let ecs = self.ecs.lock();
+        assert_eq!(ecs.cloud.violations, [""; 0]);
+        assert_eq!(ecs.count("unknown"), 0);
+    }
+}
+
+fn unmeasured() -> Requests {
+    Requests::of(NAME, &Guards::unobserved().observer)
+}
+
+/// A driver whose attempts of a call end after that time.
+fn driver(attempt: Duration, requests: Requests) -> AliDriver {
+    driver_that_waits(attempt, Duration::from_secs(60), requests)
+}
+
+/// The same; it gives a VM up that is not shown for so long.
+fn driver_that_waits(attempt: Duration, lost: Duration, requests: Requests) -> AliDriver {
+    let millis = Duration::from_millis;
+    let limits = Limits { attempt, call: attempt * 3, attempts: 3, pause: millis(1), slowest: 1000.0 };
+    let pace = Pace { first: millis(2), longest: millis(10), total: millis(1000) };
+    let access = Access { limits, uses_proxy: false, secrets: secret_policy() };
+    AliDriver::new(access, Patience { window: millis(2), lost, pace }, requests)
+}
+
+/// A class of a VM in a VPC.
+fn spec() -> Value {
+    json!({
+        "imageID": IMAGE, "instanceType": TYPE, "region": REGION, "zoneID": ZONE, "vSwitchID": SWITCH, "securityGroupID": GROUP,
+        "tags": {CLUSTER.0: CLUSTER.1, ROLE.0: ROLE.1, "pool": "workers"},
+    })
+}
+
+/// `spec` with some fields replaced; `null` removes one.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: NAME.into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+/// A Secret with user data and other values.
+fn secret(values: &[(&str, &str)]) -> SecretData {
+    let all = [("userData", "#!/bin/sh\nhunter2-hunter2\n")].into_iter().chain(values.iter().copied());
+    SecretData(all.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}
