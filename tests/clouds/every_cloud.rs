@@ -40,6 +40,7 @@ macro_rules! every_cloud {
 }
 
 every_cloud! {
+    "alicloud" alicloud
     "aws" aws
     "equinix-metal" equinix_metal
     "gcp" gcp

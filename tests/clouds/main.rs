@@ -5,6 +5,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "alicloud")]
+mod alicloud;
 #[cfg(feature = "aws")]
 mod aws;
 mod class_check;

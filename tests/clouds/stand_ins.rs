@@ -7,6 +7,8 @@ use crate::simulation::Simulation;
 /// Starts the stand-in of a cloud, by the name of its feature.
 pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
     match cloud {
+        #[cfg(feature = "alicloud")]
+        "alicloud" => Arc::new(crate::alicloud::World::new().await),
         #[cfg(feature = "aws")]
         "aws" => Arc::new(crate::aws::Ec2::start().await),
         #[cfg(feature = "equinix-metal")]

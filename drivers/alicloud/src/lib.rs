@@ -58,9 +58,6 @@ const MOST_REMEMBERED: usize = 10_000;
 const ANY_REGION: &str = "cn-hangzhou";
 
 /// Opens the driver, for the list of built-in drivers.
-///
-/// # Errors
-/// None.
 pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
     Ok(Arc::new(AliDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
@@ -153,13 +150,13 @@ impl AliDriver {
             token: &token,
             user_data: user_data(&request.secret)?,
         };
-        let use_up = || self.generations.put(wanted.uid.to_owned(), generation.saturating_add(1));
+        let next_token = || self.generations.put(wanted.uid.to_owned(), generation.saturating_add(1));
         let id = match session.api.run(&order).await {
             Ok(id) => id,
             Err(failure) => {
                 // After a mismatch the VM of the earlier request is as good: its user data had an older token.
-                if is_refusal(&failure) || (failure.is(TOKEN_MISMATCH) && self.is_lost(&token)) {
-                    use_up();
+                if is_refusal(&failure) || (failure.is(TOKEN_MISMATCH) && self.is_lost(session, &token).await) {
+                    next_token();
                 }
                 return Err(session.api.error(&failure, "RunInstances"));
             }
@@ -167,18 +164,20 @@ impl AliDriver {
         let (what, since) = (format!("creation of VM {id}"), Instant::now());
         let look = || session.with_id(&id);
         let shown = until_done(&self.patience.pace, since, request.may_pause, &what, look).await;
-        match &shown {
-            Ok(_) => self.lost.forget(&token),
-            Err(_) if self.is_lost(&token) => use_up(),
-            Err(_) => {}
+        if shown.is_ok() {
+            self.lost.forget(&token);
+        } else if self.is_lost(session, &token).await {
+            next_token();
         }
         shown
     }
 
-    /// Whether ECS does not show the VM of a token for so long that the VM must be gone.
-    fn is_lost(&self, token: &String) -> bool {
+    /// Whether ECS does not show the VM of a token for so long that the VM must be gone. That is only certain for a user who may
+    /// look: others may see an empty list.
+    async fn is_lost(&self, session: &Session, token: &String) -> bool {
         let since = self.lost.get_or(token, || Ok::<_, Infallible>(Instant::now()));
-        since.is_ok_and(|since| since.elapsed() >= self.patience.lost)
+        let is_due = since.is_ok_and(|since| since.elapsed() >= self.patience.lost);
+        is_due && session.api.may_describe().await.is_ok()
     }
 
     /// Deletes a VM as soon as its status allows it. Cluster API core deletes the Node after its VM, so a deletion lasts until ECS

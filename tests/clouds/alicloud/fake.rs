@@ -100,6 +100,8 @@ pub struct Ecs {
     pub page: usize,
     /// The page with this number is an error.
     pub fails_at_page: Option<usize>,
+    /// The user may not look VMs up, and sees an empty list, as until the end of 2025.
+    pub is_blind: bool,
     /// A look-up with this ID is an error.
     pub refused_id: Option<&'static str>,
 }
@@ -124,6 +126,7 @@ impl Ecs {
             absent: Vec::new(),
             page: 100,
             fails_at_page: None,
+            is_blind: false,
             refused_id: None,
         }
     }
@@ -242,7 +245,11 @@ impl Ecs {
     }
 
     fn describe(&mut self, parameters: &Parameters) -> Reply {
-        if parameters.get("DryRun").is_some_and(|value| value == "true") {
+        let is_dry_run = is_true(parameters, "DryRun");
+        if self.is_blind && is_dry_run {
+            return Self::error(403, "Forbidden.RAM", "user not authorized to operate on the specified resource");
+        }
+        if is_dry_run {
             return Self::error(400, "DryRunOperation", "the request would have succeeded");
         }
         let ids = parameters.get("InstanceIds").filter(|ids| !ids.is_empty());
@@ -253,8 +260,10 @@ impl Ecs {
         let tags = tags_of(parameters);
         let name = parameters.get("InstanceName").filter(|name| !name.is_empty());
         let status = parameters.get("Status").filter(|status| !status.is_empty());
+        let is_blind = self.is_blind;
         let is_asked = |instance: &Instance| {
-            ids.as_ref().is_none_or(|ids| ids.contains(&instance.id))
+            !is_blind
+                && ids.as_ref().is_none_or(|ids| ids.contains(&instance.id))
                 && name.is_none_or(|name| matches(name, &instance.name))
                 && status.is_none_or(|status| status == instance.status)
                 && tags.iter().all(|(key, value)| {
@@ -341,7 +350,7 @@ impl Ecs {
         if instance.is_protected {
             return Self::error(403, "InvalidOperation.DeletionProtection", "the instance is protected");
         }
-        let is_forced = parameters.get("Force").is_some_and(|value| value == "true");
+        let is_forced = is_true(parameters, "Force");
         match instance.status {
             "Stopped" => {}
             "Running" if is_forced => {}
@@ -482,7 +491,8 @@ impl Ecs {
         }
         let fits = match schema["type"].as_str() {
             Some("string") => true,
-            Some("boolean") => value.parse::<bool>().is_ok(),
+            // Alibaba Cloud's client for Python sends `True`.
+            Some("boolean") => value.to_ascii_lowercase().parse::<bool>().is_ok(),
             Some("number") => value.parse::<f64>().is_ok(),
             Some("integer") => value.parse::<i64>().is_ok_and(|number| {
                 schema["minimum"].as_i64().is_none_or(|least| number >= least)
@@ -558,27 +568,13 @@ impl FakeCloud for Ecs {
     }
 }
 
+fn is_true(parameters: &Parameters, name: &str) -> bool {
+    parameters.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
 /// The names and values in a query.
 pub fn pairs(query: &str) -> Vec<(String, String)> {
-    let decoded = |text: &str| {
-        let (mut bytes, mut rest) = (Vec::new(), text.bytes());
-        while let Some(byte) = rest.next() {
-            bytes.push(match byte {
-                b'+' => b' ',
-                b'%' => {
-                    let digits = [rest.next().unwrap(), rest.next().unwrap()];
-                    u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
-                }
-                byte => byte,
-            });
-        }
-        String::from_utf8(bytes).unwrap()
-    };
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (decoded(name), decoded(value)))
-        .collect()
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
 /// As in RFC 3986.

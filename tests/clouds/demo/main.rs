@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "without its cloud there is no demo")]
 
+#[cfg(feature = "alicloud")]
+#[path = "../alicloud/mod.rs"]
+mod alicloud;
 #[cfg(feature = "aws")]
 #[path = "../aws/mod.rs"]
 mod aws;

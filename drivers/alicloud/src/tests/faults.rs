@@ -193,6 +193,21 @@ async fn the_token_of_a_vm_that_is_gone_is_given_up_after_some_time() {
     assert_eq!(world.count(), 1);
 }
 
+/// ECS showed an empty list to such a user until the end of 2025, and other clouds with its API may do so.
+#[tokio::test]
+async fn a_user_who_sees_nothing_gets_no_second_vm() {
+    let world = World::new().await;
+    world.ecs.lock().cloud.is_blind = true;
+    let request = MachineRequest { may_pause: true, ..world.request("a1") };
+    let impatient = driver_that_waits(Duration::from_secs(20), Duration::ZERO, unmeasured());
+    for _ in 0..5 {
+        assert!(code(impatient.create(&request).await).is_transient());
+    }
+    assert_eq!((world.calls("RunInstances"), world.ecs.lock().cloud.created), (5, 1));
+    let found = impatient.inspect(&request.class, &request.secret).await.unwrap();
+    assert!(found[0].text.contains("Forbidden.RAM"), "{found:?}");
+}
+
 #[tokio::test]
 async fn a_vm_that_is_not_shown_yet_pauses_the_calls_of_controllers() {
     let world = World::new().await;

@@ -107,7 +107,7 @@ fn driver(attempt: Duration, requests: Requests) -> AliDriver {
 fn driver_that_waits(attempt: Duration, lost: Duration, requests: Requests) -> AliDriver {
     let millis = Duration::from_millis;
     let limits = Limits { attempt, call: attempt * 3, attempts: 3, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(2), longest: millis(10), total: millis(1000) };
+    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
     let access = Access { limits, uses_proxy: false, secrets: secret_policy() };
     AliDriver::new(access, Patience { window: millis(2), lost, pace }, requests)
 }
