@@ -140,9 +140,9 @@ fn code_of(name: &str, status: u16) -> Code {
     }
 }
 
-/// Whether ECS refused a creation for a reason that may pass. It may repeat the answer for the same token.
+/// Whether ECS refused a creation for its parameters or for what is left. It may repeat the answer for the same token.
 pub(crate) fn is_refusal(failure: &Failure) -> bool {
-    failure.code() == Code::ResourceExhausted
+    matches!(failure.code(), Code::ResourceExhausted | Code::InvalidArgument)
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
         let failure = named(status, name);
         assert_eq!(failure.code(), expected);
         assert_eq!(failure.is_throttling(), name.starts_with("Throttling"));
-        assert_eq!(is_refusal(&failure), expected == Code::ResourceExhausted);
+        assert_eq!(is_refusal(&failure), [Code::ResourceExhausted, Code::InvalidArgument].contains(&expected));
     }
 
     #[rstest]

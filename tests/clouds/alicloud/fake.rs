@@ -397,7 +397,8 @@ impl Ecs {
     fn resource(&self, action: &str, parameters: &Parameters) -> Reply {
         let is = |field: &'static str, parameter: &str, id: &str| {
             let asked = parameters.get(parameter).map(String::as_str);
-            let is_asked = asked.is_none_or(|asked| asked == id || asked == json!([id]).to_string());
+            let list = json!([id]).to_string();
+            let is_asked = asked.is_none_or(|asked| asked == id || asked == list);
             is_asked && !self.absent.contains(&field)
         };
         let some = |is_there: bool, value: Value| if is_there { json!([value]) } else { json!([]) };

@@ -9,12 +9,13 @@ use mcm_driver::{
     testing::matrix::{self, Case, During, Outcome, Row, usual},
 };
 use rstest::rstest;
+use serde_json::json;
 
 use super::{
     CLUSTER, ROLE, UID_TAG, World, code, driver, driver_that_waits,
     fake::{Ecs, KEY_ID, KEY_SECRET},
     server::{FakeCloud, Fault, Reply},
-    unmeasured, with_id,
+    spec_with, unmeasured, with_id,
 };
 use crate::AliDriver;
 
@@ -135,6 +136,15 @@ async fn a_used_up_resource_lets_the_autoscaler_use_another_pool(#[case] what: &
     assert_eq!(world.count(), 1);
     let tokens: Vec<String> = world.ecs.lock().sent("RunInstances").iter().map(|sent| token_of(&sent.query)).collect();
     assert_eq!(tokens, ["uid-a1", "uid-a1-1", "uid-a1-2", "uid-a1-3"]);
+}
+
+#[tokio::test]
+async fn a_class_that_was_corrected_gets_its_vm_at_once() {
+    let world = World::new().await;
+    let wrong = world.request_for("a1", "uid-a1", spec_with(&json!({"imageID": "m-none"})));
+    assert_eq!(code(world.driver.create(&wrong).await), Code::InvalidArgument);
+    world.driver.create(&world.request("a1")).await.unwrap();
+    assert_eq!((world.count(), world.calls("RunInstances")), (1, 2));
 }
 
 fn token_of(query: &str) -> String {
