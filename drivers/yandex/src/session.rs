@@ -1,0 +1,120 @@
+//! A class with access to its cloud, and the look-ups of its VMs.
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_api::machine::Machine;
+use mcm_driver::{
+    Code, DriverError,
+    cloud::{Coalescer, Wanted, created_for, is_word, known_as},
+};
+
+use crate::{
+    calls::{Api, Asked, Seen},
+    instance::Instance,
+    login::Login,
+    names::{NAME, SCHEME, is_instance_name},
+    spec::{Scope, Spec},
+};
+
+/// The instances that a look-up of several Machines finds.
+type Found = Result<Arc<Seen>, DriverError>;
+
+/// Look-ups of one login that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<Login, Found>;
+
+/// Look-ups that wait for others for `window`.
+pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
+    Arc::new(Coalescer::new(window))
+}
+
+/// A class with access to its cloud.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub spec: Spec,
+    pub scope: Scope,
+    pub login: Login,
+    pub api: Api,
+    pub look_ups: Arc<LookUps>,
+}
+
+impl Session {
+    /// The instances that were created for a Machine without a provider ID.
+    pub(crate) async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Instance>, DriverError> {
+        Ok(created_for(self.named(wanted.name).await?, wanted, &self.scope))
+    }
+
+    /// The instances with a name, whoever made them. Names are unique in a folder.
+    pub(crate) async fn named(&self, name: &str) -> Result<Vec<Instance>, DriverError> {
+        if !is_instance_name(name) {
+            return Ok(Vec::new());
+        }
+        let seen = self.look(&Asked::Name(name.to_owned())).await?;
+        Ok(seen.instances.iter().filter(|instance| instance.name == name).cloned().collect())
+    }
+
+    /// The instance that the provider ID of a Machine names, if it is of its cluster. `None` also without a provider ID.
+    pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<Instance>, DriverError> {
+        let Some(id) = id_of(machine)? else { return Ok(None) };
+        Ok(known_as(self.with_id(id).await?, Wanted::of(machine), &self.scope))
+    }
+
+    async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
+        let seen = self.look(&Asked::Id(id.to_owned())).await?;
+        match seen.instances.iter().find(|instance| instance.id == id) {
+            Some(found) => Ok(Some(found.clone())),
+            // Only the cloud's answer to this ID is certain.
+            None if seen.is_of_folder => self.api.instance(id).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn look(&self, asked: &Asked) -> Result<Arc<Seen>, DriverError> {
+        let api = self.api.clone();
+        let send = move |names| async move { api.look(&names).await.map(Arc::new) };
+        self.look_ups.look_up(self.login.clone(), asked.key(), send).await
+    }
+}
+
+/// The ID of the instance in the provider ID of a Machine, if it has one: `yandex://<zone>/<instance>`, or `yandex://<instance>` as
+/// the cloud controller manager writes it on Nodes.
+pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
+    let id = machine.spec.provider_id.as_str();
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let parts = id.strip_prefix(SCHEME).map(|rest| rest.split('/').collect::<Vec<_>>());
+    match parts.as_deref() {
+        Some([instance]) if is_word(instance) => Ok(Some(instance)),
+        Some([zone, instance]) if !zone.is_empty() && is_word(instance) => Ok(Some(instance)),
+        _ => {
+            let name = Wanted::of(machine).name;
+            let message = format!(
+                "machine {name:?} has provider ID {id:?}, which is not an ID of provider {NAME}: check its class"
+            );
+            Err(DriverError::new(Code::InvalidArgument, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("", Some(None))]
+    #[case("yandex://ru-central1-a/fhm1", Some(Some("fhm1")))]
+    #[case::of_the_cloud_controller_manager("yandex://fhm1", Some(Some("fhm1")))]
+    #[case::with_a_name("yandex://folder/ru-central1-a/worker-1", None)]
+    #[case::without_a_zone("yandex:///fhm1", None)]
+    #[case("yandex://ru-central1-a/", None)]
+    #[case("yandex://ru-central1-a/..", None)]
+    #[case("yandex://ru-central1-a/a%2Fb", None)]
+    #[case::of_another_cloud("aws:///eu-west-1/i-1", None)]
+    #[case("fhm1", None)]
+    fn a_provider_id_names_an_instance(#[case] id: &str, #[case] expected: Option<Option<&str>>) {
+        let mut machine = Machine::default();
+        machine.spec.provider_id = id.to_owned();
+        assert_eq!(id_of(&machine).ok(), expected);
+    }
+}
