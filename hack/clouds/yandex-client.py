@@ -38,8 +38,8 @@ from yandex.cloud.vpc.v1.address_service_pb2 import ListAddressesRequest
 from yandex.cloud.vpc.v1.address_service_pb2_grpc import AddressServiceStub
 from yandex.cloud.vpc.v1.subnet_service_pb2 import GetSubnetRequest
 from yandex.cloud.vpc.v1.subnet_service_pb2_grpc import SubnetServiceStub
-import yandexcloud
-from yandexcloud import _channels
+from yandexcloud import SDK, _channels
+from yandexcloud.operations import OperationError
 
 URL, FOLDER, ZONE, IMAGE, SUBNET = sys.argv[1:6]
 CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -133,7 +133,7 @@ def json_name(name):
 
 
 def client(key):
-    sdk = yandexcloud.SDK(service_account_key=key)
+    sdk = SDK(service_account_key=key)
     sdk._channels = RestChannels(service_account_key=key)
     return sdk
 
@@ -188,7 +188,7 @@ seen["no image"] = code_of(lambda: instances.Create(order("d", boot_disk_spec=At
 seen["bad label"] = code_of(lambda: instances.Create(order("d", labels={"A": "b"})))
 try:
     sdk.wait_operation_and_get_result(instances.Create(order("failing")), Instance, CreateInstanceMetadata)
-except yandexcloud.OperationError as error:
+except OperationError as error:
     seen["failed"] = "Not enough resources" in error.message
 
 first = instances.List(ListInstancesRequest(folder_id=FOLDER, page_size=2))

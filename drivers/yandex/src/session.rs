@@ -75,8 +75,8 @@ impl Session {
     }
 }
 
-/// The ID of the instance in the provider ID of a Machine, if it has one: `yandex://<zone>/<instance>`, or `yandex://<instance>` as
-/// the cloud controller manager writes it on Nodes.
+/// The ID of the instance in the provider ID of a Machine, if it has one. The cloud controller manager writes IDs without a zone on
+/// Nodes: a Machine with such an ID would not have the ID of its VM in a list, which then looks like an orphan.
 pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let id = machine.spec.provider_id.as_str();
     if id.is_empty() {
@@ -84,7 +84,6 @@ pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     }
     let parts = id.strip_prefix(SCHEME).map(|rest| rest.split('/').collect::<Vec<_>>());
     match parts.as_deref() {
-        Some([instance]) if is_word(instance) => Ok(Some(instance)),
         Some([zone, instance]) if !zone.is_empty() && is_word(instance) => Ok(Some(instance)),
         _ => {
             let name = Wanted::of(machine).name;
@@ -104,7 +103,7 @@ mod tests {
     #[rstest]
     #[case("", Some(None))]
     #[case("yandex://ru-central1-a/fhm1", Some(Some("fhm1")))]
-    #[case::of_the_cloud_controller_manager("yandex://fhm1", Some(Some("fhm1")))]
+    #[case::of_the_cloud_controller_manager("yandex://fhm1", None)]
     #[case::with_a_name("yandex://folder/ru-central1-a/worker-1", None)]
     #[case::without_a_zone("yandex:///fhm1", None)]
     #[case("yandex://ru-central1-a/", None)]

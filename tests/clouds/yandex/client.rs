@@ -20,7 +20,7 @@ async fn yandex_clouds_own_client_finds_in_the_fake_what_it_expects() {
     let world = World::new().await;
     {
         let mut yandex = world.yandex.lock();
-        yandex.cloud.steps = 9;
+        yandex.cloud.steps = 3;
         yandex.cloud.addresses = vec![("198.51.100.1".to_owned(), true), ("198.51.100.2".to_owned(), false)];
         yandex.cloud.failing_names.push(("failing", 8, "Not enough resources"));
     }

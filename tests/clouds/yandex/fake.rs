@@ -205,7 +205,7 @@ impl YandexApi {
             }
             Work::Delete(instance) => {
                 self.take(&instance);
-                shown["response"] = json!({"@type": "type.googleapis.com/google.protobuf.Empty", "value": {}});
+                shown["response"] = json!({"@type": "type.googleapis.com/google.protobuf.Empty"});
             }
             Work::Label(instance, labels) => {
                 if let Some(found) = self.instances.get_mut(&instance) {
