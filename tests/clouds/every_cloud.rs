@@ -45,4 +45,5 @@ every_cloud! {
     "equinix-metal" equinix_metal
     "gcp" gcp
     "metal-stack" metal_stack
+    "yandex" yandex
 }

@@ -26,6 +26,8 @@ mod simulation;
 mod soak;
 mod stand_ins;
 mod tester;
+#[cfg(feature = "yandex")]
+mod yandex;
 
 // For the fakes.
 use mcm_driver::testing as kit;

@@ -28,6 +28,9 @@ mod objects;
 mod simulation;
 #[path = "../stand_ins.rs"]
 mod stand_ins;
+#[cfg(feature = "yandex")]
+#[path = "../yandex/mod.rs"]
+mod yandex;
 
 // For the fakes.
 #[allow(unused_imports, reason = "moto is no fake of ours")]
