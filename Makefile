@@ -60,7 +60,7 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 crds: ## Regenerate crds/ from the types
-	UPDATE_CRDS=1 $(CARGO) test --locked --lib crds_on_disk
+	UPDATE_CRDS=1 $(CARGO) test --locked -p mcm --lib crds_on_disk
 
 proto-go: ## Regenerate the Go code of proto/
 	cd sdk/go/generate && go run . ../driverv1

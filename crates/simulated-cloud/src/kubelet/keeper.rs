@@ -192,7 +192,7 @@ impl Memory {
             }
             Outcome::Failed(error) => {
                 let wait = RETRY.pause(self.failures);
-                let error = causes(&error);
+                let error = text_of(&error);
                 tracing::warn!(vm = id, error, "request for the Node of a simulated VM failed, retrying in {wait:?}");
                 self.retry_at = Some(after(now, wait));
                 self.failures = self.failures.saturating_add(1);
@@ -208,5 +208,13 @@ impl Memory {
             Outcome::Settled => {}
         }
         (self.retry_at, self.failures) = (None, 0);
+    }
+}
+
+/// Of an API server's error only the message, because the rest repeats it.
+fn text_of(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        error => causes(error),
     }
 }
