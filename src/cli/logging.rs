@@ -148,6 +148,16 @@ mod tests {
     }
 
     #[rstest]
+    #[case::the_product("mcm::controllers::machine")]
+    #[case::the_interface("mcm_driver::guard")]
+    #[case::a_driver("mcm_driver_metal_stack::calls")]
+    #[case::the_simulated_cloud("mcm_simulated_cloud::kubelet::keeper")]
+    fn all_our_crates_have_the_level(#[case] target: &str) {
+        assert!(filter(&directives(3)).unwrap().would_enable(target, &tracing::Level::DEBUG));
+        assert!(!filter(&directives(2)).unwrap().would_enable(target, &tracing::Level::DEBUG));
+    }
+
+    #[rstest]
     #[case("trace")]
     #[case("warn,aws_smithy_runtime=trace")]
     #[case("aws_smithy_runtime::client::orchestrator=trace,aws_sigv4::http_request::sign=trace")]

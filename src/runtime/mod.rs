@@ -28,6 +28,7 @@ pub mod owners;
 pub(crate) mod panics;
 pub(crate) mod pem;
 pub(crate) mod poll;
+pub(crate) mod preview;
 pub mod queue;
 pub mod reconcile;
 pub(crate) mod reload;

@@ -15,7 +15,7 @@ use crate::{
         Subject, Wait, WaitKind,
         guide::{End, Remedy},
     },
-    runtime::explain::{Preview, PreviewStep},
+    runtime::preview::{Preview, PreviewStep},
 };
 
 /// Controllers, by the kind of their objects, as in logs and metrics.
