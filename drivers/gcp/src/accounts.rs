@@ -8,7 +8,7 @@ use super::{
     access::Access,
     client::Clients,
     credentials::{Credentials, Login},
-    tokens::Tokens,
+    tokens::{Google, Tokens},
 };
 use mcm_driver::{
     DriverError, SecretData,
@@ -93,14 +93,14 @@ impl Accounts {
     fn create(&self, key: &AccountKey) -> Account {
         let Self { access, http, .. } = self;
         let limiters = Arc::new(Limiters::new(access.limits.slowest));
-        let tokens = Tokens::new(access.clone(), key.credentials.clone(), Arc::clone(http), Arc::clone(&limiters));
+        let google = Google::new(access.clone(), key.credentials.clone(), Arc::clone(http), Arc::clone(&limiters));
         let url = key.endpoint.as_ref().unwrap_or(&access.compute).trim_end_matches('/');
         Account {
             endpoint: url.strip_suffix(COMPUTE_PATH).unwrap_or(url).to_owned(),
             iam: key.endpoint.is_none().then(|| access.accounts.trim_end_matches('/').to_owned()),
             http: Arc::clone(http),
             limiters,
-            tokens: Arc::new(tokens),
+            tokens: Arc::new(Tokens::new(google)),
             clients: OnceCell::new(),
         }
     }

@@ -256,13 +256,13 @@ impl Compute {
     }
 
     async fn token(&self) -> Result<String, Failure> {
-        self.account.tokens.for_call().await.map_err(Failure::Credentials)
+        self.account.tokens.get().await
     }
 
     /// Forgets a token that an answer refuses.
     async fn judge_token<T>(&self, token: &str, answer: Result<T, Failure>) -> Result<T, Failure> {
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
-            self.account.tokens.forget(token).await;
+            self.account.tokens.forget_if(|fetched| fetched == token).await;
         }
         answer
     }

@@ -17,8 +17,11 @@ use http::{
 };
 
 use super::tokens::Tokens;
-use mcm_driver::cloud::{Failure, causes};
-use mcm_driver::tls::use_ring;
+use mcm_driver::{
+    DriverError, SecretData,
+    cloud::{Failure, causes},
+    tls::use_ring,
+};
 
 /// The clients of one account. They make one attempt per call: limits, repetition and metrics are ours.
 #[derive(Debug)]
@@ -66,8 +69,10 @@ impl fmt::Debug for Bearer {
 
 impl CredentialsProvider for Bearer {
     async fn headers(&self, _: Extensions) -> Result<CacheableResource<HeaderMap>, CredentialsError> {
-        let token = self.0.for_attempt().await;
-        let token = token.map_err(|error| CredentialsError::from_source(error.code.is_transient(), error))?;
+        // The call has fetched a token before its attempts.
+        let token = self.0.get_unexpired().await;
+        let token =
+            token.map_err(|failure| CredentialsError::from_source(failure.code().is_transient(), error_of(failure)))?;
         let value = HeaderValue::try_from(format!("Bearer {token}"));
         let mut value = value.map_err(|_| CredentialsError::from_msg(false, "the token is not a header value"))?;
         value.set_sensitive(true);
@@ -78,5 +83,13 @@ impl CredentialsProvider for Bearer {
     /// That of Google; Secrets can name no other.
     async fn universe_domain(&self) -> Option<String> {
         None
+    }
+}
+
+/// The error of a token that was not issued.
+fn error_of(failure: Failure) -> DriverError {
+    match failure {
+        Failure::Credentials(error) => error,
+        failure => failure.error("the token", &SecretData::default()),
     }
 }

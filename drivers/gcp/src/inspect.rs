@@ -90,7 +90,7 @@ struct Anything {}
 impl Session {
     /// Looks for everything that the class needs.
     pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
-        let (project, who) = (&self.compute.project, self.compute.account.tokens.identity());
+        let (project, who) = (&self.compute.project, self.compute.account.tokens.source().identity());
         let found: Found<Project> = self.compute.get(project, "").await;
         let account = match &found {
             // Everything else would fail for the same reason.

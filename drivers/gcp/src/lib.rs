@@ -39,7 +39,7 @@ use self::{
     calls::Compute,
     instance::Instance,
     names::is_instance_name,
-    operations::{Ended, Meanwhile, Operations, Pace},
+    operations::{Ended, Meanwhile, Operations, PACE},
     order::Order,
     request_id::{request_id, spent, spent_requests},
     running::{Begun, Goal, Running},
@@ -48,7 +48,7 @@ use self::{
 };
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
-    cloud::{Coalescer, Http, Requests, Wanted, check_provider, idempotency_token},
+    cloud::{Coalescer, Http, Pace, Requests, Wanted, check_provider, idempotency_token},
     code::Code,
     environment::{Environment, OpenError},
     error::DriverError,
@@ -79,7 +79,7 @@ struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { window: Duration::from_millis(100), pace: Pace::default() }
+        Self { window: Duration::from_millis(100), pace: PACE }
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, MachineRequest,
-    cloud::{Coalescer, Failure, Recent},
+    cloud::{Coalescer, Failure, Pace, Recent},
     code::Code,
 };
 
@@ -29,31 +29,17 @@ const MOST_ZONES: usize = 1024;
 /// Looks are at most so many times rarer while Google throttles.
 const SLOWEST: u32 = 8;
 
-/// How long an operation is waited for: first pause between two looks, longest pause, all together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// Looks are at multiples of it, so that they can be shared.
-    pub first: Duration,
-    pub longest: Duration,
-    pub total: Duration,
-}
+/// How often operations are looked at: shorter pauses than usual, because looks are shared.
+pub(super) const PACE: Pace =
+    Pace { first: Duration::from_secs(1), longest: Duration::from_secs(5), total: Duration::from_secs(300) };
 
-impl Default for Pace {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self { first: seconds(1), longest: seconds(5), total: seconds(300) }
-    }
-}
-
-impl Pace {
-    /// The pause before the next look at an operation that runs for `running`, `now` after the first tick: half as long as it
-    /// runs already, up to the next tick.
-    fn pause(&self, running: Duration, now: Duration, slowness: u32) -> Duration {
-        let due = now + (running / 2).max(self.first).min(self.longest) * slowness;
-        let tick = self.first.as_nanos().max(1);
-        let next = due.as_nanos().div_ceil(tick) * tick;
-        Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX)).saturating_sub(now)
-    }
+/// The pause before the next look at an operation that runs for `running`, `now` after the first tick: up to the next tick, of which
+/// there is one in each shortest pause, so that looks can be shared.
+fn pause_to_tick(pace: &Pace, running: Duration, now: Duration, slowness: u32) -> Duration {
+    let due = now + pace.pause(running) * slowness;
+    let tick = pace.first.as_nanos().max(1);
+    let next = due.as_nanos().div_ceil(tick) * tick;
+    Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX)).saturating_sub(now)
 }
 
 /// Behaviour of a call until the next look at an operation.
@@ -168,7 +154,8 @@ impl Operations {
                 let is_absent = errors.iter().any(is_not_found);
                 return Err(if is_absent { Ended::Absent(error) } else { Ended::Failed(error) });
             }
-            let pause = self.pace.pause(since.elapsed(), self.epoch.elapsed(), state.slowness.load(Relaxed));
+            let slowness = state.slowness.load(Relaxed);
+            let pause = pause_to_tick(&self.pace, since.elapsed(), self.epoch.elapsed(), slowness);
             let text = format!("{what} is not done yet: operation {}", operation.name);
             if since.elapsed() + pause > self.pace.total {
                 return Err(Ended::Unknown(DriverError::new(Code::DeadlineExceeded, text)));
@@ -235,7 +222,7 @@ mod tests {
         #[case] slowness: u32,
         #[case] expected: u64,
     ) {
-        assert_eq!(Pace::default().pause(MILLI(running), MILLI(now), slowness), MILLI(expected));
+        assert_eq!(pause_to_tick(&PACE, MILLI(running), MILLI(now), slowness), MILLI(expected));
     }
 
     #[test]

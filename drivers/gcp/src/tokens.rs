@@ -6,10 +6,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use async_trait::async_trait;
 use http::Request;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     access::Access,
@@ -19,34 +20,37 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Limiters, read_credential_file},
+    cloud::{Failure, Http, Issued, Limiters, TokenCache, TokenSource, read_credential_file},
 };
 
-/// Tokens that expire are fetched again so long before.
-const AHEAD: Duration = Duration::from_secs(300);
 /// How long the token of a service account is valid, in seconds.
 const LIFETIME: u64 = 3600;
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
-/// The tokens that credentials give.
-pub(super) struct Tokens {
+/// The token of an account.
+pub(super) type Tokens = TokenCache<Google>;
+
+/// Google's servers, which issue tokens for credentials.
+pub(super) struct Google {
     access: Access,
     credentials: Credentials,
     http: Arc<Http>,
     limiters: Arc<Limiters>,
-    /// The token that was fetched last. A task that fetches a new one holds the lock, so that others wait for it.
-    fetched: Mutex<Option<Token>>,
 }
 
-struct Token {
-    text: String,
-    expires: Instant,
+#[async_trait]
+impl TokenSource for Google {
+    type Value = String;
+
+    async fn fetch(&self) -> Result<Issued<String>, Failure> {
+        self.issued().await.map_err(Failure::Credentials)
+    }
 }
 
-impl Tokens {
-    /// None is fetched yet.
+impl Google {
+    /// Nothing is sent.
     pub(super) fn new(access: Access, credentials: Credentials, http: Arc<Http>, limiters: Arc<Limiters>) -> Self {
-        Self { access, credentials, http, limiters, fetched: Mutex::default() }
+        Self { access, credentials, http, limiters }
     }
 
     /// Email address of the service account, or audience of the external account.
@@ -57,45 +61,24 @@ impl Tokens {
         }
     }
 
-    /// A token for a call: it does not expire soon.
-    pub(super) async fn for_call(&self) -> Result<String, DriverError> {
-        self.valid_for(AHEAD).await
-    }
-
-    /// A token for one attempt of a call: the one that was fetched for it.
-    pub(super) async fn for_attempt(&self) -> Result<String, DriverError> {
-        self.valid_for(Duration::ZERO).await
-    }
-
-    async fn valid_for(&self, time: Duration) -> Result<String, DriverError> {
-        let mut fetched = self.fetched.lock().await;
-        if let Some(token) = fetched.as_ref().filter(|token| token.expires > Instant::now() + time) {
-            return Ok(token.text.clone());
-        }
-        let token = match &self.credentials {
+    async fn issued(&self) -> Result<Issued<String>, DriverError> {
+        match &self.credentials {
             Credentials::ServiceAccount { email, key_id, private_key, token_uri } => {
                 let assertion = signed(private_key, key_id.as_deref(), &claims(email, token_uri))?;
-                self.of_assertion(token_uri, &assertion).await?
+                self.of_assertion(token_uri, &assertion).await
             }
             Credentials::ExternalAccount { token_file, audience, impersonation } => {
                 let token = self.exchanged(token_file, audience).await?;
                 match impersonation {
-                    Some(path) => self.impersonated(path, &token.text).await?,
-                    None => token,
+                    Some(path) => self.impersonated(path, &token.value).await,
+                    None => Ok(token),
                 }
             }
-        };
-        Ok(fetched.insert(token).text.clone())
-    }
-
-    /// Forgets a token that Google refused.
-    pub(super) async fn forget(&self, text: &str) {
-        let mut fetched = self.fetched.lock().await;
-        fetched.take_if(|token| token.text == text);
+        }
     }
 
     /// Exchanges the token in the file for one of Google.
-    async fn exchanged(&self, file: &Path, audience: &str) -> Result<Token, DriverError> {
+    async fn exchanged(&self, file: &Path, audience: &str) -> Result<Issued<String>, DriverError> {
         let subject = read_credential_file(file, &self.access.secrets.folders).await?;
         let pairs = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
@@ -106,28 +89,28 @@ impl Tokens {
             ("subject_token", subject.as_str()),
         ];
         let request = post_form(&self.access.sts, &pairs);
-        let answer: Issued = self.fetch("the exchange of the workload identity token", request, &subject).await?;
+        let answer: Answer = self.ask("the exchange of the workload identity token", request, &subject).await?;
         Ok(answer.into())
     }
 
     /// Exchanges a token for one of a service account.
-    async fn impersonated(&self, path: &str, token: &str) -> Result<Token, DriverError> {
+    async fn impersonated(&self, path: &str, token: &str) -> Result<Issued<String>, DriverError> {
         let url = format!("{}{path}", self.access.iam.trim_end_matches('/'));
         let request = post(&url, token, &json!({ "scope": [SCOPE], "lifetime": format!("{LIFETIME}s") }));
-        let answer: Impersonated = self.fetch("the impersonation of the service account", request, token).await?;
+        let answer: Impersonated = self.ask("the impersonation of the service account", request, token).await?;
         let left = answer.expire_time.duration_since(jiff::Timestamp::now());
-        Ok(Token { text: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
+        Ok(Issued { value: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
     }
 
-    async fn of_assertion(&self, token_uri: &str, assertion: &str) -> Result<Token, DriverError> {
+    async fn of_assertion(&self, token_uri: &str, assertion: &str) -> Result<Issued<String>, DriverError> {
         let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
         let request = post_form(token_uri, &pairs);
-        let answer: Issued = self.fetch("the token of the service account", request, assertion).await?;
+        let answer: Answer = self.ask("the token of the service account", request, assertion).await?;
         Ok(answer.into())
     }
 
     /// The answer of a token endpoint. `sent` is what no text may contain.
-    async fn fetch<T: DeserializeOwned>(
+    async fn ask<T: DeserializeOwned>(
         &self,
         what: &str,
         request: Result<Request<String>, Failure>,
@@ -155,16 +138,17 @@ fn claims(email: &str, token_uri: &str) -> serde_json::Value {
 }
 
 #[derive(Deserialize)]
-struct Issued {
+struct Answer {
     access_token: String,
     /// In seconds.
     #[serde(default)]
     expires_in: u64,
 }
 
-impl From<Issued> for Token {
-    fn from(issued: Issued) -> Self {
-        Self { text: issued.access_token, expires: Instant::now() + Duration::from_secs(issued.expires_in.min(86_400)) }
+impl From<Answer> for Issued<String> {
+    fn from(answer: Answer) -> Self {
+        let life = Duration::from_secs(answer.expires_in.min(86_400));
+        Self { value: answer.access_token, expires: Instant::now() + life }
     }
 }
 

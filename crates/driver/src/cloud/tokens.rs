@@ -35,9 +35,15 @@ pub trait TokenSource: Send + Sync + 'static {
 /// The token of one account.
 pub struct TokenCache<S: TokenSource> {
     source: S,
-    /// The token that was fetched last, and when the next one is due. The task that fetches holds the lock, so that others wait for
-    /// the same token.
-    fetched: Mutex<Option<(S::Value, Instant)>>,
+    /// The token that was fetched last. The task that fetches holds the lock, so that others wait for the same token.
+    fetched: Mutex<Option<Fetched<S::Value>>>,
+}
+
+struct Fetched<V> {
+    value: V,
+    /// When the next one is due.
+    due: Instant,
+    expires: Instant,
 }
 
 impl<S: TokenSource> TokenCache<S> {
@@ -56,20 +62,37 @@ impl<S: TokenSource> TokenCache<S> {
     /// # Errors
     /// Those of [`TokenSource::fetch`].
     pub async fn get(&self) -> Result<S::Value, Failure> {
+        self.used_until(|fetched| fetched.due).await
+    }
+
+    /// A token that did not expire yet: for an attempt of a call that began with [`get`](Self::get).
+    ///
+    /// # Errors
+    /// Those of [`TokenSource::fetch`].
+    pub async fn get_unexpired(&self) -> Result<S::Value, Failure> {
+        self.used_until(|fetched| fetched.expires).await
+    }
+
+    async fn used_until(&self, end: impl Fn(&Fetched<S::Value>) -> Instant + Send) -> Result<S::Value, Failure> {
         let mut fetched = self.fetched.lock().await;
         let now = Instant::now();
-        if let Some((value, _)) = fetched.as_ref().filter(|(_, due)| *due > now) {
-            return Ok(value.clone());
+        if let Some(token) = fetched.as_ref().filter(|token| end(token) > now) {
+            return Ok(token.value.clone());
         }
         let Issued { value, expires } = self.source.fetch().await?;
         let life = expires.saturating_duration_since(now);
         let due = now + life.saturating_sub(AHEAD).max(life / 2);
-        Ok(fetched.insert((value, due)).0.clone())
+        Ok(fetched.insert(Fetched { value, due, expires }).value.clone())
     }
 
     /// Forgets the token, because the cloud refused it.
     pub async fn forget(&self) {
-        self.fetched.lock().await.take();
+        self.forget_if(|_| true).await;
+    }
+
+    /// Forgets the token if it is the refused one: a refusal may come after another call fetched the next token.
+    pub async fn forget_if(&self, is_refused: impl FnOnce(&S::Value) -> bool + Send) {
+        self.fetched.lock().await.take_if(|token| is_refused(&token.value));
     }
 }
 
@@ -125,6 +148,25 @@ mod tests {
         let cache = cache(3600, false);
         assert_eq!(join_all((0..5).map(|_| cache.get())).await, [const { Ok(0) }; 5]);
         cache.forget().await;
+        assert_eq!(cache.get().await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_gets_a_token_that_is_due_and_not_expired() {
+        let cache = cache(3600, false);
+        assert_eq!(cache.get_unexpired().await, Ok(0));
+        advance(Duration::from_secs(3598)).await;
+        assert_eq!(cache.get_unexpired().await, Ok(0));
+        assert_eq!(cache.get().await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_refusal_of_another_token_forgets_nothing() {
+        let cache = cache(3600, false);
+        assert_eq!(cache.get().await, Ok(0));
+        cache.forget_if(|token| *token == 7).await;
+        assert_eq!(cache.get().await, Ok(0));
+        cache.forget_if(|token| *token == 0).await;
         assert_eq!(cache.get().await, Ok(1));
     }
 

@@ -20,13 +20,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use super::{GcpDriver, NAME, Patience, access::Access, operations::Pace};
+use super::{GcpDriver, NAME, Patience, access::Access};
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
     Code, DriverError, MachineRequest, SecretData,
-    cloud::{Limits, Requests},
+    cloud::{Limits, Pace, Requests},
     guard::Guards,
-    secret_policy,
 };
 
 const ZONE: &str = "europe-west1-b";

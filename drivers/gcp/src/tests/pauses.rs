@@ -6,8 +6,8 @@ use futures::future::join_all;
 use rstest::rstest;
 
 use super::{Patience, World, access, code, driver, fake::Fault, unmeasured};
-use crate::{GcpDriver, operations::Pace};
-use mcm_driver::{Code, DriverError, MachineRequest, interface::Driver};
+use crate::GcpDriver;
+use mcm_driver::{Code, DriverError, MachineRequest, cloud::Pace, interface::Driver};
 
 fn pausing(request: MachineRequest) -> MachineRequest {
     MachineRequest { may_pause: true, ..request }
