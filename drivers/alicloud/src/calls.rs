@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{errors::DRY_RUN, instance::Instance, order::Order, spec::Scope};
+use super::{errors::DRY_RUN, instance::Instance, order::Order, parameters::Parameters, spec::Scope};
 
 const VERSION: &str = "2014-05-26";
 /// Most VMs in a page, and most IDs in a request.
@@ -22,39 +22,6 @@ const MOST_NAMES: usize = 5;
 const MOST_TAGGED: usize = 1000;
 /// A VM that is still starting or stopping cannot be deleted.
 const WRONG_STATUS: &str = "IncorrectInstanceStatus";
-
-/// The parameters of a request. There is no `Debug`, because of the user data.
-#[derive(Clone, Default)]
-pub(crate) struct Parameters(Vec<(String, String)>);
-
-impl Parameters {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    pub fn add(&mut self, name: &str, value: impl ToString) {
-        self.0.push((name.to_owned(), value.to_string()));
-    }
-
-    pub fn add_some(&mut self, name: &str, value: Option<impl ToString>) {
-        if let Some(value) = value {
-            self.add(name, value);
-        }
-    }
-
-    /// Adds a tag. Numbers begin with 1.
-    pub fn add_tag(&mut self, number: u32, key: &str, value: &str) {
-        self.add(&format!("Tag.{number}.Key"), key);
-        self.add(&format!("Tag.{number}.Value"), value);
-    }
-
-    /// The same parameters and one more.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.add(name, value);
-        self
-    }
-}
 
 /// An action of the API.
 #[derive(Clone, Copy)]

@@ -5,10 +5,7 @@ use mcm_driver::{DriverError, code::Code, inspection::Finding};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{
-    calls::{Action, Parameters},
-    session::Session,
-};
+use super::{calls::Action, parameters::Parameters, session::Session};
 
 const RESOURCE: &str = "resource_get";
 const IMAGES: Action = Action::read("DescribeImages", RESOURCE);

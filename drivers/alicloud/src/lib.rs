@@ -14,6 +14,7 @@ mod instance;
 mod login;
 mod names;
 mod order;
+mod parameters;
 mod session;
 mod signature;
 mod spec;

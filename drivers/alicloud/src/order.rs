@@ -4,8 +4,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_driver::cloud::Wanted;
 
 use super::{
-    calls::Parameters,
     names::tags_of,
+    parameters::Parameters,
     spec::{DataDisk, Spec},
 };
 
