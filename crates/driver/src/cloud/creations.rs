@@ -36,6 +36,29 @@ pub struct Creations<V: Clone> {
 
 type Running<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
 
+/// A creation of several steps that ended before the last one.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Why.
+    pub error: DriverError,
+    /// The outcome of its last step is unknown.
+    pub may_have_had_effect: bool,
+}
+
+impl Unfinished {
+    /// A step failed. `error` describes it.
+    pub fn of(failure: &Failure, error: impl FnOnce(&Failure) -> DriverError) -> Self {
+        Self { error: error(failure), may_have_had_effect: failure.may_have_had_effect() }
+    }
+}
+
+/// Nothing was begun, or all steps so far have a known outcome.
+impl From<DriverError> for Unfinished {
+    fn from(error: DriverError) -> Self {
+        Self { error, may_have_had_effect: false }
+    }
+}
+
 impl<V: Clone + Send + Sync + 'static> Creations<V> {
     /// No creation runs. `settles` is the longest time after which a cloud may still carry out a request.
     pub fn new(settles: Duration) -> Self {
@@ -54,6 +77,20 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         create: impl Future<Output = Result<V, Failure>> + Send + 'static,
         error: impl FnOnce(&Failure) -> DriverError + Send + 'static,
     ) -> Result<V, DriverError> {
+        let create = async move { create.await.map_err(|failure| Unfinished::of(&failure, error)) };
+        self.run_steps(request, look, create).await
+    }
+
+    /// The same for a creation that sends several requests. Each step has to look for what an earlier attempt made.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub async fn run_steps(
+        &self,
+        request: &MachineRequest,
+        look: impl Future<Output = Result<Option<V>, DriverError>> + Send + 'static,
+        create: impl Future<Output = Result<V, Unfinished>> + Send + 'static,
+    ) -> Result<V, DriverError> {
         let uid = Wanted::of(&request.machine).uid.to_owned();
         let running = {
             let mut all = self.running.lock();
@@ -65,10 +102,10 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
                     }
                     no_creation_may_run(&unknown, settles, &request)?;
                     match create.await {
-                        Err(failure) if failure.may_have_had_effect() => {
-                            Err(remember(&unknown, settles, &request.machine, error(&failure)))
+                        Err(ended) if ended.may_have_had_effect => {
+                            Err(remember(&unknown, settles, &request.machine, ended.error))
                         }
-                        created => created.map_err(|failure| error(&failure)),
+                        created => created.map_err(|ended| ended.error),
                     }
                 };
                 spawned(uid.clone(), Arc::clone(&self.running), creation)
@@ -263,6 +300,20 @@ mod tests {
         let error = cloud.create(&creations, &request, Duration::ZERO, Some(refused)).await.unwrap_err();
         assert_eq!((error.code, error.last_known_state), (Code::ResourceExhausted, None));
         assert_eq!(cloud.create(&creations, &request, Duration::ZERO, None).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn a_step_that_ends_early_blocks_the_next_attempt_only_if_its_outcome_is_unknown() {
+        let (creations, request) = (Creations::<usize>::new(SETTLES), request("", true));
+        let attempt = async |may_have_had_effect| {
+            let error = DriverError::not_done("the volume of m is not done yet", SETTLES);
+            let ended = async move { Err(Unfinished { error, may_have_had_effect }) };
+            creations.run_steps(&request, async { Ok(None) }, ended).await.unwrap_err()
+        };
+        assert_eq!(attempt(false).await.last_known_state, None);
+        creations.is_certain(&request).unwrap();
+        assert!(attempt(true).await.last_known_state.is_some());
+        assert_eq!(creations.is_certain(&request).unwrap_err().code, Code::Unavailable);
     }
 
     #[rstest]

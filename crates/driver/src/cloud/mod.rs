@@ -32,7 +32,7 @@ pub use answer::Answer;
 pub use class::check_provider;
 pub use client::{Http, LARGEST, Limits, causes, failed, find, pause_of, retry_after};
 pub use coalesce::Coalescer;
-pub use creations::Creations;
+pub use creations::{Creations, Unfinished};
 pub use credential_file::read_credential_file;
 pub use failure::Failure;
 pub use fields::{choice, filled, is_word, known, number, required_known};
