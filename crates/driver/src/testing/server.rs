@@ -43,6 +43,11 @@ pub trait FakeCloud: Send + 'static {
 
     /// Carries a request out.
     fn answer(&mut self, request: &Request) -> Reply;
+
+    /// Headers of the answer that was just made.
+    fn headers(&mut self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// How a call fails.
@@ -142,8 +147,15 @@ async fn handle<C: FakeCloud>(
         fake.take_fault(call)
     };
     let carry_out = move || {
-        let reply = fake.lock().cloud.answer(&request);
-        in_json(reply)
+        let (reply, headers) = {
+            let mut fake = fake.lock();
+            (fake.cloud.answer(&request), fake.cloud.headers())
+        };
+        let mut response = in_json(reply);
+        for (name, value) in headers {
+            response.headers_mut().insert(name, value.parse().unwrap());
+        }
+        response
     };
     match fault {
         None => carry_out(),
