@@ -1,1 +1,433 @@
-//! The driver of OpenStack.
+//! The driver of OpenStack: VMs are servers of Nova, found by their name and the keys of their metadata.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-openstack.md` compares the two.
+//!
+//! Two facts of OpenStack shape it. A request of a server has no idempotency token, so a Machine has one request at a time, and after
+//! one without an answer no other until it certainly had no effect. And Nova answers before it builds: a server that cannot be built
+//! says so later, in its status.
+
+mod account;
+mod build;
+mod calls;
+mod errors;
+mod inspect;
+mod keystone;
+mod login;
+mod names;
+mod order;
+mod parts;
+mod server;
+mod session;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    cloud::{
+        CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
+        idempotency_token, only, safe_text, until_done,
+    },
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    guard::Observer,
+    inspection::Finding,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    secret_policy::SecretPolicy,
+    spec::Problems,
+    vm::{Listed, Vm},
+};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+pub use self::names::NAME;
+use self::{
+    account::{Account, Region},
+    build::Wait,
+    errors::is_exhausted,
+    login::Login,
+    names::{OWNER_KEY, UID_KEY},
+    order::{Order, user_data},
+    parts::Part,
+    server::{Server, Stage},
+    session::{LookUps, Names, Ordered, Session, id_of, look_ups},
+    spec::Spec,
+};
+
+/// More logins than any installation has.
+const MOST_LOGINS: usize = 256;
+/// Most servers that were ordered or are being deleted and are remembered until Nova shows it.
+const MOST_SERVERS: usize = 10_000;
+
+/// Opens the driver, for the list of built-in drivers.
+///
+/// # Errors
+/// None.
+pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+}
+
+/// How OpenStack is called.
+#[derive(Clone)]
+struct Access {
+    limits: Limits,
+    uses_proxy: bool,
+    secrets: SecretPolicy,
+}
+
+/// How long the driver waits.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait for others to join them.
+    window: Duration,
+    /// A request without an answer is carried out by then, or never.
+    settles: Duration,
+    /// For a server or a volume that is built or deleted.
+    pace: Pace,
+    /// For a server that failed to build, before its error is reported.
+    discard: Pace,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            window: Duration::from_millis(100),
+            settles: seconds(60),
+            pace: Pace { first: seconds(5), longest: seconds(10), total: seconds(1200) },
+            discard: Pace { first: seconds(1), longest: seconds(5), total: seconds(30) },
+        }
+    }
+}
+
+/// A server that a creation found or ordered.
+#[derive(Clone)]
+enum Made {
+    Found(Box<Server>),
+    /// By its ID.
+    Ordered(String),
+}
+
+/// The only server that was created for a Machine without a provider ID, if there is one.
+async fn only_created_for(session: &Session, wanted: Wanted<'_>) -> Result<Option<Made>, DriverError> {
+    match session.created_for(wanted).await? {
+        none if none.is_empty() => Ok(None),
+        found => only(found, wanted.name).map(|server| Some(Made::Found(Box::new(server)))),
+    }
+}
+
+/// The driver of OpenStack.
+struct OpenStackDriver {
+    patience: Patience,
+    access: Access,
+    http: Arc<Http>,
+    connections: Connections,
+    accounts: Recent<Login, Arc<Account>>,
+    look_ups: Arc<LookUps>,
+    names: Arc<Names>,
+    ordered: Arc<Ordered>,
+    creations: Creations<Made>,
+    /// Servers whose deletion Nova accepted, and when.
+    deleted: Recent<String, Instant>,
+}
+
+impl OpenStackDriver {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        let (look_ups, names) = look_ups(patience.window);
+        Self {
+            patience,
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            connections: Connections::new(access.limits.attempt, access.uses_proxy),
+            accounts: Recent::new(MOST_LOGINS),
+            look_ups,
+            names,
+            ordered: Arc::new(Recent::new(MOST_SERVERS)),
+            creations: Creations::new(patience.settles),
+            deleted: Recent::new(MOST_SERVERS),
+            access,
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let login = Login::of(secret, &self.access.secrets)?;
+        let account = self.accounts.get_or(&login, || self.account(&login, secret))?;
+        let region = Region { account, name: scope.region.clone(), secret: secret.clone() };
+        let (look_ups, names, ordered) =
+            (Arc::clone(&self.look_ups), Arc::clone(&self.names), Arc::clone(&self.ordered));
+        Ok(Session { spec, scope, login, region, look_ups, names, ordered })
+    }
+
+    fn account(&self, login: &Login, secret: &SecretData) -> Result<Arc<Account>, DriverError> {
+        let (client, slowest) = (self.connections.client(&login.tls)?, self.access.limits.slowest);
+        Ok(Arc::new(Account::new(&self.http, client, slowest, &self.access.secrets, login, secret)))
+    }
+
+    /// The servers of a Machine: the server with its provider ID or, without an ID, all that were created for it.
+    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Server>, DriverError> {
+        let machine = &*request.machine;
+        if !machine.spec.provider_id.is_empty() {
+            return Ok(session.known(machine).await?.into_iter().collect());
+        }
+        self.creations.settled(machine).await;
+        let found = session.created_for(Wanted::of(machine)).await?;
+        if found.is_empty() {
+            self.creations.is_certain(request)?;
+        }
+        Ok(found)
+    }
+
+    const fn wait(&self, request: &MachineRequest) -> Wait {
+        Wait { pace: self.patience.pace, may_pause: request.may_pause }
+    }
+
+    /// Waits until a server runs, and opens its ports for pods.
+    async fn finish(&self, session: &Session, request: &MachineRequest, made: Made) -> Result<Server, DriverError> {
+        let (wanted, wait) = (Wanted::of(&request.machine), self.wait(request));
+        let (id, since, mut found) = match made {
+            Made::Found(server) => (server.id.clone(), server.since(), Some(*server)),
+            Made::Ordered(id) => (id, Instant::now(), None),
+        };
+        let what = format!("the creation of server {id}");
+        let look = || {
+            let (found, id) = (found.take(), id.as_str());
+            async move {
+                let server = match found {
+                    Some(server) => Some(server),
+                    None => session.with_id(wanted.name, id).await?,
+                };
+                let gone = || DriverError::new(Code::Aborted, format!("server {id} is gone before it was built"));
+                let server = server.ok_or_else(gone)?;
+                Ok(Some(server).filter(|server| !matches!(server.stage(), Stage::Building | Stage::BeingDeleted)))
+            }
+        };
+        let server = until_done(&wait.pace, since, wait.may_pause, &what, look).await?;
+        if let Stage::Failed(reason) = server.stage() {
+            if server.machine_uid() == Some(wanted.uid) {
+                self.discard(session, wanted, &server).await;
+            }
+            let code = if is_exhausted(&reason) { Code::ResourceExhausted } else { Code::Internal };
+            return Err(DriverError::new(
+                code,
+                format!("{what} failed: {}", safe_text(&reason, &session.region.secret)),
+            ));
+        }
+        for (port, pairs) in session.closed_ports(&server).await? {
+            session.region.set_pairs(&port, &pairs).await?;
+        }
+        Ok(server)
+    }
+
+    /// Deletes a server that never ran, with its port and its volume. If this fails, the error of the creation is told all the same:
+    /// the next call continues.
+    async fn discard(&self, session: &Session, wanted: Wanted<'_>, server: &Server) {
+        let wait = Wait { pace: self.patience.discard, may_pause: false };
+        match self.remove(session, wanted.name, wait, server).await {
+            Ok(()) => session.give_back(wanted).await,
+            Err(error) => {
+                tracing::warn!(machine = wanted.name, %error, "a server that failed to build is not deleted yet");
+            }
+        }
+    }
+
+    /// Deletes a server, and waits until it is gone.
+    async fn remove(&self, session: &Session, name: &str, wait: Wait, server: &Server) -> Result<(), DriverError> {
+        let id = &server.id;
+        let sent = self.deleted.get(id).filter(|sent| sent.elapsed() < wait.pace.total);
+        let since = match sent {
+            Some(sent) => sent,
+            None => {
+                session.region.delete_server(id).await?;
+                let now = Instant::now();
+                self.deleted.put(id.clone(), now);
+                now
+            }
+        };
+        let what = format!("the deletion of server {id}");
+        let look = || async move { Ok(session.with_id(name, id).await?.is_none().then_some(())) };
+        until_done(&wait.pace, since, wait.may_pause, &what, look).await
+    }
+}
+
+#[async_trait]
+impl Driver for OpenStackDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let login = Login::of(secret, &self.access.secrets);
+        let client = login.and_then(|login| self.connections.client(&login.tls).map(drop));
+        for error in [client, user_data(secret).map(drop)].into_iter().filter_map(Result::err) {
+            problems.error("Secret", error.message);
+        }
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        let uid = idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let order = Order {
+            spec: session.spec.clone(),
+            name: Wanted::of(&request.machine).name.to_owned(),
+            uid,
+            owner: request.owner.clone(),
+            user_data: user_data(&request.secret)?,
+        };
+        let look = {
+            let (session, machine) = (session.clone(), Arc::clone(&request.machine));
+            async move { only_created_for(&session, Wanted::of(&machine)).await }
+        };
+        let build = {
+            let (session, wait, machine) = (session.clone(), self.wait(request), Arc::clone(&request.machine));
+            async move {
+                // One look does not show that an earlier request had no effect: lists may lack a new server for a moment.
+                let state = machine.status.as_ref().map(|status| status.last_known_state.as_str());
+                if state.is_some_and(|state| !state.is_empty())
+                    && let Some(found) = only_created_for(&session, Wanted::of(&machine)).await?
+                {
+                    return Ok(found);
+                }
+                session.build(&order, wait).await.map(Made::Ordered)
+            }
+        };
+        let made = self.creations.run_steps(request, look, build).await?;
+        let vm = self.finish(&session, request, made).await?.vm(&session.scope.region);
+        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+    }
+
+    /// [`Code::Unimplemented`]: a server needs nothing after its creation.
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        Err(DriverError::new(Code::Unimplemented, "servers of OpenStack are not initialized"))
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let (wanted, wait) = (Wanted::of(&request.machine), self.wait(request));
+        let found = self.find(&session, request).await?;
+        for server in &found {
+            self.remove(&session, wanted.name, wait, server).await?;
+        }
+        // A Machine that was restored has another UID than its server, and an orphan has none.
+        let uid = found.first().and_then(CloudVm::machine_uid).unwrap_or(wanted.uid);
+        let (of_server, markers) = (Wanted { name: wanted.name, uid }, &session.scope.markers);
+        let known = id_of(&request.machine)?.map(str::to_owned);
+        let servers: Vec<String> = found.iter().map(|server| server.id.clone()).chain(known).collect();
+        let is_of_machine = |part: &dyn Part| part.is_of(of_server, markers);
+        session.delete_parts(wanted.name, &servers, wait, is_of_machine).await?;
+        Ok(None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let machine = &*request.machine;
+        let server = only(self.find(&session, request).await?, Wanted::of(machine).name)?;
+        if machine.spec.provider_id.is_empty() && machine.metadata.deletion_timestamp.is_none() {
+            self.check_is_finished(&session, request, &server).await?;
+        }
+        Ok(server.vm(&session.scope.region))
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+        let session = self.session(class, secret)?;
+        let all = session.region.servers(None).await?;
+        let ours = all.iter().filter(|server| server.exists() && server.has(&session.scope.markers));
+        Ok(ours.map(|server| (server.provider_id(&session.scope.region), server.listed())).collect())
+    }
+
+    /// Servers of a project, a region and a cluster with one role are listed for all of its classes.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        match class.scope() {
+            Ok(scope) => scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str)),
+            Err(_) => true,
+        }
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(user_data(secret).err()).await)
+    }
+
+    /// The cluster key stays on a server that is handed over, and so does its UID, by which its ID finds it.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        let server = only(self.find(&session, request).await?, wanted.name)?;
+        let (region, markers) = (&session.region, &session.scope.markers);
+        let mut metadata = Map::new();
+        if server.machine_uid().is_none() && !wanted.uid.is_empty() {
+            metadata.insert(UID_KEY.to_owned(), wanted.uid.into());
+        }
+        if is_listed {
+            let of_class =
+                [&markers.cluster, &markers.role].map(|key| (key.clone(), session.spec.tags.get(key).cloned()));
+            metadata.extend(of_class.into_iter().map(|(key, value)| (key, Value::from(value.unwrap_or_default()))));
+            metadata.extend((!request.owner.is_empty()).then(|| (OWNER_KEY.to_owned(), request.owner.clone().into())));
+        }
+        if !metadata.is_empty() {
+            region.set_metadata(&server.id, metadata).await?;
+        }
+        if !is_listed {
+            region.delete_metadata(&server.id, OWNER_KEY).await?;
+            region.delete_metadata(&server.id, &markers.role).await?;
+        }
+        Ok(())
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}
+
+impl OpenStackDriver {
+    /// Checks that the creation of a server has nothing left to do.
+    ///
+    /// # Errors
+    /// [`Code::Unavailable`]: Nova works on it. [`Code::Unimplemented`]: the creation has to continue, or to report why the server
+    /// failed. It is the code at which controllers call it, as they do after each status of the reference.
+    async fn check_is_finished(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        server: &Server,
+    ) -> Result<(), DriverError> {
+        let unfinished = |text: &str| DriverError::new(Code::Unimplemented, format!("server {} {text}", server.id));
+        match server.stage() {
+            Stage::Building | Stage::BeingDeleted => {
+                let pause = self.patience.pace.pause(server.since().elapsed());
+                let message = format!("server {} is being built or deleted", server.id);
+                let call_again_in = Some(pause).filter(|_| request.may_pause);
+                Err(DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) })
+            }
+            Stage::Failed(_) => Err(unfinished("failed to build: its creation says why")),
+            Stage::Built if session.closed_ports(server).await?.is_empty() => Ok(()),
+            Stage::Built => Err(unfinished("has ports that do not accept the addresses of pods yet")),
+        }
+    }
+}

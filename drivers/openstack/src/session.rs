@@ -1,0 +1,242 @@
+//! A class with access to its cloud, and the look-ups of its servers.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use mcm_api::machine::Machine;
+use mcm_driver::{
+    Code, DriverError,
+    cloud::{Coalescer, Recent, Wanted, created_for, is_word, known_as},
+};
+
+use super::{
+    account::Region,
+    calls::Resource,
+    keystone::Service,
+    login::Login,
+    names::IDS,
+    server::Server,
+    spec::{Reference, Scope, Spec},
+};
+
+/// Longer regular expressions make URLs that servers refuse.
+const LONGEST_PATTERN: usize = 4000;
+
+/// The answer of a look-up of several Machines.
+pub(crate) struct Seen {
+    servers: Vec<Server>,
+    /// Servers with these names were asked for, so one with another name is not among them.
+    is_list: bool,
+}
+
+type Found = Result<Arc<Seen>, DriverError>;
+/// The IDs of resources with one name.
+type Ids = Result<Arc<Vec<String>>, DriverError>;
+
+/// Look-ups of servers in one region with one login that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<(Login, String), Found>;
+/// IDs of servers that were ordered, by the UID of their Machine.
+pub(crate) type Ordered = Recent<String, String>;
+/// Look-ups of one name at the same time share a request.
+pub(crate) type Names = Coalescer<(Login, String, Kind, String), Ids>;
+
+/// Look-ups that wait for others for `window`.
+pub(crate) fn look_ups(window: Duration) -> (Arc<LookUps>, Arc<Names>) {
+    (Arc::new(Coalescer::new(window)), Arc::new(Coalescer::of_facts()))
+}
+
+/// Resources that classes give by a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Image,
+    Flavor,
+    Network,
+    SecurityGroup,
+}
+
+impl Kind {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Flavor => "flavor",
+            Self::Network => "network",
+            Self::SecurityGroup => "security group",
+        }
+    }
+
+    /// The service and the path of the list, the field with its entries, and whether the service selects by name.
+    const fn list(self) -> (Service, &'static str, &'static str, bool) {
+        match self {
+            Self::Image => (Service::Compute, "images", "images", true),
+            Self::Flavor => (Service::Compute, "flavors", "flavors", false),
+            Self::Network => (Service::Network, "networks", "networks", true),
+            Self::SecurityGroup => (Service::Network, "security-groups", "security_groups", true),
+        }
+    }
+}
+
+/// A class with access to its cloud.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub spec: Spec,
+    pub scope: Scope,
+    pub login: Login,
+    pub region: Region,
+    pub look_ups: Arc<LookUps>,
+    pub names: Arc<Names>,
+    pub ordered: Arc<Ordered>,
+}
+
+impl Session {
+    /// The servers that were created for a Machine without a provider ID.
+    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Server>, DriverError> {
+        let seen = self.look(wanted.name).await?;
+        let found = created_for(seen.servers.iter().cloned(), wanted, &self.scope);
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        // While Nova moves a new server into its cell, lists may lack it.
+        let uid = wanted.uid.to_owned();
+        let Some(id) = self.ordered.get(&uid) else { return Ok(found) };
+        let server = self.region.server(&id).await?;
+        if server.is_none() {
+            self.ordered.forget(&uid);
+        }
+        Ok(created_for(server, wanted, &self.scope))
+    }
+
+    /// Remembers the server that was ordered for a Machine.
+    pub fn remember(&self, wanted: Wanted<'_>, id: &str) {
+        self.ordered.put(wanted.uid.to_owned(), id.to_owned());
+    }
+
+    /// The server that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
+    pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
+        let Some(id) = id_of(machine)? else { return Ok(None) };
+        let wanted = Wanted::of(machine);
+        Ok(known_as(self.with_id(wanted.name, id).await?, wanted, &self.scope))
+    }
+
+    /// The server with an ID, which probably has this name.
+    pub async fn with_id(&self, name: &str, id: &str) -> Result<Option<Server>, DriverError> {
+        let asked = format!("{name}/{id}");
+        let seen = self.look(&asked).await?;
+        match seen.servers.iter().find(|server| server.id == id) {
+            Some(found) => Ok(Some(found.clone())),
+            // It may have another name, and a list may lack servers of a cell that is down.
+            None if seen.is_list => self.region.server(id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The servers that were asked for, by name or by name and ID, and maybe others.
+    async fn look(&self, asked: &str) -> Found {
+        let (region, key) = (self.region.clone(), (self.login.clone(), self.region.name.clone()));
+        let send = move |asked: BTreeSet<String>| async move { seen(&region, &asked).await.map(Arc::new) };
+        self.look_ups.look_up(key, asked.to_owned(), send).await
+    }
+
+    /// The ID of a resource.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: no resource has the name, or several do. [`Code::ResourceExhausted`]: there is no such flavor;
+    /// another class may have one that is there.
+    pub async fn id_of(&self, kind: Kind, reference: &Reference) -> Result<String, DriverError> {
+        let name = match reference {
+            Reference::Id(id) => return Ok(id.clone()),
+            Reference::Name(name) => name,
+        };
+        let found = self.ids_of(kind, name).await?;
+        let (what, region) = (kind.text(), &self.region.name);
+        match found.as_slice() {
+            [id] => Ok(id.clone()),
+            [] => {
+                let code = if kind == Kind::Flavor { Code::ResourceExhausted } else { Code::InvalidArgument };
+                Err(DriverError::new(code, format!("there is no {what} {name:?} in region {region}")))
+            }
+            several => {
+                let text = format!("{} {what}s in region {region} are named {name:?}: use an ID", several.len());
+                Err(DriverError::new(Code::InvalidArgument, text))
+            }
+        }
+    }
+
+    /// The IDs of several resources, in order.
+    pub async fn ids(&self, kind: Kind, references: Vec<&Reference>) -> Result<Vec<String>, DriverError> {
+        let mut ids = Vec::new();
+        for reference in references {
+            ids.push(self.id_of(kind, reference).await?);
+        }
+        Ok(ids)
+    }
+
+    /// The IDs of all resources with a name.
+    pub async fn ids_of(&self, kind: Kind, name: &str) -> Result<Arc<Vec<String>>, DriverError> {
+        let (region, owned) = (self.region.clone(), name.to_owned());
+        let key = (self.login.clone(), self.region.name.clone(), kind, name.to_owned());
+        let send = move |_| async move {
+            let (service, path, field, selects) = kind.list();
+            let query = Some(("name", owned.as_str())).filter(|_| selects);
+            let query: Vec<_> = query.into_iter().collect();
+            let all: Vec<Resource> = region.list(service, &[path], &query, field).await?;
+            let named = all.into_iter().filter(|one| one.name.as_deref() == Some(&owned));
+            Ok(Arc::new(named.map(|one| one.id).collect()))
+        };
+        self.names.look_up(key, name.to_owned(), send).await
+    }
+}
+
+/// The servers that several look-ups ask for: one by its name or ID, several by a regular expression of their names.
+async fn seen(region: &Region, asked: &BTreeSet<String>) -> Result<Seen, DriverError> {
+    let id = asked.first().filter(|_| asked.len() == 1).and_then(|one| Some(one.split_once('/')?.1));
+    if let Some(id) = id {
+        return Ok(Seen { servers: region.server(id).await?.into_iter().collect(), is_list: false });
+    }
+    let found = region.servers(pattern(asked).as_deref()).await?;
+    Ok(Seen { servers: found.into_iter().filter(Server::exists).collect(), is_list: true })
+}
+
+/// A regular expression of some names. `None` if it were too long.
+fn pattern(asked: &BTreeSet<String>) -> Option<String> {
+    let names: BTreeSet<String> = asked.iter().map(|one| plain(one.split('/').next().unwrap_or_default())).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let pattern = format!("^({})$", names.join("|"));
+    (pattern.len() <= LONGEST_PATTERN).then_some(pattern)
+}
+
+/// A name in a regular expression: databases differ in how they escape, so `.` stands for every other character.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '.' }).collect()
+}
+
+/// The ID of the server in the provider ID of a Machine, if it has one.
+pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
+    let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
+    if !is_word(id) {
+        let name = Wanted::of(machine).name;
+        let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
+        return Err(DriverError::new(Code::InvalidArgument, message));
+    }
+    Ok(Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(&["a-1"], "^(a-1)$")]
+    #[case(&["b", "a"], "^(a|b)$")]
+    #[case::with_an_id(&["a/1", "a", "b/2"], "^(a|b)$")]
+    #[case::no_operator(&["a.b", "a|b", "a$"], "^(a.|a.b)$")]
+    fn names_are_a_regular_expression(#[case] asked: &[&str], #[case] expected: &str) {
+        let asked = asked.iter().map(|one| (*one).to_owned()).collect();
+        assert_eq!(pattern(&asked).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn very_many_names_are_looked_for_in_the_whole_project() {
+        let asked = (0..1000).map(|number| format!("machine-{number}")).collect();
+        assert_eq!(pattern(&asked), None);
+    }
+}
