@@ -45,5 +45,6 @@ every_cloud! {
     "equinix-metal" equinix_metal
     "gcp" gcp
     "metal-stack" metal_stack
+    "openstack" openstack
     "yandex" yandex
 }

@@ -19,6 +19,8 @@ mod keeper;
 #[cfg(feature = "metal-stack")]
 mod metal_stack;
 mod nodes;
+#[cfg(feature = "openstack")]
+mod openstack;
 mod orphans;
 mod pool;
 mod remote;

@@ -48,7 +48,7 @@ fn objects(samples: &Path, cloud: &dyn Simulation) -> String {
     let classes = ["small", "large"].into_iter().zip(values).map(|(name, value)| {
         let mut class = read("machine-class");
         merge(&mut class, json!({"metadata": named(name), "secretRef": named("pool"), "providerSpec": spec}));
-        class["providerSpec"][field] = value.into();
+        *field.split('.').fold(&mut class["providerSpec"], |part, name| &mut part[name]) = value.into();
         class
     });
     let mut deployment = read("machine-deployment");

@@ -23,6 +23,9 @@ mod nodes;
 #[path = "../../support/objects.rs"]
 #[allow(dead_code, reason = "the demo needs only merge")]
 mod objects;
+#[cfg(feature = "openstack")]
+#[path = "../openstack/mod.rs"]
+mod openstack;
 #[allow(dead_code, reason = "the demo has classes of its own")]
 #[path = "../simulation.rs"]
 mod simulation;
