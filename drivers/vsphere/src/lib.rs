@@ -1,1 +1,576 @@
-//! The driver of vSphere.
+//! The driver of vSphere: VMs are clones of a template, found by their name in a folder and by custom fields.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-vsphere.md` compares the two.
+//!
+//! Two facts of vCenter shape it. A clone takes minutes, and is then configured, marked and started with more requests, each of which
+//! may be the last: a clone therefore carries the UID of its Machine from its first moment, and is finished by whichever call
+//! finds it. And a BIOS UUID, which is the ID of a VM, is copied with its files, so it alone never says whose a VM is.
+
+mod calls;
+mod device;
+mod errors;
+mod fields;
+mod filter;
+mod inspect;
+mod inventory;
+mod login;
+mod names;
+mod order;
+mod place;
+mod session;
+mod soap;
+mod spec;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod user_data;
+mod vm;
+mod volumes;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    cloud::{
+        Belonging, CloudVm, Connections, Creations, Failure, Http, Limits, Pace, Recent, Requests, Secrets, Wanted,
+        check_provider, idempotency_token, only, until_done,
+    },
+    code::Code,
+    environment::{Environment, OpenError},
+    error::DriverError,
+    guard::Observer,
+    inspection::Finding,
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    secret_policy::SecretPolicy,
+    spec::Problems,
+    vm::{Listed, Vm},
+};
+use tokio::time::Instant;
+
+pub use self::names::NAME;
+use self::{
+    calls::{Api, Found, Placement, TaskState},
+    fields::Fields,
+    filter::Filter,
+    inventory::unknown,
+    login::Login,
+    names::{OWNER_FIELD, UNLISTED_FIELD},
+    order::{HARDWARE, configuration, fields, is_older, uid_field},
+    place::{Property, Target, properties_of},
+    session::{Session, Shared},
+    soap::{Method, Soap, Xml},
+    spec::{Scope, Spec},
+    tasks::{Begun, Tasks},
+    user_data::{Carried, ConsolePasswords, UserData},
+    vm::VirtualMachine,
+};
+
+/// More logins than any installation has.
+const MOST_LOGINS: usize = 256;
+/// Variables with passwords for the console, as the reference reads them.
+const PASSWORD: &str = "VMWARE_MACHINE_PASSWORD";
+const PASSWORD_HASH: &str = "VMWARE_MACHINE_PASSWORD_HASH";
+
+const CLONE: Method = Method::write("CloneVM_Task", "clone_vm");
+const CONFIGURE: Method = Method::write("ReconfigVM_Task", "reconfigure_vm");
+const UPGRADE: Method = Method::write("UpgradeVM_Task", "upgrade_vm");
+const START: Method = Method::write("PowerOnVM_Task", "power_on_vm");
+const STOP: Method = Method::write("PowerOffVM_Task", "power_off_vm");
+const DESTROY: Method = Method::write("Destroy_Task", "destroy_vm");
+
+/// Opens the driver, for the list of built-in drivers.
+pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let passwords = ConsolePasswords { plain: variable(PASSWORD), hash: variable(PASSWORD_HASH) };
+    let access =
+        Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone(), passwords };
+    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+}
+
+/// How vCenter is called.
+#[derive(Clone)]
+struct Access {
+    limits: Limits,
+    uses_proxy: bool,
+    secrets: SecretPolicy,
+    passwords: ConsolePasswords,
+}
+
+/// How long the driver waits.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Look-ups wait for others to join them.
+    window: Duration,
+    /// A request of a clone without an answer has begun one by then, or never will.
+    settles: Duration,
+    /// A clone copies disks.
+    clone: Pace,
+    /// A VM is configured, started or stopped.
+    change: Pace,
+    destroy: Pace,
+    /// A VM that was started has an address.
+    address: Pace,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        let change = Pace { first: Duration::from_millis(500), longest: seconds(5), total: seconds(180) };
+        Self {
+            window: Duration::from_millis(100),
+            settles: seconds(60),
+            clone: Pace { first: seconds(2), longest: seconds(15), total: seconds(3600) },
+            change,
+            destroy: Pace { first: seconds(1), longest: seconds(10), total: seconds(600) },
+            address: Pace { first: seconds(2), longest: seconds(10), total: seconds(480) },
+        }
+    }
+}
+
+/// A clone that was begun, or the VM of an earlier one.
+#[derive(Clone)]
+enum Made {
+    Vm(Box<VirtualMachine>),
+    Clone(Begun),
+}
+
+/// The driver of vSphere.
+struct VsphereDriver {
+    patience: Patience,
+    access: Access,
+    http: Arc<Http>,
+    connections: Connections,
+    logins: Recent<Login, Arc<Soap>>,
+    fields: Recent<Login, Arc<Fields>>,
+    shared: Arc<Shared>,
+    creations: Creations<Made>,
+    /// By the UID of the Machine.
+    clones: Arc<Tasks>,
+    /// By the vCenter and the ID of the VM.
+    deletions: Tasks,
+}
+
+impl VsphereDriver {
+    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+        Self {
+            patience,
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            connections: Connections::new(access.limits.attempt, access.uses_proxy),
+            logins: Recent::new(MOST_LOGINS),
+            fields: Recent::new(MOST_LOGINS),
+            shared: Arc::new(Shared::new(patience.window)),
+            creations: Creations::new(patience.settles),
+            clones: Arc::default(),
+            deletions: Tasks::default(),
+            access,
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let login = Login::of(secret, &self.access.secrets)?;
+        let soap = self.logins.get_or(&login, || {
+            let client = self.connections.client(&login.tls())?;
+            Ok::<_, DriverError>(Arc::new(Soap::new(&self.http, client, &login, self.access.limits.slowest)))
+        })?;
+        let mut secret = secret.clone();
+        let passwords = &self.access.passwords;
+        for (key, value) in [(PASSWORD, &passwords.plain), (PASSWORD_HASH, &passwords.hash)] {
+            secret.0.extend(value.clone().map(|value| (key.to_owned(), value.into_bytes())));
+        }
+        Ok(Session { spec, scope, login, api: Api { soap, secret }, shared: Arc::clone(&self.shared) })
+    }
+
+    /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
+    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
+        let machine = &*request.machine;
+        if !machine.spec.provider_id.is_empty() {
+            return Ok(session.known(machine).await?.into_iter().collect());
+        }
+        let found = session.created_for(Wanted::of(machine)).await?;
+        if found.is_empty() {
+            self.creations.is_certain(request)?;
+        }
+        Ok(found)
+    }
+
+    /// The VM of a Machine: found, or cloned. It may be unfinished.
+    async fn cloned(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
+        let wanted = Wanted::of(&request.machine);
+        let begun = match self.clones.get(wanted.uid) {
+            Some(begun) => begun,
+            None => match self.begin(session, request).await? {
+                Made::Vm(vm) => return Ok(*vm),
+                Made::Clone(begun) => begun,
+            },
+        };
+        let what = format!("clone of VM {}", wanted.name);
+        let pace = &self.patience.clone;
+        let done = self.clones.follow(&session.api, wanted.uid, &begun, pace, request.may_pause, &what).await?;
+        if let Err(failure) = done {
+            return Err(self.not_cloned(session, wanted, &failure, &what).await);
+        }
+        let found = session.created_for(wanted).await?;
+        if found.is_empty() {
+            return Err(DriverError::new(
+                Code::Unavailable,
+                format!("the {what} is done, but vCenter does not show it"),
+            ));
+        }
+        only(found, wanted.name)
+    }
+
+    /// Looks for the VM of a Machine, and begins to clone one if there is none.
+    async fn begin(&self, session: &Session, request: &MachineRequest) -> Result<Made, DriverError> {
+        let prepared = Arc::new(OnceLock::<(Arc<Target>, Placement)>::new());
+        let look = {
+            let (session, request, prepared) = (session.clone(), request.clone(), Arc::clone(&prepared));
+            let passwords = self.access.passwords.clone();
+            async move {
+                let wanted = Wanted::of(&request.machine);
+                let found = session.created_for(wanted).await?;
+                if !found.is_empty() {
+                    return only(found, wanted.name).map(|vm| Some(Made::Vm(Box::new(vm))));
+                }
+                let target = session.target().await?;
+                // A clone that could not be configured would be of no use.
+                carried(&session, &request, &passwords, &target.guest_id, target.properties.as_deref())?;
+                let placement = session.placement(&target, &request).await?;
+                prepared.get_or_init(|| (target, placement));
+                Ok(None)
+            }
+        };
+        let clone = {
+            let (session, request, clones) = (session.clone(), request.clone(), Arc::clone(&self.clones));
+            async move {
+                let Some((target, placement)) = prepared.get() else {
+                    return Err(Failure::Unsent("it has no place".to_owned()));
+                };
+                let order = session.order(target, &request);
+                let begun = session.api.begin(CLONE, &target.template, &order.arguments(placement)).await?;
+                Ok(Made::Clone(clones.remember(order.wanted.uid, begun)))
+            }
+        };
+        let (api, what) = (session.api.clone(), format!("clone of VM {}", Wanted::of(&request.machine).name));
+        self.creations.run(request, look, clone, move |failure| unknown(api.error(failure, &what))).await
+    }
+
+    /// The error of a clone that failed. If there is a VM of its name, an earlier clone may have made it.
+    async fn not_cloned(&self, session: &Session, wanted: Wanted<'_>, failure: &Failure, what: &str) -> DriverError {
+        let error = unknown(session.api.error(failure, what));
+        if !failure.is("DuplicateName") {
+            return error;
+        }
+        match session.created_for(wanted).await {
+            Ok(found) if found.is_empty() => {
+                let message = format!(
+                    "{}: the folder has a VM of this name that is not of machine {}: delete or rename it",
+                    error.message, wanted.name
+                );
+                DriverError { message, ..error }
+            }
+            Ok(_) => DriverError { code: Code::Unavailable, ..error },
+            Err(error) => error,
+        }
+    }
+
+    /// Configures, marks and starts a VM, unless that is done. All of it can be repeated. The UID is the last custom field: a VM
+    /// without it is found as unfinished, and finished by the next call.
+    async fn finish(&self, session: &Session, request: &MachineRequest, vm: VirtualMachine) -> Result<Vm, DriverError> {
+        if !vm.is_unfinished() {
+            return Ok(vm.vm());
+        }
+        let owner = vm.owner().unwrap_or(&request.owner).to_owned();
+        let vm = if vm.is_on() {
+            vm
+        } else {
+            self.configure(session, request, &vm).await?;
+            self.mark(session, &vm, &fields(&session.spec, &owner)).await?;
+            self.change(&session.api, START, &vm, &Xml::new(), "start").await?;
+            vm.started()
+        };
+        let vm = if session.spec.waits_for_ip && !vm.has_address() {
+            self.with_address(session, request, &vm).await?
+        } else {
+            vm
+        };
+        self.mark(session, &vm, &uid_field(Wanted::of(&request.machine).uid)).await?;
+        Ok(vm.vm())
+    }
+
+    async fn configure(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: &VirtualMachine,
+    ) -> Result<(), DriverError> {
+        const GUEST: &str = "config.guestId";
+        const VAPP: &str = "config.vAppConfig";
+        const VERSION: &str = "config.version";
+        let api = &session.api;
+        let filter = Filter::of(vm.reference.clone(), &[GUEST, VAPP, VERSION]);
+        let read = |found: Found<'_, '_>| {
+            let text = |path| found.text(path).unwrap_or_default();
+            Some(Some((text(GUEST), found.value(VAPP).map(properties_of), text(VERSION))))
+        };
+        let what = format!("a look at VM {}", vm.name());
+        let found = api.retrieve(&[filter], read).await.map_err(|failure| unknown(api.error(&failure, &what)))?;
+        let Some((guest_id, properties, version)) = found.into_iter().next() else {
+            return Err(DriverError::new(Code::Unknown, format!("{what} failed: it cannot be read")));
+        };
+        let carried = carried(session, request, &self.access.passwords, &guest_id, properties.as_deref())?;
+        self.change(api, CONFIGURE, vm, &configuration(&session.spec, &carried), "configuration").await?;
+        if is_older(&version) {
+            // An older host does not have the version. The VM runs with that of its template, as with the reference.
+            let upgraded = self.change(api, UPGRADE, vm, &Xml::new().text("version", HARDWARE), "upgrade").await;
+            if let Err(error) = upgraded {
+                tracing::debug!(vm = vm.name(), %error, "virtual hardware not upgraded");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets custom fields.
+    async fn mark(
+        &self,
+        session: &Session,
+        vm: &VirtualMachine,
+        values: &BTreeMap<String, String>,
+    ) -> Result<(), DriverError> {
+        let all = self.fields.get_or(&session.login, || Ok::<_, DriverError>(Arc::default()))?;
+        let what = format!("marking of VM {}", vm.name());
+        let set = all.set(&session.api, vm, values).await;
+        set.map_err(|failure| unknown(session.api.error(&failure, &what)))
+    }
+
+    /// Changes a VM, and waits for it. A VM that has the wanted power state already is as good as changed.
+    async fn change(
+        &self,
+        api: &Api,
+        method: Method,
+        vm: &VirtualMachine,
+        arguments: &Xml,
+        what: &str,
+    ) -> Result<(), DriverError> {
+        let what = format!("{what} of VM {}", vm.name());
+        let is_done =
+            |failure: &Failure| failure.is("InvalidPowerState") && [START.name, STOP.name].contains(&method.name);
+        let ended = match api.begin(method, &vm.reference, arguments).await {
+            Ok(task) => Begun::now(task).ended(api, &self.patience.change, false, &what).await?.map(drop),
+            Err(failure) => Err(failure),
+        };
+        match ended {
+            Err(failure) if !is_done(&failure) => Err(unknown(api.error(&failure, &what))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a VM has an address.
+    async fn with_address(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: &VirtualMachine,
+    ) -> Result<VirtualMachine, DriverError> {
+        let what = format!("the start of VM {}, which has no address,", vm.name());
+        let (session, reference) = (session.clone(), vm.reference.clone());
+        let look = move || session.clone().addressed(reference.clone()).boxed();
+        until_done(&self.patience.address, Instant::now(), request.may_pause, &what, look).await
+    }
+
+    /// Stops and destroys a VM. One that is gone is as good as destroyed.
+    async fn destroy(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: &VirtualMachine,
+    ) -> Result<(), DriverError> {
+        let (api, what) = (&session.api, format!("deletion of VM {}", vm.name()));
+        let key = format!("{} {}", session.login.url, vm.reference.id);
+        let is_gone = |failure: &Failure| failure.is("ManagedObjectNotFound");
+        let begun = match self.deletions.get(&key) {
+            Some(begun) => begun,
+            None => {
+                if vm.is_on() {
+                    self.change(api, STOP, vm, &Xml::new(), "stop").await?;
+                }
+                match api.begin(DESTROY, &vm.reference, &Xml::new()).await {
+                    Ok(task) => self.deletions.remember(&key, task),
+                    Err(failure) if is_gone(&failure) => return Ok(()),
+                    Err(failure) => return Err(api.error(&failure, &what)),
+                }
+            }
+        };
+        let pace = &self.patience.destroy;
+        match self.deletions.follow(api, &key, &begun, pace, request.may_pause, &what).await? {
+            Err(failure) if !is_gone(&failure) => Err(unknown(api.error(&failure, &what))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The VM of a Machine, unless it is being cloned.
+    async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
+        let wanted = Wanted::of(&request.machine);
+        self.creations.settled(&request.machine).await;
+        if let Some(begun) = self.clones.get(wanted.uid)
+            && matches!(session.api.task(&begun.task).await, Ok(TaskState::Running))
+        {
+            let message = format!("VM {} is being cloned", wanted.name);
+            return Err(DriverError {
+                call_again_in: request.may_pause.then_some(self.patience.clone.first),
+                ..DriverError::new(Code::Unavailable, message)
+            });
+        }
+        only(self.find(session, request).await?, wanted.name)
+    }
+}
+
+/// The user data of a VM with this guest ID and these properties, in the form that the VM reads.
+fn carried(
+    session: &Session,
+    request: &MachineRequest,
+    passwords: &ConsolePasswords,
+    guest_id: &str,
+    properties: Option<&[Property]>,
+) -> Result<Carried, DriverError> {
+    let (spec, secrets) = (&session.spec, Secrets(&request.secret));
+    let name = Wanted::of(&request.machine).name;
+    let user_data = UserData { name, data: secrets.user_data()?, ssh_keys: &spec.ssh_keys, passwords };
+    user_data.carried(spec.guest_id.as_deref().unwrap_or(guest_id), properties, spec.properties.as_ref())
+}
+
+#[async_trait]
+impl Driver for VsphereDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: true, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        match Login::of(secret, &self.access.secrets) {
+            Ok(login) if login.tls().is_insecure => {
+                problems
+                    .warning("Secret", "the certificate of vCenter is not verified, so its password may go to others");
+            }
+            Ok(_) => {}
+            Err(error) => problems.error("Secret", error.message),
+        }
+        if let Err(error) = Secrets(secret).user_data() {
+            problems.error("Secret", error.message);
+        }
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let vm = self.cloned(&session, request).await?;
+        let vm = self.finish(&session, request, vm).await?;
+        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+    }
+
+    /// Finishes a VM whose creation broke off.
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let vm = self.settled(&session, request).await?;
+        if vm.is_unfinished() {
+            self.validate(&request.class).to_result()?;
+        }
+        self.finish(&session, request, vm).await
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        self.creations.settled(&request.machine).await;
+        if let Some(begun) = self.clones.get(wanted.uid) {
+            let (pace, what) = (&self.patience.clone, format!("clone of VM {}", wanted.name));
+            // Its outcome does not matter.
+            let _ = self.clones.follow(&session.api, wanted.uid, &begun, pace, request.may_pause, &what).await?;
+        }
+        for vm in self.find(&session, request).await? {
+            self.destroy(&session, request, &vm).await?;
+        }
+        Ok(None)
+    }
+
+    /// [`Code::Uninitialized`]: the creation of the VM broke off.
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let vm = self.settled(&session, request).await?;
+        if !vm.is_unfinished() {
+            return Ok(vm.vm());
+        }
+        let message = format!("VM {} is not finished", vm.name());
+        Err(DriverError { vm: Some(Box::new(vm.vm())), ..DriverError::new(Code::Uninitialized, message) })
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+        let session = self.session(class, secret)?;
+        let is_ours = |vm: &&VirtualMachine| vm.belonging(&session.scope) == Belonging::Ours && !vm.is_unlisted();
+        Ok(session.all().await?.iter().filter(is_ours).map(|vm| (vm.provider_id(), vm.listed())).collect())
+    }
+
+    /// VMs of a cluster and a role in one folder are listed for all classes with them. The datacenter may be written in several
+    /// ways.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()).scope());
+        match (class, other) {
+            (Ok(class), Ok(other)) => {
+                let part = |scope: &Scope| (scope.folder.clone(), scope.cluster.clone(), scope.role.clone());
+                part(&class) == part(&other)
+            }
+            _ => true,
+        }
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(Secrets(secret).user_data().err()).await)
+    }
+
+    /// The custom fields of the cluster stay, so that its ID finds a VM that is handed over. It gets one that takes it off the list.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        let vm = only(self.find(&session, request).await?, wanted.name)?;
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let values = if is_listed {
+            let mut values = fields(&session.spec, &request.owner);
+            values.extend([of(UNLISTED_FIELD, "")]);
+            values
+        } else {
+            [of(UNLISTED_FIELD, "true"), of(OWNER_FIELD, "")].into()
+        };
+        self.mark(&session, &vm, &values).await
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}

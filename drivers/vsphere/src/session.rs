@@ -1,0 +1,297 @@
+//! A class with access to its vCenter, and the look-ups of its VMs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use mcm_api::machine::Machine;
+use mcm_driver::{
+    Code, DriverError, MachineRequest,
+    cloud::{Coalescer, Failure, Wanted, created_for, is_word, known_as},
+};
+
+use super::{
+    calls::{Api, Found, Placement, fields_of},
+    filter::Filter,
+    inventory::{FOLDER, unknown},
+    login::Login,
+    names::IDS,
+    order::Order,
+    place::{Target, TargetKey},
+    soap::Ref,
+    spec::{Scope, Spec},
+    vm::{self, EXTRA, KIND, PROPERTIES, Seen, VirtualMachine, has_markers, markers_in},
+};
+
+/// A VM that a look-up asks for, as a text by which look-ups are joined.
+enum Asked<'a> {
+    Name(&'a str),
+    Uuid(&'a str),
+}
+
+impl<'a> Asked<'a> {
+    fn key(&self) -> String {
+        match self {
+            Self::Name(name) => format!("name/{name}"),
+            Self::Uuid(uuid) => format!("uuid/{uuid}"),
+        }
+    }
+
+    fn of_key(key: &'a str) -> Self {
+        match key.split_once('/') {
+            Some(("uuid", uuid)) => Self::Uuid(uuid),
+            Some((_, name)) => Self::Name(name),
+            None => Self::Name(key),
+        }
+    }
+}
+
+/// The VMs that a look-up of several Machines finds.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    vms: Vec<VirtualMachine>,
+    /// Names of VMs that vCenter cannot describe.
+    unknown: Vec<String>,
+    /// Those of them that have the markers of the class.
+    unknown_of_class: Vec<String>,
+    /// All VMs of the folder were looked at, so VMs in others are not among them.
+    is_of_folder: bool,
+}
+
+/// Look-ups of VMs of one class with one login that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<(Login, Scope), Result<Arc<Look>, DriverError>>;
+/// Look-ups of the objects that VMs of a class need join others that are under way.
+pub(crate) type Targets = Coalescer<TargetKey, Result<Arc<Target>, DriverError>>;
+
+/// The look-ups of all classes.
+pub(crate) struct Shared {
+    look_ups: LookUps,
+    targets: Targets,
+}
+
+impl Shared {
+    /// Look-ups of VMs wait for others for `window`.
+    pub(crate) fn new(window: Duration) -> Self {
+        Self { look_ups: Coalescer::new(window), targets: Coalescer::of_facts() }
+    }
+}
+
+/// A class with access to its vCenter.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub spec: Spec,
+    pub scope: Scope,
+    pub login: Login,
+    pub api: Api,
+    pub shared: Arc<Shared>,
+}
+
+impl Session {
+    /// The VMs that were created for a Machine without a provider ID.
+    pub(crate) async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<VirtualMachine>, DriverError> {
+        let look = self.look(&Asked::Name(wanted.name)).await?;
+        if look.unknown.iter().any(|name| name == wanted.name) {
+            return Err(undescribed(&look.unknown));
+        }
+        let listed = look.vms.iter().filter(|vm| !vm.is_unlisted()).cloned();
+        let found = created_for(listed, wanted, &self.scope);
+        Ok(found.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
+    }
+
+    /// The VM that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
+    pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
+        let Some(uuid) = uuid_of(machine)? else { return Ok(None) };
+        let known = |vm| known_as(Some(vm), Wanted::of(machine), &self.scope);
+        let found = self.with_uuid(&uuid).await?.into_iter().find_map(known);
+        Ok(found.map(|vm| vm.in_region(&self.spec.region)))
+    }
+
+    /// All VMs of the class.
+    pub(crate) async fn all(&self) -> Result<Vec<VirtualMachine>, DriverError> {
+        let look = self.in_folder().await?;
+        if !look.unknown_of_class.is_empty() {
+            return Err(undescribed(&look.unknown_of_class));
+        }
+        Ok(look.vms.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
+    }
+
+    /// The objects that a VM of the class needs.
+    pub(crate) async fn target(&self) -> Result<Arc<Target>, DriverError> {
+        let (api, places, disk) = (self.api.clone(), self.spec.places.clone(), self.spec.disk);
+        let key = TargetKey { login: self.login.clone(), places: places.clone(), disk };
+        let find = move |_| async move { Target::find(&api, &places, disk).await.map(Arc::new) };
+        self.shared.targets.look_up(key, String::new(), find).await
+    }
+
+    /// A clone of a template for a Machine.
+    pub(crate) fn order<'a>(&'a self, target: &'a Target, request: &'a MachineRequest) -> Order<'a> {
+        Order { target, scope: &self.scope, wanted: Wanted::of(&request.machine), owner: &request.owner }
+    }
+
+    /// Where vSphere puts such a clone.
+    pub(crate) async fn placement(&self, target: &Target, request: &MachineRequest) -> Result<Placement, DriverError> {
+        let order = self.order(target, request);
+        let found = target.placement(&self.api, order.wanted.name, &|placement| order.specification(placement)).await;
+        found.map_err(|failure| self.failed(&failure, &format!("a placement of VM {}", order.wanted.name)))
+    }
+
+    /// A VM as it is now, if it has an address.
+    pub(crate) async fn addressed(self, vm: Ref) -> Result<Option<VirtualMachine>, DriverError> {
+        let what = format!("a look at VM {}", vm.id);
+        let found = self.described(vec![vm], &what).await?;
+        let vm = found.vms.into_iter().next().filter(VirtualMachine::has_address);
+        Ok(vm.map(|vm| vm.in_region(&self.spec.region)))
+    }
+
+    /// The VMs with a UUID.
+    async fn with_uuid(&self, uuid: &str) -> Result<Vec<VirtualMachine>, DriverError> {
+        let look = self.look(&Asked::Uuid(uuid)).await?;
+        let found: Vec<_> = look.vms.iter().filter(|vm| vm.uuid() == uuid).cloned().collect();
+        if !found.is_empty() || !look.is_of_folder {
+            return Ok(found);
+        }
+        // It may be in another folder.
+        Ok(self.by_uuid(uuid).await?.vms)
+    }
+
+    async fn look(&self, asked: &Asked<'_>) -> Result<Arc<Look>, DriverError> {
+        let session = self.clone();
+        let key = (self.login.clone(), self.scope.clone());
+        let send = move |keys| async move { session.look_for(&keys).await.map(Arc::new) };
+        self.shared.look_ups.look_up(key, asked.key(), send).await
+    }
+
+    /// The VMs that were asked for, and maybe others: one by itself, several by their folder.
+    async fn look_for(&self, keys: &BTreeSet<String>) -> Result<Look, DriverError> {
+        match keys.first().filter(|_| keys.len() == 1).map(|key| Asked::of_key(key)) {
+            Some(Asked::Uuid(uuid)) => self.by_uuid(uuid).await,
+            Some(Asked::Name(name)) => self.by_name(name).await,
+            None => match self.in_folder().await {
+                // VMs with UUIDs may be elsewhere.
+                Err(error)
+                    if error.code == Code::InvalidArgument && keys.iter().all(|key| key.starts_with("uuid/")) =>
+                {
+                    Ok(Look { is_of_folder: true, ..Look::default() })
+                }
+                look => look,
+            },
+        }
+    }
+
+    async fn by_uuid(&self, uuid: &str) -> Result<Look, DriverError> {
+        let what = format!("a look at VM {uuid}");
+        let found = self.api.with_uuid(uuid).await.map_err(|failure| self.failed(&failure, &what))?;
+        self.described(found, &what).await
+    }
+
+    async fn by_name(&self, name: &str) -> Result<Look, DriverError> {
+        let what = format!("a look at VM {name}");
+        let folder = self.folder().await?;
+        let found = self.api.child(&folder, name).await.map_err(|failure| self.failed(&failure, &what))?;
+        self.described(found.into_iter().filter(|found| found.kind == KIND).collect(), &what).await
+    }
+
+    /// All VMs in the folder of the class.
+    async fn in_folder(&self) -> Result<Look, DriverError> {
+        let what = "a list of the VMs in the folder";
+        let folder = self.folder().await?;
+        let look = self.look_at(Filter::in_folder(folder, KIND, &PROPERTIES)).await;
+        Ok(Look { is_of_folder: true, ..look.map_err(|failure| self.failed(&failure, what))? })
+    }
+
+    async fn described(&self, vms: Vec<Ref>, what: &str) -> Result<Look, DriverError> {
+        if vms.is_empty() {
+            return Ok(Look::default());
+        }
+        let is_only = vms.len() == 1;
+        match self.look_at(Filter::of_all(vms, KIND, &PROPERTIES)).await {
+            // It was deleted between the two requests.
+            Err(failure) if failure.is("ManagedObjectNotFound") && is_only => Ok(Look::default()),
+            look => look.map_err(|failure| self.failed(&failure, what)),
+        }
+    }
+
+    /// The VMs of a filter, with the names of their custom fields.
+    async fn look_at(&self, filter: Filter) -> Result<Look, Failure> {
+        enum Part {
+            Names(BTreeMap<i64, String>),
+            Vm(Seen),
+        }
+        let read = |found: Found<'_, '_>| {
+            let is_vm = found.reference()?.kind == KIND;
+            let part = if is_vm { Part::Vm(vm::read(&found)?) } else { Part::Names(fields_of(&found)?) };
+            Some(Some(part))
+        };
+        let parts = self.api.retrieve(&[self.api.filter_of_fields().await?, filter], read).await?;
+        let (mut names, mut seen) = (BTreeMap::new(), Vec::new());
+        for part in parts {
+            match part {
+                Part::Names(all) => names.extend(all),
+                Part::Vm(vm) => seen.push(vm),
+            }
+        }
+        let mut look = Look::default();
+        for one in seen {
+            match one {
+                Seen::Vm(vm) => look.vms.push(vm.with_fields(&names)),
+                Seen::Unknown { name, values } => {
+                    if has_markers(&values, &names, &self.scope) {
+                        look.unknown_of_class.push(name.clone());
+                    }
+                    look.unknown.push(name);
+                }
+            }
+        }
+        look.vms = self.with_markers(look.vms).await?;
+        Ok(look)
+    }
+
+    /// The VMs, with the markers in the extra configuration of those that may not be finished.
+    async fn with_markers(&self, vms: Vec<VirtualMachine>) -> Result<Vec<VirtualMachine>, Failure> {
+        let unfinished: Vec<Ref> =
+            vms.iter().filter(|vm| vm.may_be_unfinished()).map(|vm| vm.reference.clone()).collect();
+        if unfinished.is_empty() {
+            return Ok(vms);
+        }
+        let read = |found: Found<'_, '_>| Some(Some((found.reference()?, markers_in(&found))));
+        let markers = self.api.retrieve(&[Filter::of_all(unfinished, KIND, &[EXTRA])], read).await?;
+        let mut markers: BTreeMap<Ref, BTreeMap<String, String>> = markers.into_iter().collect();
+        let marked = |vm: VirtualMachine| match markers.remove(&vm.reference) {
+            Some(extra) => vm.with_extra(extra),
+            None => vm,
+        };
+        Ok(vms.into_iter().map(marked).collect())
+    }
+
+    /// The folder of the VMs of the class.
+    async fn folder(&self) -> Result<Ref, DriverError> {
+        let datacenter = self.api.datacenter(&self.scope.datacenter).await?;
+        self.api.find(&datacenter, FOLDER, &self.scope.folder).await
+    }
+
+    fn failed(&self, failure: &Failure, what: &str) -> DriverError {
+        unknown(self.api.error(failure, what))
+    }
+}
+
+fn undescribed(names: &[String]) -> DriverError {
+    let names = names.join(", ");
+    let message = format!(
+        "vCenter does not describe {names} at the moment: a VM that is being made, or whose host is not connected, has no \
+         configuration"
+    );
+    DriverError::new(Code::Unavailable, message)
+}
+
+/// The UUID of the VM in the provider ID of a Machine, if it has one.
+fn uuid_of(machine: &Machine) -> Result<Option<String>, DriverError> {
+    let Some([uuid]) = IDS.of_machine(machine)? else { return Ok(None) };
+    if !is_word(uuid) {
+        let name = Wanted::of(machine).name;
+        let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
+        return Err(DriverError::new(Code::InvalidArgument, message));
+    }
+    Ok(Some(uuid.to_ascii_lowercase()))
+}

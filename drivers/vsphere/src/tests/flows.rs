@@ -1,0 +1,439 @@
+//! The decisions of the driver by the VMs that it finds.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::join_all;
+use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver, testing::server::Fault};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, World, class, code, driver, spec, spec_with, unmeasured,
+    vcenter::{Options, fault},
+    with_id,
+};
+
+#[tokio::test]
+async fn a_vm_lives_from_create_to_delete() {
+    let world = World::new().await;
+    let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    let vm = world.driver.create(&request).await.unwrap();
+    let shown = world.vm("a");
+    assert_eq!(vm.provider_id, format!("vsphere://eu/{}", shown.uuid));
+    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), vm.halted.as_deref()), ("a", None, None));
+    assert_eq!(vm.last_known_state.as_deref(), Some(format!("Created {}", vm.provider_id).as_str()));
+    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
+    assert_eq!(addresses, ["InternalIP 10.0.0.2", "Hostname a"]);
+    let known = with_id(request.clone(), &vm.provider_id);
+    for request in [&request, &known] {
+        let found = world.driver.status(request).await.unwrap();
+        assert_eq!((found.provider_id, found.addresses), (vm.provider_id.clone(), vm.addresses.clone()));
+        assert_eq!(world.driver.initialize(request).await.unwrap().provider_id, vm.provider_id);
+    }
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
+    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
+    assert_eq!(world.count(), 0);
+    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
+    world.driver.delete(&known).await.expect("nothing there is success");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!((world.calls("CloneVM_Task"), world.calls("Destroy_Task")), (1, 1));
+}
+
+#[rstest]
+#[case::newer(&[CLUSTER, ROLE])]
+#[case::older(&[("kubernetes.io/cluster/shoot", "1"), ("kubernetes.io/role/node", "1")])]
+#[tokio::test]
+async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted(#[case] fields: &[(&str, &str)]) {
+    let world = World::new().await;
+    let id = world.put("a", fields);
+    let request = world.request("a");
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.calls("CloneVM_Task"), 0);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(id, ListedVm::new("a", None))].into());
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn the_vm_of_an_earlier_machine_of_that_name_is_left_alone() {
+    let world = World::new().await;
+    let earlier = world.put("a", &[CLUSTER, ROLE, (UID, "earlier")]);
+    let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    world.driver.delete(&request).await.unwrap();
+    let error = world.driver.create(&request).await.unwrap_err();
+    assert_eq!((error.code, world.count()), (Code::AlreadyExists, 1), "{error}");
+    assert!(error.message.contains("delete or rename it"), "{error}");
+    // A Machine that was restored has a new UID and its provider ID.
+    let restored = with_id(world.request_for("a", "new", spec()), &earlier);
+    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
+}
+
+#[rstest]
+#[case::of_another_cluster(&[("mcm.gardener.cloud/cluster", "other"), ROLE])]
+#[case::of_another_role(&[CLUSTER, ("mcm.gardener.cloud/role", "etcd")])]
+#[case::of_nobody(&[])]
+#[tokio::test]
+async fn a_vm_without_the_markers_of_the_class_is_neither_adopted_nor_deleted(#[case] fields: &[(&str, &str)]) {
+    let world = World::new().await;
+    let id = world.put("a", fields);
+    let known = with_id(world.request("a"), &id);
+    for request in [&known, &world.request("a"), &with_id(world.request_for("a", "", spec()), &id)] {
+        assert_eq!(code(world.driver.status(request).await), Code::NotFound);
+        world.driver.delete(request).await.unwrap();
+    }
+    assert_eq!(code(world.driver.create(&world.request("a")).await), Code::AlreadyExists);
+    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(world.count(), 1);
+}
+
+#[rstest]
+#[case::with_its_uid(&[(UID, "uid-a")], true)]
+#[case::without(&[], false)]
+#[case::of_another_cluster(&[(UID, "uid-a"), ("mcm.gardener.cloud/cluster", "other")], false)]
+#[tokio::test]
+async fn a_known_vm_without_its_markers_is_known_by_its_uid(#[case] fields: &[(&str, &str)], #[case] is_found: bool) {
+    let world = World::new().await;
+    let known = with_id(world.request("a"), &world.put("a", fields));
+    assert_eq!(world.driver.status(&known).await.is_ok(), is_found);
+    world.driver.delete(&known).await.unwrap();
+    assert_eq!(world.count(), usize::from(!is_found));
+}
+
+#[tokio::test]
+async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
+    let world = World::new().await;
+    let id = world.put("a", &[CLUSTER, ROLE, (UID, "gone")]);
+    world.driver.delete(&with_id(world.request_for("a", "", spec()), &id)).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[rstest]
+#[case::as_stored("vsphere://eu/", true)]
+#[case::without_a_region("vsphere:///", true)]
+#[case::of_the_cloud_controller("vsphere://", true)]
+#[case::of_another_cloud("aws:///eu-west-1/", false)]
+#[tokio::test]
+async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_found: bool) {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    let known = with_id(world.request("a"), &format!("{prefix}{}", world.vm("a").uuid.to_uppercase()));
+    match world.driver.status(&known).await {
+        Ok(found) => assert!(is_found && found.node_name == "a"),
+        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
+    }
+}
+
+/// The reference then looks by the path of the name, and deletes that VM.
+#[rstest]
+#[case("vsphere://eu/../..")]
+#[case("vsphere://eu/a b")]
+#[case("vsphere://eu/")]
+#[case("4230-uuid")]
+#[tokio::test]
+async fn a_provider_id_that_cannot_be_read_is_an_error(#[case] id: &str) {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    let request = with_id(world.request("a"), id);
+    assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument);
+    assert_eq!(code(world.driver.status(&request).await), Code::InvalidArgument);
+    assert_eq!(world.count(), 1);
+}
+
+#[tokio::test]
+async fn without_a_uid_nothing_is_created() {
+    let world = World::new().await;
+    assert_eq!(code(world.driver.create(&world.request_for("a", "", spec())).await), Code::InvalidArgument);
+    assert_eq!(world.calls("CloneVM_Task"), 0);
+}
+
+#[tokio::test]
+async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    let changes = json!({"templateVM": null, "network": 7, "datastore": null, "resourcePool": "", "numCpus": "x"});
+    let request = world.request_for("a", "uid-a", spec_with(&changes));
+    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+/// With an empty datacenter, the reference looks at a path that no VM has.
+#[tokio::test]
+async fn the_only_datacenter_needs_no_name() {
+    let world = World::new().await;
+    let request = world.request_for("a", "uid-a", spec_with(&json!({"datacenter": null})));
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, vm.provider_id);
+    assert_eq!((world.count(), world.calls("CloneVM_Task")), (1, 1));
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn one_of_several_datacenters_needs_its_name() {
+    let world = World::with(Options { datacenters: 2, ..Options::default() }).await;
+    let request = world.request_for("a", "uid-a", spec_with(&json!({"datacenter": null})));
+    for error in [world.driver.create(&request).await.unwrap_err(), world.driver.status(&request).await.unwrap_err()] {
+        assert!(error.code == Code::InvalidArgument && error.message.contains("several datacenters"), "{error}");
+    }
+    world.driver.create(&world.request("a")).await.unwrap();
+}
+
+#[rstest]
+#[case::path("workers/pool", "pool")]
+#[case::name_of_a_folder_below("pool", "pool")]
+#[case::absolute("/DC0/vm/workers", "workers")]
+#[case::pattern("work*", "workers")]
+#[case::none("", "vm")]
+#[tokio::test]
+async fn vms_of_any_folder_are_found_again_and_listed(#[case] folder: &str, #[case] expected: &str) {
+    let world = World::new().await;
+    let request = world.request_for("a", "uid-a", spec_with(&json!({"folder": folder})));
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(world.vm("a").folder, expected);
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    assert!(world.driver.list(&request.class, &request.secret).await.unwrap().contains_key(&vm.provider_id));
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_no_proof_that_a_vm_is_absent() {
+    let world = World::new().await;
+    let vm = world.driver.create(&world.request("a")).await.unwrap();
+    let elsewhere = world.request_for("a", "uid-a", spec_with(&json!({"folder": "renamed"})));
+    assert_eq!(code(world.driver.status(&elsewhere).await), Code::InvalidArgument);
+    assert_eq!(code(world.driver.delete(&elsewhere).await), Code::InvalidArgument);
+    assert_eq!(code(world.driver.list(&elsewhere.class, &elsewhere.secret).await), Code::InvalidArgument);
+    let known = with_id(elsewhere, &vm.provider_id);
+    let both = [known.clone(), known.clone()];
+    for status in join_all(both.iter().map(|request| world.driver.status(request))).await {
+        assert_eq!(status.unwrap().provider_id, vm.provider_id, "its ID finds it in any folder");
+    }
+    world.driver.delete(&known).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn a_list_has_all_pages() {
+    let world = World::with(Options { page: 2, ..Options::default() }).await;
+    for number in 0..5 {
+        world.put(&format!("m-{number}"), &[CLUSTER, ROLE]);
+    }
+    let request = world.request("a");
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 5);
+    assert!(world.calls("ContinueRetrievePropertiesEx") >= 2);
+    world.fail("ContinueRetrievePropertiesEx", Fault::Status(502), 99);
+    assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unavailable, "not a part of it");
+}
+
+#[tokio::test]
+async fn a_list_has_the_vms_of_the_class_and_no_others() {
+    let world = World::new().await;
+    let ours = world.put("a", &[CLUSTER, ROLE, (OWNER_FIELD, "team-b")]);
+    world.put("b", &[("mcm.gardener.cloud/cluster", "other"), ROLE]);
+    world.put("c", &[CLUSTER]);
+    world.put("d", &[]);
+    let request = world.request("a");
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(ours, ListedVm::new("a", Some("team-b".to_owned())))].into());
+}
+
+/// A creation breaks off after each of its steps.
+#[rstest]
+#[case::configuration("ReconfigVM_Task")]
+#[case::definition("AddCustomFieldDef")]
+#[case::marks("SetField")]
+#[case::start("PowerOnVM_Task")]
+#[tokio::test]
+async fn a_vm_whose_creation_broke_off_is_finished_by_another_process(#[case] call: &'static str) {
+    let world = World::new().await;
+    let request = world.request("a");
+    world.fail(call, Fault::Error(fault("HostNotConnected", "no host")), 99);
+    assert_eq!(code(world.driver.create(&request).await), Code::Unavailable);
+    world.vcenter.settings.lock().faults.clear();
+    let other = driver(Duration::from_secs(20), unmeasured());
+    let error = other.status(&request).await.unwrap_err();
+    let vm = error.vm.clone().unwrap();
+    assert_eq!((error.code, vm.node_name.as_str()), (Code::Uninitialized, "a"));
+    let listed = other.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
+    let known = with_id(request.clone(), &vm.provider_id);
+    assert_eq!(other.initialize(&known).await.unwrap().provider_id, vm.provider_id);
+    let shown = world.vm("a");
+    assert_eq!((shown.power.as_str(), shown.fields[UID].as_str()), ("poweredOn", "uid-a"));
+    assert_eq!(other.status(&known).await.unwrap().provider_id, vm.provider_id);
+    assert_eq!((world.count(), world.calls("CloneVM_Task")), (1, 1));
+}
+
+#[tokio::test]
+async fn an_unfinished_vm_is_deleted_with_its_machine_or_as_an_orphan() {
+    let world = World::new().await;
+    for is_orphan in [false, true] {
+        let request = world.request("a");
+        world.fail("ReconfigVM_Task", Fault::Error(fault("InvalidArgument", "no")), 1);
+        assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
+        if is_orphan {
+            let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+            let id = listed.keys().next().unwrap();
+            world.driver.delete(&with_id(world.request_for("a", "", spec()), id)).await.unwrap();
+        } else {
+            world.driver.delete(&request).await.unwrap();
+        }
+        assert_eq!(world.count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_vm_that_was_stopped_is_reported_and_not_started() {
+    let world = World::new().await;
+    let id = world.vcenter.create("a", &[CLUSTER, ROLE, (UID, "uid-a")], true);
+    let request = world.request("a");
+    assert_eq!(world.driver.status(&request).await.unwrap().halted.as_deref(), Some("poweredOff"));
+    world.driver.create(&request).await.unwrap();
+    assert_eq!((world.vm("a").uuid, world.vm("a").power.as_str()), (id, "poweredOff"));
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!((world.count(), world.calls("PowerOffVM_Task")), (0, 0));
+}
+
+/// Calls as a controller does, until the answer is not a pause; returns the number of pauses.
+async fn repeat(driver: &dyn Driver, request: &MachineRequest, is_creation: bool) -> usize {
+    let mut pauses = 0;
+    loop {
+        let done =
+            if is_creation { driver.create(request).await.map(drop) } else { driver.delete(request).await.map(drop) };
+        match done {
+            Ok(()) => return pauses,
+            Err(error) => assert!(error.call_again_in.is_some(), "{error}"),
+        }
+        pauses += 1;
+        tokio::task::yield_now().await;
+    }
+}
+
+#[rstest]
+#[case::pauses(true)]
+#[case::waits(false)]
+#[tokio::test]
+async fn a_clone_holds_no_slot_where_the_caller_can_pause(#[case] may_pause: bool) {
+    let world = World::new().await;
+    world.vcenter.change(&json!({"CloneTime": 300}));
+    let request = MachineRequest { may_pause, ..world.request("a") };
+    let pauses = repeat(&world.driver, &request, true).await;
+    assert_eq!((pauses > 0, world.count(), world.calls("CloneVM_Task")), (may_pause, 1, 1));
+    assert_eq!(world.vm("a").power, "poweredOn");
+    repeat(&world.driver, &request, false).await;
+    assert_eq!((world.count(), world.calls("Destroy_Task")), (0, 1));
+}
+
+#[tokio::test]
+async fn a_status_or_a_deletion_during_a_clone_waits_for_its_end() {
+    let world = World::new().await;
+    world.vcenter.change(&json!({"CloneTime": 300}));
+    let request = MachineRequest { may_pause: true, ..world.request("a") };
+    assert!(world.driver.create(&request).await.unwrap_err().call_again_in.is_some());
+    let error = world.driver.status(&request).await.unwrap_err();
+    assert!(error.code == Code::Unavailable && error.call_again_in.is_some(), "{error}");
+    repeat(&world.driver, &request, false).await;
+    assert_eq!((world.count(), world.calls("CloneVM_Task")), (0, 1));
+}
+
+#[tokio::test]
+async fn a_clone_that_fails_has_its_code_and_is_made_again() {
+    let world = World::new().await;
+    let request = world.request("a");
+    for (name, expected) in [
+        ("NoDiskSpace", Code::ResourceExhausted),
+        ("NoCompatibleHost", Code::ResourceExhausted),
+        ("Other", Code::Internal),
+    ] {
+        world.vcenter.change(&json!({"CloneFault": name}));
+        let error = world.driver.create(&request).await.unwrap_err();
+        assert_eq!((error.code, error.last_known_state.as_deref(), world.count()), (expected, None, 0), "{error}");
+        assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    }
+    world.vcenter.change(&json!({}));
+    world.driver.create(&request).await.unwrap();
+    assert_eq!(world.count(), 1);
+}
+
+#[tokio::test]
+async fn a_creation_waits_for_an_address_where_the_class_asks_for_it() {
+    let world = World::new().await;
+    world.vcenter.change(&json!({"HasNoAddress": true}));
+    let spec = spec_with(&json!({"waitForIP": true}));
+    let request = MachineRequest { may_pause: true, ..world.request_for("a", "uid-a", spec) };
+    let mut last = None;
+    for _ in 0..200 {
+        match world.driver.create(&request).await {
+            Ok(vm) => {
+                last = Some(vm);
+                break;
+            }
+            Err(error) => assert!(error.call_again_in.is_some(), "{error}"),
+        }
+        if world.vcenter.vms().first().is_some_and(|vm| vm.power == "poweredOn") {
+            let error = world.driver.status(&request).await.unwrap_err();
+            assert_eq!(error.code, Code::Uninitialized);
+            world.vcenter.change(&json!({}));
+        }
+    }
+    let addresses = last.unwrap().addresses;
+    assert_eq!((addresses[0].type_.as_str(), addresses[0].address.as_str()), ("InternalIP", "10.1.0.1"));
+    assert_eq!(world.calls("PowerOnVM_Task"), 1);
+}
+
+#[tokio::test]
+async fn machines_that_wait_together_share_their_look_ups() {
+    let world = World::new().await;
+    let requests: Vec<_> = (0..20).map(|number| world.request(&format!("m-{number}"))).collect();
+    for status in join_all(requests.iter().map(|request| world.driver.status(request))).await {
+        assert_eq!(code(status), Code::NotFound);
+    }
+    assert_eq!((world.calls("FindByInventoryPath"), world.calls("look")), (1, 1));
+    let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
+    assert!(world.calls("template") <= 3, "{} looks at one template", world.calls("template"));
+    let known: Vec<_> =
+        requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
+    let before = world.calls("look");
+    for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
+        status.unwrap();
+    }
+    assert_eq!((world.calls("look") - before, world.calls("FindAllByUuid")), (1, 0));
+}
+
+#[test]
+fn classes_of_one_cluster_and_role_in_one_folder_share_a_list() {
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    let may_list = |changes: Value| driver.may_list(&class(spec()), &class(spec_with(&changes)));
+    assert!(may_list(json!({"templateVM": "other", "datacenter": ""})));
+    assert!(!may_list(json!({"folder": "other"})));
+    assert!(!may_list(json!({"tags": {CLUSTER.0: "other", ROLE.0: ROLE.1}})));
+    assert!(may_list(json!({"tags": {}})), "of a class without a cluster nothing is certain");
+}
+
+#[tokio::test]
+async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
+    let world = World::new().await;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let known = with_id(request.clone(), &vm.provider_id);
+    world.driver.tag(&known, false).await.unwrap();
+    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
+    let fields = world.vm("a").fields;
+    assert_eq!(
+        (fields[OWNER_FIELD].as_str(), fields[CLUSTER.0].as_str(), fields["pool"].as_str()),
+        ("", "shoot", "workers")
+    );
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
+    assert_eq!(world.driver.status(&known).await.unwrap().provider_id, vm.provider_id);
+    world.driver.tag(&known, true).await.unwrap();
+    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
+}

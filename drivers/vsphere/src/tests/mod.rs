@@ -1,0 +1,169 @@
+//! The driver against a simulator of vCenter.
+
+mod bootstrap;
+mod client;
+mod conformance;
+mod faults;
+mod flows;
+mod inspect;
+mod metrics;
+mod requests;
+mod secrets;
+mod templates;
+#[allow(dead_code, reason = "tests on a control plane use the rest")]
+#[path = "../../../../tests/clouds/vsphere/vcenter.rs"]
+mod vcenter;
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, DriverError, MachineRequest, SecretData,
+    cloud::{Limits, Pace, Requests},
+    guard::Guards,
+    testing::{self as kit, server::Fault},
+};
+use serde_json::{Value, json};
+
+use self::vcenter::{Options, PASSWORD, USER, VCenter, Vm};
+use super::{Access, NAME, Patience, VsphereDriver, user_data::ConsolePasswords};
+
+const CLUSTER: (&str, &str) = ("mcm.gardener.cloud/cluster", "shoot");
+const ROLE: (&str, &str) = ("mcm.gardener.cloud/role", "node");
+const UID: &str = "machine.sapcloud.io/machine-uid";
+const OWNER_FIELD: &str = "machine.sapcloud.io/owner";
+/// The owner of the machines.
+const OWNER: &str = "team-a";
+
+/// A vCenter and its driver.
+struct World {
+    vcenter: VCenter,
+    driver: VsphereDriver,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    async fn with(options: Options) -> Self {
+        Self { vcenter: VCenter::start(options).await, driver: driver(Duration::from_secs(20), unmeasured()) }
+    }
+
+    fn secret(&self) -> SecretData {
+        secret(&[
+            ("vsphereHost", &self.vcenter.host),
+            ("vsphereUsername", USER),
+            ("vspherePassword", PASSWORD),
+            ("vsphereInsecureSSL", "true"),
+        ])
+    }
+
+    fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some(name.into());
+        machine.metadata.namespace = Some("ns".into());
+        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+        MachineRequest {
+            machine: Arc::new(machine),
+            class: Arc::new(class(spec)),
+            secret: self.secret(),
+            owner: OWNER.to_owned(),
+            may_pause: false,
+        }
+    }
+
+    fn request(&self, name: &str) -> MachineRequest {
+        self.request_for(name, &format!("uid-{name}"), spec())
+    }
+
+    /// Creates a VM that the driver did not create; returns its provider ID.
+    fn put(&self, name: &str, fields: &[(&str, &str)]) -> String {
+        format!("vsphere://eu/{}", self.vcenter.create(name, fields, false))
+    }
+
+    fn vm(&self, name: &str) -> Vm {
+        self.vcenter.vms().into_iter().find(|vm| vm.name == name).unwrap()
+    }
+
+    fn count(&self) -> usize {
+        self.vcenter.vms().len()
+    }
+
+    fn calls(&self, name: &str) -> usize {
+        self.vcenter.settings.lock().count(name)
+    }
+
+    /// How often each call was made since the last time.
+    fn take_calls(&self) -> Vec<String> {
+        let log = std::mem::take(&mut self.vcenter.settings.lock().log);
+        log.into_iter().map(|(call, _)| call).filter(|call| call != "task").collect()
+    }
+
+    fn fail(&self, call: &'static str, fault: Fault, times: usize) {
+        self.vcenter.settings.lock().faults.push((call, fault, times));
+    }
+}
+
+fn unmeasured() -> Requests {
+    Requests::of(NAME, &Guards::unobserved().observer)
+}
+
+/// A driver whose attempts of a call end after that time.
+fn driver(attempt: Duration, requests: Requests) -> VsphereDriver {
+    driver_that_settles(attempt, Duration::from_millis(400), requests)
+}
+
+/// The same; after a clone without an answer it sends no other for some time.
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> VsphereDriver {
+    let millis = Duration::from_millis;
+    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = Pace { first: millis(5), longest: millis(50), total: millis(20_000) };
+    let patience = Patience { window: millis(2), settles, clone: pace, change: pace, destroy: pace, address: pace };
+    let passwords = ConsolePasswords::default();
+    VsphereDriver::new(
+        Access { limits, uses_proxy: false, secrets: kit::secret_policy(), passwords },
+        patience,
+        requests,
+    )
+}
+
+/// A class with the fields that a class needs.
+fn spec() -> Value {
+    json!({
+        "region": "eu", "datacenter": "DC0", "datastore": "LocalDS_0", "resourcePool": "DC0_C0/Resources", "folder": "workers",
+        "templateVM": "template", "network": "DC0_DVPG0",
+        "tags": {CLUSTER.0: CLUSTER.1, ROLE.0: ROLE.1, "pool": "workers"},
+    })
+}
+
+/// `spec` with some fields replaced; `null` removes one.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: NAME.into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+/// A Secret with user data and other values.
+fn secret(values: &[(&str, &str)]) -> SecretData {
+    let all = [("userData", "#!/bin/sh\nhunter2-hunter2\n")].into_iter().chain(values.iter().copied());
+    SecretData(all.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}
