@@ -46,5 +46,6 @@ every_cloud! {
     "gcp" gcp
     "metal-stack" metal_stack
     "openstack" openstack
+    "vsphere" vsphere
     "yandex" yandex
 }

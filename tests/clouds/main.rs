@@ -28,6 +28,8 @@ mod simulation;
 mod soak;
 mod stand_ins;
 mod tester;
+#[cfg(feature = "vsphere")]
+mod vsphere;
 #[cfg(feature = "yandex")]
 mod yandex;
 

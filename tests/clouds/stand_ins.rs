@@ -19,6 +19,8 @@ pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
         "metal-stack" => Arc::new(crate::metal_stack::World::new().await),
         #[cfg(feature = "openstack")]
         "openstack" => Arc::new(crate::openstack::World::new().await),
+        #[cfg(feature = "vsphere")]
+        "vsphere" => Arc::new(crate::vsphere::World::new().await),
         #[cfg(feature = "yandex")]
         "yandex" => Arc::new(crate::yandex::World::new().await),
         other => panic!("this build has no driver for {other:?}: build it with --features {other}"),

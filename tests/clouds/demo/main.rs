@@ -31,6 +31,9 @@ mod openstack;
 mod simulation;
 #[path = "../stand_ins.rs"]
 mod stand_ins;
+#[cfg(feature = "vsphere")]
+#[path = "../vsphere/mod.rs"]
+mod vsphere;
 #[cfg(feature = "yandex")]
 #[path = "../yandex/mod.rs"]
 mod yandex;
