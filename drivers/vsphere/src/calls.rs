@@ -36,7 +36,7 @@ impl<'a, 'd> Found<'a, 'd> {
         self.value(path).map(|value| value.text().unwrap_or_default().to_owned())
     }
 
-    /// A property that may not be read: an object without it says nothing.
+    /// A property that may not be read. An object without it must not pass for one that lacks it.
     fn denied(&self) -> Option<String> {
         let mut missing = children(self.0, "missingSet");
         let is_denied = |set: &Node<'_, '_>| {
@@ -76,7 +76,7 @@ impl Api {
     ///
     /// # Errors
     /// The failure of a page, so that a part of a list never passes for all of it; [`Code::NotFound`] if an object that the
-    /// filter names is gone.
+    /// filter names is absent.
     pub(crate) async fn retrieve<T>(
         &self,
         filters: &[Filter],
@@ -174,7 +174,7 @@ impl Api {
         self.soap.call(METHOD, cluster, &Xml::new().tag("placementSpec", spec), read).await
     }
 
-    /// Which datastore of a storage pod vSphere recommends for a clone; `None` if there is no room.
+    /// The datastore of a storage pod that vSphere recommends for a clone; `None` if there is no room.
     pub(crate) async fn recommend_datastore(&self, spec: &Xml) -> Result<Option<Ref>, Failure> {
         const METHOD: Method = Method::read("RecommendDatastores", "recommend_datastores");
         let manager = self.soap.managers().await?.storage.ok_or_else(no_vcenter)?;
@@ -244,7 +244,7 @@ fn found(node: Node<'_, '_>) -> Option<Ref> {
     child(node, "returnval").and_then(reference_of)
 }
 
-/// What `read` finds in the first recommendation.
+/// Reads the first recommendation.
 fn recommended<T>(node: Node<'_, '_>, read: impl Fn(Node<'_, '_>) -> Option<T>) -> Option<T> {
     let result = child(node, "returnval")?;
     children(result, "recommendations").next().and_then(|first| children(first, "action").find_map(read))

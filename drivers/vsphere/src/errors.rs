@@ -8,7 +8,7 @@ use roxmltree::Node;
 
 use super::soap::{child, fault, kind_of, text_of};
 
-/// Faults by the meaning of their names. Those that are not listed are `Internal`.
+/// Faults by the meaning of their names. Others are `Internal`.
 const CODES: [(Code, &[&str]); 10] = [
     (
         Code::ResourceExhausted,

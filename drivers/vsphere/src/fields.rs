@@ -33,7 +33,7 @@ impl Fields {
         Ok(())
     }
 
-    /// The keys of custom fields; those that are not defined are.
+    /// The keys of custom fields. Defines the missing ones.
     async fn keys(
         &self,
         api: &Api,

@@ -64,7 +64,7 @@ impl Filter {
         Self { is_root: true, steps, ..Self::of_all(vec![folder], "ManagedEntity", properties) }
     }
 
-    /// An object, as well as the one to which one of its properties leads, with properties of its type.
+    /// An object, and the object to which one of its properties leads, each with properties of its type.
     pub(crate) fn with_next(
         object: Ref,
         properties: &[&'static str],

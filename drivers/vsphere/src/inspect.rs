@@ -73,7 +73,7 @@ fn present(field: &str, text: String) -> Finding {
     Finding::present(format!("providerSpec.{field}"), text)
 }
 
-/// What is absent, or cannot be used, is an invalid argument of a look-up.
+/// The finding of a failed look-up. An object that is absent, or cannot be used, is an invalid argument.
 fn of_error(field: &str, error: &DriverError) -> Finding {
     let path = format!("providerSpec.{field}");
     if error.code == Code::InvalidArgument {

@@ -194,7 +194,7 @@ fn fits(pattern: &str, path: &str) -> bool {
     patterns.len() == parts.len() && patterns.into_iter().zip(parts).all(|(pattern, part)| part_fits(pattern, part))
 }
 
-/// `*` stands for any characters, `?` for one.
+/// Matches `*` with any characters, and `?` with one.
 fn part_fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     // Whether the pattern so far fits each beginning of the text.
@@ -222,7 +222,7 @@ fn wrong(text: String) -> DriverError {
     DriverError::new(Code::InvalidArgument, text)
 }
 
-/// What a failed look-up does not find may well be there.
+/// The error of a failed look-up. It never means that an object is absent.
 pub(crate) fn unknown(error: DriverError) -> DriverError {
     let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
     DriverError { code, ..error }

@@ -4,7 +4,7 @@
 //!
 //! Two facts of vCenter shape it. A clone takes minutes, and is then configured, marked and started with more requests, each of which
 //! may be the last: a clone therefore carries the UID of its Machine from its first moment, and is finished by whichever call
-//! finds it. And a BIOS UUID, which is the ID of a VM, is copied with its files, so it alone never says whose a VM is.
+//! finds it. And a BIOS UUID, which is the ID of a VM, is copied with its files, so it does not identify the Machine of a VM.
 
 mod calls;
 mod device;
@@ -356,7 +356,7 @@ impl VsphereDriver {
         set.map_err(|failure| unknown(session.api.error(&failure, &what)))
     }
 
-    /// Changes a VM, and waits for it. A VM that has the wanted power state already is as good as changed.
+    /// Changes a VM, and waits for it. A VM that has the wanted power state already counts as changed.
     async fn change(
         &self,
         api: &Api,
@@ -391,7 +391,7 @@ impl VsphereDriver {
         until_done(&self.patience.address, Instant::now(), request.may_pause, &what, look).await
     }
 
-    /// Stops and destroys a VM. One that is gone is as good as destroyed.
+    /// Stops and destroys a VM. A VM that is absent counts as destroyed.
     async fn destroy(
         &self,
         session: &Session,

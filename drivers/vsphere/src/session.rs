@@ -54,7 +54,7 @@ pub(crate) struct Look {
     vms: Vec<VirtualMachine>,
     /// Names of VMs that vCenter cannot describe.
     unknown: Vec<String>,
-    /// Those of them that have the markers of the class.
+    /// The same, if they have the markers of the class.
     unknown_of_class: Vec<String>,
     /// All VMs of the folder were looked at, so VMs in others are not among them.
     is_of_folder: bool,
@@ -248,7 +248,7 @@ impl Session {
         Ok(look)
     }
 
-    /// The VMs, with the markers in the extra configuration of those that may not be finished.
+    /// The VMs, with the markers in the extra configuration of VMs that may not be finished.
     async fn with_markers(&self, vms: Vec<VirtualMachine>) -> Result<Vec<VirtualMachine>, Failure> {
         let unfinished: Vec<Ref> =
             vms.iter().filter(|vm| vm.may_be_unfinished()).map(|vm| vm.reference.clone()).collect();

@@ -26,7 +26,7 @@ pub(crate) struct Begun {
 /// The result of a task: the object that it made, or why it failed.
 pub(crate) type Ended = Result<Option<Ref>, Failure>;
 
-/// Tasks that were begun, by what they are for: a later call goes on to follow them.
+/// Tasks that were begun, by what they are for, so that a later call can follow them.
 pub(crate) struct Tasks(Recent<String, Begun>);
 
 impl Default for Tasks {
@@ -46,7 +46,7 @@ impl Tasks {
         self.0.get_or(&key.to_owned(), || Ok::<_, ()>(begun.clone())).unwrap_or(begun)
     }
 
-    /// Follows a task to its end, and forgets it then. With `may_pause` the call may end before.
+    /// Follows a task to its end, and removes it then. With `may_pause` the call may end before.
     pub(crate) async fn follow(
         &self,
         api: &Api,
@@ -94,7 +94,7 @@ impl Begun {
             Ok(TaskState::Running) => Ok(None),
             Ok(TaskState::Done(made)) => Ok(Some(Ok(made))),
             Ok(TaskState::Failed(failure)) => Ok(Some(Err(failure))),
-            // vCenter forgets tasks some time after they ended.
+            // vCenter removes tasks some time after they ended.
             Err(failure) if failure.is("ManagedObjectNotFound") => {
                 Ok(Some(Err(Failure::Broken("vCenter does not have its task any more".to_owned()))))
             }

@@ -33,7 +33,7 @@ const CONTENT_TYPE: &str = "text/xml; charset=utf-8";
 const COOKIE: &str = "cookie";
 /// Name of the cookie that holds a session.
 const SESSION: &str = "vmware_soap_session";
-/// vCenter ends sessions that are not used for 30 minutes, and says so. Others are renewed once a day.
+/// vCenter ends sessions that are not used for 30 minutes. Others are renewed once a day.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// After a refused login no other is tried for so long: vCenter locks accounts after five.
 const NO_LOGIN: Duration = Duration::from_secs(60);

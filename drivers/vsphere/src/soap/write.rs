@@ -42,7 +42,7 @@ impl Xml {
         self.element(name, &format!(r#" type="{}""#, escaped(&to.kind)), &Self(escaped(&to.id)))
     }
 
-    /// What `add` adds for a value, if there is one.
+    /// Adds a value, if there is one.
     pub(crate) fn with<T>(self, value: Option<T>, add: impl FnOnce(Self, T) -> Self) -> Self {
         match value {
             Some(value) => add(self, value),
@@ -50,7 +50,7 @@ impl Xml {
         }
     }
 
-    /// What `add` adds for each value.
+    /// Adds each value.
     pub(crate) fn each<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
         values.into_iter().fold(self, add)
     }

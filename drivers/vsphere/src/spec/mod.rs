@@ -61,11 +61,11 @@ pub(crate) struct Spec {
     pub disk: Option<i32>,
     pub extra_config: BTreeMap<String, String>,
     pub guest_id: Option<String>,
-    /// vApp properties; `None` for those that mcm makes of the user data.
+    /// vApp properties; `None` if mcm makes them of the user data.
     pub properties: Option<BTreeMap<String, String>>,
     pub waits_for_ip: bool,
     pub ssh_keys: Vec<String>,
-    /// Custom fields, without those that only mcm sets.
+    /// Custom fields, without the fields of mcm.
     pub tags: BTreeMap<String, String>,
 }
 

@@ -89,7 +89,7 @@ impl matrix::World for Matrix {
     }
 }
 
-/// A look-up without an answer says nothing about a VM, so there are as many as before.
+/// A look-up without an answer changes nothing, so there are as many VMs as before.
 const fn look_up(vms: usize) -> [Outcome; 10] {
     usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
@@ -159,7 +159,7 @@ async fn a_clone_that_is_begun_after_its_time_out_is_not_made_twice() {
     let error = hasty.create(&request).await.unwrap_err();
     assert_eq!((error.code, world.count()), (Code::DeadlineExceeded, 0));
     let request = with_state(request, error.last_known_state.as_deref());
-    // The next process neither sends another request nor says that there is no VM.
+    // The next process neither sends another request nor reports that there is no VM.
     assert_eq!(code(world.driver.create(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.status(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.delete(&request).await), Code::Unavailable);

@@ -1,4 +1,4 @@
-//! What a class makes of a VM, and with which calls.
+//! The calls of a creation, and the VM that a class leads to.
 
 use mcm_driver::{Code, interface::Driver, testing::server::Fault};
 use rstest::rstest;
