@@ -8,8 +8,22 @@ const LONGEST: usize = 1000;
 const SHORTEST_SECRET: usize = 6;
 
 /// Keys of Secrets whose values are locations. An error is of no use without them.
-const PUBLIC: [&str; 7] =
-    ["roleARN", "workloadIdentityTokenFile", "projectID", "folderID", "endpointURL", "endpointUrl", "metalAPIURL"];
+const PUBLIC: &[&str] = &[
+    "roleARN",
+    "workloadIdentityTokenFile",
+    "projectID",
+    "folderID",
+    "endpointURL",
+    "endpointUrl",
+    "metalAPIURL",
+    "authorityURL",
+    "clientID",
+    "azureClientId",
+    "tenantID",
+    "azureTenantId",
+    "subscriptionID",
+    "azureSubscriptionId",
+];
 
 /// A text of a cloud. Values of the Secret and lines of it are replaced by `***`, brackets by parentheses.
 pub fn safe_text(text: &str, secret: &SecretData) -> String {
@@ -62,6 +76,7 @@ mod tests {
     #[case("roleARN", "arn:aws:iam::1:role/mcm", true)]
     #[case("projectID", "my-project", true)]
     #[case("folderID", "b1gfolder", true)]
+    #[case("subscriptionID", "00000000-0000-4000-8000-000000000001", true)]
     #[case("secretAccessKey", "my-project", false)]
     fn names_of_roles_and_projects_are_no_secrets(#[case] key: &str, #[case] value: &str, #[case] is_shown: bool) {
         let secret = SecretData([(key.to_owned(), value.as_bytes().to_vec())].into());
