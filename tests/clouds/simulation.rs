@@ -27,7 +27,7 @@ pub struct Vm {
 pub struct Demo {
     /// Fields of `providerSpec`. `null` removes one.
     pub spec: Value,
-    /// The field of `providerSpec` that the rolling update changes.
+    /// The field of `providerSpec` that the rolling update changes, with a period between objects.
     pub field: &'static str,
     /// Its value before and after.
     pub values: [&'static str; 2],
