@@ -1,1 +1,587 @@
-//! The driver of Azure.
+//! The driver of Azure: VMs with a network interface and disks, found by their names in a resource group.
+//!
+//! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-azure.md` compares the two.
+//!
+//! Azure knows each resource by its name, which is that of the Machine, so a repeated request cannot make a second VM. It would change
+//! the first one, or that of another Machine: each creation looks first.
+
+mod calls;
+mod clouds;
+mod errors;
+mod graph;
+mod inspect;
+mod keys;
+mod login;
+mod names;
+mod operation;
+mod order;
+mod resource;
+mod running;
+mod session;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod volumes;
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
+    SecretPolicy, Vm,
+    cloud::{
+        Connections, Http, Limits, Pace, Recent, Requests, Rest, Secrets, TlsOptions, Wanted, check_provider,
+        idempotency_token, until_done,
+    },
+    inspection::Finding,
+    spec::Problems,
+};
+use serde_json::{Value, json};
+use tokio::{sync::Mutex, time::Instant};
+
+pub use self::names::NAME;
+use self::{
+    calls::{Accepted, Api},
+    errors::{failure_of, is_unregistered},
+    login::Login,
+    names::{IDS, OWNER_TAG, VM_NAMES, nic_of, os_disk_of},
+    order::Order,
+    resource::{Kind, Resource, Stage, Target, tags_of},
+    running::{Begun, Goal, Key, Running},
+    session::{Ended, Facts, Place, Session, facts},
+    spec::{DataDisk, Image, Spec},
+    tokens::{Anonymous, Tokens},
+};
+
+/// More logins than any installation has.
+const MOST_LOGINS: usize = 256;
+/// More Machines than are created at a time.
+const MOST_TURNS: usize = 10_000;
+/// Most bytes of user data.
+const LARGEST_USER_DATA: usize = 65_535;
+
+/// Opens the driver, for the list of built-in drivers.
+///
+/// # Errors
+/// None: no cloud is asked.
+pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(AzureDriver::new(access, patience(), Requests::of(NAME, observer))))
+}
+
+/// How Azure is called.
+#[derive(Clone)]
+struct Access {
+    limits: Limits,
+    uses_proxy: bool,
+    secrets: SecretPolicy,
+}
+
+/// How long a change may take. The reference waits as long.
+fn patience() -> Pace {
+    let seconds = Duration::from_secs;
+    Pace { first: seconds(2), longest: seconds(15), total: seconds(900) }
+}
+
+/// The driver of Azure.
+struct AzureDriver {
+    pace: Pace,
+    access: Access,
+    http: Arc<Http>,
+    connections: Connections,
+    logins: Recent<Login, Arc<Rest>>,
+    facts: Arc<Facts>,
+    running: Running,
+    /// Creations of one VM take turns: a second request would change what the first one makes.
+    turns: Recent<Key, Arc<Mutex<()>>>,
+}
+
+/// A part of a VM that is created before it.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Nic(&'a Order<'a>),
+    Disk(&'a Order<'a>, &'a DataDisk, &'a Image),
+}
+
+impl Part<'_> {
+    /// The request that creates it.
+    async fn body(self, session: &Session) -> Result<Value, DriverError> {
+        match self {
+            Self::Nic(order) => Ok(order.nic(&session.subnet_id().await?)),
+            Self::Disk(order, disk, image) => {
+                let id = match image.urn() {
+                    Some(urn) => Some(session.marketplace(urn, false).await?.0),
+                    None => None,
+                };
+                Ok(order.disk(disk, image, id.as_deref()))
+            }
+        }
+    }
+}
+
+impl AzureDriver {
+    fn new(access: Access, pace: Pace, requests: Requests) -> Self {
+        Self {
+            pace,
+            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            connections: Connections::new(access.limits.attempt, access.uses_proxy),
+            logins: Recent::new(MOST_LOGINS),
+            facts: facts(),
+            running: Running::new(pace.total),
+            turns: Recent::new(MOST_TURNS),
+            access,
+        }
+    }
+
+    /// Fields that only a creation needs may be wrong.
+    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        problems.to_result()?;
+        let spec = Spec::read(&class.provider_spec, &mut problems);
+        let scope = spec.scope()?;
+        let login = self.login(&spec, secret)?;
+        let rest = self.logins.get_or(&login, || self.rest(&login))?;
+        let (url, subscription) = (login.api.clone(), login.subscription.clone());
+        let api = Api { rest, url, subscription, secret: secret.clone() };
+        Ok(Session { spec: Arc::new(spec), scope, login, api, facts: Arc::clone(&self.facts) })
+    }
+
+    fn login(&self, spec: &Spec, secret: &SecretData) -> Result<Login, DriverError> {
+        let Some(cloud) = spec.cloud else {
+            let message = format!("providerSpec.cloudConfiguration.name is none of {}", clouds::NAMES.join(", "));
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        };
+        Login::of(secret, cloud, &self.access.secrets)
+    }
+
+    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+        let client = self.connections.client(&TlsOptions::default())?;
+        let slowest = self.access.limits.slowest;
+        let authority = login.authority.clone();
+        let host = Rest::new(&self.http, client.clone(), authority, Box::new(Anonymous), slowest, failure_of);
+        let tokens = Box::new(Tokens::new(host, login.clone(), self.access.secrets.folders.clone()));
+        Ok(Arc::new(Rest::new(&self.http, client, login.api.clone(), tokens, slowest, failure_of)))
+    }
+
+    /// Creates the VM of a Machine that has none, after its parts.
+    async fn build(&self, session: &Session, request: &MachineRequest, order: &Order<'_>) -> Result<(), DriverError> {
+        let plan = match session.spec.image.urn().filter(|_| !session.spec.skips_agreement) {
+            Some(urn) => session.marketplace(urn, true).await?.1,
+            None => None,
+        };
+        let nic = Target::new(Kind::Nic, nic_of(order.name));
+        self.make(session, request, &nic, Part::Nic(order)).await?;
+        for disk in &session.spec.data_disks {
+            if let Some(image) = &disk.image {
+                let target = Target::new(Kind::Disk, disk.name_at(order.name));
+                self.make(session, request, &target, Part::Disk(order, disk, image)).await?;
+            }
+        }
+        let vm = Target::new(Kind::Vm, order.name);
+        if self.begin(session, request, &vm, order.vm(plan.as_ref())?).await? {
+            return Ok(());
+        }
+        self.follow(session, request, &vm, Goal::Create).await?
+    }
+
+    /// Creates a part of a VM, unless there is one from an earlier call.
+    async fn make(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        target: &Target,
+        part: Part<'_>,
+    ) -> Result<(), DriverError> {
+        let key = session.key(target, Goal::Create);
+        if self.running.of(&key).is_none() {
+            let wanted = Wanted::of(&request.machine);
+            match session.at(target).await? {
+                Some(found) if !found.is_of(wanted, &session.scope) || found.is_held_by_another(wanted.name) => {
+                    return Err(of_another(target));
+                }
+                Some(found) if found.stage() == Stage::Ready => return Ok(()),
+                Some(found) if found.stage() == Stage::Deleting => {
+                    return Err(self.not_yet(request, target, "being deleted"));
+                }
+                Some(found) if found.stage() == Stage::Working => self.running.remember(key, Begun::now(None)),
+                // A new request repairs a part that failed.
+                _ => {
+                    if self.begin(session, request, target, part.body(session).await?).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.follow(session, request, target, Goal::Create).await?
+    }
+
+    /// Sends the request that creates a resource. True if it is carried out.
+    async fn begin(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        target: &Target,
+        body: Value,
+    ) -> Result<bool, DriverError> {
+        // An earlier deletion is not one of what is created now.
+        self.running.forget(&session.key(target, Goal::Delete));
+        let group = &session.scope.resource_group;
+        let mut accepted = session.api.put(group, target, body.clone()).await;
+        let is_unregistered = matches!(&accepted, Err(failure) if is_unregistered(failure));
+        if is_unregistered {
+            self.register(session, request, target.kind).await?;
+            accepted = session.api.put(group, target, body).await;
+        }
+        match accepted {
+            Ok(Accepted::Done) => Ok(true),
+            Ok(Accepted::Begun(operation)) => {
+                self.running.remember(session.key(target, Goal::Create), Begun::now(operation));
+                Ok(false)
+            }
+            Err(failure) => {
+                let error = session.api.error(&failure, &format!("creation of {target}"));
+                // Something that the class names, not the VM.
+                let code = if error.code == Code::NotFound { Code::Internal } else { error.code };
+                Err(DriverError { code, ..error })
+            }
+        }
+    }
+
+    /// Registers the provider of a kind of resources, which a new subscription lacks.
+    async fn register(&self, session: &Session, request: &MachineRequest, kind: Kind) -> Result<(), DriverError> {
+        let [provider, ..] = kind.place();
+        session.api.register(provider).await?;
+        let what = format!("registration of resource provider {provider}");
+        let registered = {
+            let api = session.api.clone();
+            move || api.clone().registration(kind)
+        };
+        until_done(&self.pace, Instant::now(), request.may_pause, &what, registered).await
+    }
+
+    /// Follows a change until Azure says how it ended, or until this call may pause.
+    async fn follow(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        target: &Target,
+        goal: Goal,
+    ) -> Result<Ended, DriverError> {
+        let key = session.key(target, goal);
+        let begun = self.running.of(&key).unwrap_or_else(|| Begun::now(None));
+        let what = match goal {
+            Goal::Create => format!("creation of {target}"),
+            Goal::Delete => format!("deletion of {target}"),
+        };
+        let look = {
+            let (session, target, what) = (session.clone(), target.clone(), what.clone());
+            move || session.clone().look(target.clone(), goal, begun.operation.clone(), what.clone())
+        };
+        let ended = until_done(&self.pace, begun.since, request.may_pause, &what, look).await?;
+        self.running.forget(&key);
+        Ok(ended)
+    }
+
+    /// Removes what a creation left that failed for want of resources, so that nothing of it costs money. Nothing is waited for: the
+    /// autoscaler needs the error.
+    async fn give_up(&self, session: &Session, request: &MachineRequest, error: DriverError) -> DriverError {
+        tracing::warn!(machine = Wanted::of(&request.machine).name, %error, "creation failed, its resources are deleted");
+        match self.release(session, request).await {
+            Ok(()) => error,
+            Err(left) => DriverError { message: format!("{}; {}", error.message, left.message), ..error },
+        }
+    }
+
+    async fn release(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
+        match session.find(&request.machine).await? {
+            Some((place, vm)) => {
+                let target = Target::new(Kind::Vm, place.name);
+                self.begin_deletion(session, &target, &vm).await?;
+                self.running.forget(&session.key(&target, Goal::Delete));
+            }
+            None => {
+                let name = Wanted::of(&request.machine).name;
+                for part in self.begin_deletion_of_parts(session, request, name).await? {
+                    self.running.forget(&session.key(&part, Goal::Delete));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to delete a VM, unless an earlier call did.
+    async fn begin_deletion(&self, session: &Session, target: &Target, vm: &Resource) -> Result<Begun, DriverError> {
+        let operation = match vm.stage() {
+            Stage::Deleting => None,
+            _ => session.api.delete(&session.scope.resource_group, target).await?,
+        };
+        self.running.forget(&session.key(target, Goal::Create));
+        let begun = Begun { cascades: vm.cascades(), ..Begun::now(operation) };
+        self.running.remember(session.key(target, Goal::Delete), begun.clone());
+        Ok(begun)
+    }
+
+    /// Deletes the network interface and the disks of a Machine that no VM has.
+    async fn delete_parts(&self, session: &Session, request: &MachineRequest, name: &str) -> Result<(), DriverError> {
+        for part in self.begin_deletion_of_parts(session, request, name).await? {
+            self.follow(session, request, &part, Goal::Delete).await??;
+        }
+        Ok(())
+    }
+
+    /// Begins to delete them; returns those that are being deleted.
+    async fn begin_deletion_of_parts(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        name: &str,
+    ) -> Result<Vec<Target>, DriverError> {
+        let mut begun = Vec::new();
+        for target in parts_of(&session.spec, name) {
+            let key = session.key(&target, Goal::Delete);
+            if self.running.of(&key).is_none() {
+                let Some(part) = session.at(&target).await? else { continue };
+                if !part.is_of(Wanted::of(&request.machine), &session.scope) || part.holder().is_some() {
+                    tracing::warn!(%target, "it is of another machine or cluster, or in use: left alone");
+                    continue;
+                }
+                let operation = match part.stage() {
+                    Stage::Deleting => None,
+                    _ => session.api.delete(&session.scope.resource_group, &target).await?,
+                };
+                self.running.remember(key, Begun::now(operation));
+            }
+            begun.push(target);
+        }
+        Ok(begun)
+    }
+
+    /// Azure still works on a resource.
+    fn not_yet(&self, request: &MachineRequest, target: &Target, state: &str) -> DriverError {
+        let call_again_in = Some(self.pace.first).filter(|_| request.may_pause);
+        DriverError { call_again_in, ..DriverError::new(Code::Unavailable, format!("{target} is still {state}")) }
+    }
+}
+
+#[async_trait]
+impl Driver for AzureDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        check_provider(class, NAME, &mut problems);
+        Spec::read(&class.provider_spec, &mut problems);
+        problems
+    }
+
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let mut spec = Spec::read(&class.provider_spec, &mut Problems::default());
+        // The class says so itself.
+        spec.cloud = spec.cloud.or(Some(clouds::PUBLIC));
+        let results = [self.login(&spec, secret).map(drop), user_data(secret).map(drop)];
+        for error in results.into_iter().filter_map(Result::err) {
+            problems.error("Secret", error.message);
+        }
+        problems
+    }
+
+    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.validate(&request.class).to_result()?;
+        idempotency_token(&request.machine, 0)?;
+        let session = self.session(&request.class, &request.secret)?;
+        let wanted = Wanted::of(&request.machine);
+        let Some(place) = session.place_of(&request.machine)? else { return Err(no_name(wanted.name)) };
+        let target = Target::new(Kind::Vm, place.name);
+        let key = session.key(&target, Goal::Create);
+        let Ok(turn) = self.turns.get_or(&key, || Ok::<_, Infallible>(Arc::default()));
+        let _turn = turn.lock().await;
+        let made = if self.running.of(&key).is_some() {
+            self.follow(&session, request, &target, Goal::Create).await?
+        } else {
+            match session.at(&target).await? {
+                Some(vm) if !vm.is_of(wanted, &session.scope) => return Err(of_another(&target)),
+                Some(vm) => match vm.stage() {
+                    Stage::Ready => return Ok(vm.vm(place.location)),
+                    Stage::Working => {
+                        self.running.remember(key, Begun::now(None));
+                        self.follow(&session, request, &target, Goal::Create).await?
+                    }
+                    Stage::Deleting => return Err(self.not_yet(request, &target, "being deleted")),
+                    Stage::Failed => match vm.failure().filter(|_| vm.is_starved()) {
+                        Some(failure) => Err(session.api.error(&failure, &format!("creation of {target}"))),
+                        // It may run all the same, and become a Node.
+                        None => return Ok(vm.vm(place.location)),
+                    },
+                },
+                None => {
+                    let order = Order {
+                        spec: &session.spec,
+                        name: place.name,
+                        tags: tags_of(&session.spec.tags, wanted.uid, &request.owner),
+                        user_data: user_data(&request.secret)?,
+                        group_id: session.group_id(),
+                    };
+                    self.build(&session, request, &order).await
+                }
+            }
+        };
+        match made {
+            Ok(()) => Ok(created(&session.spec, place)),
+            Err(error) if error.code == Code::ResourceExhausted => Err(self.give_up(&session, request, error).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
+    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
+        Err(DriverError::new(Code::Unimplemented, "VMs of Azure are not initialized"))
+    }
+
+    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let Some(place) = session.place_of(&request.machine)? else { return Ok(None) };
+        let target = Target::new(Kind::Vm, place.name);
+        let begun = match self.running.of(&session.key(&target, Goal::Delete)) {
+            Some(begun) => Some(begun),
+            None => match session.find(&request.machine).await? {
+                Some((_, vm)) => Some(self.begin_deletion(&session, &target, &vm).await?),
+                None => None,
+            },
+        };
+        if let Some(begun) = begun {
+            self.follow(&session, request, &target, Goal::Delete).await??;
+            if begun.cascades {
+                return Ok(None);
+            }
+        }
+        self.delete_parts(&session, request, place.name).await.map(|()| None)
+    }
+
+    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let machine = &*request.machine;
+        let name = Wanted::of(machine).name;
+        let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
+        let Some((place, vm)) = session.find(machine).await? else { return absent("") };
+        if !machine.spec.provider_id.is_empty() {
+            return Ok(vm.vm(place.location));
+        }
+        let target = Target::new(Kind::Vm, place.name);
+        match vm.stage() {
+            // Only the creation says why it failed.
+            Stage::Working => Err(self.not_yet(request, &target, "being created")),
+            Stage::Deleting => Err(self.not_yet(request, &target, "being deleted")),
+            Stage::Failed if vm.is_starved() => {
+                absent(": Azure had no capacity for it, and the next creation removes its rest")
+            }
+            Stage::Failed | Stage::Ready => Ok(vm.vm(place.location)),
+        }
+    }
+
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+        let session = self.session(class, secret)?;
+        let rows = session.api.query(&graph::query(&session.scope)).await?;
+        Ok(graph::machines(&rows, &session.scope, &session.spec.data_disks))
+    }
+
+    /// Machines of a resource group with the same markers are listed for all of its classes.
+    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        let (Ok(scope), Ok(_)) = (class.scope(), other.scope()) else { return true };
+        let is_in = |name: &str| name.eq_ignore_ascii_case(&scope.resource_group);
+        let keys: Vec<String> = other.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
+        is_in(&other.resource_group) && scope.markers.are_on(keys.iter().map(String::as_str))
+    }
+
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+        let session = self.session(class, secret)?;
+        Ok(session.inspect(user_data(secret).err()).await)
+    }
+
+    /// Only the VM is changed: parts are listed only if no VM has them.
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        let session = self.session(&request.class, &request.secret)?;
+        let Some((place, vm)) = session.find(&request.machine).await? else {
+            let message = format!("machine {:?} has no VM", Wanted::of(&request.machine).name);
+            return Err(DriverError::new(Code::NotFound, message));
+        };
+        let markers = &session.scope.markers;
+        let tags = if is_listed {
+            let own = session.spec.tags.iter().filter(|(key, _)| is_marker(key, markers));
+            let owner = (!request.owner.is_empty()).then(|| (OWNER_TAG.to_owned(), request.owner.clone()));
+            let own: BTreeMap<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).chain(owner).collect();
+            vm.tags_with(&own, &[])
+        } else {
+            vm.tags_with(&BTreeMap::new(), &[OWNER_TAG, &markers.cluster, &markers.role])
+        };
+        let target = Target::new(Kind::Vm, place.name);
+        session.api.set_tags(&session.scope.resource_group, &target, json!(tags)).await
+    }
+
+    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
+        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    }
+}
+
+fn is_marker(key: &str, markers: &mcm_driver::cloud::Markers) -> bool {
+    [&markers.cluster, &markers.role].into_iter().any(|marker| marker.eq_ignore_ascii_case(key))
+}
+
+/// A VM whose creation succeeded.
+fn created(spec: &Spec, place: Place<'_>) -> Vm {
+    let location = place.location.replace(' ', "").to_ascii_lowercase();
+    let provider_id = IDS.node_form(place.location, place.name);
+    let address = NodeAddress { type_: "Hostname".to_owned(), address: place.name.to_owned() };
+    Vm {
+        last_known_state: Some(format!("Created {provider_id}")),
+        provider_id,
+        node_name: place.name.to_owned(),
+        zone: spec.zone.map(|zone| format!("{location}-{zone}")),
+        addresses: vec![address],
+        halted: None,
+    }
+}
+
+/// The network interface and the disks of a VM.
+fn parts_of(spec: &Spec, name: &str) -> Vec<Target> {
+    let data_disks = spec.data_disks.iter().map(|disk| disk.name_at(name));
+    let disks = [os_disk_of(name)].into_iter().chain(data_disks).map(|disk| Target::new(Kind::Disk, disk));
+    [Target::new(Kind::Nic, nic_of(name))].into_iter().chain(disks).collect()
+}
+
+/// The user data of a VM.
+///
+/// # Errors
+/// [`Code::InvalidArgument`]: there are none, or they are larger than Azure allows.
+fn user_data(secret: &SecretData) -> Result<&[u8], DriverError> {
+    let data = Secrets(secret).user_data()?;
+    if data.len() > LARGEST_USER_DATA {
+        let message = format!(
+            "userData in the secret of the class have {} bytes: Azure takes at most {LARGEST_USER_DATA}",
+            data.len()
+        );
+        return Err(DriverError::new(Code::InvalidArgument, message));
+    }
+    Ok(data)
+}
+
+fn no_name(machine: &str) -> DriverError {
+    let message = format!("machine {machine:?} cannot be the name of a VM in Azure: {VM_NAMES}");
+    DriverError::new(Code::InvalidArgument, message)
+}
+
+fn of_another(target: &Target) -> DriverError {
+    let message = format!("{target} exists, but is not of this machine: delete it, or let the machine be replaced");
+    DriverError::new(Code::AlreadyExists, message)
+}

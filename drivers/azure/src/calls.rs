@@ -1,0 +1,327 @@
+//! The calls of the Resource Manager: nothing is decided here.
+
+use std::sync::Arc;
+
+use mcm_driver::{
+    Code, DriverError, SecretData,
+    cloud::{Answer, Call, Failure, Pages, Rest},
+};
+use reqwest::{Method, Url};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    errors::is_absent,
+    graph::Row,
+    operation::{Operation, Progress},
+    resource::{Kind, Resource, Stage, Target},
+    spec::{Spec, Urn},
+};
+
+pub(crate) const RESOURCES: &str = "2021-04-01";
+const NETWORK: &str = "2023-05-01";
+const COMPUTE: &str = "2023-07-01";
+const MARKETPLACE: &str = "2021-01-01";
+const GRAPH: &str = "2021-06-01-preview";
+
+/// Azure's answer to a request that creates a resource.
+#[derive(Clone, Debug)]
+pub(crate) enum Accepted {
+    /// It is carried out.
+    Done,
+    /// It is being carried out; Azure may say where it reports on it.
+    Begun(Option<Operation>),
+}
+
+/// The Resource Manager with the credentials of a Secret.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub rest: Arc<Rest>,
+    pub url: Url,
+    pub subscription: String,
+    /// Its values appear in no text.
+    pub secret: SecretData,
+}
+
+impl Api {
+    /// A resource of a class. `None` if Azure says that there is none.
+    pub async fn resource(&self, group: &str, target: &Target) -> Result<Option<Resource>, DriverError> {
+        let [provider, kind, version] = target.kind.place();
+        let path =
+            ["subscriptions", &self.subscription, "resourceGroups", group, "providers", provider, kind, &target.name];
+        let service = match target.kind {
+            Kind::Vm => "virtual_machine_get",
+            Kind::Nic => "nic_get",
+            Kind::Disk => "disk_get",
+        };
+        let mut query = vec![("api-version", version)];
+        // Only this view says why a VM failed, and whether it runs.
+        query.extend((target.kind == Kind::Vm).then_some(("$expand", "instanceView")));
+        self.get(service, &path, &query, &format!("a look at {target}")).await
+    }
+
+    /// Creates a resource, or changes it.
+    pub async fn put(&self, group: &str, target: &Target, body: Value) -> Result<Accepted, Failure> {
+        let service = match target.kind {
+            Kind::Vm => "virtual_machine_create",
+            Kind::Nic => "nic_create",
+            Kind::Disk => "disk_create",
+        };
+        let answer = self.change(service, Method::PUT, group, target, Some(body)).await?;
+        // The answer shows the resource. Anything else is not of Azure.
+        let shown: Resource = answer.json()?;
+        let operation = self.operation_of(&answer);
+        Ok(if shown.stage() == Stage::Ready { Accepted::Done } else { Accepted::Begun(operation) })
+    }
+
+    /// Deletes a resource. The answer alone does not say that it is gone.
+    pub async fn delete(&self, group: &str, target: &Target) -> Result<Option<Operation>, DriverError> {
+        let service = match target.kind {
+            Kind::Vm => "virtual_machine_delete",
+            Kind::Nic => "nic_delete",
+            Kind::Disk => "disk_delete",
+        };
+        match self.change(service, Method::DELETE, group, target, None).await {
+            Ok(answer) => Ok(self.operation_of(&answer)),
+            Err(failure) if is_absent(&failure) => Ok(None),
+            Err(failure) => Err(self.error(&failure, &format!("deletion of {target}"))),
+        }
+    }
+
+    /// Replaces the tags of a VM.
+    pub async fn set_tags(&self, group: &str, target: &Target, tags: Value) -> Result<(), DriverError> {
+        let body = Some(json!({"tags": tags}));
+        let answer = self.change("virtual_machine_update", Method::PATCH, group, target, body).await;
+        let shown = answer.and_then(|answer| answer.json::<Resource>());
+        shown.map(drop).map_err(|failure| self.error(&failure, &format!("a change of the tags of {target}")))
+    }
+
+    async fn change(
+        &self,
+        service: &'static str,
+        method: Method,
+        group: &str,
+        target: &Target,
+        body: Option<Value>,
+    ) -> Result<Answer, Failure> {
+        let [provider, kind, version] = target.kind.place();
+        let path =
+            ["subscriptions", &self.subscription, "resourceGroups", group, "providers", provider, kind, &target.name];
+        let query = [("api-version", version)];
+        let call = Call::write(service, method, &path).query(&query);
+        self.rest.answer(&if let Some(body) = body { call.with(body) } else { call }).await
+    }
+
+    fn operation_of(&self, answer: &Answer) -> Option<Operation> {
+        Operation::of(&answer.headers, &self.url)
+    }
+
+    /// Reads the report on an operation. `None` if there is none any more.
+    pub async fn progress(&self, operation: &Operation) -> Result<Option<Progress>, Failure> {
+        let base = self.url.path().trim_end_matches('/');
+        let path = operation.url.path().strip_prefix(base).unwrap_or_default();
+        let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let pairs: Vec<_> = operation.url.query_pairs().collect();
+        let query: Vec<(&str, &str)> = pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+        match self.rest.answer(&Call::read("operation_get", Method::GET, &path).query(&query)).await {
+            Ok(answer) => operation.progress(&answer).map(Some).ok_or(Failure::Unreadable(answer.status)),
+            Err(failure) if is_absent(&failure) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The subnet of a class. `None` if there is none.
+    pub async fn subnet(&self, spec: &Spec) -> Result<Option<Value>, DriverError> {
+        let group = spec.network_group();
+        let subnet = &spec.subnet;
+        let path = [
+            "subscriptions",
+            &self.subscription,
+            "resourceGroups",
+            group,
+            "providers",
+            "Microsoft.Network",
+            "virtualNetworks",
+            &subnet.vnet,
+            "subnets",
+            &subnet.name,
+        ];
+        let what = format!("a look at subnet {} of {}", subnet.name, subnet.vnet);
+        self.get("subnet_get", &path, &[("api-version", NETWORK)], &what).await
+    }
+
+    /// An image of the marketplace. `None` if there is none.
+    pub async fn image(&self, location: &str, urn: Urn<'_>) -> Result<Option<MarketplaceImage>, DriverError> {
+        let path = [
+            "subscriptions",
+            &self.subscription,
+            "providers",
+            "Microsoft.Compute",
+            "locations",
+            location,
+            "publishers",
+            urn.publisher,
+            "artifacttypes",
+            "vmimage",
+            "offers",
+            urn.offer,
+            "skus",
+            urn.sku,
+            "versions",
+            urn.version,
+        ];
+        let what = format!("a look at image {} of {}", urn.sku, urn.publisher);
+        self.get("virtual_machine_image_get", &path, &[("api-version", COMPUTE)], &what).await
+    }
+
+    /// The terms of a plan of the marketplace. `None` if there are none.
+    pub async fn agreement(&self, plan: &Plan) -> Result<Option<Value>, DriverError> {
+        let what = format!("a look at the terms of plan {} of {}", plan.name, plan.publisher);
+        let path = self.agreement_path(plan);
+        self.get("market_place_agreement_get", &path, &[("api-version", MARKETPLACE)], &what).await
+    }
+
+    /// Accepts the terms of a plan.
+    pub async fn accept(&self, plan: &Plan, mut terms: Value) -> Result<(), DriverError> {
+        if let Some(properties) = terms["properties"].as_object_mut() {
+            properties.insert("accepted".to_owned(), true.into());
+        }
+        let path = self.agreement_path(plan);
+        let query = [("api-version", MARKETPLACE)];
+        let call = Call::write("market_place_agreement_create", Method::PUT, &path).query(&query).with(terms);
+        let what = format!("acceptance of the terms of plan {} of {}", plan.name, plan.publisher);
+        let accepted: Result<Value, _> = self.rest.call(&call).await;
+        accepted.map(drop).map_err(|failure| self.error(&failure, &what))
+    }
+
+    fn agreement_path<'a>(&'a self, plan: &'a Plan) -> [&'a str; 14] {
+        [
+            "subscriptions",
+            &self.subscription,
+            "providers",
+            "Microsoft.MarketplaceOrdering",
+            "offerTypes",
+            "virtualmachine",
+            "publishers",
+            &plan.publisher,
+            "offers",
+            &plan.product,
+            "plans",
+            &plan.name,
+            "agreements",
+            "current",
+        ]
+    }
+
+    /// All rows that a query of the Resource Graph finds.
+    pub async fn query(&self, query: &str) -> Result<Vec<Row>, DriverError> {
+        const WHAT: &str = "a query of the Resource Graph";
+        let mut pages = Pages::new(WHAT);
+        loop {
+            let options = pages.token().map(|token| json!({"$skipToken": token}));
+            let mut body = json!({"query": query, "subscriptions": [self.subscription]});
+            if let Some(options) = options {
+                body["options"] = options;
+            }
+            let path = ["providers", "Microsoft.ResourceGraph", "resources"];
+            let version = [("api-version", GRAPH)];
+            let call = Call::read("resource_graph_query", Method::POST, &path).query(&version).with(body);
+            let page: Page = self.rest.call(&call).await.map_err(|failure| self.list_error(&failure, WHAT))?;
+            if page.is_cut() {
+                return Err(DriverError::new(Code::Unavailable, format!("{WHAT} failed: its answer is cut")));
+            }
+            if pages.add(page.data, page.next)? {
+                return Ok(pages.into_items());
+            }
+        }
+    }
+
+    /// Registers a resource provider in the subscription.
+    pub async fn register(&self, provider: &str) -> Result<(), DriverError> {
+        let path = ["subscriptions", &self.subscription, "providers", provider, "register"];
+        let query = [("api-version", RESOURCES)];
+        // Once is as good as twice.
+        let call = Call::read("provider_register", Method::POST, &path).query(&query);
+        let what = format!("registration of resource provider {provider}");
+        self.rest.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
+    }
+
+    /// Whether the provider of a kind of resources is registered in the subscription; `None` while it is not.
+    pub async fn registration(self, kind: Kind) -> Result<Option<()>, DriverError> {
+        let [provider, ..] = kind.place();
+        let path = ["subscriptions", &self.subscription, "providers", provider];
+        let what = format!("a look at resource provider {provider}");
+        let found: Option<Value> = self.get("provider_get", &path, &[("api-version", RESOURCES)], &what).await?;
+        Ok(found.filter(|found| found["registrationState"] == "Registered").map(drop))
+    }
+
+    /// What is at a path. `None` if Azure says that there is nothing.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        path: &[&str],
+        query: &[(&str, &str)],
+        what: &str,
+    ) -> Result<Option<T>, DriverError> {
+        match self.rest.call(&Call::read(service, Method::GET, path).query(query)).await {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if is_absent(&failure) => Ok(None),
+            Err(failure) => Err(self.error(&failure, what)),
+        }
+    }
+
+    /// A list that is not found says nothing about its resources.
+    fn list_error(&self, failure: &Failure, what: &str) -> DriverError {
+        let error = self.error(failure, what);
+        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
+        DriverError { code, ..error }
+    }
+
+    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+        failure.error(what, &self.secret)
+    }
+}
+
+/// An image of the marketplace.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct MarketplaceImage {
+    pub id: String,
+    pub properties: Option<ImageProperties>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ImageProperties {
+    pub plan: Option<Plan>,
+}
+
+/// A plan by which an image of the marketplace is paid for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Plan {
+    pub name: String,
+    pub product: String,
+    pub publisher: String,
+}
+
+impl MarketplaceImage {
+    pub fn plan(&self) -> Option<&Plan> {
+        self.properties.as_ref()?.plan.as_ref()
+    }
+}
+
+/// A page of the Resource Graph.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    data: Vec<Row>,
+    result_truncated: Option<String>,
+    #[serde(rename = "$skipToken")]
+    next: Option<String>,
+}
+
+impl Page {
+    /// Whether rows are missing that no other page has.
+    fn is_cut(&self) -> bool {
+        let is_truncated = self.result_truncated.as_deref().is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        is_truncated && self.next.as_deref().unwrap_or_default().is_empty()
+    }
+}

@@ -1,0 +1,21 @@
+//! `providerSpec` of the provider Azure: its fields as the reference names them, and their problems.
+
+mod check;
+mod read;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use mcm_driver::spec::Problems;
+use serde_json::Value;
+
+pub(crate) use types::{DataDisk, Image, Scope, Spec, Urn};
+
+impl Spec {
+    /// Reads a `providerSpec` and reports its problems.
+    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+        let spec = read::spec(value, problems);
+        check::spec(&spec, problems);
+        Self { tags: spec.tags.into_iter().filter(|(key, _)| !check::is_own(key)).collect(), ..spec }
+    }
+}

@@ -1,0 +1,193 @@
+//! The driver against the wire format of Azure.
+
+mod bootstrap;
+mod conformance;
+#[path = "../../../../tests/clouds/azure/fake.rs"]
+mod fake;
+mod faults;
+mod flows;
+mod inspect;
+mod metrics;
+mod requests;
+mod secrets;
+mod templates;
+
+use std::{sync::Arc, time::Duration};
+
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, DriverError, Guards, MachineRequest, SecretData,
+    cloud::{Limits, Pace, Requests},
+    testing::{self as kit, server},
+};
+use serde_json::{Value, json};
+
+use self::fake::{Arm, CLIENT, CLIENT_SECRET, GROUP, IMAGE, LOCATION, SIZE, SUBNET, SUBSCRIPTION, TENANT, VNET};
+use super::{Access, AzureDriver, NAME};
+
+const CLUSTER: &str = "kubernetes.io-cluster-shoot";
+const ROLE: &str = "kubernetes.io-role-node";
+const UID_TAG: &str = "machine.sapcloud.io-machine-uid";
+const OWNER_TAG: &str = "machine.sapcloud.io-owner";
+/// The owner of the machines.
+const OWNER: &str = "team-a";
+
+/// A cloud, its URL and its driver.
+struct World {
+    arm: server::Shared<Arm>,
+    url: String,
+    driver: AzureDriver,
+}
+
+impl World {
+    async fn new() -> Self {
+        let arm = server::Fake::new(Arm::new());
+        let url = server::serve(&arm).await;
+        let driver = driver(Duration::from_secs(20), unmeasured());
+        Self { arm, url, driver }
+    }
+
+    /// The values of a Secret with valid credentials.
+    fn values(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("tenantID", TENANT),
+            ("clientID", CLIENT),
+            ("subscriptionID", SUBSCRIPTION),
+            ("clientSecret", CLIENT_SECRET),
+            ("endpointURL", &self.url),
+            ("authorityURL", &self.url),
+        ]
+    }
+
+    fn secret(&self) -> SecretData {
+        secret(&self.values())
+    }
+
+    fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some(name.into());
+        machine.metadata.namespace = Some("ns".into());
+        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
+        MachineRequest {
+            machine: Arc::new(machine),
+            class: Arc::new(class(spec)),
+            secret: self.secret(),
+            owner: OWNER.to_owned(),
+            may_pause: false,
+        }
+    }
+
+    fn request(&self, name: &str) -> MachineRequest {
+        self.request_for(name, &format!("uid-{name}"), spec())
+    }
+
+    /// Creates a VM that the driver did not create; returns its provider ID.
+    fn put(&self, name: &str, tags: &Value) -> String {
+        self.arm.lock().cloud.put(name, tags);
+        id_of(name)
+    }
+
+    fn count(&self) -> usize {
+        self.arm.lock().cloud.vms().len()
+    }
+
+    /// VMs, network interfaces and disks.
+    fn counts(&self) -> (usize, usize, usize) {
+        let arm = self.arm.lock();
+        (arm.cloud.vms().len(), arm.cloud.nics().len(), arm.cloud.disks().len())
+    }
+
+    fn calls(&self, name: &str) -> usize {
+        self.arm.lock().count(name)
+    }
+
+    fn fail(&self, call: &'static str, fault: server::Fault, times: usize) {
+        self.arm.lock().faults.push((call, fault, times));
+    }
+
+    /// Every request fits the definitions, and no existing VM was changed.
+    fn assert_valid_requests(&self) {
+        let arm = self.arm.lock();
+        assert_eq!(arm.cloud.violations, [""; 0]);
+        assert_eq!((arm.count("unknown"), arm.cloud.changed), (0, 0));
+    }
+}
+
+fn unmeasured() -> Requests {
+    Requests::of(NAME, &Guards::unobserved().observer)
+}
+
+/// A driver whose attempts of a call end after that time.
+fn driver(attempt: Duration, requests: Requests) -> AzureDriver {
+    let millis = Duration::from_millis;
+    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = Pace { first: millis(2), longest: millis(5), total: millis(5000) };
+    AzureDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, pace, requests)
+}
+
+/// A class with the fields that a class needs.
+fn spec() -> Value {
+    json!({
+        "location": LOCATION, "resourceGroup": GROUP, "tags": {CLUSTER: "1", ROLE: "1", "pool": "workers"},
+        "subnetInfo": {"vnetName": VNET, "subnetName": SUBNET},
+        "properties": {
+            "hardwareProfile": {"vmSize": SIZE},
+            "osProfile": {
+                "adminUsername": "core",
+                "linuxConfiguration": {
+                    "disablePasswordAuthentication": true,
+                    "ssh": {"publicKeys": {"path": "/home/core/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA"}},
+                },
+            },
+            "storageProfile": {
+                "imageReference": {"id": IMAGE},
+                "osDisk": {"caching": "None", "diskSizeGB": 50, "createOption": "FromImage", "managedDisk": {"storageAccountType": "Premium_LRS"}},
+            },
+            "zone": 1,
+        },
+    })
+}
+
+/// `spec` with some values replaced, by their path; `null` removes one.
+fn spec_with(changes: &[(&str, Value)]) -> Value {
+    let mut spec = spec();
+    for (path, value) in changes {
+        let mut at = &mut spec;
+        for part in path.split('.') {
+            at = &mut at[part];
+        }
+        *at = value.clone();
+    }
+    spec
+}
+
+/// The tags of a class of another cluster.
+fn of_cluster(cluster: &str) -> Value {
+    json!({format!("kubernetes.io-cluster-{cluster}"): "1", ROLE: "1"})
+}
+
+fn class(spec: Value) -> MachineClass {
+    let mut class = MachineClass { provider: NAME.into(), provider_spec: spec, ..MachineClass::default() };
+    class.metadata.name = Some("class".into());
+    class.metadata.namespace = Some("ns".into());
+    class
+}
+
+/// A Secret with user data and other values.
+fn secret(values: &[(&str, &str)]) -> SecretData {
+    let all = [("userData", "#!/bin/sh\nhunter2-hunter2\n")].into_iter().chain(values.iter().copied());
+    SecretData(all.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect())
+}
+
+fn id_of(name: &str) -> String {
+    format!("azure:///{LOCATION}/{name}")
+}
+
+fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
+    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
+    request
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
+    result.unwrap_err().code
+}
