@@ -42,6 +42,7 @@ macro_rules! every_cloud {
 every_cloud! {
     "alicloud" alicloud
     "aws" aws
+    "azure" azure
     "equinix-metal" equinix_metal
     "gcp" gcp
     "metal-stack" metal_stack

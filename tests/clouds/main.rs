@@ -9,6 +9,8 @@ mod support;
 mod alicloud;
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "azure")]
+mod azure;
 mod class_check;
 #[cfg(feature = "equinix-metal")]
 mod equinix_metal;

@@ -11,6 +11,8 @@ pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
         "alicloud" => Arc::new(crate::alicloud::World::new().await),
         #[cfg(feature = "aws")]
         "aws" => Arc::new(crate::aws::Ec2::start().await),
+        #[cfg(feature = "azure")]
+        "azure" => Arc::new(crate::azure::World::new().await),
         #[cfg(feature = "equinix-metal")]
         "equinix-metal" => Arc::new(crate::equinix_metal::World::new().await),
         #[cfg(feature = "gcp")]

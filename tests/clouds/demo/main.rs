@@ -8,6 +8,9 @@ mod alicloud;
 #[cfg(feature = "aws")]
 #[path = "../aws/mod.rs"]
 mod aws;
+#[cfg(feature = "azure")]
+#[path = "../azure/mod.rs"]
+mod azure;
 mod cloud;
 #[cfg(feature = "equinix-metal")]
 #[path = "../equinix_metal/mod.rs"]
