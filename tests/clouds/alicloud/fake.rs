@@ -77,6 +77,8 @@ pub struct Ecs {
     answers: Definitions,
     description: Value,
     pub instances: BTreeMap<String, Instance>,
+    /// Before the number in the ID of a VM.
+    pub prefix: String,
     /// VMs that were ever created.
     pub created: u64,
     /// Requests that do not fit the description.
@@ -114,6 +116,7 @@ impl Ecs {
             answers: Definitions::of(document),
             description: description["parameters"].clone(),
             instances: BTreeMap::new(),
+            prefix: "2ze".to_owned(),
             created: 0,
             violations: Vec::new(),
             tokens: BTreeMap::new(),
@@ -164,7 +167,7 @@ impl Ecs {
     fn create(&mut self, name: &str, tags: BTreeMap<String, String>, sent: Parameters) -> String {
         let number = self.created;
         self.created += 1;
-        let id = format!("i-2ze{number:08}");
+        let id = format!("i-{}{number:08}", self.prefix);
         let instance = Instance {
             id: id.clone(),
             name: name.to_owned(),

@@ -1,5 +1,7 @@
 //! The fake as a cloud.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -15,6 +17,9 @@ const ROLE: &str = "kubernetes.io/role/node";
 const UID: &str = "machine.sapcloud.io/machine-uid";
 const OWNER: &str = "machine.sapcloud.io/owner";
 
+/// The clouds of this process.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
 /// A cloud and the URL of its API.
 pub struct World {
     pub ecs: Shared<Ecs>,
@@ -24,7 +29,12 @@ pub struct World {
 impl World {
     pub async fn new() -> Self {
         let ecs = Fake::new(Ecs::new());
-        ecs.lock().cloud.boots = 2;
+        {
+            let mut ecs = ecs.lock();
+            ecs.cloud.boots = 2;
+            // Nodes are named by IDs, and clouds of several tests share the API server that has the Nodes.
+            ecs.cloud.prefix = format!("{}x2ze", WORLDS.fetch_add(1, Relaxed));
+        }
         let url = serve(&ecs).await;
         Self { ecs, url }
     }
