@@ -45,7 +45,7 @@ REQUIRED = {
     "vpc.v1.ListAddressesRequest": ["folderId"],
 }
 
-# Kinds with a form of their own in JSON. Whole numbers of 64 bits are texts.
+# Kinds with a special form in JSON. Whole numbers of 64 bits are texts.
 WELL_KNOWN = {
     "google.protobuf.Any": {"type": "object"},
     "google.protobuf.Duration": {"type": "string"},

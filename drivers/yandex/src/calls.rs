@@ -145,7 +145,7 @@ impl Api {
         }
     }
 
-    /// The instance with an ID. `None` if the cloud says that there is none.
+    /// The instance with an ID. `None` if the cloud has none.
     pub(crate) async fn instance(&self, id: &str) -> Result<Option<Instance>, DriverError> {
         let [compute, version, instances] = INSTANCES;
         self.get(&self.services.compute, "instance_get", &[compute, version, instances, id]).await
@@ -157,7 +157,7 @@ impl Api {
         self.services.compute.call(&call.header("idempotency-key", key)).await
     }
 
-    /// Begins the deletion of an instance. `None` if the cloud says that there is none.
+    /// Begins the deletion of an instance. `None` if the cloud has none.
     pub(crate) async fn delete(&self, id: &str) -> Result<Option<Operation>, DriverError> {
         let [compute, version, instances] = INSTANCES;
         let path = [compute, version, instances, id];
@@ -175,12 +175,12 @@ impl Api {
         begun.map_err(|failure| self.error(&failure, &format!("update of instance {}", instance.id)))
     }
 
-    /// An operation as it is now. `None` if the cloud says that there is none.
+    /// An operation as it is now. `None` if the cloud has none.
     pub(crate) async fn operation(&self, id: &str) -> Result<Option<Operation>, DriverError> {
         self.get(&self.services.operation, "operation_get", &["operations", id]).await
     }
 
-    /// The resource at a path. `None` if the cloud says that there is none.
+    /// The resource at a path. `None` if the cloud has none.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         rest: &Rest,
@@ -203,7 +203,7 @@ impl Api {
         failure.error(what, &self.secret)
     }
 
-    /// A list that is not found says nothing about its entries.
+    /// The failure of a list. One that is not found is not an empty one.
     fn not_absent(&self, failure: &Failure, what: &str) -> DriverError {
         let error = self.error(failure, what);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };

@@ -1,4 +1,4 @@
-//! The services of the cloud and their addresses: the usual ones, or those that an endpoint lists.
+//! The services of the cloud and their addresses: the usual ones, or the ones in a list of endpoints.
 
 use mcm_driver::{
     Code, DriverError, SecretPolicy,

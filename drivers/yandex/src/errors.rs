@@ -86,7 +86,7 @@ impl Status {
             }
             // Without a quota it is the rate of requests.
             RESOURCE_EXHAUSTED => (Code::Unavailable, TOO_MANY),
-            // What is broken once in an operation is so again: it is not begun anew at once.
+            // A creation that broke would break again, so it is not repeated at once.
             13 if is_of_operation => (Code::Internal, "Internal"),
             code => of_grpc(code),
         }
@@ -112,8 +112,8 @@ impl Status {
     }
 }
 
-/// The code and the name of a status of gRPC. Two of them mean something else for a driver: `OUT_OF_RANGE` that there are several
-/// VMs, and `UNIMPLEMENTED` that one may be created.
+/// The code and the name of a status of gRPC. Two of them have another meaning for a driver: several VMs (`OUT_OF_RANGE`), and a
+/// VM that may be created (`UNIMPLEMENTED`).
 const fn of_grpc(status: u16) -> (Code, &'static str) {
     match status {
         1 => (Code::Aborted, "Cancelled"),

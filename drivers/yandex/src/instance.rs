@@ -14,8 +14,7 @@ use crate::{
     spec::Scope,
 };
 
-/// An instance. Fields that the cloud always sends must be there: an answer without them says nothing. It leaves out what is
-/// empty.
+/// An instance. Fields that the cloud always sends are required: an answer without them cannot be read. Empty fields are left out.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Instance {

@@ -22,7 +22,7 @@ pub(crate) struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Whole numbers are texts, as everywhere in this API.
+    /// The body in JSON. Whole numbers are texts, as everywhere in this API.
     pub(crate) fn body(&self) -> Value {
         let Self { spec, wanted, .. } = self;
         let (resources, disk) = (&spec.resources, &spec.boot_disk);

@@ -1,4 +1,4 @@
-//! Static public addresses: each VM gets one of those that its class lists.
+//! Static public addresses: each VM gets one from the list of its class.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Requests of creations, which are numbered: each has an idempotency key of its own.
+//! Requests of creations, which are numbered: each has another idempotency key.
 //!
 //! The cloud answers a request whose key it remembers with the operation of the first one. So an answer that is lost does no harm,
 //! and a request whose operation failed, or whose VM is no more, is spent: the next one has the next number. Names are unique in
@@ -26,13 +26,13 @@ pub(crate) fn key(machine: &Machine, number: u32) -> Result<String, DriverError>
     Ok(Uuid::new_v5(&Uuid::NAMESPACE_OID, token.as_bytes()).to_string())
 }
 
-/// How many requests of a Machine are spent, as far as its state says.
+/// How many requests of a Machine are spent, by its state.
 pub(crate) fn spent_requests(machine: &Machine) -> u32 {
     let spent = state(machine).strip_prefix(SPENT).and_then(|count| count.parse().ok());
     spent.or_else(|| begun_of(machine).map(|(_, number)| number)).unwrap_or_default()
 }
 
-/// The operation that creates the VM of a Machine, as its state says.
+/// The operation that creates the VM of a Machine, by its state.
 pub(crate) fn stored_creation(machine: &Machine) -> Option<Begun> {
     let (id, number) = begun_of(machine)?;
     Begun::earlier(id, number)

@@ -90,7 +90,7 @@ impl Authentication for Tokens {
     }
 }
 
-/// Calls without credentials: those that get them.
+/// Calls without credentials, by which credentials are fetched.
 pub(crate) struct Anonymous;
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
-/// The CSI driver of Yandex Cloud that the reference knows.
+/// The CSI driver whose volumes the reference reports.
 const DRIVER: &str = "yandex.csi.flant.com";
 
 /// The handle of a volume of that driver.

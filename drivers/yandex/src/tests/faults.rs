@@ -105,7 +105,7 @@ impl matrix::World for Matrix {
     }
 }
 
-/// A look-up without an answer says nothing about a VM, so there are as many as before.
+/// A look-up without an answer changes nothing, so there are as many VMs as before.
 const fn look_up(vms: usize) -> [Outcome; 10] {
     usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
@@ -246,7 +246,7 @@ async fn public_addresses_that_are_used_up_let_the_autoscaler_use_another_pool()
     assert_eq!(world.calls("instance.create"), 0);
 }
 
-/// What the cloud remembers of a request that failed must not fail the next one.
+/// The cloud remembers requests that failed.
 #[tokio::test]
 async fn the_next_request_after_a_failed_one_is_another() {
     let world = World::new().await;

@@ -91,7 +91,7 @@ async fn a_status_while_a_vm_is_created_is_not_an_absence() {
     assert_eq!(world.count(), 0, "no VM is left behind");
 }
 
-/// Only its own operation tells why an instance failed; without it the instance itself is looked at.
+/// Without the operation, the reason of its failure is lost, and the state of the instance decides.
 #[tokio::test]
 async fn an_instance_without_a_host_is_not_returned() {
     let world = World::new().await;
