@@ -33,7 +33,7 @@ pub enum Failure {
     Queued(Duration),
     /// The request was never sent.
     Unsent(String),
-    /// The credentials are missing.
+    /// There are no credentials, or a call before this one failed.
     Credentials(DriverError),
 }
 

@@ -1,7 +1,18 @@
-//! Tools that drivers of real clouds share. All are pure but [`client`] and [`rest`], which send requests,
-//! [`coalesce`], which joins look-ups that wait at the same time, [`creations`], which runs one creation at a time for a Machine,
-//! [`credential_file`] and [`tokens`], which get tokens, [`limiter`] and [`pace`], which wait, [`recent`], which remembers accounts, [`requests`],
-//! which measures, and [`tls`], which makes connections.
+//! Tools that drivers of real clouds share.
+//!
+//! - **Requests.** [`Rest`] sends JSON to one URL, [`Http`] anything over HTTP, with time-outs, sizes and repetition ([`Limits`]). [`Connections`]
+//!   have the [`TlsOptions`] of an account. A [`Limiter`] keeps to the rate of a cloud that throttles; [`Requests`] measures. [`Pages`] are lists
+//!   that come page by page. A [`Coalescer`] joins look-ups that wait at the same time.
+//! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that one names. [`TokenCache`] gets tokens and
+//!   renews them, [`Recent`] remembers accounts.
+//! - **One VM for one Machine.** [`Wanted`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match them.
+//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for those that do not. [`ProviderIds`] and [`Markers`]
+//!   are how Machines name VMs, and how VMs name their cluster.
+//! - **Long work.** [`until_done`] follows what a cloud carries out after its answer.
+//! - **Errors.** A [`Failure`] is a call that failed: whether it may have had an effect, and its code ([`code_of_status`]). [`safe_text`] shows a
+//!   cloud's words without secrets.
+//! - **Fields.** [`check_provider`], [`filled`], [`choice`], [`known`] and [`number`] read what classes of several clouds have. The rest is
+//!   in [`crate::spec`].
 
 mod answer;
 mod class;
