@@ -49,8 +49,6 @@ fn objects(samples: &Path, cloud: &dyn Simulation) -> String {
         let mut class = read("machine-class");
         merge(&mut class, json!({"metadata": named(name), "secretRef": named("pool"), "providerSpec": spec}));
         *field.split('.').fold(&mut class["providerSpec"], |part, name| &mut part[name]) = value.into();
-        let field = field.split('.').fold(&mut class["providerSpec"], |at, name| &mut at[name]);
-        *field = value.into();
         class
     });
     let mut deployment = read("machine-deployment");
