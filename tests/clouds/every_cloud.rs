@@ -45,6 +45,7 @@ every_cloud! {
     "azure" azure
     "equinix-metal" equinix_metal
     "gcp" gcp
+    "kubevirt" kubevirt
     "metal-stack" metal_stack
     "openstack" openstack
     "vsphere" vsphere

@@ -18,6 +18,8 @@ mod every_cloud;
 #[cfg(feature = "gcp")]
 mod gcp;
 mod keeper;
+#[cfg(feature = "kubevirt")]
+mod kubevirt;
 #[cfg(feature = "metal-stack")]
 mod metal_stack;
 mod nodes;

@@ -17,6 +17,8 @@ pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
         "equinix-metal" => Arc::new(crate::equinix_metal::World::new().await),
         #[cfg(feature = "gcp")]
         "gcp" => Arc::new(crate::gcp::World::new().await),
+        #[cfg(feature = "kubevirt")]
+        "kubevirt" => Arc::new(crate::kubevirt::World::new().await),
         #[cfg(feature = "metal-stack")]
         "metal-stack" => Arc::new(crate::metal_stack::World::new().await),
         #[cfg(feature = "openstack")]

@@ -18,6 +18,9 @@ mod equinix_metal;
 #[cfg(feature = "gcp")]
 #[path = "../gcp/mod.rs"]
 mod gcp;
+#[cfg(feature = "kubevirt")]
+#[path = "../kubevirt/mod.rs"]
+mod kubevirt;
 #[cfg(feature = "metal-stack")]
 #[path = "../metal_stack/mod.rs"]
 mod metal_stack;

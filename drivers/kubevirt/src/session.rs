@@ -1,0 +1,170 @@
+//! A class with access to its API server, and the look-ups of its VMs.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use mcm_api::machine::Machine;
+use mcm_driver::{
+    Code, DriverError,
+    cloud::{Belonging, CloudVm, Coalescer, Failure, Wanted, created_for, known_as},
+};
+use serde_json::Value;
+
+use super::{
+    calls::{Api, Seen},
+    login::Login,
+    markers::Scope,
+    names::{UID_LABEL, is_vm_name, secret_of, vm_of},
+    order::ownership,
+    spec::Spec,
+    vm::VirtualMachine,
+};
+
+/// The VMs that a look-up of several Machines finds.
+type Found = Result<Arc<Seen>, DriverError>;
+
+/// Look-ups of VMs of one cluster with one login that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<(Login, Scope), Found>;
+
+/// Look-ups that wait for others for `window`.
+pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
+    Arc::new(Coalescer::new(window))
+}
+
+/// A class with access to its API server.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub spec: Spec,
+    pub scope: Scope,
+    pub login: Login,
+    pub api: Api,
+    pub look_ups: Arc<LookUps>,
+}
+
+impl Session {
+    /// The VM of a Machine: by its provider ID or, without an ID, by its name and markers.
+    pub async fn find(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
+        let wanted = Wanted::of(machine);
+        match vm_of(machine)? {
+            Some(name) => Ok(known_as(self.with_name(name).await?, wanted, &self.scope)),
+            None => Ok(self.at(wanted.name).await?.and_then(|vm| self.created_for(vm, wanted))),
+        }
+    }
+
+    /// The VM with a name, whoever made it. Of other clusters it is not always shown.
+    pub async fn at(&self, name: &str) -> Result<Option<VirtualMachine>, DriverError> {
+        // The API server has no object of such a name.
+        if !is_vm_name(name) {
+            return Ok(None);
+        }
+        Ok(named(&*self.look(name).await?, name))
+    }
+
+    /// The VM with a name, if it is there. This includes a VM that lost its labels.
+    async fn with_name(&self, name: &str) -> Result<Option<VirtualMachine>, DriverError> {
+        let seen = self.look(name).await?;
+        match named(&seen, name) {
+            None if seen.is_of_cluster => self.api.vm(name).await,
+            found => Ok(found),
+        }
+    }
+
+    /// Whether a VM is still there. One that was deleted keeps its labels to the end.
+    pub async fn is_there(&self, vm: &VirtualMachine) -> Result<bool, DriverError> {
+        let name = &vm.metadata.name;
+        let found = match vm.belonging(&self.scope) {
+            Belonging::Ours => named(&*self.look(name).await?, name),
+            Belonging::Unmarked | Belonging::Foreign => self.api.vm(name).await?,
+        };
+        Ok(found.is_some_and(|found| found.metadata.uid == vm.metadata.uid))
+    }
+
+    /// A VM, if it was created for a Machine.
+    pub fn created_for(&self, vm: VirtualMachine, wanted: Wanted<'_>) -> Option<VirtualMachine> {
+        let listed = Some(vm).filter(|vm| !vm.is_unlisted(&self.scope));
+        created_for(listed, wanted, &self.scope).pop()
+    }
+
+    /// The VM that has the name of a Machine which is to be created.
+    ///
+    /// # Errors
+    /// [`Code::AlreadyExists`]: it is of another Machine, or unmarked. [`Code::Unavailable`]: it is being deleted.
+    pub fn taken(&self, vm: VirtualMachine, wanted: Wanted<'_>) -> Result<VirtualMachine, DriverError> {
+        let name = wanted.name;
+        if vm.is_terminating() {
+            return Err(DriverError::new(
+                Code::Unavailable,
+                format!("VM {name} is being deleted: it is created after that"),
+            ));
+        }
+        self.created_for(vm, wanted).ok_or_else(|| {
+            let message =
+                format!("VM {name} exists, but is not of this machine: delete it, or let the machine be replaced");
+            DriverError::new(Code::AlreadyExists, message)
+        })
+    }
+
+    /// Creates a VM. If there is one of its name, a request before this one may have created it.
+    pub async fn create(&self, vm: &Value, wanted: Wanted<'_>) -> Result<VirtualMachine, Failure> {
+        let created = match self.api.create_vm(vm).await {
+            Err(failure) if failure.code() == Code::AlreadyExists => {
+                let found = self.api.vm_or_failure(wanted.name).await?;
+                let found = found.ok_or_else(|| Failure::Broken("it was deleted meanwhile".to_owned()))?;
+                self.taken(found, wanted).map_err(|error| Failure::Named {
+                    code: error.code,
+                    name: error.code.to_string(),
+                    message: error.message,
+                })?
+            }
+            created => created?,
+        };
+        self.own_secret(&created, wanted).await;
+        Ok(created)
+    }
+
+    /// Makes a VM the owner of its Secret. If that fails, the deletion of the VM deletes the Secret.
+    async fn own_secret(&self, vm: &VirtualMachine, wanted: Wanted<'_>) {
+        let name = secret_of(wanted.name, wanted.uid);
+        let patch = ownership(&vm.metadata.name, &vm.metadata.uid);
+        if let Err(failure) = self.api.patch_secret(&name, &patch).await {
+            let error =
+                self.api.error(&failure, &format!("change of the owner of Secret {}/{name}", self.api.namespace));
+            tracing::warn!(vm = vm.metadata.name, error = error.message, "Secret is not owned by its VM");
+        }
+    }
+
+    /// Deletes the Secret of a Machine, unless it is deleted with its owner.
+    pub async fn delete_secret(&self, vm: &str, uid: &str) -> Result<(), DriverError> {
+        let name = secret_of(vm, uid);
+        let deleted = async {
+            let Some(secret) = self.api.secret(&name).await? else { return Ok(()) };
+            let labels = &secret.metadata.labels;
+            let is_ours = self.scope.is_of_cluster(labels)
+                && self.scope.is_of_role(labels)
+                && labels.get(UID_LABEL).is_some_and(|other| other == uid);
+            if is_ours && secret.metadata.owner_references.is_empty() {
+                self.api.delete_secret(&secret).await
+            } else {
+                Ok(())
+            }
+        };
+        match deleted.await {
+            // The reference needs neither permission.
+            Err(error) if error.code == Code::PermissionDenied => {
+                tracing::warn!(secret = name, error = error.message, "Secret with user data may be left");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    async fn look(&self, name: &str) -> Found {
+        let (api, scope) = (self.api.clone(), self.scope.clone());
+        let key = (self.login.clone(), self.scope.clone());
+        let send = move |names: BTreeSet<String>| async move { api.look(&scope, &names).await.map(Arc::new) };
+        self.look_ups.look_up(key, name.to_owned(), send).await
+    }
+}
+
+fn named(seen: &Seen, name: &str) -> Option<VirtualMachine> {
+    seen.vms.iter().find(|vm| vm.metadata.name == name).cloned()
+}

@@ -1,0 +1,201 @@
+//! `providerSpec` of the provider kubevirt: its fields as the reference names them, and their problems.
+//!
+//! Parts of the APIs of KubeVirt, CDI and Kubernetes are not interpreted: the cluster may be newer than this program.
+
+mod check;
+mod foreign;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use mcm_driver::{
+    Code, DriverError,
+    spec::{Fields, Problems, Scalar, boolean, found, one_of, string, text},
+};
+use serde_json::Value;
+
+use self::foreign::{amounts, object, volume};
+use super::markers::Scope;
+
+const FIELDS: [&str; 13] = [
+    "region",
+    "zone",
+    "resources",
+    "devices",
+    "rootVolume",
+    "additionalVolumes",
+    "sshKeys",
+    "networks",
+    "cpu",
+    "memory",
+    "dnsPolicy",
+    "dnsConfig",
+    "tags",
+];
+const DEVICES: [&str; 4] = ["disks", "rng", "blockMultiQueue", "networkInterfaceMultiqueue"];
+/// Kinds of sources of KubeVirt's Volume that classes can use.
+const SOURCES: [&str; 3] = ["persistentVolumeClaim", "configMap", "secret"];
+
+/// A `providerSpec`. Fields that are wrong have their default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Spec {
+    pub region: String,
+    pub zone: String,
+    /// KubeVirt's ResourceRequirements.
+    pub resources: Value,
+    pub devices: Devices,
+    /// CDI's DataVolumeSpec.
+    pub root_volume: Value,
+    pub additional_volumes: Vec<AdditionalVolume>,
+    pub ssh_keys: Vec<String>,
+    pub networks: Vec<Network>,
+    /// KubeVirt's CPU.
+    pub cpu: Option<Value>,
+    /// KubeVirt's Memory.
+    pub memory: Option<Value>,
+    pub dns_policy: Option<&'static str>,
+    /// Kubernetes' PodDNSConfig.
+    pub dns_config: Option<Value>,
+    /// Labels of the VM, also those that only mcm sets.
+    pub tags: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Devices {
+    /// KubeVirt's Disk.
+    pub disks: Vec<Value>,
+    /// KubeVirt's Rng.
+    pub rng: Option<Value>,
+    pub block_multi_queue: bool,
+    pub network_interface_multiqueue: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AdditionalVolume {
+    /// Only a disk of [`Devices`] refers to it.
+    pub name: String,
+    pub source: Source,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// CDI's DataVolumeSpec.
+    DataVolume(Value),
+    /// A kind of source of KubeVirt's Volume, and its value.
+    Existing(&'static str, Value),
+    /// None or several, which is a problem.
+    Unusable(&'static str),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// NetworkAttachmentDefinition: `name` or `namespace/name`.
+    pub name: String,
+    pub is_default: bool,
+}
+
+impl Spec {
+    /// Reads a `providerSpec` and reports its problems.
+    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+        if value.is_null() {
+            problems.expected("providerSpec", "an object", "nothing");
+        }
+        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let spec = Self {
+            region: fields.required("region", &string()).unwrap_or_default(),
+            zone: fields.required("zone", &string()).unwrap_or_default(),
+            resources: fields.with("resources", resources).unwrap_or_default(),
+            devices: fields.object("devices", &DEVICES, devices).unwrap_or_default(),
+            root_volume: fields.with("rootVolume", volume).unwrap_or_default(),
+            additional_volumes: fields.objects(
+                "additionalVolumes",
+                &["name", "dataVolume", "volumeSource"],
+                additional_volume,
+            ),
+            ssh_keys: fields.list("sshKeys", &line()),
+            networks: fields.objects("networks", &["name", "default"], network),
+            cpu: fields.with("cpu", object),
+            memory: fields.with("memory", object),
+            dns_policy: dns_policy(&mut fields),
+            dns_config: fields.with("dnsConfig", dns_config),
+            tags: fields.map("tags", &text()),
+        };
+        check::spec(&spec, problems);
+        spec
+    }
+
+    /// The parts that look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: the class has no markers.
+    pub fn scope(&self) -> Result<Scope, DriverError> {
+        Scope::of(&self.tags).ok_or_else(|| {
+            let message = "the class needs providerSpec.tags with mcm.gardener.cloud/cluster and mcm.gardener.cloud/role: \
+                           without them its VMs could not be told from others";
+            DriverError::new(Code::InvalidArgument, message)
+        })
+    }
+}
+
+fn resources(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+    let read = object(path, value, problems)?;
+    Some(amounts(read, &["requests", "limits", "overcommitGuestOverhead"]))
+}
+
+fn devices(fields: &mut Fields<'_>) -> Option<Devices> {
+    Some(Devices {
+        disks: fields.with("disks", disks).unwrap_or_default(),
+        rng: fields.with("rng", object),
+        block_multi_queue: fields.optional("blockMultiQueue", &boolean()).unwrap_or_default(),
+        network_interface_multiqueue: fields.optional("networkInterfaceMultiqueue", &boolean()).unwrap_or_default(),
+    })
+}
+
+fn disks(path: &str, value: &Value, problems: &mut Problems) -> Option<Vec<Value>> {
+    let Value::Array(items) = value else {
+        problems.expected(path, "a list", &found(value));
+        return None;
+    };
+    let read = |(index, item)| object(&format!("{path}[{index}]"), item, problems);
+    let disks = items.iter().enumerate().filter_map(read);
+    Some(disks.map(|disk| foreign::respelled(disk, &["name", "bootOrder"])).collect())
+}
+
+fn additional_volume(fields: &mut Fields<'_>) -> Option<AdditionalVolume> {
+    let name = fields.required("name", &string()).unwrap_or_default();
+    let data_volume = fields.with("dataVolume", volume);
+    let existing = fields.object("volumeSource", &SOURCES, |fields| {
+        Some(SOURCES.iter().filter_map(|name| Some((*name, fields.with(name, object)?))).collect::<Vec<_>>())
+    });
+    let source = match (data_volume, existing.unwrap_or_default().as_slice()) {
+        // It takes precedence in the reference.
+        (Some(volume), _) => Source::DataVolume(volume),
+        (None, [(name, value)]) => Source::Existing(name, value.clone()),
+        (None, []) => Source::Unusable("none"),
+        (None, _) => Source::Unusable("several"),
+    };
+    Some(AdditionalVolume { name, source })
+}
+
+fn network(fields: &mut Fields<'_>) -> Option<Network> {
+    let name = fields.required("name", &string()).unwrap_or_default();
+    Some(Network { name, is_default: fields.optional("default", &boolean()).unwrap_or_default() })
+}
+
+/// An empty policy counts as absent.
+fn dns_policy(fields: &mut Fields<'_>) -> Option<&'static str> {
+    const POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    let is_empty = fields.with("dnsPolicy", |_, value, _| Some(value == "")).unwrap_or_default();
+    if is_empty { None } else { fields.optional("dnsPolicy", &one_of(&POLICIES)) }
+}
+
+fn dns_config(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+    Some(foreign::respelled(object(path, value, problems)?, &["nameservers"]))
+}
+
+/// A text without a line break, because it becomes one line of YAML.
+fn line() -> Scalar<String> {
+    let parse = |value: &Value| value.as_str().filter(|text| !text.trim().contains(['\n', '\r'])).map(str::to_owned);
+    Scalar::new("a string of one line", parse)
+}
