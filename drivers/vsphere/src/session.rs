@@ -149,11 +149,12 @@ impl Session {
     async fn with_uuid(&self, uuid: &str) -> Result<Vec<VirtualMachine>, DriverError> {
         let look = self.look(&Asked::Uuid(uuid)).await?;
         let found: Vec<_> = look.vms.iter().filter(|vm| vm.uuid() == uuid).cloned().collect();
-        if !found.is_empty() || !look.is_of_folder {
+        if !found.is_empty() {
             return Ok(found);
         }
         // It may be in another folder.
-        Ok(self.by_uuid(uuid).await?.vms)
+        let look = if look.is_of_folder { Arc::new(self.by_uuid(uuid).await?) } else { look };
+        if look.unknown.is_empty() { Ok(look.vms.clone()) } else { Err(undescribed(&look.unknown)) }
     }
 
     async fn look(&self, asked: &Asked<'_>) -> Result<Arc<Look>, DriverError> {
