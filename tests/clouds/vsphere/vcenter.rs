@@ -145,7 +145,7 @@ impl Settings {
             return Some(Fault::LostAnswer);
         }
         let number = self.log.len();
-        if number.wrapping_mul(2_654_435_761) / 128 % 10 == 0 && !self.storm.is_empty() {
+        if (number.wrapping_mul(2_654_435_761) / 128).is_multiple_of(10) && !self.storm.is_empty() {
             return self.storm.get(number % self.storm.len()).cloned();
         }
         let fault = self.faults.iter_mut().find(|(name, _, left)| *name == call && *left > 0)?;
