@@ -190,8 +190,7 @@ impl Api {
 
     async fn call<T: DeserializeOwned>(&self, action: Action, parameters: &Parameters) -> Result<T, Failure> {
         let Action { name, service, is_read } = action;
-        let query: Vec<(&str, &str)> =
-            parameters.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let query = parameters.pairs();
         let call = if is_read { Call::read } else { Call::idempotent }(service, Method::POST, &[]);
         let call = call.query(&query).header("x-acs-action", name).header("x-acs-version", VERSION);
         self.rest.call(&call).await

@@ -31,4 +31,9 @@ impl Parameters {
         self.add(name, value);
         self
     }
+
+    /// Names and values.
+    pub fn pairs(&self) -> Vec<(&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
 }
