@@ -23,6 +23,15 @@ const PUBLIC: &[&str] = &[
     "azureTenantId",
     "subscriptionID",
     "azureSubscriptionId",
+    "authURL",
+    "domainName",
+    "domainID",
+    "userDomainName",
+    "userDomainID",
+    "tenantName",
+    "username",
+    "applicationCredentialID",
+    "applicationCredentialName",
 ];
 
 /// A text of a cloud. Values of the Secret and lines of it are replaced by `***`, brackets by parentheses.
@@ -74,7 +83,9 @@ mod tests {
 
     #[rstest]
     #[case("roleARN", "arn:aws:iam::1:role/mcm", true)]
+    #[case("tenantName", "my-project", true)]
     #[case("projectID", "my-project", true)]
+    #[case("tenantName", "my-project", true)]
     #[case("folderID", "b1gfolder", true)]
     #[case("subscriptionID", "00000000-0000-4000-8000-000000000001", true)]
     #[case("secretAccessKey", "my-project", false)]
