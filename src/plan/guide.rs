@@ -81,6 +81,7 @@ const FORCE_DELETION: Remedy =
 
 impl WaitKind {
     /// All kinds, in the order of their names.
+    #[cfg(test)]
     pub const ALL: [Self; 43] = [
         Self::ApiServers,
         Self::BootstrapToken,

@@ -11,6 +11,7 @@ mod alicloud;
 mod aws;
 #[cfg(feature = "azure")]
 mod azure;
+#[allow(dead_code, reason = "only some clouds have a live check")]
 mod class_check;
 #[cfg(feature = "equinix-metal")]
 mod equinix_metal;
@@ -28,6 +29,7 @@ mod openstack;
 mod orphans;
 mod pool;
 mod remote;
+#[allow(dead_code, reason = "the demo uses the rest")]
 mod simulation;
 mod soak;
 mod stand_ins;

@@ -25,7 +25,6 @@ use crate::{
     api::machine::MachineClass,
     driver::{Catalogue, Guards},
     process::{DriverSources, Leadership, ReadOnly},
-    runtime::kubeconfig,
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 
