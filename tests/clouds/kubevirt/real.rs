@@ -195,3 +195,14 @@ async fn a_vm_of_the_reference_is_adopted_and_deleted_on_kubevirt_itself() {
     tester.delete(&machine).await.unwrap();
     assert_eq!((kubevirt.get("vm", "old"), kubevirt.get("vmi", "old")), (None, None));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_driver_conforms_on_kubevirt_itself() {
+    let Some(kubevirt) = KubeVirt::shared().await else { return };
+    let tags = json!({"mcm.gardener.cloud/cluster": "other", "mcm.gardener.cloud/role": "node"});
+    let (invalid, foreign) = (class(spec_with("zone", json!(7))), class(spec_with("tags", tags)));
+    let volume = json!({"csi": {"driver": "csi.kubevirt.io", "volumeHandle": "handle"}});
+    let volumes = vec![(serde_json::from_value(volume).unwrap(), Some("handle".to_owned()))];
+    let (failed, report) = kubevirt.tester(spec()).conformance(invalid, foreign, volumes).await;
+    assert_eq!(failed, [""; 0], "\n{report}");
+}
