@@ -102,15 +102,20 @@ def fail(text, name=None):
 
 
 def stop(*_):
+    if not children:
+        return
     for _, child in reversed(children):
         if child.poll() is None:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-    # The queues leave their name server behind.
-    subprocess.run(["epmd", "-port", str(PORTS["names"]), "-kill"], capture_output=True)
     children.clear()
+    # The queues leave their name server behind, which ends once it sees that they are gone.
+    for _ in range(20):
+        if subprocess.run(["epmd", "-port", str(PORTS["names"]), "-kill"], capture_output=True).returncode == 0:
+            break
+        time.sleep(0.1)
 
 
 def until(what, check, seconds=180):
