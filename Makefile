@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-clusterctl test-drivers test-clouds count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static demo test test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -37,6 +37,14 @@ test-drivers: ## Test the driver in Python and the bridge for Go drivers
 
 test-clouds: ## Test the drivers of clouds and mcm with them in simulations of these clouds (FEATURES=aws,gcp for some; needs Python)
 	@hack/test-clouds
+
+test-openstack: ## Test the driver of OpenStack on real Keystone, Placement, Nova, Neutron, Glance and Cinder (the first set-up takes minutes)
+	hack/openstack/openstack get
+	$(CARGO) test --locked -p mcm-driver-openstack --lib -- --ignored
+
+test-kubevirt: ## Test the driver of KubeVirt on real virt-api and virt-controller (the first build takes minutes)
+	hack/kubevirt get
+	KUBEBUILDER_ASSETS=$$(hack/control-plane get) $(CARGO) test --locked --features kubevirt --test clouds kubevirt::real
 
 count-calls: ## Count the calls of EC2 in the life of CLOUD_MACHINES=500 machines on moto, next to those of the Go provider
 	KUBEBUILDER_ASSETS=$$(hack/control-plane get) CLOUD_MACHINES=$(CLOUD_MACHINES) $(CARGO) test --locked --features aws --test clouds aws::calls:: -- --nocapture

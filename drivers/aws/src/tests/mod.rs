@@ -24,7 +24,6 @@ use mcm_driver::{
     Code, DriverError, MachineRequest, Observer, SecretData,
     cloud::{Limits, Requests},
     guard::Guards,
-    secret_policy,
 };
 
 const REGION: &str = "eu-west-1";
