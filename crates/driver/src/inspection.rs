@@ -43,4 +43,46 @@ impl Finding {
         let presence = if is_certain { Presence::Missing } else { Presence::Unknown };
         Self { path: path.into(), presence, text: format!("{}: {}", error.code, error.message) }
     }
+
+    /// The finding about a resource that was looked for: `None` if there certainly is none. `judge` returns what is known of one that
+    /// exists, or why it cannot be used.
+    pub fn judged<T>(
+        path: impl Into<String>,
+        found: Result<Option<T>, super::DriverError>,
+        absent: impl Into<String>,
+        judge: impl FnOnce(T) -> Result<String, String>,
+    ) -> Self {
+        match found.map(|found| found.map(judge)) {
+            Err(error) => Self::of_failure(path, &error),
+            Ok(None) => Self::missing(path, absent),
+            Ok(Some(Err(problem))) => Self::missing(path, problem),
+            Ok(Some(Ok(text))) => Self::present(path, text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{Code, DriverError};
+
+    #[rstest]
+    #[case::usable(Ok(Some(2)), Presence::Present, "2 are left")]
+    #[case::not_usable(Ok(Some(0)), Presence::Missing, "none is left")]
+    #[case::absent(Ok(None), Presence::Missing, "there is no size x")]
+    #[case::refused(Err(Code::InvalidArgument), Presence::Missing, "InvalidArgument: failed")]
+    #[case::not_known(Err(Code::PermissionDenied), Presence::Unknown, "PermissionDenied: failed")]
+    fn a_resource_is_judged_if_it_was_found(
+        #[case] found: Result<Option<u32>, Code>,
+        #[case] presence: Presence,
+        #[case] text: &str,
+    ) {
+        let found = found.map_err(|code| DriverError::new(code, "failed"));
+        let judge = |left| if left > 0 { Ok(format!("{left} are left")) } else { Err("none is left".to_owned()) };
+        let finding = Finding::judged("providerSpec.size", found, "there is no size x", judge);
+        let expected = Finding { path: "providerSpec.size".to_owned(), presence, text: text.to_owned() };
+        assert_eq!(finding, expected);
+    }
 }

@@ -240,11 +240,6 @@ fn judged<T>(
     is_it: impl Fn(&T) -> bool,
     judge: impl FnOnce(T) -> Result<String, String>,
 ) -> Finding {
-    let path = format!("providerSpec.{field}");
-    match found.map(|all| all.into_iter().find(is_it).map(judge)) {
-        Err(error) => Finding::of_failure(path, &error),
-        Ok(None) => Finding::missing(path, format!("there is no {field} {name}")),
-        Ok(Some(Err(problem))) => Finding::missing(path, problem),
-        Ok(Some(Ok(text))) => Finding::present(path, text),
-    }
+    let found = found.map(|all| all.into_iter().find(is_it));
+    Finding::judged(format!("providerSpec.{field}"), found, format!("there is no {field} {name}"), judge)
 }

@@ -129,7 +129,7 @@ impl Session {
 
     fn zone(&self, found: Found<Zone>) -> Finding {
         let (path, name, region) = ("providerSpec.zone", &self.spec.zone, &self.spec.region);
-        judged(path, found, format!("there is no zone {name}"), |zone| match last_of(&zone.region) {
+        Finding::judged(path, found, format!("there is no zone {name}"), |zone| match last_of(&zone.region) {
             other if other != region => Err(format!("zone {name} is in region {other}")),
             _ if zone.status != "UP" => Err(format!("zone {name} is {}", zone.status)),
             _ => Ok(format!("zone {name} is up")),
@@ -148,7 +148,7 @@ impl Session {
     fn machine_type(&self, found: Found<MachineType>) -> Finding {
         let (zone, name) = (&self.spec.zone, &self.spec.machine_type);
         let absent = format!("{zone} does not offer {name}");
-        judged("providerSpec.machineType", found, absent, |found| match found.deprecated {
+        Finding::judged("providerSpec.machineType", found, absent, |found| match found.deprecated {
             Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => Err(format!("{name} is {state}")),
             _ => Ok(format!("{} CPUs, {} MiB", found.guest_cpus, found.memory_mb)),
         })
@@ -160,7 +160,7 @@ impl Session {
         let (found, image) =
             join!(self.get::<Anything>(format!("zones/{zone}/diskTypes/{kind}")), self.image(&path, disk));
         let absent = format!("{zone} does not offer {kind}");
-        let kind = judged(format!("{path}.type"), found, absent, |_| Ok(format!("{zone} offers {kind}")));
+        let kind = Finding::judged(format!("{path}.type"), found, absent, |_| Ok(format!("{zone} offers {kind}")));
         [kind].into_iter().chain(image).collect()
     }
 
@@ -171,7 +171,7 @@ impl Session {
             return Some(Finding::missing(path, expected));
         };
         let found: Found<Image> = self.compute.get(project, rest).await;
-        Some(judged(path, found, format!("there is no image {image}"), |image| match image.deprecated {
+        Some(Finding::judged(path, found, format!("there is no image {image}"), |image| match image.deprecated {
             Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => {
                 Err(format!("image {} is {state}", image.name))
             }
@@ -185,7 +185,7 @@ impl Session {
         let zone = &self.spec.zone;
         let found = self.get::<AcceleratorType>(format!("zones/{zone}/acceleratorTypes/{name}")).await;
         let absent = format!("{zone} does not offer {name}");
-        Some(judged("providerSpec.gpu", found, absent, |found| match found.maximum_cards_per_instance {
+        Some(Finding::judged("providerSpec.gpu", found, absent, |found| match found.maximum_cards_per_instance {
             most if most > 0 && *count > most => Err(format!("a VM has at most {most} of {name}")),
             _ => Ok(format!("{zone} offers {name}")),
         }))
@@ -203,7 +203,9 @@ impl Session {
     async fn network(&self, path: String, name: Option<&str>) -> Option<Finding> {
         let name = name?;
         let found = self.get::<Anything>(format!("global/networks/{name}")).await;
-        Some(judged(path, found, format!("there is no network {name}"), |_| Ok(format!("network {name} exists"))))
+        Some(Finding::judged(path, found, format!("there is no network {name}"), |_| {
+            Ok(format!("network {name} exists"))
+        }))
     }
 
     async fn subnetwork(&self, path: String, interface: &NetworkInterface) -> Option<Finding> {
@@ -211,7 +213,7 @@ impl Session {
         let found = self.get::<Subnetwork>(format!("regions/{region}/subnetworks/{name}")).await;
         let range = interface.range_name.as_deref().filter(|_| interface.has_ranges());
         let absent = format!("there is no subnetwork {name} in {region}");
-        Some(judged(path, found, absent, |found| {
+        Some(Finding::judged(path, found, absent, |found| {
             let network = last_of(&found.network);
             let has = |range: &str| found.secondary_ip_ranges.iter().any(|one| one.range_name == range);
             match (interface.network.as_deref(), range) {
@@ -236,25 +238,12 @@ impl Session {
                     };
                 }
                 let absent = format!("there is no service account {email}");
-                judged(path, self.compute.service_account(&email).await, absent, |()| Ok(format!("{email} exists")))
+                Finding::judged(path, self.compute.service_account(&email).await, absent, |()| {
+                    Ok(format!("{email} exists"))
+                })
             }
         };
         join_all(emails.map(look)).await
-    }
-}
-
-/// The finding about an object: whether it exists and is usable.
-fn judged<T>(
-    path: impl Into<String>,
-    found: Found<T>,
-    absent: String,
-    judge: impl FnOnce(T) -> Result<String, String>,
-) -> Finding {
-    match found.map(|found| found.map(judge)) {
-        Err(error) => Finding::of_failure(path, &error),
-        Ok(None) => Finding::missing(path, absent),
-        Ok(Some(Err(problem))) => Finding::missing(path, problem),
-        Ok(Some(Ok(text))) => Finding::present(path, text),
     }
 }
 
