@@ -61,7 +61,6 @@ impl Login {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcm_driver::secret_policy;
     use rstest::rstest;
 
     const API: (&str, &str) = ("metalAPIURL", " https://api.example.com/metal\n");

@@ -23,7 +23,6 @@ use mcm_driver::{
     Code, DriverError, MachineRequest, SecretData,
     cloud::{Limits, Requests},
     guard::Guards,
-    secret_policy,
     testing::{self as kit, server},
 };
 
