@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
 use roxmltree::Document;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ impl Clouds {
         let answer = self.ec2.proxy.ask(&words).await;
         let document = Document::parse(&answer).unwrap();
         let value = document.descendants().find(|node| node.has_tag_name("value"))?.text()?;
-        aws_smithy_types::base64::decode(value.trim()).ok()
+        STANDARD.decode(value.trim()).ok()
     }
 }
 

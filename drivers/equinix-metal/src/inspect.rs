@@ -149,11 +149,5 @@ impl Session {
 }
 
 fn judged<T>(field: &str, found: Found<T>, name: &str, judge: impl FnOnce(T) -> Result<String, String>) -> Finding {
-    let path = format!("providerSpec.{field}");
-    match found.map(|found| found.map(judge)) {
-        Err(error) => Finding::of_failure(path, &error),
-        Ok(None) => Finding::missing(path, format!("there is no {name}")),
-        Ok(Some(Err(problem))) => Finding::missing(path, problem),
-        Ok(Some(Ok(text))) => Finding::present(path, text),
-    }
+    Finding::judged(format!("providerSpec.{field}"), found, format!("there is no {name}"), judge)
 }

@@ -160,10 +160,5 @@ fn number_of(value: &Value) -> Option<i64> {
 }
 
 fn judged<T>(path: &str, found: Found<T>, what: &str, judge: impl FnOnce(T) -> Result<String, String>) -> Finding {
-    match found.map(|found| found.map(judge)) {
-        Err(error) => Finding::of_failure(path, &error),
-        Ok(None) => Finding::missing(path, format!("there is no {what}")),
-        Ok(Some(Err(problem))) => Finding::missing(path, problem),
-        Ok(Some(Ok(text))) => Finding::present(path, text),
-    }
+    Finding::judged(path, found, format!("there is no {what}"), judge)
 }
