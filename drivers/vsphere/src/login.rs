@@ -6,8 +6,6 @@ use mcm_driver::{
 };
 use reqwest::Url;
 
-use super::soap::api_of;
-
 const HOST: &str = "vsphereHost";
 const USER: &str = "vsphereUsername";
 const PASSWORD: &str = "vspherePassword";
@@ -64,6 +62,13 @@ impl Login {
 fn password(secret: &SecretData) -> Option<String> {
     let text = std::str::from_utf8(Secrets(secret).raw(PASSWORD)?).ok()?.trim_end_matches(['\r', '\n']);
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The URL of the API of a host.
+fn api_of(host: &Url) -> Option<Url> {
+    let mut url = host.clone();
+    url.path_segments_mut().ok()?.clear().push("sdk");
+    Some(url)
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use mcm_api::syntax::{is_label_value, is_qualified_name};
 use mcm_driver::spec::{Problems, found, quotable};
 use serde_json::Value;
 
-use super::{AdditionalVolume, SOURCES, Source, Spec, foreign::is_positive};
+use super::{
+    foreign::is_positive,
+    types::{AdditionalVolume, SOURCES, Source, Spec},
+};
 use crate::{
     markers,
     names::{OWN_LABELS, ROOT_DISK},

@@ -14,7 +14,7 @@ use mcm_driver::cloud::{
 };
 use parking_lot::Mutex;
 use reqwest::{
-    Client, Method as HttpMethod, Url,
+    Client, Method as HttpMethod,
     header::{HeaderMap, SET_COOKIE},
 };
 use roxmltree::Node;
@@ -243,13 +243,6 @@ impl Drop for Session {
         let rest = Arc::clone(&self.rest);
         runtime.spawn(async move { rest.answer(&call).await.map(drop) });
     }
-}
-
-/// The URL of the API of a host.
-pub(crate) fn api_of(host: &Url) -> Option<Url> {
-    let mut url = host.clone();
-    url.path_segments_mut().ok()?.clear().push("sdk");
-    Some(url)
 }
 
 #[cfg(test)]

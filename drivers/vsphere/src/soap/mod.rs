@@ -5,7 +5,7 @@ mod read;
 mod write;
 
 pub(crate) use self::{
-    client::{Method, Soap, api_of},
+    client::{Method, Soap},
     read::{child, children, fault, flag, kind_of, number_of, reference_of, text_of},
     write::{Xml, echo},
 };

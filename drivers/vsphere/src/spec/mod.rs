@@ -7,13 +7,14 @@ mod tests;
 use std::collections::BTreeMap;
 
 use mcm_driver::{
+    Code, DriverError,
     cloud::{filled, number},
     spec::{Fields, Problems, Scalar, boolean, string, text},
 };
 use serde_json::Value;
 
 pub(crate) use self::scope::Scope;
-use super::names::{OWN_FIELDS, extra};
+use super::names::{CLUSTER_FIELD, OWN_FIELDS, ROLE_FIELD, extra};
 
 const FIELDS: [&str; 23] = [
     "region",
@@ -89,6 +90,20 @@ pub(crate) struct Places {
 }
 
 impl Spec {
+    /// The parts that look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: the class has no markers.
+    pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
+        Scope::of(&self.tags, &self.places.datacenter, &self.places.folder).ok_or_else(|| {
+            let message = format!(
+                "the class needs {CLUSTER_FIELD} and {ROLE_FIELD} in providerSpec.tags: without them its VMs could not be told \
+                 from others"
+            );
+            DriverError::new(Code::InvalidArgument, message)
+        })
+    }
+
     /// Reads a `providerSpec` and reports its problems.
     pub(crate) fn read(value: &Value, problems: &mut Problems) -> Self {
         if value.is_null() {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::{Code, DriverError, spec::Problems};
+use mcm_driver::spec::Problems;
 
-use super::Spec;
 use crate::names::{CLUSTER_FIELD, CLUSTER_PREFIX, ROLE_FIELD, ROLE_PREFIX};
 
 /// How VMs of a class differ from others.
@@ -17,32 +16,19 @@ pub(crate) struct Scope {
     pub role: String,
 }
 
-impl Spec {
-    /// The parts that look-ups and deletions need. Other fields may be wrong: a VM can be deleted whatever its class became.
-    ///
-    /// # Errors
-    /// [`Code::InvalidArgument`]: the class has no markers.
-    pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        let (cluster, role) = markers(&self.tags);
-        let (datacenter, folder) = (self.places.datacenter.clone(), self.places.folder.clone());
-        match (cluster, role) {
-            (Some(cluster), Some(role)) if !cluster.is_empty() && !role.is_empty() => {
-                Ok(Scope { datacenter, folder, cluster: cluster.to_owned(), role: role.to_owned() })
-            }
-            _ => {
-                let message = format!(
-                    "the class needs {CLUSTER_FIELD} and {ROLE_FIELD} in providerSpec.tags: without them its VMs could not be told \
-                     from others"
-                );
-                Err(DriverError::new(Code::InvalidArgument, message))
-            }
-        }
+impl Scope {
+    /// Of a class with these custom fields, in a folder of a datacenter. `None` if it has no markers.
+    pub(super) fn of(fields: &BTreeMap<String, String>, datacenter: &str, folder: &str) -> Option<Self> {
+        let (cluster, role) = markers(fields);
+        let [cluster, role] =
+            [cluster, role].map(|marker| marker.filter(|marker| !marker.is_empty()).map(str::to_owned));
+        Some(Self { datacenter: datacenter.to_owned(), folder: folder.to_owned(), cluster: cluster?, role: role? })
     }
 }
 
 /// The cluster and the role in custom fields. The newer form counts before the older one, and of several fields of the older
 /// form the first in order; the reference takes any of them.
-pub(crate) fn markers(fields: &BTreeMap<String, String>) -> (Option<&str>, Option<&str>) {
+fn markers(fields: &BTreeMap<String, String>) -> (Option<&str>, Option<&str>) {
     let of = |field: &str, prefix: &str| {
         let newer = fields.get(field).map(String::as_str);
         newer.or_else(|| fields.keys().find_map(|key| key.strip_prefix(prefix)))
