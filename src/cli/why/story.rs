@@ -61,6 +61,11 @@ pub(super) struct Manager {
 }
 
 impl Manager {
+    /// Whether there is a Lease that no process renews. Without a Lease a manager may run without leader election.
+    fn is_gone(&self, now: Timestamp) -> bool {
+        self.exists && !self.is_alive(now)
+    }
+
     fn is_alive(&self, now: Timestamp) -> bool {
         let age = self.renewed.map(|renewed| now.duration_since(renewed));
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts + LATE)
@@ -258,10 +263,10 @@ impl Facts {
             return Verdict::Blocked;
         }
         if !next.is_empty() {
-            return if self.manager_of(kind).is_none_or(|manager| manager.is_alive(self.now)) {
-                Verdict::Progressing
-            } else {
+            return if self.manager_of(kind).is_some_and(|manager| manager.is_gone(self.now)) {
                 Verdict::Blocked
+            } else {
+                Verdict::Progressing
             };
         }
         if waits.is_empty() { Verdict::Settled } else { Verdict::Waiting }
@@ -331,21 +336,36 @@ const DRAIN_BLOCKED: &str = "DrainBlocked";
 /// Longest text of a failed operation.
 const LONGEST: usize = 300;
 
-/// The wait that the status of a Machine shows: a drain without progress, or a failed call of the cloud.
+/// The beginning of `lastOperation.description` of a Machine whose creation needs something.
+const NEEDS: &str = "Waiting for ";
+/// The end of `lastOperation.description` while a Node is drained.
+const DRAINS: &str = "Initiate node drain";
+
+/// The wait that the status of a Machine shows: a drain without progress, something that its creation needs, or a failed call of
+/// the cloud.
 fn shown_wait(machine: &Machine) -> Option<Wait> {
     let status = machine.status.clone().unwrap_or_default();
-    let blocked = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True");
-    if let Some(blocked) = blocked {
-        let text = format!("pods to be evicted: {}", blocked.message.as_deref().unwrap_or_default());
-        let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
-        let deleted = machine.metadata.deletion_timestamp.as_ref();
-        let until = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
-        return Some(Wait { kind: WaitKind::Eviction, text, until });
-    }
+    let deleted = machine.metadata.deletion_timestamp.as_ref();
+    let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
+    let forced = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
+    let eviction = |text: &str| {
+        let text = format!("pods to be evicted: {}", short(text));
+        Some(Wait { kind: WaitKind::Eviction, text, until: forced })
+    };
     let last = status.last_operation;
-    let has_failed = last.state == Some(OperationState::Failed);
-    let kind = if last.description.contains("rain failed") { WaitKind::Eviction } else { WaitKind::DriverRetry };
-    has_failed.then(|| Wait { kind, text: format!("the next attempt: {}", short(&last.description)), until: None })
+    let text = last.description.trim_end_matches(DRAINS).trim();
+    if let Some(blocked) = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True") {
+        return eviction(blocked.message.as_deref().unwrap_or_default());
+    }
+    if deleted.is_some() && text.len() < last.description.len() && text.contains("disruption budget") {
+        return eviction(text);
+    }
+    if let Some(needed) = text.strip_prefix(NEEDS) {
+        let kind = if needed.to_lowercase().contains("secret") { WaitKind::Secret } else { WaitKind::MachineWrite };
+        return Some(Wait { kind, text: short(needed), until: None });
+    }
+    let wait = || Wait { kind: WaitKind::DriverRetry, text: format!("the next attempt: {}", short(text)), until: None };
+    (last.state == Some(OperationState::Failed)).then(wait)
 }
 
 /// The beginning of a long text.

@@ -139,6 +139,46 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     assert_eq!(answer.since, Some(at(360)));
 }
 
+#[rstest]
+#[case::evictions(
+    "Evictions are refused by the disruption budget ns/db. Initiate node drain",
+    true,
+    "Eviction",
+    "pods to be evicted: Evictions are refused by the disruption budget ns/db."
+)]
+#[case::a_secret("Waiting for Secret demo/pool", false, "Secret", "Secret demo/pool")]
+#[case::a_write(
+    "Waiting for the API server to accept the finalizer",
+    false,
+    "MachineWrite",
+    "the API server to accept the finalizer"
+)]
+fn a_wait_that_the_manager_shows_in_the_status_is_known(
+    #[case] description: &str,
+    #[case] is_deleted: bool,
+    #[case] kind: &str,
+    #[case] text: &str,
+) {
+    let mut more = json!({"status": {"lastOperation": {"state": "Processing", "description": description}}});
+    if is_deleted {
+        more["metadata"] = json!({"deletionTimestamp": at(360)});
+    }
+    let facts = with_machine(&more, &[("look", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!((answer.waits[0].kind.as_str(), answer.waits[0].text.as_str()), (kind, text));
+    assert_eq!(answer.next, []);
+}
+
+#[test]
+fn without_a_lease_a_manager_may_run() {
+    let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
+    facts.managers.iter_mut().for_each(|manager| (manager.exists, manager.holder) = (false, String::new()));
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!(answer.verdict, Verdict::Progressing);
+    let state = facts.managers[0].state(facts.now);
+    assert!(state.starts_with("there is no Lease lease-of-sets"), "{state}");
+}
+
 #[test]
 fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     let failed = json!({
