@@ -190,7 +190,8 @@ mod tests {
         maps.replace("a", &PostParams::default(), &map).await.unwrap_err();
         maps.patch("a", &PatchParams::default(), &Patch::Merge(&map)).await.unwrap_err();
         let error = maps.delete("a", &DeleteParams::default()).await.unwrap_err();
-        assert!(format!("{error:?}").contains("only reads"), "{error:?}");
+        let kube::Error::Service(error) = error else { panic!("{error}") };
+        assert!(error.to_string().contains("this command only reads"), "{error}");
         assert_eq!(*seen.lock(), [Method::GET]);
     }
 }

@@ -194,10 +194,13 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
 
 type Run = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 type Hook = Box<dyn Fn() + Send + Sync>;
+/// An answer about an object; `None` if there is none.
+type Inspect<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
+
 /// What users may ask about the objects of a controller.
 struct Inspector {
-    explain: Box<dyn Fn(&Key) -> Option<Explanation> + Send + Sync>,
-    preview: Box<dyn Fn(&Key) -> Option<Preview> + Send + Sync>,
+    explain: Inspect<Explanation>,
+    preview: Inspect<Preview>,
 }
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 

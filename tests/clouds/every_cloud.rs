@@ -4,7 +4,7 @@ macro_rules! every_cloud {
     ($($feature:literal $cloud:ident)*) => {$(
         #[cfg(feature = $feature)]
         mod $cloud {
-            use crate::{orphans, remote, soak, stand_ins};
+            use crate::{orphans, remote, stand_ins};
 
             #[tokio::test(flavor = "multi_thread")]
             async fn the_driver_passes_over_tls() {
@@ -19,21 +19,6 @@ macro_rules! every_cloud {
             #[tokio::test(flavor = "multi_thread")]
             async fn a_vm_that_no_machine_has_is_collected_and_no_other() {
                 orphans::an_orphan_is_collected_and_nothing_else(stand_ins::start($feature).await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone() {
-                orphans::two_namespaces_share_a_tag(stand_ins::start($feature).await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag() {
-                orphans::unmarked_vms_stay(stand_ins::start($feature).await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else() {
-                soak::collectors_of_two_namespaces($feature, stand_ins::start($feature).await).await;
             }
         }
     )*};

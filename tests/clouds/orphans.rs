@@ -11,6 +11,7 @@ use kube::{
 use crate::{
     pool::{CLUSTER, Pool},
     simulation::Simulation,
+    stand_ins,
     support::wait,
 };
 
@@ -20,6 +21,30 @@ pub const FLAGS: [&str; 2] = ["--machine-safety-orphan-vms-period=1m", "--machin
 const LONE: &str = "lone";
 /// Two lists that are a minute apart, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+#[cfg(feature = "aws")]
+#[tokio::test(flavor = "multi_thread")]
+async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone_on_moto() {
+    two_namespaces_share_a_tag(stand_ins::start("aws").await).await;
+}
+
+#[cfg(feature = "gcp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn two_namespaces_with_one_cluster_tag_leave_each_other_s_vms_alone_in_the_fake() {
+    two_namespaces_share_a_tag(stand_ins::start("gcp").await).await;
+}
+
+#[cfg(feature = "aws")]
+#[tokio::test(flavor = "multi_thread")]
+async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_on_moto() {
+    unmarked_vms_stay(stand_ins::start("aws").await).await;
+}
+
+#[cfg(feature = "gcp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_in_the_fake() {
+    unmarked_vms_stay(stand_ins::start("gcp").await).await;
+}
 
 /// A VM that no machine has is collected, and no other.
 pub async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
@@ -43,8 +68,7 @@ pub async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>)
 }
 
 /// The second namespace may be that of `mcm capi-manager`: only the marker counts.
-/// Two namespaces with one cluster tag leave the VMs of each other alone.
-pub async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
+async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     let first = Pool::start(Arc::clone(&cloud), &FLAGS).await;
     let second = Pool::beside(Arc::clone(&cloud), &FLAGS).await;
     for pool in [&first, &second] {
@@ -83,8 +107,7 @@ pub async fn two_namespaces_share_a_tag(cloud: Arc<dyn Simulation>) {
     assert_eq!(names(&*cloud).await, left);
 }
 
-/// VMs without a marker stay while a class of another namespace has their tag.
-pub async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
+async fn unmarked_vms_stay(cloud: Arc<dyn Simulation>) {
     for name in ["theirs-1", "theirs-2"] {
         cloud.create(name, LONE).await;
     }

@@ -15,6 +15,7 @@ use crate::{
     orphans::{FLAGS, owner},
     pool::{CLUSTER, Pool},
     simulation::Simulation,
+    stand_ins,
     support::wait,
 };
 
@@ -47,8 +48,20 @@ struct Figures {
     looks: usize,
 }
 
+#[cfg(feature = "aws")]
+#[tokio::test(flavor = "multi_thread")]
+async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else_on_moto() {
+    collectors_of_two_namespaces("moto", stand_ins::start("aws").await).await;
+}
+
+#[cfg(feature = "gcp")]
+#[tokio::test(flavor = "multi_thread")]
+async fn collectors_of_two_namespaces_with_one_tag_delete_every_orphan_and_nothing_else_in_the_fake() {
+    collectors_of_two_namespaces("the fake of Compute Engine", stand_ins::start("gcp").await).await;
+}
+
 /// Does nothing without `SOAK_MINUTES`.
-pub async fn collectors_of_two_namespaces(name: &str, cloud: Arc<dyn Simulation>) {
+async fn collectors_of_two_namespaces(name: &str, cloud: Arc<dyn Simulation>) {
     let Some(time) = time() else { return };
     for unmarked in UNMARKED {
         cloud.create(unmarked, CLUSTER).await;

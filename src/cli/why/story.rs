@@ -68,7 +68,7 @@ impl Manager {
 
     fn is_alive(&self, now: Timestamp) -> bool {
         let age = self.renewed.map(|renewed| now.duration_since(renewed));
-        !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts + LATE)
+        !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
     }
 
     /// The manager in words.

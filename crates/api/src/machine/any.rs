@@ -1,5 +1,7 @@
 //! Any value of each kind, as far as it can stand in an API server.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
