@@ -6,6 +6,8 @@ use crate::simulation::Simulation;
 
 /// Starts the stand-in of a cloud, by the name of its feature.
 pub async fn start(cloud: &str) -> Arc<dyn Simulation> {
+    // Some ask their stand-in over HTTP.
+    mcm_driver::tls::use_ring();
     match cloud {
         #[cfg(feature = "alicloud")]
         "alicloud" => Arc::new(crate::alicloud::World::new().await),

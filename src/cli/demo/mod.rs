@@ -19,6 +19,8 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 
+use crate::driver::tls::use_ring;
+
 pub use self::{
     cloud::{Cloud, Vms},
     options::{DemoOptions, Output, ShowOptions},
@@ -47,6 +49,7 @@ pub async fn run(options: DemoOptions) -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub async fn run_in(options: &DemoOptions, program: &Path, cloud: Arc<dyn Cloud>) -> Result<()> {
+    use_ring();
     play(options, program, cloud, None).await
 }
 

@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod client;
-#[allow(dead_code, reason = "unit tests of the driver use the rest")]
 mod fake;
 #[cfg(test)]
 mod slots;

@@ -25,7 +25,6 @@ async fn run(profiling: bool) -> Running {
 }
 
 async fn run_within(profiling: bool, limits: Limits) -> Running {
-    use_ring();
     let endpoints = Endpoints {
         metrics: Metrics::new(),
         readiness: Readiness::default(),
@@ -40,6 +39,7 @@ async fn run_within(profiling: bool, limits: Limits) -> Running {
 
 impl Running {
     async fn get(&self, path: &str) -> (u16, String) {
+        use_ring();
         let answer = reqwest::get(format!("{}{path}", self.url)).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
@@ -140,6 +140,7 @@ async fn connections_without_a_request_end_so_that_probes_come_through() {
 async fn metrics_have_the_media_type_that_old_scrapers_expect() {
     let running = run(false).await;
     running.endpoints.metrics.event_dropped();
+    use_ring();
     let answer = reqwest::get(format!("{}/metrics", running.url)).await.unwrap();
     assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     assert!(answer.text().await.unwrap().contains("\nmcm_events_dropped_total 1\n"));
