@@ -31,7 +31,7 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::{
         CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
-        idempotency_token, only, safe_text, until_done,
+        idempotency_token, known_as, only, safe_text, until_done,
     },
     code::Code,
     environment::{Environment, OpenError},
@@ -330,14 +330,24 @@ impl Driver for OpenStackDriver {
         let session = self.session(&request.class, &request.secret)?;
         let (wanted, wait) = (Wanted::of(&request.machine), self.wait(request));
         let found = self.find(&session, request).await?;
+        let known = id_of(&request.machine)?;
+        if let Some(id) = known.filter(|_| found.is_empty())
+            && let Some(server) = session.region.server(id).await?
+        {
+            // The server of another Machine keeps its parts.
+            return match known_as(Some(server), wanted, &session.scope) {
+                None => Ok(None),
+                Some(_) => Err(DriverError::new(Code::Unavailable, format!("server {id} was absent, and exists"))),
+            };
+        }
         for server in &found {
             self.remove(&session, wanted.name, wait, server).await?;
         }
         // A Machine that was restored has another UID than its server, and an orphan has none.
         let uid = found.first().and_then(CloudVm::machine_uid).unwrap_or(wanted.uid);
         let (of_server, markers) = (Wanted { name: wanted.name, uid }, &session.scope.markers);
-        let known = id_of(&request.machine)?.map(str::to_owned);
-        let servers: Vec<String> = found.iter().map(|server| server.id.clone()).chain(known).collect();
+        let servers: Vec<String> =
+            found.iter().map(|server| server.id.clone()).chain(known.map(str::to_owned)).collect();
         let is_of_machine = |part: &dyn Part| part.is_of(of_server, markers);
         session.delete_parts(wanted.name, &servers, wait, is_of_machine).await?;
         Ok(None)

@@ -43,7 +43,8 @@ fn objects(samples: &Path, cloud: &dyn Simulation) -> String {
     let Demo { spec, field, values } = cloud.demo(CLUSTER);
     let mut secret = read("secret");
     let user_data = secret["stringData"]["userData"].clone();
-    merge(&mut secret, json!({"metadata": named("pool"), "stringData": cloud.secret()}));
+    merge(&mut secret, json!({"metadata": named("pool")}));
+    secret["stringData"] = cloud.secret();
     secret["stringData"]["userData"] = user_data;
     let classes = ["small", "large"].into_iter().zip(values).map(|(name, value)| {
         let mut class = read("machine-class");

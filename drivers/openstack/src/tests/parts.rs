@@ -103,6 +103,19 @@ async fn the_parts_of_a_server_that_stays_are_left_alone() {
     assert_eq!(world.counts(), (1, 1, 1));
 }
 
+/// The ID and the UID are right, and the class is of another cluster.
+#[tokio::test]
+async fn the_parts_of_a_server_of_another_cluster_are_left_alone() {
+    let world = World::new().await;
+    let request = world.request_with_parts("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let mut spec = spec_with_parts();
+    spec["spec"]["tags"] = json!({"kubernetes.io-cluster-other": "1", ROLE.0: ROLE.1});
+    let of_other = world.request_for("a", "uid-a", spec);
+    world.driver.delete(&with_id(of_other, &vm.provider_id)).await.unwrap();
+    assert_eq!(world.counts(), (1, 1, 1));
+}
+
 /// An orphan has a name and an ID, and its server has the UID of a Machine that is gone.
 #[tokio::test]
 async fn the_parts_of_an_orphan_go_with_it_and_no_others() {
