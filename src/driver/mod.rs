@@ -8,4 +8,6 @@ pub(crate) mod tester;
 
 pub(crate) use mcm_driver::*;
 
-pub(crate) use catalogue::{BuiltIn, Catalogue, Others, clouds_of_build};
+#[cfg(feature = "simulated")]
+pub(crate) use catalogue::BuiltIn;
+pub(crate) use catalogue::{Catalogue, Others, clouds_of_build};

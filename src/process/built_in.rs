@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "simulated")]
+use crate::driver::BuiltIn;
 #[cfg(feature = "remote")]
 use crate::driver::remote::Endpoint;
 #[cfg(feature = "simulated")]
 use crate::simulated_cloud::driver as simulated;
 use crate::{
-    driver::{BuiltIn, Catalogue, Environment, Guards, OpenError, Others, SecretPolicy, clouds_of_build},
+    driver::{Catalogue, Environment, Guards, OpenError, Others, SecretPolicy, clouds_of_build},
     simulated_cloud::{CloudApi, InvalidAddress},
 };
 
