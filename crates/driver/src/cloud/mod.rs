@@ -4,7 +4,7 @@
 //!   have the [`TlsOptions`] of an account. A [`Limiter`] keeps to the rate of a cloud that throttles; [`Requests`] measures. [`Pages`] are lists
 //!   that come page by page. A [`Coalescer`] joins look-ups that wait at the same time.
 //! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that one names. [`TokenCache`] gets tokens and
-//!   renews them, [`Recent`] remembers accounts.
+//!   renews them, [`Recent`] remembers accounts. A [`JwtKey`] signs the requests of service accounts.
 //! - **One VM for one Machine.** [`Wanted`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match them.
 //!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for those that do not. [`ProviderIds`] and [`Markers`]
 //!   are how Machines name VMs, and how VMs name their cluster.
@@ -24,6 +24,7 @@ mod failure;
 mod fields;
 mod finder;
 mod http;
+mod jwt;
 mod limiter;
 mod markers;
 mod pace;
@@ -49,6 +50,7 @@ pub use failure::Failure;
 pub use fields::{choice, filled, is_word, known, number, required_known};
 pub use finder::{Belonging, CloudVm, created_for, known_as, only};
 pub use http::code_of_status;
+pub use jwt::{JwtAlgorithm, JwtKey};
 pub use limiter::{Limiter, Limiters};
 pub use markers::{MarkerNames, Markers};
 pub use pace::{Pace, until_done};
