@@ -6,7 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 
-use super::server::{Fault, Reply};
+use super::{
+    server::{Fault, Reply},
+    with_id,
+};
 use crate::{Code, DriverError, MachineRequest, interface::Driver};
 
 /// How a call fails.
@@ -95,6 +98,14 @@ pub const fn usual(vms: usize, lost: Outcome, not_found: Outcome) -> [Outcome; C
     ]
 }
 
+/// The code of an answer that cannot be read, or was lost.
+pub const UNKNOWN: Option<Code> = Some(Code::Unknown);
+
+/// The outcomes of a look-up: without an answer it says nothing about a VM, so there are as many as before.
+pub const fn look_up(vms: usize) -> [Outcome; CASES.len()] {
+    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
+}
+
 /// The errors of a cloud on the wire.
 pub trait Errors {
     /// One of throttle, auth, denied, stock-out, quota, and not found.
@@ -129,9 +140,7 @@ pub trait World: Errors + Sized + Send + Sync {
 
     /// The same request, with the provider ID of its VM.
     fn with_id(&self, request: &MachineRequest, provider_id: &str) -> MachineRequest {
-        let mut request = request.clone();
-        std::sync::Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.to_owned();
-        request
+        with_id(request.clone(), provider_id)
     }
 
     /// All calls of this name fail, or none does.

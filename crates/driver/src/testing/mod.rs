@@ -12,13 +12,18 @@
 pub mod bootstrap;
 mod fake_driver;
 pub mod matrix;
+mod objects;
 mod recorder;
 pub mod server;
 pub mod swagger;
 
 use crate::SecretPolicy;
 
-pub use self::{fake_driver::FakeDriver, recorder::Recorder};
+pub use self::{
+    fake_driver::FakeDriver,
+    objects::{class, code, request, secret, with_id},
+    recorder::Recorder,
+};
 
 /// Fakes listen on this host, and tokens are in temporary folders.
 pub fn secret_policy() -> SecretPolicy {

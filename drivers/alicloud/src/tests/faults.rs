@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use mcm_driver::{
     Code, Driver, DriverError, MachineRequest,
-    testing::matrix::{self, Case, During, Outcome, Row, usual},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual},
 };
 use rstest::rstest;
 use serde_json::json;
@@ -18,8 +18,6 @@ use super::{
     spec_with, unmeasured, with_id,
 };
 use crate::AliDriver;
-
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
@@ -70,11 +68,6 @@ impl matrix::World for Matrix {
     fn secrets(&self) -> Vec<&'static str> {
         vec![KEY_ID, KEY_SECRET, "hunter2"]
     }
-}
-
-/// A look-up without an answer says nothing about a VM, so there are as many as before.
-const fn look_up(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
 #[rstest]

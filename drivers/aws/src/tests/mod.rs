@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 
 use self::fake::{Cloud, Shared, serve};
 use super::{AwsDriver, NAME, Patience, accounts::Access};
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::machine::MachineClass;
+use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
-    Code, DriverError, MachineRequest, Observer, SecretData,
+    MachineRequest, Observer, SecretData,
     cloud::{Limits, Requests},
     guard::Guards,
 };
@@ -64,7 +65,7 @@ fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> Aws
 
 fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
     let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
-    let secrets = mcm_driver::testing::secret_policy();
+    let secrets = testing::secret_policy();
     let access = Access { endpoint, sts_endpoint, limits, secrets, ..Access::default() };
     let millis = Duration::from_millis;
     let patience = Patience {
@@ -98,10 +99,7 @@ fn spec_with(changes: &Value) -> Value {
 }
 
 fn class(spec: Value) -> MachineClass {
-    let mut class = MachineClass { provider: "AWS".into(), provider_spec: spec, ..MachineClass::default() };
-    class.metadata.name = Some("class".into());
-    class.metadata.namespace = Some("ns".into());
-    class
+    testing::class("AWS", spec)
 }
 
 fn secret() -> SecretData {
@@ -117,23 +115,9 @@ fn secret() -> SecretData {
 const OWNER: &str = "team-a";
 
 fn request_for(name: &str, uid: &str, spec: Value) -> MachineRequest {
-    let mut machine = Machine::default();
-    machine.metadata.name = Some(name.into());
-    machine.metadata.namespace = Some("ns".into());
-    machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
-    let class = Arc::new(class(spec));
-    MachineRequest { machine: Arc::new(machine), class, secret: secret(), owner: OWNER.to_owned(), may_pause: false }
+    testing::request(name, uid, class(spec), secret(), OWNER)
 }
 
 fn request(name: &str) -> MachineRequest {
     request_for(name, &format!("uid-{name}"), spec())
-}
-
-fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
-    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
-    request
-}
-
-fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
-    result.unwrap_err().code
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use mcm_driver::{
     Code, Driver, DriverError, MachineRequest,
-    testing::matrix::{self, Case, During, Outcome, Row, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, usual, with_state},
 };
 use rstest::rstest;
 use serde_json::json;
@@ -20,7 +20,6 @@ use super::{
 };
 use crate::AzureDriver;
 
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 const ABORTED: Option<Code> = Some(Code::Aborted);
 const INTERNAL: Option<Code> = Some(Code::Internal);
 

@@ -12,13 +12,13 @@ mod requests;
 mod secrets;
 mod templates;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, DriverError, Guards, MachineRequest, SecretData,
+    Guards, MachineRequest, SecretData,
     cloud::{Limits, Pace, Requests},
-    testing::{self as kit, server},
+    testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
 
@@ -64,17 +64,7 @@ impl World {
     }
 
     fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
-        let mut machine = Machine::default();
-        machine.metadata.name = Some(name.into());
-        machine.metadata.namespace = Some("ns".into());
-        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
-        MachineRequest {
-            machine: Arc::new(machine),
-            class: Arc::new(class(spec)),
-            secret: self.secret(),
-            owner: OWNER.to_owned(),
-            may_pause: false,
-        }
+        kit::request(name, uid, class(spec), self.secret(), OWNER)
     }
 
     fn request(&self, name: &str) -> MachineRequest {
@@ -167,27 +157,9 @@ fn of_cluster(cluster: &str) -> Value {
 }
 
 fn class(spec: Value) -> MachineClass {
-    let mut class = MachineClass { provider: NAME.into(), provider_spec: spec, ..MachineClass::default() };
-    class.metadata.name = Some("class".into());
-    class.metadata.namespace = Some("ns".into());
-    class
-}
-
-/// A Secret with user data and other values.
-fn secret(values: &[(&str, &str)]) -> SecretData {
-    let all = [("userData", "#!/bin/sh\nhunter2-hunter2\n")].into_iter().chain(values.iter().copied());
-    SecretData(all.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect())
+    kit::class(NAME, spec)
 }
 
 fn id_of(name: &str) -> String {
     format!("azure:///{LOCATION}/{name}")
-}
-
-fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
-    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
-    request
-}
-
-fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
-    result.unwrap_err().code
 }

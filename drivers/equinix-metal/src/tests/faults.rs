@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use mcm_driver::{
     Code, Driver, DriverError, MachineRequest,
-    testing::matrix::{self, Case, During, Outcome, Row, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -18,8 +18,6 @@ use super::{
     spec_with, unmeasured, with_id,
 };
 use crate::EquinixDriver;
-
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
@@ -75,11 +73,6 @@ impl matrix::World for Matrix {
     }
 }
 
-/// A list without an answer says nothing about a device, so there are as many as before.
-const fn list(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
-}
-
 /// A device that the API refuses to show is looked for in the list, and one that it says is absent is absent.
 const fn get(hidden: Outcome, not_found: Outcome) -> [Outcome; 10] {
     let mut outcomes = usual(1, (UNKNOWN, 1), not_found);
@@ -88,12 +81,12 @@ const fn get(hidden: Outcome, not_found: Outcome) -> [Outcome; 10] {
 }
 
 #[rstest]
-#[case(During::Create, "device.list", list(0))]
+#[case(During::Create, "device.list", look_up(0))]
 #[case(During::Create, "device.create", usual(0, (UNKNOWN, 1), (Some(Code::NotFound), 0)))]
-#[case(During::Status, "device.list", list(1))]
+#[case(During::Status, "device.list", look_up(1))]
 #[case(During::StatusById, "device.get", get((None, 1), (Some(Code::NotFound), 1)))]
-#[case(During::List, "device.list", list(1))]
-#[case(During::Delete, "device.list", list(1))]
+#[case(During::List, "device.list", look_up(1))]
+#[case(During::Delete, "device.list", look_up(1))]
 #[case(During::DeleteById, "device.get", get((None, 0), (None, 1)))]
 #[case(During::Delete, "device.delete", usual(1, (UNKNOWN, 0), (None, 1)))]
 #[case(During::DeleteById, "device.delete", usual(1, (UNKNOWN, 0), (None, 1)))]

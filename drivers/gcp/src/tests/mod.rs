@@ -21,9 +21,10 @@ use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
 use super::{GcpDriver, NAME, Patience, access::Access};
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::machine::MachineClass;
+use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
-    Code, DriverError, MachineRequest, SecretData,
+    MachineRequest, SecretData,
     cloud::{Limits, Pace, Requests},
     guard::Guards,
 };
@@ -57,18 +58,7 @@ impl World {
     }
 
     fn request_for(&self, name: &str, uid: &str, spec: Value) -> MachineRequest {
-        let mut machine = Machine::default();
-        machine.metadata.name = Some(name.into());
-        machine.metadata.namespace = Some("ns".into());
-        machine.metadata.uid = Some(uid.into()).filter(|uid: &String| !uid.is_empty());
-        let class = Arc::new(class(spec));
-        MachineRequest {
-            machine: Arc::new(machine),
-            class,
-            secret: self.secret(),
-            owner: OWNER.to_owned(),
-            may_pause: false,
-        }
+        testing::request(name, uid, class(spec), self.secret(), OWNER)
     }
 
     fn request(&self, name: &str) -> MachineRequest {
@@ -117,7 +107,7 @@ fn access(url: &str, attempt: Duration) -> Access {
         accounts: url.to_owned(),
         uses_proxy: false,
         limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 },
-        secrets: mcm_driver::testing::secret_policy(),
+        secrets: testing::secret_policy(),
     }
 }
 
@@ -142,10 +132,7 @@ fn spec_with(changes: &Value) -> Value {
 }
 
 fn class(spec: Value) -> MachineClass {
-    let mut class = MachineClass { provider: "GCP".into(), provider_spec: spec, ..MachineClass::default() };
-    class.metadata.name = Some("class".into());
-    class.metadata.namespace = Some("ns".into());
-    class
+    testing::class(NAME, spec)
 }
 
 fn secret(url: &str) -> SecretData {
@@ -158,17 +145,8 @@ fn secret(url: &str) -> SecretData {
     SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect())
 }
 
-fn with_id(mut request: MachineRequest, provider_id: &str) -> MachineRequest {
-    Arc::make_mut(&mut request.machine).spec.provider_id = provider_id.into();
-    request
-}
-
 fn with_state(mut request: MachineRequest, state: Option<String>) -> MachineRequest {
     let machine = Arc::make_mut(&mut request.machine);
     machine.status.get_or_insert_default().last_known_state = state.unwrap_or_default();
     request
-}
-
-fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
-    result.unwrap_err().code
 }

@@ -17,10 +17,9 @@ use crate::KubevirtDriver;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
-    testing::matrix::{self, Case, During, Outcome, Row, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, usual, with_state},
 };
 
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 const NOT_FOUND: Option<Code> = Some(Code::NotFound);
 
 /// A cloud with a driver whose calls end soon, and one that waits.

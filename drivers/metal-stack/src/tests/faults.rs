@@ -16,10 +16,8 @@ use crate::MetalDriver;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
-    testing::matrix::{self, Case, During, Outcome, Row, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
 };
-
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
@@ -71,11 +69,6 @@ impl matrix::World for Matrix {
     fn secrets(&self) -> Vec<&'static str> {
         vec![HMAC, "hunter2"]
     }
-}
-
-/// A look-up without an answer says nothing about a machine, so there are as many as before.
-const fn look_up(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
 #[rstest]

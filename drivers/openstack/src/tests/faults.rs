@@ -7,7 +7,7 @@ use futures::future::join_all;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
-    testing::matrix::{self, Case, During, Outcome, Row, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
 };
 use rstest::rstest;
 use serde_json::Value;
@@ -19,8 +19,6 @@ use super::{
     spec, spec_with_parts, unmeasured,
 };
 use crate::OpenStackDriver;
-
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
@@ -77,11 +75,6 @@ impl matrix::World for Matrix {
     fn secrets(&self) -> Vec<&'static str> {
         vec![PASSWORD, "hunter2"]
     }
-}
-
-/// A look-up without an answer says nothing about a server, so there are as many as before.
-const fn look_up(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
 /// Something before the server cannot be created.

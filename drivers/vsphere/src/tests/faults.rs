@@ -14,7 +14,7 @@ use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
     testing::{
-        matrix::{self, Case, During, Outcome, Row, usual, with_state},
+        matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
         server::{Fault, Reply},
     },
 };
@@ -28,7 +28,6 @@ use super::{
 };
 use crate::VsphereDriver;
 
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 /// A slow simulator is not a fault.
 const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
 
@@ -87,11 +86,6 @@ impl matrix::World for Matrix {
     fn secrets(&self) -> Vec<&'static str> {
         vec![PASSWORD, "hunter2"]
     }
-}
-
-/// A look-up without an answer changes nothing, so there are as many VMs as before.
-const fn look_up(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
 /// A look at a VM, which vCenter may not have any more.

@@ -15,7 +15,7 @@ use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
     testing::{
-        matrix::{self, CASES, Case, During, Outcome, Row, usual, with_state},
+        matrix::{self, CASES, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
         server::{Fault, Reply},
     },
 };
@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 
 use super::{World, YandexDriver, code, driver, driver_that_settles, fake::YandexApi, spec_with, unmeasured, with_id};
 
-const UNKNOWN: Option<Code> = Some(Code::Unknown);
 const BUSY: &str = "The limit on maximum number of active operations has exceeded.";
 
 /// A cloud with a driver whose calls end soon, and one that waits.
@@ -103,11 +102,6 @@ impl matrix::World for Matrix {
     fn secrets(&self) -> Vec<&'static str> {
         vec!["PRIVATE KEY", "hunter2", "t1.9euelZ"]
     }
-}
-
-/// A look-up without an answer changes nothing, so there are as many VMs as before.
-const fn look_up(vms: usize) -> [Outcome; 10] {
-    usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
 /// Without a token nothing is known, whatever the reason.
