@@ -133,17 +133,8 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
     if let Some(target) = &clients.target {
         targets.connect(&TargetId::only(), target);
     }
-    let (process, has_target) = (&host.options, targets.exist());
-    let settings = Settings {
-        machine: process.machine.clone(),
-        deployment: machine_deployment::Policy { has_target, ..process.deployment },
-        overshoot: process.overshoot,
-        node: process.node,
-        orphans: process.orphans,
-        probing: process.probing,
-        drivers: Arc::new(drivers),
-        slots: process.slots,
-    };
+    let process = &host.options;
+    let settings = settings(process, targets.exist(), drivers);
     let config = Config {
         name: options.name.clone(),
         scope: options.scope.clone(),
@@ -170,6 +161,20 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
             Cell::new(config, provider::KINDS, &process.roles, &settings)
         }
         None => Cell::new(config, KINDS, &process.roles, &settings),
+    }
+}
+
+/// The settings of the controllers.
+pub(super) fn settings(process: &ProcessOptions, has_target: bool, drivers: Catalogue) -> Settings {
+    Settings {
+        machine: process.machine.clone(),
+        deployment: machine_deployment::Policy { has_target, ..process.deployment },
+        overshoot: process.overshoot,
+        node: process.node,
+        orphans: process.orphans,
+        probing: process.probing,
+        drivers: Arc::new(drivers),
+        slots: process.slots,
     }
 }
 

@@ -9,9 +9,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, client::Body};
 use tower::{BoxError, service_fn};
 
-use super::options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs};
+use super::{
+    cell::settings,
+    options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs},
+};
 use crate::{
-    controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node},
+    controllers::{KINDS, MACHINES, SETS, node},
     driver::Catalogue,
     runtime::{
         cache::Key,
@@ -130,17 +133,7 @@ fn cell(
         caches: Arc::new(trust::Caches::default()),
         entropy: Arc::new(rand::random),
     };
-    let has_target = targets.exist();
-    let settings = Settings {
-        machine: process.machine.clone(),
-        deployment: machine_deployment::Policy { has_target, ..process.deployment },
-        overshoot: process.overshoot,
-        node: process.node,
-        orphans: process.orphans,
-        probing: process.probing,
-        drivers: Arc::new(drivers),
-        slots: process.slots,
-    };
+    let settings = settings(process, targets.exist(), drivers);
     let config = Config {
         name: String::new(),
         scope: Scope::Namespace(namespace.to_owned()),

@@ -453,19 +453,12 @@ impl Cell {
 
     /// Waits until every cache is filled, but not longer than `limit`; returns the kinds that are not.
     pub async fn unread_after(&self, limit: Duration) -> Vec<String> {
-        let deadline = tokio::time::Instant::now() + limit;
-        let mut unread = Vec::new();
-        for cache in &self.caches {
-            if tokio::time::timeout_at(deadline, cache.wait_synced()).await.is_err() {
-                unread.push(cache.kind());
-            }
+        if timeout(limit, self.wait_synced()).await.is_ok() {
+            return Vec::new();
         }
-        if let Some(target) = self.config.targets.only()
-            && tokio::time::timeout_at(deadline, target.nodes.cache.wait_synced()).await.is_err()
-        {
-            unread.push("nodes".to_owned());
-        }
-        unread
+        let unread = self.caches.iter().filter(|cache| cache.wait_synced().now_or_never().is_none());
+        let nodes = self.config.targets.only().filter(|target| !target.nodes.cache.is_synced());
+        unread.map(|cache| cache.kind()).chain(nodes.map(|_| "nodes".to_owned())).collect()
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
