@@ -14,7 +14,7 @@ use kube::{Api, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use self::story::{CLASS, DEPLOYMENT, Facts, MACHINE, Manager, SET, Verdict};
+use self::story::{ByName, CONTROLLERS, Facts, Manager, Verdict};
 use super::{
     error::Misuse,
     flags::{ControlKubeconfig, TargetKubeconfig},
@@ -22,7 +22,6 @@ use super::{
     run,
 };
 use crate::{
-    api::machine::MachineClass,
     driver::{Catalogue, Guards},
     process::{DriverSources, Leadership, ReadOnly},
     simulated_cloud::{Cloud, CloudApi, Control},
@@ -120,15 +119,15 @@ fn drivers() -> Result<Catalogue> {
 /// Objects of a page of a list.
 const PAGE: u32 = 500;
 
-async fn list<K>(cell: &ReadOnly) -> Result<Vec<K>>
+async fn list<K>(cell: &ReadOnly) -> Result<ByName<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let api: Api<K> = Api::namespaced(cell.control.clone(), &cell.namespace);
-    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    let (mut found, mut params) = (BTreeMap::new(), ListParams::default().limit(PAGE));
     loop {
         let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
-        found.extend(page.items);
+        found.extend(page.items.into_iter().map(|object| (object.name_any(), object)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),
@@ -140,6 +139,7 @@ async fn facts(cell: &ReadOnly) -> Result<Facts> {
     let (deployments, sets, machines, classes) = tokio::try_join!(list(cell), list(cell), list(cell), list(cell))?;
     let mut facts = Facts {
         now: cell.clock.now(),
+        namespace: cell.namespace.clone(),
         deployments,
         sets,
         machines,
@@ -147,17 +147,11 @@ async fn facts(cell: &ReadOnly) -> Result<Facts> {
         previews: BTreeMap::new(),
         managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
     };
-    let named = |kind: &'static str, controller: &'static str, names: Vec<String>| {
-        names.into_iter().filter_map(move |name| Some(((kind, name.clone()), cell.preview(controller, &name)?)))
-    };
-    let names = |all: &[_]| all.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
-    facts.previews.extend(named(DEPLOYMENT, "machinedeployment", names(&facts.deployments)));
-    let names = |all: &[_]| all.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
-    facts.previews.extend(named(SET, "machineset", names(&facts.sets)));
-    let names = |all: &[_]| all.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
-    facts.previews.extend(named(MACHINE, "machine", names(&facts.machines)));
-    let names = |all: &[MachineClass]| all.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
-    facts.previews.extend(named(CLASS, "machineclass", names(&facts.classes)));
+    for (kind, controller) in CONTROLLERS {
+        let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
+        let previews = facts.names(kind).filter_map(preview).collect();
+        facts.previews.insert(kind, previews);
+    }
     Ok(facts)
 }
 
@@ -186,9 +180,8 @@ fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
 }
 
 fn unknown(wanted: &str, namespace: &str, facts: &Facts) -> Misuse {
-    let names = facts.all_names();
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
-    let alike = names.iter().map(|known| (strsim::jaro_winkler(known, name), known));
+    let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
     let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
     let hint = match alike {
         Some((_, known)) => format!("did you mean {known}?"),

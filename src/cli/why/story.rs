@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Controllers, by the kind of their objects, as in logs and metrics.
-const CONTROLLERS: [(&str, &str); 4] =
+pub(super) const CONTROLLERS: [(&str, &str); 4] =
     [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
 pub(super) const DEPLOYMENT: &str = "MachineDeployment";
 pub(super) const SET: &str = "MachineSet";
@@ -28,15 +28,19 @@ pub(super) const CLASS: &str = "MachineClass";
 /// A manager renews its Lease every few seconds. One that is late by less than this may only be slow.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
 
+/// Objects by their names.
+pub(super) type ByName<T> = BTreeMap<String, T>;
+
 /// The facts: objects of one namespace, the plans for them, and the managers.
 pub(super) struct Facts {
     pub now: Timestamp,
-    pub deployments: Vec<MachineDeployment>,
-    pub sets: Vec<MachineSet>,
-    pub machines: Vec<Machine>,
-    pub classes: Vec<MachineClass>,
-    /// By kind and name.
-    pub previews: BTreeMap<(&'static str, String), Preview>,
+    pub namespace: String,
+    pub deployments: ByName<MachineDeployment>,
+    pub sets: ByName<MachineSet>,
+    pub machines: ByName<Machine>,
+    pub classes: ByName<MachineClass>,
+    /// By kind.
+    pub previews: BTreeMap<&'static str, ByName<Preview>>,
     pub managers: Vec<Manager>,
 }
 
@@ -168,42 +172,40 @@ impl Facts {
         };
         let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
         if let Some(NODE) = kind {
-            let machine = self.machines.iter().find(|machine| node_of(machine) == name)?;
-            return Some(self.subject(MACHINE, &machine.name_any()));
+            let (machine, _) = self.machines.iter().find(|(_, machine)| node_of(machine) == name)?;
+            return Some(self.subject(MACHINE, machine));
         }
         kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
     }
 
     /// Names of all objects, for suggestions.
-    pub(super) fn all_names(&self) -> Vec<String> {
-        CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).collect::<Vec<_>>()).collect()
+    pub(super) fn all_names(&self) -> impl Iterator<Item = &String> {
+        CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind))
     }
 
-    fn names(&self, kind: &str) -> Box<dyn Iterator<Item = String> + '_> {
+    /// Names of the objects of a kind.
+    pub(super) fn names(&self, kind: &str) -> Box<dyn Iterator<Item = &String> + '_> {
         match kind {
-            DEPLOYMENT => Box::new(self.deployments.iter().map(ResourceExt::name_any)),
-            SET => Box::new(self.sets.iter().map(ResourceExt::name_any)),
-            MACHINE => Box::new(self.machines.iter().map(ResourceExt::name_any)),
-            _ => Box::new(self.classes.iter().map(ResourceExt::name_any)),
+            DEPLOYMENT => Box::new(self.deployments.keys()),
+            SET => Box::new(self.sets.keys()),
+            MACHINE => Box::new(self.machines.keys()),
+            _ => Box::new(self.classes.keys()),
         }
     }
 
     fn subject(&self, kind: &str, name: &str) -> Subject {
-        let namespace = self.previews.values().next().map(|one| one.object.namespace.clone()).unwrap_or_default();
-        Subject { kind: kind.to_owned(), namespace, name: name.to_owned() }
+        Subject { kind: kind.to_owned(), namespace: self.namespace.clone(), name: name.to_owned() }
     }
 
     /// The answer for an object, with its machines that are not settled.
     pub(super) fn answer(&self, object: &Subject) -> Answer {
         let mut answer = self.alone(object);
-        let mut machines: Vec<Answer> = match object.kind.as_str() {
+        let machines = match object.kind.as_str() {
             DEPLOYMENT | SET => {
-                self.machines_of(object).map(|name| self.alone(&self.subject(MACHINE, &name))).collect()
+                unsettled(self.machines_of(object).map(|name| self.alone(&self.subject(MACHINE, name))))
             }
             _ => Vec::new(),
         };
-        machines.retain(|machine| machine.verdict != Verdict::Settled);
-        machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
         answer.verdict = machines.iter().map(|one| one.verdict).chain([answer.verdict]).max().unwrap_or(answer.verdict);
         answer.machines = machines;
         answer
@@ -211,17 +213,14 @@ impl Facts {
 
     /// Everything that is not settled, the worst and longest first.
     pub(super) fn all(&self) -> Vec<Answer> {
-        let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, &name)));
-        let mut found: Vec<Answer> =
-            every.map(|object| self.alone(&object)).filter(|one| one.verdict != Verdict::Settled).collect();
-        found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
-        found
+        let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
+        unsettled(every.map(|object| self.alone(&object)))
     }
 
     fn alone(&self, object: &Subject) -> Answer {
         let facts = self.known(object);
-        let preview = self.previews.iter().find(|((kind, name), _)| *kind == object.kind && *name == object.name);
-        let Some((_, preview)) = preview else {
+        let preview = self.previews.get(object.kind.as_str()).and_then(|all| all.get(&object.name));
+        let Some(preview) = preview else {
             return Answer {
                 object: object.clone(),
                 verdict: Verdict::Unknown,
@@ -278,32 +277,27 @@ impl Facts {
         self.managers.iter().find(|manager| manager.role == role)
     }
 
-    fn machines_of(&self, object: &Subject) -> impl Iterator<Item = String> {
-        let sets: Vec<String> = match object.kind.as_str() {
-            SET => vec![object.name.clone()],
-            _ => self.sets.iter().filter(|set| is_owned(*set, &object.name)).map(ResourceExt::name_any).collect(),
+    fn machines_of<'a>(&'a self, object: &'a Subject) -> impl Iterator<Item = &'a String> {
+        let sets: Vec<&str> = match object.kind.as_str() {
+            SET => vec![&object.name],
+            _ => owned_by(&self.sets, &object.name).map(String::as_str).collect(),
         };
-        let machines = self.machines.iter().filter(move |machine| sets.iter().any(|set| is_owned(*machine, set)));
-        machines.map(ResourceExt::name_any)
+        let is_of_sets = move |machine: &Machine| sets.iter().any(|set| is_owned(machine, set));
+        self.machines.iter().filter(move |(_, machine)| is_of_sets(machine)).map(|(name, _)| name)
     }
 
     fn known(&self, object: &Subject) -> Known {
-        let name = object.name.as_str();
-        match object.kind.as_str() {
-            DEPLOYMENT => self.deployments.iter().find(|one| one.name_any() == name).map(of_deployment),
-            SET => self
-                .sets
-                .iter()
-                .find(|one| one.name_any() == name)
-                .map(|set| Known { owners: self.owners(set), ..of_set(set) }),
-            MACHINE => self
-                .machines
-                .iter()
-                .find(|one| one.name_any() == name)
-                .map(|machine| Known { owners: self.owners(machine), ..of_machine(machine, self.now) }),
+        let name = &object.name;
+        let known = match object.kind.as_str() {
+            DEPLOYMENT => self.deployments.get(name).map(of_deployment),
+            SET => self.sets.get(name).map(|set| Known { owners: self.owners(set), ..of_set(set) }),
+            MACHINE => {
+                let of = |machine| Known { owners: self.owners(machine), ..of_machine(machine, self.now) };
+                self.machines.get(name).map(of)
+            }
             _ => None,
-        }
-        .unwrap_or_default()
+        };
+        known.unwrap_or_default()
     }
 
     /// Owners, up to the deployment.
@@ -313,11 +307,18 @@ impl Facts {
         };
         let subject = self.subject(&owner.kind, &owner.name);
         let above = match owner.kind.as_str() {
-            SET => self.sets.iter().find(|set| set.name_any() == owner.name).map(|set| self.owners(set)),
+            SET => self.sets.get(&owner.name).map(|set| self.owners(set)),
             _ => None,
         };
         [subject].into_iter().chain(above.unwrap_or_default()).collect()
     }
+}
+
+/// Those that are not settled, the worst and longest first.
+fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
+    let mut found: Vec<Answer> = answers.filter(|one| one.verdict != Verdict::Settled).collect();
+    found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
+    found
 }
 
 /// What the object itself says.
@@ -429,6 +430,10 @@ fn told(wait: &Wait, object: &Subject) -> Told {
 fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
     let text = remedy.text.replace("{namespace}", &object.namespace).replace("{name}", &object.name);
     Remedied { text, note: remedy.note, danger: remedy.danger }
+}
+
+fn owned_by<'a>(all: &'a ByName<impl ResourceExt>, owner: &str) -> impl Iterator<Item = &'a String> {
+    all.iter().filter(move |(_, object)| is_owned(*object, owner)).map(|(name, _)| name)
 }
 
 fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {

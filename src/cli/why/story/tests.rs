@@ -60,15 +60,20 @@ fn manager(role: &str, renewed: i64) -> Manager {
     }
 }
 
+fn one<T>(name: &str, object: T) -> ByName<T> {
+    BTreeMap::from([(name.to_owned(), object)])
+}
+
 /// A deployment with a set and a machine that is `more`, and the plans of the three.
 fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Facts {
     Facts {
         now: at(NOW),
-        deployments: vec![object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))],
-        sets: vec![object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))],
-        machines: vec![object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)],
-        classes: Vec::new(),
-        previews: previews.into(),
+        namespace: "demo".to_owned(),
+        deployments: one("pool", object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))),
+        sets: one("pool-1", object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))),
+        machines: one("pool-1-a", object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)),
+        classes: BTreeMap::new(),
+        previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
         managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
     }
 }
@@ -212,7 +217,7 @@ fn an_object_is_found_by_its_name_or_with_its_kind(#[case] text: &str, #[case] e
 #[test]
 fn an_object_that_cannot_be_planned_is_unknown() {
     let mut facts = with_machine(&json!({}), &[], &[]);
-    facts.previews.remove(&(MACHINE, "pool-1-a".to_owned()));
+    facts.previews.remove(MACHINE);
     assert_eq!(facts.answer(&facts.find("pool").unwrap()).verdict, Verdict::Unknown);
 }
 
