@@ -416,7 +416,7 @@ fn class(spec: &str) -> String {
 #[rstest]
 #[case("{region: r}", 0, &["MachineClass default/small (simulated): no error was found"])]
 #[case("{regoin: r}", 0, &["warning", "providerSpec.regoin", "unknown"])]
-#[case("{createLatency: soon, zone: 7}", 1, &["no VM can be created", "providerSpec.createLatency", "providerSpec.zone"])]
+#[case("{createLatency: soon, zone: 7}", 3, &["no VM can be created", "providerSpec.createLatency", "providerSpec.zone"])]
 fn class_check_reports_every_problem_with_its_path(#[case] spec: &str, #[case] code: i32, #[case] expected: &[&str]) {
     let output = mcm(&["class", "check", "-f", "-"]).write_stdin(class(spec)).assert().code(code).get_output().clone();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -433,7 +433,7 @@ fn class_check_reports_every_problem_with_its_path(#[case] spec: &str, #[case] c
 fn class_check_refuses_what_the_api_server_refuses(#[case] capacity: &str, #[case] expected: &[&str]) {
     let template = format!("nodeTemplate: {{capacity: {capacity}, instanceType: t, region: r, zone: z}}\n");
     let class = format!("{}{template}", class("{}"));
-    let output = mcm(&["class", "check", "-f", "-"]).write_stdin(class).assert().code(1).get_output().clone();
+    let output = mcm(&["class", "check", "-f", "-"]).write_stdin(class).assert().code(3).get_output().clone();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(expected.iter().all(|part| text.contains(part)), "{text}");
 }
@@ -472,12 +472,12 @@ fn a_driver_that_cannot_look_into_its_cloud_says_so() {
 }
 
 #[rstest]
-#[case(&["class", "check", "-f", "/nonexistent/x.yaml"], "error: read /nonexistent/x.yaml: No such file")]
-#[case(&["class", "check", "-f", "/dev/null"], "error: there is no MachineClass in /dev/null")]
-#[case(&["class", "check"], "error: mcm class check needs --filename FILE\nhint: mcm class check -f class.yaml -f secret.yaml\n")]
-#[cfg_attr(feature = "remote", case(&["class", "check", "-f", "/dev/null", "--driver=p"], "error: --driver=p: must be NAME=ADDRESS"))]
-fn class_check_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] error: &str) {
-    let text = stderr(&mut mcm(args), 2);
+#[case(&["class", "check", "-f", "/nonexistent/x.yaml"], 1, "error: read /nonexistent/x.yaml: No such file")]
+#[case(&["class", "check", "-f", "/dev/null"], 1, "error: there is no MachineClass in /dev/null")]
+#[case(&["class", "check"], 2, "error: mcm class check needs --filename FILE\nhint: mcm class check -f class.yaml -f secret.yaml\n")]
+#[cfg_attr(feature = "remote", case(&["class", "check", "-f", "/dev/null", "--driver=p"], 2, "error: --driver=p: must be NAME=ADDRESS"))]
+fn class_check_says_what_is_wrong_with_its_arguments(#[case] args: &[&str], #[case] code: i32, #[case] error: &str) {
+    let text = stderr(&mut mcm(args), code);
     assert!(text.starts_with(error), "{text}");
 }
 
@@ -583,7 +583,7 @@ mod drivers {
         // A class that the driver calls invalid is a bad subject: checks fail, and the exit code shows it.
         let output = mcm(&["driver", "test", &address, "-f"]).arg(&invalid).output().unwrap();
         let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(3), "{said}");
         assert!(text.contains("FAILED") && text.contains("WHAT TO DO"), "{text}");
         assert!(text.lines().all(|line| line.is_ascii()), "a pipe gets plain columns: {text}");
         assert_eq!(text.matches("not run: no VM can be created from the class").count(), 18, "{text}");
@@ -591,14 +591,14 @@ mod drivers {
     }
 
     #[test]
-    fn a_driver_that_cannot_be_tested_leaves_with_2() {
+    fn a_driver_that_cannot_be_tested_leaves_with_1() {
         let (_folder, socket, class) = files(CLASS);
         let address = format!("unix://{}", socket.display());
-        let said = stderr(mcm(&["driver", "test", &address, "-f"]).arg(&class), 2);
+        let said = stderr(mcm(&["driver", "test", &address, "-f"]).arg(&class), 1);
         assert!(said.starts_with(&format!("error: driver simulated at {address}: ")), "{said}");
-        let said = stderr(mcm(&["driver", "test", "http://driver.example:1", "-f"]).arg(&class), 2);
+        let said = stderr(mcm(&["driver", "test", "http://driver.example:1", "-f"]).arg(&class), 1);
         assert!(said.contains("unencrypted"), "{said}");
-        let said = stderr(&mut mcm(&["driver", "test", &address, "-f", "/nonexistent"]), 2);
+        let said = stderr(&mut mcm(&["driver", "test", &address, "-f", "/nonexistent"]), 1);
         assert!(said.contains("read /nonexistent"), "{said}");
     }
 

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 #[cfg(feature = "remote")]
 use super::driver::{self, DriverCommand};
@@ -19,13 +19,13 @@ use super::{
     crd::{self, RenderError},
     demo,
     error::{self, Misuse},
+    exit::No,
     flags::LogOptions,
     logging, run, simulated_cloud, version, why,
 };
 use crate::driver::tls::use_ring;
 
-/// Executes a command line; the first argument is the program name. Returns the exit code: 0 for success, 1 for a
-/// failed command, 2 for an invalid command line.
+/// Executes a command line; the first argument is the program name. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     use_ring();
     match args::parse(args) {
@@ -42,7 +42,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Why(options) => {
             let answer = block_on(why::run(options))?;
             print(&answer.text)?;
-            return Ok(ExitCode::from(answer.code));
+            return Ok(answer.exit.into());
         }
         Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
         Command::MachineControllerManager(options) => {
@@ -57,7 +57,11 @@ fn execute(command: Command) -> Result<ExitCode> {
             AdoptCommand::Plan(options) => {
                 let (text, is_possible) = block_on(adopt::plan(*options))?;
                 print(&text)?;
-                if is_possible { Ok(()) } else { bail!("a check failed, so nothing would be started") }
+                if is_possible {
+                    Ok(())
+                } else {
+                    Err(No("a check failed, so nothing would be started".to_owned()).into())
+                }
             }
             AdoptCommand::Apply(options) => block_on(adopt::apply(*options)),
             AdoptCommand::Status(options) => print(&block_on(adopt::status(*options))?),
@@ -66,7 +70,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Class { command: ClassCommand::Check(options) } => {
             let report = block_on(async { Ok(class::check(*options).await?) })?;
             print(&report.text)?;
-            report.verdict()
+            Ok(report.verdict()?)
         }
         Command::Crd { stand_in: true, .. } => print(&crd::render_stand_in()?),
         Command::Crd { cluster_api: true, .. } => print(&crd::render_cluster_api()?),
@@ -77,7 +81,7 @@ fn execute(command: Command) -> Result<ExitCode> {
             DriverCommand::Test(options) => {
                 let report = block_on(async { Ok(driver::test(*options).await?) })?;
                 print(&report.text)?;
-                report.verdict()
+                Ok(report.verdict()?)
             }
         },
         Command::Completion { shell } => print(&args::completion(shell)),

@@ -4,11 +4,9 @@ use std::{collections::BTreeSet, error::Error as _, process::ExitCode};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-#[cfg(feature = "remote")]
-use super::driver::NotTested;
 use super::{
-    class::NotChecked,
     convert::ConvertError,
+    exit::{Exit, No},
     flags::{
         Conflicts,
         value::{Class, InvalidValue},
@@ -16,8 +14,8 @@ use super::{
 };
 use crate::runtime::kubeconfig::StartError;
 
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
+const FAILED: u8 = Exit::Failed as u8;
+const USAGE: u8 = Exit::Usage as u8;
 
 /// A command line that runs no command.
 #[derive(Debug)]
@@ -109,12 +107,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         print(&misuse.message, Some(&misuse.hint));
         return ExitCode::from(USAGE);
     }
-    let could_not_be_done = error.downcast_ref::<NotChecked>().is_some();
-    #[cfg(feature = "remote")]
-    let could_not_be_done = could_not_be_done || error.downcast_ref::<NotTested>().is_some();
-    if could_not_be_done {
-        print(&format!("{error:#}"), None);
-        return ExitCode::from(USAGE);
+    if let Some(No(answer)) = error.downcast_ref() {
+        print(answer, None);
+        return Exit::No.into();
     }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
     print(&format!("{error:#}"), hint);

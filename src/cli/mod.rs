@@ -11,14 +11,17 @@ mod dispatch;
 #[cfg(feature = "remote")]
 pub mod driver;
 mod error;
+mod exit;
 pub mod flags;
 mod format;
 pub mod logging;
 mod normalize;
 pub mod objects;
+mod reading;
 pub mod run;
 pub mod simulated_cloud;
 mod table;
+mod terminal;
 mod version;
 mod why;
 

@@ -1,11 +1,10 @@
 //! The report of a check.
 
-use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use crate::{
     api::machine::MachineClass,
-    cli::{format::Format, table::table},
+    cli::{exit::No, format::Format, table::table},
 };
 
 /// A finding about a field.
@@ -122,9 +121,9 @@ impl Report {
     ///
     /// # Errors
     /// From how many.
-    pub fn verdict(&self) -> Result<()> {
+    pub fn verdict(&self) -> Result<(), No> {
         if self.unusable > 0 {
-            bail!("no VM can be created from {} of {} classes", self.unusable, self.classes);
+            return Err(No(format!("no VM can be created from {} of {} classes", self.unusable, self.classes)));
         }
         Ok(())
     }

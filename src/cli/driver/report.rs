@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use anyhow::{Result, bail};
 use serde_json::json;
 
 use crate::{
-    cli::{format::Format, table::table},
+    cli::{exit::No, format::Format, table::table},
     driver::{
         conformance::{self, CheckResult, Outcome},
         remote::Endpoint,
@@ -48,9 +47,9 @@ impl Report {
     ///
     /// # Errors
     /// How many did.
-    pub fn verdict(&self) -> Result<()> {
+    pub fn verdict(&self) -> Result<(), No> {
         if self.failed > 0 {
-            bail!("{} of {} checks failed", self.failed, self.checks);
+            return Err(No(format!("{} of {} checks failed", self.failed, self.checks)));
         }
         Ok(())
     }

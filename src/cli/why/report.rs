@@ -1,16 +1,15 @@
-//! The answer as text, for 80 columns.
-
-use std::fmt::Write as _;
+//! The answer as text.
 
 use jiff::Timestamp;
 
-use super::story::{Answer, CLASS, Manager, Told, Verdict, ago};
-use crate::cli::table::table;
+use crate::cli::{
+    reading::story::{Answer, CLASS, Manager, Told, Verdict},
+    table::table,
+    terminal::{Look, Mark, ago},
+};
 
-/// Columns of a line.
-const WIDTH: usize = 80;
-/// Column in which texts begin.
-const INDENT: usize = 13;
+/// Columns of a mark and the space behind it.
+const MARK: usize = 2;
 /// Machines that are shown with their waits.
 const MOST_MACHINES: usize = 10;
 /// Steps that are shown.
@@ -18,7 +17,7 @@ const MOST_STEPS: usize = 5;
 
 impl Verdict {
     /// As users read it.
-    pub(super) const fn word(self) -> &'static str {
+    pub(in crate::cli) const fn word(self) -> &'static str {
         match self {
             Self::Settled => "settled",
             Self::Progressing => "progressing",
@@ -27,40 +26,58 @@ impl Verdict {
             Self::Blocked => "BLOCKED",
         }
     }
+
+    /// The mark beside the word.
+    pub(in crate::cli) const fn mark(self) -> Mark {
+        match self {
+            Self::Settled => Mark::Good,
+            Self::Progressing => Mark::Busy,
+            Self::Waiting => Mark::Look,
+            Self::Unknown => Mark::Refused,
+            Self::Blocked => Mark::Bad,
+        }
+    }
 }
 
 /// The answer for one object. `manager` is the manager whose controllers act on it.
-pub(super) fn one(answer: &Answer, manager: Option<&Manager>, notes: &[String], now: Timestamp) -> String {
-    let mut text = head(answer, now);
+pub(in crate::cli) fn one(
+    look: Look,
+    answer: &Answer,
+    manager: Option<&Manager>,
+    notes: &[String],
+    now: Timestamp,
+) -> String {
+    let mut text = head(look, answer, now);
     for wait in &answer.waits {
         text.push('\n');
-        push_wait(&mut text, wait, now);
+        push_wait(look, &mut text, wait, now);
     }
     if let Some(failed) = &answer.failed {
-        section(&mut text, "failed", failed);
+        look.section(&mut text, "failed", failed);
     }
     for (number, step) in answer.next.iter().take(MOST_STEPS).enumerate() {
         let label = if number == 0 { "next" } else { "" };
-        section(&mut text, label, &format!("{}: {}", step.action, step.reason));
+        look.section(&mut text, label, &format!("{}: {}", step.action, step.reason));
     }
     if let Some(more) = answer.next.len().checked_sub(MOST_STEPS).filter(|more| *more > 0) {
-        section(&mut text, "", &format!("and {more} more steps"));
+        look.section(&mut text, "", &format!("and {more} more steps"));
     }
-    push_machines(&mut text, answer, now);
+    push_machines(look, &mut text, answer, now);
     for (number, owner) in answer.owners.iter().enumerate() {
-        section(&mut text, if number == 0 { "owned by" } else { "" }, &format!("{} {}", owner.kind, owner.name));
+        look.section(&mut text, if number == 0 { "owned by" } else { "" }, &format!("{} {}", owner.kind, owner.name));
     }
-    push_remedies(&mut text, answer);
+    push_remedies(look, &mut text, answer);
     text.push('\n');
     if let Some(manager) = manager.filter(|_| answer.object.kind != CLASS) {
-        section(&mut text, "manager", &manager.state(now));
+        look.section(&mut text, "manager", &manager.state(now));
     }
-    notes.iter().for_each(|note| section(&mut text, "note", note));
+    notes.iter().for_each(|note| look.section(&mut text, "note", note));
     text
 }
 
 /// Everything that is not settled in a namespace.
 pub(super) fn all(
+    look: Look,
     answers: &[Answer],
     managers: &[Manager],
     namespace: &str,
@@ -79,45 +96,46 @@ pub(super) fn all(
         text.push_str(&table(&["object", "state", "since", "waits for"], answers.iter().map(row)));
         text.push('\n');
     }
-    managers.iter().for_each(|manager| section(&mut text, "manager", &manager.state(now)));
-    notes.iter().for_each(|note| section(&mut text, "note", note));
+    managers.iter().for_each(|manager| look.section(&mut text, "manager", &manager.state(now)));
+    notes.iter().for_each(|note| look.section(&mut text, "note", note));
     text
 }
 
-fn head(answer: &Answer, now: Timestamp) -> String {
+fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
     let object = &answer.object;
     let head = format!("{} {}/{} is {}", object.kind, object.namespace, object.name, answer.verdict.word());
     let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
-    let gap = WIDTH.saturating_sub(head.len() + since.len()).max(2);
-    let mut text = format!("{head}{}{since}", " ".repeat(gap)).trim_end().to_owned();
+    let gap = look.width.saturating_sub(MARK + head.len() + since.len()).max(2);
+    let (mark, head) = (look.mark(answer.verdict.mark()), look.bold(&head));
+    let mut text = format!("{mark} {head}{}{since}", " ".repeat(gap)).trim_end().to_owned();
     text.push('\n');
     if !answer.state.is_empty() {
-        section(&mut text, "state", &answer.state);
+        look.section(&mut text, "state", &answer.state);
     }
     text
 }
 
-fn push_wait(text: &mut String, wait: &Told, now: Timestamp) {
-    section(text, "waits for", &wait.text);
+fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
+    look.section(text, "waits for", &wait.text);
     if let Some(until) = wait.until {
         let left = ago(until, now);
-        section(text, "until", &format!("{until:.0}, in {left}, at the latest"));
+        look.section(text, "until", &format!("{until:.0}, in {left}, at the latest"));
     }
-    section(text, "because", wait.meaning);
-    section(text, "", &format!("({}: {})", wait.kind, wait.end.text()));
+    look.section(text, "because", wait.meaning);
+    look.section(text, "", &format!("({}: {})", wait.kind, wait.end.text()));
 }
 
-fn push_machines(text: &mut String, answer: &Answer, now: Timestamp) {
+fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp) {
     for (number, machine) in answer.machines.iter().take(MOST_MACHINES).enumerate() {
         if number == 0 {
             text.push('\n');
         }
         let since = machine.since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
         let line = format!("{} is {}{since}: {}", machine.object.name, machine.state, reason(machine));
-        section(text, if number == 0 { "machines" } else { "" }, &line);
+        look.section(text, if number == 0 { "machines" } else { "" }, &line);
     }
     if let Some(more) = answer.machines.len().checked_sub(MOST_MACHINES).filter(|more| *more > 0) {
-        section(text, "", &format!("and {more} more machines that are not settled"));
+        look.section(text, "", &format!("and {more} more machines that are not settled"));
     }
 }
 
@@ -128,7 +146,7 @@ fn reason(answer: &Answer) -> String {
     wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())
 }
 
-fn push_remedies(text: &mut String, answer: &Answer) {
+fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
     let mut remedies = Vec::new();
     for remedy in answer.waits.iter().flat_map(|wait| &wait.remedies) {
         if !remedies.contains(&remedy) {
@@ -137,40 +155,18 @@ fn push_remedies(text: &mut String, answer: &Answer) {
     }
     if let Some(machine) = answer.machines.first() {
         text.push('\n');
-        section(text, "you can", &format!("mcm why machine/{} -n {}", machine.object.name, machine.object.namespace));
+        look.section(
+            text,
+            "you can",
+            &format!("mcm why machine/{} -n {}", machine.object.name, machine.object.namespace),
+        );
     } else if !remedies.is_empty() {
         text.push('\n');
     }
     for (number, remedy) in remedies.iter().enumerate() {
         let label = if number == 0 && answer.machines.is_empty() { "you can" } else { "" };
-        section(text, label, &remedy.text);
+        look.section(text, label, &remedy.text);
         let note = if remedy.note.is_empty() { String::new() } else { format!(": {}", remedy.note) };
-        section(text, "", &format!("({}{note})", remedy.danger.text()));
+        look.section(text, "", &format!("({}{note})", remedy.danger.text()));
     }
-}
-
-/// A label and its text, wrapped.
-fn section(text: &mut String, label: &str, content: &str) {
-    let mut label = label;
-    for line in wrapped(content, WIDTH - INDENT) {
-        let _ = writeln!(text, "  {label:<width$}{line}", width = INDENT - 2);
-        label = "";
-    }
-}
-
-/// Lines of at most `width` columns. A longer word has a line.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let Some(line) = lines.last_mut() else { break };
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::why::report;
+use crate::cli::{terminal::Look, why::report};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -238,7 +238,7 @@ fn the_answer_fits_a_terminal() {
     let facts = family(&blocked, [deployment, set, machine]);
     let text = |name: &str| {
         let object = facts.find(name).unwrap();
-        report::one(&facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
+        report::one(Look::PLAIN, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
     };
     let texts = [text("pool"), text("machine/pool-1-a")].join("\n");
     assert!(texts.lines().all(|line| line.chars().count() <= 80), "{texts}");

@@ -11,6 +11,7 @@ use crate::{
         GoDuration,
         machine::{Machine, MachineClass, MachineDeployment, MachineSet, OperationState},
     },
+    cli::terminal::ago,
     plan::{
         Subject, Wait, WaitKind,
         guide::{End, Remedy},
@@ -19,20 +20,20 @@ use crate::{
 };
 
 /// Controllers, by the kind of their objects, as in logs and metrics.
-pub(super) const CONTROLLERS: [(&str, &str); 4] =
+pub(in crate::cli) const CONTROLLERS: [(&str, &str); 4] =
     [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
-pub(super) const DEPLOYMENT: &str = "MachineDeployment";
-pub(super) const SET: &str = "MachineSet";
-pub(super) const MACHINE: &str = "Machine";
-pub(super) const CLASS: &str = "MachineClass";
+pub(in crate::cli) const DEPLOYMENT: &str = "MachineDeployment";
+pub(in crate::cli) const SET: &str = "MachineSet";
+pub(in crate::cli) const MACHINE: &str = "Machine";
+pub(in crate::cli) const CLASS: &str = "MachineClass";
 /// A manager renews its Lease every few seconds. One that is late by less than this may only be slow.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Objects by their names.
-pub(super) type ByName<T> = BTreeMap<String, T>;
+pub(in crate::cli) type ByName<T> = BTreeMap<String, T>;
 
 /// The facts: objects of one namespace, the plans for them, and the managers.
-pub(super) struct Facts {
+pub(in crate::cli) struct Facts {
     pub now: Timestamp,
     pub namespace: String,
     pub deployments: ByName<MachineDeployment>,
@@ -47,7 +48,7 @@ pub(super) struct Facts {
 /// The manager of a role, as its Lease shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Manager {
+pub(in crate::cli) struct Manager {
     /// Name of the Lease.
     pub lease: String,
     /// `sets` or `machines`.
@@ -76,7 +77,7 @@ impl Manager {
     }
 
     /// The manager in words.
-    pub(super) fn state(&self, now: Timestamp) -> String {
+    pub(in crate::cli) fn state(&self, now: Timestamp) -> String {
         let renewed = self.renewed.map(|at| ago(now, at)).unwrap_or_default();
         match (self.exists, self.is_alive(now)) {
             (false, _) => {
@@ -93,7 +94,7 @@ impl Manager {
 
 /// How an object is, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) enum Verdict {
+pub(in crate::cli) enum Verdict {
     /// As it should be.
     Settled,
     /// A controller acts.
@@ -109,7 +110,7 @@ pub(super) enum Verdict {
 /// A wait with its entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Told {
+pub(in crate::cli) struct Told {
     /// Kind of the wait.
     pub kind: String,
     /// Completes "waits for".
@@ -127,7 +128,7 @@ pub(super) struct Told {
 
 /// A remedy for an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Remedied {
+pub(in crate::cli) struct Remedied {
     /// A command, or an instruction.
     pub text: String,
     /// What it does; empty if its text says so.
@@ -140,7 +141,7 @@ pub(super) struct Remedied {
 /// The answer for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(in crate::cli) struct Answer {
     /// The object.
     pub object: Subject,
     /// How it is, with its machines.
@@ -165,7 +166,7 @@ pub(super) struct Answer {
 
 impl Facts {
     /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
-    pub(super) fn find(&self, text: &str) -> Option<Subject> {
+    pub(in crate::cli) fn find(&self, text: &str) -> Option<Subject> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) => (Some(kind_of(kind)?), name),
             None => (None, text),
@@ -179,12 +180,12 @@ impl Facts {
     }
 
     /// Names of all objects, for suggestions.
-    pub(super) fn all_names(&self) -> impl Iterator<Item = &String> {
+    pub(in crate::cli) fn all_names(&self) -> impl Iterator<Item = &String> {
         CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind))
     }
 
     /// Names of the objects of a kind.
-    pub(super) fn names(&self, kind: &str) -> Box<dyn Iterator<Item = &String> + '_> {
+    pub(in crate::cli) fn names(&self, kind: &str) -> Box<dyn Iterator<Item = &String> + '_> {
         match kind {
             DEPLOYMENT => Box::new(self.deployments.keys()),
             SET => Box::new(self.sets.keys()),
@@ -198,7 +199,7 @@ impl Facts {
     }
 
     /// The answer for an object, with its machines that are not settled.
-    pub(super) fn answer(&self, object: &Subject) -> Answer {
+    pub(in crate::cli) fn answer(&self, object: &Subject) -> Answer {
         let mut answer = self.alone(object);
         let machines = match object.kind.as_str() {
             DEPLOYMENT | SET => {
@@ -212,7 +213,7 @@ impl Facts {
     }
 
     /// Everything that is not settled, the worst and longest first.
-    pub(super) fn all(&self) -> Vec<Answer> {
+    pub(in crate::cli) fn all(&self) -> Vec<Answer> {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
         unsettled(every.map(|object| self.alone(&object)))
     }
@@ -272,7 +273,7 @@ impl Facts {
     }
 
     /// The manager whose controllers act on a kind.
-    pub(super) fn manager_of(&self, kind: &str) -> Option<&Manager> {
+    pub(in crate::cli) fn manager_of(&self, kind: &str) -> Option<&Manager> {
         let role = if kind == DEPLOYMENT || kind == SET { "sets" } else { "machines" };
         self.managers.iter().find(|manager| manager.role == role)
     }
@@ -457,23 +458,6 @@ fn kind_of(word: &str) -> Option<&'static str> {
 
 fn node_of(machine: &Machine) -> &str {
     machine.labels().get("node").map(String::as_str).unwrap_or_default()
-}
-
-/// The time since `then` in at most two units, such as `4m3s` or `2d5h`.
-pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
-    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-    let Some(first) = units.iter().position(|(length, _)| seconds >= *length) else { return "0s".to_owned() };
-    let mut left = seconds;
-    let mut text = String::new();
-    for (length, unit) in units.iter().skip(first).take(2) {
-        let count = left / length;
-        left %= length;
-        if count > 0 {
-            text.push_str(&format!("{count}{unit}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

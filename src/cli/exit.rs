@@ -1,0 +1,40 @@
+//! Exit codes, the same for every command. The Go program names keep those of the Go programs.
+
+use std::process::ExitCode;
+
+/// The end of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was done, and the answer is good.
+    Good = 0,
+    /// It could not be done; standard error says why.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// It was done, and the answer is no: a check failed, a rollout is blocked, a user has to act.
+    No = 3,
+    /// Something waits, and goes on without a user.
+    Waits = 4,
+    /// The time ended first.
+    TimedOut = 124,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// The answer of a command.
+#[derive(Debug)]
+pub struct Answer {
+    /// For standard output.
+    pub text: String,
+    /// Its meaning.
+    pub exit: Exit,
+}
+
+/// The answer is no, although everything was done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct No(pub String);

@@ -1,0 +1,168 @@
+//! Commands that only read: the objects of one namespace and the plans that the controllers would make for them. Nothing is
+//! written, and no manager is needed, so they work on control planes of the Go programs.
+
+pub(super) mod story;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use jiff::SignedDuration;
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use self::story::{ByName, CONTROLLERS, Facts, Manager};
+use super::{
+    error::Misuse,
+    flags::{ControlKubeconfig, TargetKubeconfig},
+    run,
+};
+use crate::{
+    driver::{Catalogue, Guards},
+    plan::Subject,
+    process::{DriverSources, Leadership, ReadOnly},
+    simulated_cloud::{Cloud, CloudApi, Control},
+};
+
+/// Duration of a Lease that says none.
+const LEASE: i32 = 15;
+
+/// The clusters and the namespace that a command reads.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ReadingOptions {
+    /// Namespace of the objects; that of the kubeconfig if absent
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Kubeconfig of the control cluster, which contains the machine objects; if absent, KUBECONFIG, the credentials of this pod,
+    /// or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the target cluster, which the Nodes join: a file, "none" if the manager runs without one, or empty if the
+    /// Nodes are in the control cluster
+    #[arg(long, default_value = "", value_name = "FILE")]
+    target_kubeconfig: String,
+}
+
+impl ReadingOptions {
+    /// Reads the caches of the namespace.
+    ///
+    /// # Errors
+    /// The control cluster cannot be reached.
+    pub(super) async fn open(&self) -> Result<ReadOnly> {
+        let process = run::reading_options(self.control(), self.target());
+        ReadOnly::open(&process, self.namespace.clone(), drivers()?).await
+    }
+
+    fn control(&self) -> ControlKubeconfig {
+        self.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Named)
+    }
+
+    fn target(&self) -> TargetKubeconfig {
+        match (self.target_kubeconfig.as_str(), &self.kubeconfig) {
+            ("none", _) => TargetKubeconfig::None,
+            ("", Some(control)) => TargetKubeconfig::Path(control.clone()),
+            ("", None) => TargetKubeconfig::InCluster,
+            (path, _) => TargetKubeconfig::Path(path.into()),
+        }
+    }
+}
+
+/// The drivers of this build, which validate classes. None of them is asked anything else.
+fn drivers() -> Result<Catalogue> {
+    let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
+    let sources = DriverSources {
+        simulated_cloud: &simulated_cloud,
+        secrets: &crate::driver::SecretPolicy::default(),
+        #[cfg(feature = "remote")]
+        remote: &[],
+    };
+    Ok(sources.open(None, &Guards::unobserved())?)
+}
+
+/// Objects of a page of a list.
+const PAGE: u32 = 500;
+
+async fn list<K>(cell: &ReadOnly) -> Result<ByName<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(cell.control.clone(), &cell.namespace);
+    let (mut found, mut params) = (BTreeMap::new(), ListParams::default().limit(PAGE));
+    loop {
+        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
+        found.extend(page.items.into_iter().map(|object| (object.name_any(), object)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Reads the objects of the namespace, and plans each.
+///
+/// # Errors
+/// A kind cannot be listed.
+pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
+    let (deployments, sets, machines, classes) = tokio::try_join!(list(cell), list(cell), list(cell), list(cell))?;
+    let mut facts = Facts {
+        now: cell.clock.now(),
+        namespace: cell.namespace.clone(),
+        deployments,
+        sets,
+        machines,
+        classes,
+        previews: BTreeMap::new(),
+        managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
+    };
+    for (kind, controller) in CONTROLLERS {
+        let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
+        let previews = facts.names(kind).filter_map(preview).collect();
+        facts.previews.insert(kind, previews);
+    }
+    Ok(facts)
+}
+
+fn manager(leadership: &Leadership) -> Manager {
+    let spec = leadership.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
+    Manager {
+        lease: leadership.role.lease.to_owned(),
+        role: leadership.role.name.to_owned(),
+        holder: spec.holder_identity.unwrap_or_default(),
+        renewed: spec.renew_time.map(|time| time.0),
+        lasts: SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or(LEASE))),
+        exists: leadership.lease.is_some(),
+    }
+}
+
+/// What the answer could not take into account.
+pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !cell.unread.is_empty() {
+        notes.push(format!("not read, so unknown: {}", cell.unread.join(", ")));
+    }
+    if facts.managers.is_empty() {
+        notes.push("the Leases of the managers could not be read".to_owned());
+    }
+    notes
+}
+
+/// Finds an object by `NAME` or `KIND/NAME`.
+///
+/// # Errors
+/// There is none.
+pub(super) fn find(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
+    facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
+}
+
+fn unknown(wanted: &str, facts: &Facts) -> Misuse {
+    let namespace = &facts.namespace;
+    let name = wanted.rsplit('/').next().unwrap_or(wanted);
+    let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
+    let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
+    let hint = match alike {
+        Some((_, known)) => format!("did you mean {known}?"),
+        None => format!("mcm why -n {namespace} lists what waits"),
+    };
+    Misuse { message: format!("there is no {wanted} in namespace {namespace}"), hint }
+}

@@ -1,0 +1,169 @@
+//! Texts for people: the width and colours of the terminal, marks, and paragraphs with labels.
+
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, IsTerminal},
+};
+
+use clap::Args;
+use jiff::Timestamp;
+
+/// Columns of a pipe, and of the narrowest terminal that is served.
+const WIDTH: usize = 80;
+/// The most columns that are used.
+const WIDEST: usize = 200;
+
+/// Options of commands that print texts for people.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct LookOptions {
+    /// Print no characters beyond ASCII; the default where the locale is not UTF-8
+    #[arg(long)]
+    ascii: bool,
+}
+
+/// How a text looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Columns.
+    pub width: usize,
+    /// Whether colours are used. They repeat what a word or a mark beside them says.
+    pub colours: bool,
+    /// Whether characters beyond ASCII are used.
+    pub unicode: bool,
+    /// Whether a person looks at it, instead of a program.
+    pub is_terminal: bool,
+}
+
+impl LookOptions {
+    /// The look for standard output.
+    pub(super) fn stdout(self) -> Look {
+        let is_terminal = io::stdout().is_terminal();
+        let width = if is_terminal { usize::from(comfy_table::Table::new().width().unwrap_or_default()) } else { 0 };
+        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Look {
+            width: if width == 0 { WIDTH } else { width.clamp(WIDTH, WIDEST) },
+            colours: is_terminal && !no_color,
+            unicode: !self.ascii && locale_is_utf8(),
+            is_terminal,
+        }
+    }
+}
+
+/// The locale of characters, as the C library chooses it. Without any, a terminal of today is UTF-8.
+fn locale_is_utf8() -> bool {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    locale.is_none_or(|locale| locale.to_lowercase().replace('-', "").contains("utf8"))
+}
+
+/// A state at a glance. A word always stands beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// As it should be.
+    Good,
+    /// Under way.
+    Busy,
+    /// Something to look at.
+    Look,
+    /// Blocked or failed.
+    Bad,
+    /// Refused, or not known.
+    Refused,
+}
+
+impl Look {
+    /// Plain text of 80 columns, for tests and files.
+    #[cfg(test)]
+    pub(super) const PLAIN: Self = Self { width: WIDTH, colours: false, unicode: true, is_terminal: false };
+
+    /// A mark with its colour.
+    pub(super) fn mark(self, mark: Mark) -> String {
+        let (sign, plain, colour) = match mark {
+            Mark::Good => ("✔", "+", "32"),
+            Mark::Busy => ("◌", "~", "34"),
+            Mark::Look => ("!", "!", "33"),
+            Mark::Bad => ("✖", "x", "31"),
+            Mark::Refused => ("⊘", "0", "31"),
+        };
+        self.coloured(if self.unicode { sign } else { plain }, colour)
+    }
+
+    /// A text that stands out.
+    pub(super) fn bold(self, text: &str) -> String {
+        self.coloured(text, "1")
+    }
+
+    /// A text with a colour of ANSI terminals, such as `31` for red.
+    pub(super) fn coloured(self, text: &str, colour: &str) -> String {
+        if self.colours { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A label and its text, wrapped. Texts begin in one column.
+    pub(super) fn section(self, text: &mut String, label: &str, content: &str) {
+        let mut label = label;
+        for line in wrapped(content, self.width - INDENT) {
+            let _ = writeln!(text, "  {label:<width$}{line}", width = INDENT - 2);
+            label = "";
+        }
+    }
+}
+
+/// Column in which the texts of sections begin.
+const INDENT: usize = 13;
+
+/// Lines of at most `width` columns. A longer word has a line.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// The time since `then` in at most two units, such as `4m3s` or `2d5h`.
+pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let Some(first) = units.iter().position(|(length, _)| seconds >= *length) else { return "0s".to_owned() };
+    let mut left = seconds;
+    let mut text = String::new();
+    for (length, unit) in units.iter().skip(first).take(2) {
+        let count = left / length;
+        left %= length;
+        if count > 0 {
+            let _ = write!(text, "{count}{unit}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_wrapped_and_indented() {
+        let mut text = String::new();
+        Look::PLAIN.section(&mut text, "because", &"word ".repeat(20));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].starts_with("  because    word") && lines[1].starts_with("             word"), "{text}");
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn marks_need_neither_colours_nor_unicode() {
+        assert_eq!(Look::PLAIN.mark(Mark::Bad), "✖");
+        assert_eq!(Look { unicode: false, ..Look::PLAIN }.mark(Mark::Bad), "x");
+        assert_eq!(Look { colours: true, ..Look::PLAIN }.mark(Mark::Good), "\x1b[32m✔\x1b[0m");
+    }
+}
