@@ -17,6 +17,9 @@ macro_rules! strings {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
             }
         }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str { self.as_str() }
+        }
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(self.as_str()) }
         }

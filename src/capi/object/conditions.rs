@@ -1,10 +1,14 @@
 //! Conditions in the form of the API conventions. A condition is written only if it changes.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::reasons;
-use crate::{api::reasons::EventReason, controllers::object::time::whole_seconds, plan::Event};
+use crate::{
+    api::reasons::EventReason,
+    controllers::object::condition::{self, Refresh},
+    plan::Event,
+};
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,21 +60,11 @@ pub(in crate::capi) fn set(
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let known = conditions.iter().position(|condition| condition.type_ == type_);
-    let before = known.and_then(|at| conditions.get(at));
-    let since =
-        before.filter(|before| before.status == desired.status).map(|before| before.last_transition_time.clone());
-    let condition = Condition {
-        type_: type_.to_owned(),
-        status: desired.status.to_owned(),
-        reason: desired.reason,
-        message: desired.message,
-        observed_generation: generation,
-        last_transition_time: since.unwrap_or_else(|| Time(whole_seconds(now))),
-    };
-    match known.and_then(|at| conditions.get_mut(at)) {
-        Some(place) => *place = condition,
-        None => conditions.push(condition),
+    let Desired { status, reason, message } = desired;
+    let desired = condition::Condition::new(status, &reason, message).refreshed(Refresh::OnMessage);
+    condition::set(conditions, type_, Some(desired), now);
+    if let Some(set) = condition::find_mut(conditions, type_) {
+        set.observed_generation = generation;
     }
 }
 
@@ -120,6 +114,7 @@ pub(in crate::capi) fn event(before: &[Condition], after: &[Condition]) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
 
     use super::*;

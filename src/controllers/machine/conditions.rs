@@ -8,7 +8,10 @@ use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v
 use super::memory::NeverMet;
 use crate::{
     api::reasons::{MachineConditionType, NodeConditionType, VmReason},
-    controllers::object::condition::paused_because,
+    controllers::object::{
+        condition::{self, Condition, Refresh, paused_because},
+        time::whole_seconds,
+    },
     plan::Hold,
 };
 
@@ -39,12 +42,6 @@ pub(super) fn differ(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
 /// Sets the condition that names the disruption budgets which can never allow an eviction, or removes it if there are
 /// none.
 pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &NeverMet<'_>, now: Timestamp) {
-    let type_ = MachineConditionType::DrainBlocked.as_str();
-    let before = drain_blocked(conditions).cloned();
-    conditions.retain(|condition| condition.type_ != type_);
-    if budgets.is_empty() {
-        return;
-    }
     let names = |budgets: &BTreeSet<&str>| budgets.iter().copied().collect::<Vec<_>>().join(", ");
     let single = (!budgets.single.is_empty()).then(|| {
         format!(
@@ -58,57 +55,20 @@ pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &N
         format!("a pod that several disruption budgets select is never evicted: {names}; let one of them select it")
     });
     let texts: Vec<String> = single.into_iter().chain(several).collect();
-    let since = before.and_then(|before| before.last_transition_time);
-    conditions.push(NodeCondition {
-        type_: type_.to_owned(),
-        status: "True".to_owned(),
-        reason: Some("DisruptionBudgetNeverMet".to_owned()),
-        message: Some(texts.join("; ")),
-        last_transition_time: since.or_else(|| Some(stamp(now))),
-        ..NodeCondition::default()
-    });
+    let desired = (!texts.is_empty()).then(|| Condition::new("True", "DisruptionBudgetNeverMet", texts.join("; ")));
+    show(conditions, MachineConditionType::DrainBlocked, desired, now);
 }
 
 /// Sets the condition that confirms a hold, or removes it. True if it changed.
 pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold>, now: Timestamp) -> bool {
-    let type_ = MachineConditionType::Paused.as_str();
-    let is_set = conditions.iter().any(|condition| condition.type_ == type_);
-    let Some(hold) = hold else {
-        conditions.retain(|condition| condition.type_ != type_);
-        return is_set;
-    };
-    if !is_set {
-        conditions.push(NodeCondition {
-            type_: type_.to_owned(),
-            status: "True".to_owned(),
-            reason: Some(paused_because(hold).as_str().to_owned()),
-            message: Some(format!("waiting for {}", hold.on)),
-            last_transition_time: Some(stamp(now)),
-            ..NodeCondition::default()
-        });
-    }
-    !is_set
+    let desired = hold.map(|hold| Condition::is_true(paused_because(hold), format!("waiting for {}", hold.on)));
+    show(conditions, MachineConditionType::Paused, desired, now)
 }
 
 /// Sets the condition about refused parts of the Node, or removes it if the message is empty. True if it changed.
 pub(super) fn set_node_refused(conditions: &mut Vec<NodeCondition>, message: &str, now: Timestamp) -> bool {
-    let type_ = MachineConditionType::NodeInSync.as_str();
-    let before = conditions.iter().find(|condition| condition.type_ == type_).cloned();
-    if before.as_ref().and_then(|before| before.message.as_deref()).unwrap_or_default() == message {
-        return false;
-    }
-    conditions.retain(|condition| condition.type_ != type_);
-    if !message.is_empty() {
-        conditions.push(NodeCondition {
-            type_: type_.to_owned(),
-            status: "False".to_owned(),
-            reason: Some("Refused".to_owned()),
-            message: Some(message.to_owned()),
-            last_transition_time: before.and_then(|before| before.last_transition_time).or_else(|| Some(stamp(now))),
-            ..NodeCondition::default()
-        });
-    }
-    true
+    let desired = (!message.is_empty()).then(|| Condition::new("False", "Refused", message));
+    show(conditions, MachineConditionType::NodeInSync, desired, now)
 }
 
 /// Sets the condition that shows that the VM does not run, or removes it. True if it changed.
@@ -117,29 +77,25 @@ pub(super) fn set_vm_problem(
     problem: Option<(VmReason, &str)>,
     now: Timestamp,
 ) -> bool {
-    let type_ = MachineConditionType::VmAvailable.as_str();
-    let before = conditions.iter().find(|condition| condition.type_ == type_);
-    let told = before.map(|it| (it.reason.as_deref().unwrap_or_default(), it.message.as_deref().unwrap_or_default()));
-    if told == problem.map(|(reason, message)| (reason.as_str(), message)) {
-        return false;
-    }
-    conditions.retain(|condition| condition.type_ != type_);
-    if let Some((reason, message)) = problem {
-        conditions.push(NodeCondition {
-            type_: type_.to_owned(),
-            status: "False".to_owned(),
-            reason: Some(reason.as_str().to_owned()),
-            message: Some(message.to_owned()),
-            last_transition_time: Some(stamp(now)),
-            ..NodeCondition::default()
-        });
-    }
-    true
+    let desired = problem.map(|(reason, message)| Condition::new("False", reason.as_str(), message));
+    show(conditions, MachineConditionType::VmAvailable, desired, now)
+}
+
+/// Sets a condition, or removes it. True if it changed.
+fn show(
+    conditions: &mut Vec<NodeCondition>,
+    type_: MachineConditionType,
+    desired: Option<Condition>,
+    now: Timestamp,
+) -> bool {
+    let before = condition::find(conditions, type_).cloned();
+    condition::set(conditions, type_, desired.map(|desired| desired.refreshed(Refresh::OnMessage)), now);
+    condition::find(conditions, type_) != before.as_ref()
 }
 
 /// The condition of [`set_node_refused`].
 pub(super) fn node_refused(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
-    conditions.iter().find(|condition| condition.type_ == MachineConditionType::NodeInSync.as_str())
+    condition::find(conditions, MachineConditionType::NodeInSync)
 }
 
 /// Stores the conditions of the Node, if they changed, and keeps that of [`set_node_refused`].
@@ -152,12 +108,12 @@ pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeConditio
 
 /// A time as it is stored: whole seconds.
 pub(super) fn stamp(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+    Time(whole_seconds(now))
 }
 
 /// The condition of [`set_drain_blocked`].
 pub(super) fn drain_blocked(conditions: &[NodeCondition]) -> Option<&NodeCondition> {
-    conditions.iter().find(|condition| condition.type_ == MachineConditionType::DrainBlocked.as_str())
+    condition::find(conditions, MachineConditionType::DrainBlocked)
 }
 
 /// The conditions as text: abnormal ones with their reason, the others in short.

@@ -1,13 +1,16 @@
-//! Conditions of sets and deployments. A condition is written only if it changes.
+//! Conditions of all kinds. A condition is written only if it changes.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{
+    api::core::v1::NodeCondition,
+    apimachinery::pkg::apis::meta::v1::{Condition as MetaCondition, Time},
+};
 
 use super::time::whole_seconds;
 use crate::{
     api::{
         machine::{MachineDeploymentCondition, MachineSetCondition},
-        reasons::{ConditionReason, ConditionType},
+        reasons::ConditionReason,
     },
     plan::Hold,
 };
@@ -83,28 +86,28 @@ pub(crate) trait Stored: Sized {
     fn message(&self) -> &str;
     fn since(&self) -> Option<&Time>;
     /// `since` is when the status last changed.
-    fn build(type_: ConditionType, desired: Condition, since: Time, now: Time) -> Self;
+    fn build(type_: &str, desired: Condition, since: Time, now: Time) -> Self;
 }
 
 /// The condition of a type.
-pub(crate) fn find<C: Stored>(conditions: &[C], type_: ConditionType) -> Option<&C> {
-    conditions.iter().find(|condition| condition.type_() == type_.as_str())
+pub(crate) fn find<C: Stored>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
+    conditions.iter().find(|condition| condition.type_() == type_.as_ref())
 }
 
 /// The same, to be changed.
-pub(crate) fn find_mut<C: Stored>(conditions: &mut [C], type_: ConditionType) -> Option<&mut C> {
-    conditions.iter_mut().find(|condition| condition.type_() == type_.as_str())
+pub(crate) fn find_mut<C: Stored>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
+    conditions.iter_mut().find(|condition| condition.type_() == type_.as_ref())
 }
 
 /// Removes the condition of a type.
-pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: ConditionType) {
-    conditions.retain(|condition| condition.type_() != type_.as_str());
+pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: impl AsRef<str>) {
+    conditions.retain(|condition| condition.type_() != type_.as_ref());
 }
 
 /// Sets the condition of a type, or removes it. True if it was set and is different from before.
 pub(crate) fn set<C: Stored>(
     conditions: &mut Vec<C>,
-    type_: ConditionType,
+    type_: impl AsRef<str>,
     desired: Option<Condition>,
     now: Timestamp,
 ) -> bool {
@@ -113,15 +116,15 @@ pub(crate) fn set<C: Stored>(
         return false;
     };
     let now = Time(whole_seconds(now));
-    let Some(current) = conditions.iter_mut().find(|condition| condition.type_() == type_.as_str()) else {
-        conditions.push(C::build(type_, desired, now.clone(), now));
+    let Some(current) = conditions.iter_mut().find(|condition| condition.type_() == type_.as_ref()) else {
+        conditions.push(C::build(type_.as_ref(), desired, now.clone(), now));
         return true;
     };
     if desired.is_said_by(current) {
         return false;
     }
     let since = current.since().filter(|_| current.status() == desired.status).cloned();
-    *current = C::build(type_, desired, since.unwrap_or_else(|| now.clone()), now);
+    *current = C::build(type_.as_ref(), desired, since.unwrap_or_else(|| now.clone()), now);
     true
 }
 
@@ -143,9 +146,9 @@ macro_rules! stored {
             fn since(&self) -> Option<&Time> {
                 self.last_transition_time.as_ref()
             }
-            fn build(type_: ConditionType, desired: Condition, since: Time, $now: Time) -> Self {
+            fn build(type_: &str, desired: Condition, since: Time, $now: Time) -> Self {
                 Self {
-                    type_: type_.as_str().to_owned(),
+                    type_: type_.to_owned(),
                     status: desired.status,
                     last_transition_time: Some(since),
                     reason: desired.reason,
@@ -159,9 +162,66 @@ macro_rules! stored {
 stored!(MachineSetCondition, _now, {});
 stored!(MachineDeploymentCondition, now, { last_update_time: Some(now) });
 
+impl Stored for NodeCondition {
+    fn type_(&self) -> &str {
+        &self.type_
+    }
+    fn status(&self) -> &str {
+        &self.status
+    }
+    fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
+    }
+    fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+    fn since(&self) -> Option<&Time> {
+        self.last_transition_time.as_ref()
+    }
+    fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
+        Self {
+            type_: type_.to_owned(),
+            status: desired.status,
+            last_transition_time: Some(since),
+            reason: Some(desired.reason),
+            message: Some(desired.message),
+            last_heartbeat_time: None,
+        }
+    }
+}
+
+impl Stored for MetaCondition {
+    fn type_(&self) -> &str {
+        &self.type_
+    }
+    fn status(&self) -> &str {
+        &self.status
+    }
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+    fn message(&self) -> &str {
+        &self.message
+    }
+    fn since(&self) -> Option<&Time> {
+        Some(&self.last_transition_time)
+    }
+    fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
+        Self {
+            type_: type_.to_owned(),
+            status: desired.status,
+            reason: desired.reason,
+            message: desired.message,
+            last_transition_time: since,
+            observed_generation: None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::reasons::ConditionType;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
