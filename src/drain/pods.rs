@@ -3,12 +3,20 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::plan::Subject;
+
 /// Identifies one incarnation of a pod. A call about it carries the UID as precondition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
     pub namespace: String,
     pub name: String,
     pub uid: Arc<str>,
+}
+
+impl PodRef {
+    pub fn subject(&self) -> Subject {
+        Subject { kind: "Pod".to_owned(), namespace: self.namespace.clone(), name: self.name.clone() }
+    }
 }
 
 impl fmt::Display for PodRef {

@@ -1,6 +1,6 @@
 use std::fmt::Display;
 
-use super::Plan;
+use super::{Plan, Subject};
 
 /// The input of a plan: everything that a decision needs. The snapshot of each kind implements it, in its `plan.rs`.
 pub trait Plannable: Send + Sync {
@@ -27,6 +27,12 @@ pub trait Plannable: Send + Sync {
         let _ = action;
         false
     }
+
+    /// The object that an action changes or reads; `None` if it is that of the plan, or none of an API server.
+    fn subject(action: &Self::Action) -> Option<Subject> {
+        let _ = action;
+        None
+    }
 }
 
 impl<S: Plannable> Plannable for Box<S> {
@@ -46,5 +52,9 @@ impl<S: Plannable> Plannable for Box<S> {
 
     fn is_look(action: &S::Action) -> bool {
         S::is_look(action)
+    }
+
+    fn subject(action: &S::Action) -> Option<Subject> {
+        S::subject(action)
     }
 }

@@ -1,3 +1,4 @@
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
 
 /// A reference to an object, for programs.
@@ -10,4 +11,17 @@ pub struct Subject {
     pub namespace: String,
     /// Name.
     pub name: String,
+}
+
+impl Subject {
+    /// The reference to an object.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        let namespace = object.namespace().unwrap_or_default();
+        Self { kind: K::kind(&()).into_owned(), namespace, name: object.name_any() }
+    }
+
+    /// The reference to a cluster-scoped object by its name.
+    pub fn named<K: Resource<DynamicType = ()>>(name: &str) -> Self {
+        Self { kind: K::kind(&()).into_owned(), namespace: String::new(), name: name.to_owned() }
+    }
 }

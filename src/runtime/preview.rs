@@ -28,6 +28,9 @@ pub(crate) struct Preview {
 pub(crate) struct PreviewStep {
     /// The change.
     pub action: String,
+    /// The object that it changes or reads; absent if it is the object of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Subject>,
     /// The reason for it.
     pub reason: String,
     /// It only writes the status of the object.
@@ -51,6 +54,7 @@ impl Preview {
         let plan = snapshot.plan();
         let step = |step: Step<<R::Snapshot as Plannable>::Action>| PreviewStep {
             action: step.action.to_string(),
+            object: R::Snapshot::subject(&step.action),
             reason: step.reason,
             is_status: R::Snapshot::is_status(&step.action),
             is_look: R::Snapshot::is_look(&step.action),

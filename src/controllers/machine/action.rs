@@ -11,6 +11,7 @@ use crate::{
         patch,
     },
     drain::{ClaimRef, PodRef},
+    plan::Subject,
     safety::meltdown::{self, PermitKey},
 };
 
@@ -130,6 +131,36 @@ pub struct BootstrapToken {
 }
 
 /// For logs, printed plans and transcripts. Patches are shown by their fields, without values.
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    pub(super) fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::PatchNode { node, .. }
+            | Self::StrategicPatchNode { node, .. }
+            | Self::PatchNodeStatus { node, .. }
+            | Self::DeleteNode(node) => Some(Subject::of(&**node)),
+            Self::GetNode(NodeKey::Name(node)) | Self::ListPods { node } | Self::DetachVolumes { node } => {
+                Some(Subject::named::<Node>(node))
+            }
+            Self::EvictPod(pod) | Self::DeletePod(pod) => Some(pod.subject()),
+            Self::WaivePermit(machine) => Some(Subject::of(&**machine)),
+            Self::ReadSecret
+            | Self::GetVmStatus
+            | Self::CreateVm
+            | Self::InitializeVm
+            | Self::DeleteVm
+            | Self::PatchMachine(_)
+            | Self::WriteStatus(_)
+            | Self::GetNode(NodeKey::OfMachine(_))
+            | Self::EnsureBootstrapToken(_)
+            | Self::DeleteBootstrapToken { .. }
+            | Self::ReadVolumes(_)
+            | Self::LookAtPermit(_)
+            | Self::TakePermit(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |node: &Node| node.metadata.name.clone().unwrap_or_default();

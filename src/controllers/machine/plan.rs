@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::{labels, machine::MachinePhase},
     controllers::object::finalizer,
-    plan::{Hold, Plan, Plannable, WaitKind},
+    plan::{Hold, Plan, Plannable, Subject, WaitKind},
     safety::trust::TargetTrust,
 };
 
@@ -36,6 +36,10 @@ impl Plannable for Snapshot {
                 | Action::ReadVolumes(_)
                 | Action::LookAtPermit(_)
         )
+    }
+
+    fn subject(action: &Action) -> Option<Subject> {
+        action.subject()
     }
 }
 

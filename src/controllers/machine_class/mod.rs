@@ -23,6 +23,7 @@ use crate::{
         patch,
     },
     driver::spec::Problems,
+    plan::Subject,
 };
 
 pub(crate) use cache::{is_missing, is_unusable, naming};
@@ -70,6 +71,20 @@ pub enum Action {
         /// The patch.
         patch: Value,
     },
+}
+
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::PatchSecret { secret, .. } => Some(Subject {
+                kind: "Secret".to_owned(),
+                namespace: secret.namespace.clone().unwrap_or_default(),
+                name: secret.name.clone().unwrap_or_default(),
+            }),
+            Self::PatchClass(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Action {

@@ -4,7 +4,7 @@ use super::{Action, SecretState, Snapshot, problems, secret_names};
 use crate::{
     api::labels::FINALIZER,
     controllers::{object::finalizer, secret},
-    plan::{Plan, Plannable, Step, WaitKind},
+    plan::{Plan, Plannable, Step, Subject, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -12,6 +12,10 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn subject(action: &Action) -> Option<Subject> {
+        action.subject()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
         node::Node,
         patch::{self, Packed},
     },
-    plan::Hold,
+    plan::{Hold, Subject},
 };
 
 pub(crate) use autoscaler::chosen;
@@ -138,6 +138,19 @@ pub enum Action {
     },
     /// Write the status as a whole.
     WriteStatus(Box<MachineDeploymentStatus>),
+}
+
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(Subject::of(&**set)),
+            Self::CreateSet(set) => Some(Subject::of(&**set)),
+            Self::PatchMachine { machine, .. } => Some(Subject::of(&**machine)),
+            Self::PatchNode { node, .. } => Some(Subject::of(&**node)),
+            Self::PatchDeployment(_) | Self::WriteStatus(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Action {

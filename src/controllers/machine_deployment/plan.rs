@@ -19,7 +19,7 @@ use crate::{
         draft::Draft,
         finalizer,
     },
-    plan::{Event, Hold, Plan, Plannable, WaitKind},
+    plan::{Event, Hold, Plan, Plannable, Subject, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -35,6 +35,10 @@ impl Plannable for Snapshot {
 
     fn is_status(action: &Action) -> bool {
         matches!(action, Action::WriteStatus(_))
+    }
+
+    fn subject(action: &Action) -> Option<Subject> {
+        action.subject()
     }
 }
 

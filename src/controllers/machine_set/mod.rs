@@ -30,7 +30,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
         patch,
     },
-    plan::Hold,
+    plan::{Hold, Subject},
 };
 
 pub(crate) use apply::{InFlightWrites, MachineSets};
@@ -93,6 +93,16 @@ pub enum Action {
     DeleteMachine(Arc<Machine>),
     /// Write the status as a whole.
     WriteStatus(Box<MachineSetStatus>),
+}
+
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => Some(Subject::of(&**machine)),
+            Self::PatchSet(_) | Self::CreateMachine(_) | Self::WriteStatus(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Action {

@@ -12,7 +12,7 @@ use crate::{
         draft::{Change, Drafts},
         finalizer,
     },
-    plan::{Event, Plan, Plannable, Step, WaitKind},
+    plan::{Event, Plan, Plannable, Step, Subject, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -28,6 +28,10 @@ impl Plannable for Snapshot {
 
     fn is_status(action: &Action) -> bool {
         matches!(action, Action::WriteStatus(_))
+    }
+
+    fn subject(action: &Action) -> Option<Subject> {
+        action.subject()
     }
 }
 

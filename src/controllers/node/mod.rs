@@ -137,6 +137,18 @@ pub enum Action {
     ForgetGoneNode,
 }
 
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    fn subject(&self) -> Option<crate::plan::Subject> {
+        match self {
+            Self::DeleteMachine(machine) | Self::LookAtPermit { machine, .. } | Self::TakePermit { machine, .. } => {
+                Some(crate::plan::Subject::of(&**machine))
+            }
+            Self::PatchNode { .. } | Self::RememberMark | Self::GetNode | Self::ForgetGoneNode => None,
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -120,6 +120,16 @@ pub enum Action {
     RememberUnfreeze(String),
 }
 
+impl Action {
+    /// The object that it changes or reads, if that is another one than the object of the plan.
+    fn subject(&self) -> Option<crate::plan::Subject> {
+        match self {
+            Self::WriteSet { set, .. } => Some(crate::plan::Subject::of(&**set)),
+            Self::WriteDeployment { .. } | Self::RememberUnfreeze(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -30,6 +30,10 @@ impl Plannable for Snapshot {
     fn plan(&self) -> Plan<Action> {
         plan(self, &self.policy)
     }
+
+    fn subject(action: &Action) -> Option<crate::plan::Subject> {
+        action.subject()
+    }
 }
 
 /// Plans which sets are frozen and unfrozen.

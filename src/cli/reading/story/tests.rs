@@ -38,6 +38,7 @@ fn preview(
     waits: &[(WaitKind, &str)],
 ) -> ((&'static str, String), Preview) {
     let step = |(action, is_look): &(&str, bool)| PreviewStep {
+        object: None,
         action: (*action).to_owned(),
         reason: "a reason".to_owned(),
         is_status: false,

@@ -5,10 +5,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::Action,
+    super::{Action, Snapshot},
     world::{World, after, annotated, both, phase, preserved_until, waits},
 };
-use crate::api::labels;
+use crate::{api::labels, plan::Plannable};
 
 #[rstest]
 #[case::preserved_stays(phase("Running"), both(phase("Failed"), preserved_until(60)))]
@@ -55,6 +55,16 @@ fn who_goes_first(#[case] first: Value, #[case] second: Value) {
             .collect();
         assert_eq!(deletions.first().map(String::as_str), Some(victim));
     }
+}
+
+#[test]
+fn a_step_names_the_object_that_it_changes() {
+    let world = World::new(0).machine("a", json!({}));
+    let plan = world.plan();
+    let subjects: Vec<Value> = plan.steps.iter().map(|step| json!(Snapshot::subject(&step.action))).collect();
+    let machine = json!({ "kind": "Machine", "namespace": world.set["metadata"]["namespace"], "name": "a" });
+    assert!(subjects.contains(&machine), "{subjects:?} of\n{plan}");
+    assert_eq!(Snapshot::subject(&Action::PatchSet(json!({}))), None, "that of the plan");
 }
 
 #[test]
