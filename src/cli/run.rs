@@ -17,6 +17,7 @@ use crate::{
     },
     runtime::{
         cell::{Role, Scope},
+        http::Readers,
         kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
         leader::Timing,
         limiter::Rate,
@@ -101,6 +102,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             true => Diagnostics::At(options.diagnostics_address),
             false => Diagnostics::Secured(options.diagnostics_address, options.certificate()),
         },
+        readers: Readers::Local,
         profiling: false,
         rate: Rate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
         leases: timing(&options.leader_election),
@@ -166,6 +168,7 @@ fn process_options(
     };
     ProcessOptions {
         listen,
+        readers: if generic.explain_to_all { Readers::All } else { Readers::Local },
         profiling: generic.profiling,
         rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
         leases: timing(&generic.leader_election),
@@ -182,6 +185,7 @@ fn defaults(agent: UserAgent, roles: Vec<Role>, cell: CellOptions) -> ProcessOpt
         roles,
         listen: ([127, 0, 0, 1], 0).into(),
         diagnostics: Diagnostics::Beside,
+        readers: Readers::Local,
         profiling: false,
         rate: Rate { qps: 0.0, burst: 0 },
         leases: None,

@@ -1,13 +1,16 @@
 //! `mcm version`.
 
-use crate::{process::drivers_of_build, runtime::kubeconfig::API_VERSION};
+use crate::{
+    process::{self, drivers_of_build},
+    runtime::kubeconfig::API_VERSION,
+};
 
 /// Name, version, commit if known, drivers, the API group, and the platform as Go and container images call it.
 pub fn text() -> String {
-    let commit = option_env!("MCM_COMMIT").unwrap_or("unknown");
     format!(
-        "mcm {}\ncommit: {commit}\ndrivers: {}\napi: {API_VERSION}\nplatform: {}/{}\n",
-        env!("CARGO_PKG_VERSION"),
+        "mcm {}\ncommit: {}\ndrivers: {}\napi: {API_VERSION}\nplatform: {}/{}\n",
+        process::VERSION,
+        process::commit(),
         drivers(),
         std::env::consts::OS,
         architecture(),

@@ -128,6 +128,11 @@ impl WaitKind {
         Self::VolumesUnknown,
     ];
 
+    /// Whether an object that waits for nothing else is as it should be.
+    pub fn is_routine(self) -> bool {
+        self.guide().end == End::Routine
+    }
+
     /// Its entry in the catalogue.
     pub fn guide(self) -> Guide {
         match self {

@@ -318,6 +318,7 @@ mod tests {
             metrics: crate::runtime::metrics::Metrics::new(),
             caches: Arc::default(),
             entropy: Arc::new(rand::random),
+            cells: Arc::default(),
         };
         let readiness = Readiness::of_cells();
         (Fleet::new(&readiness, &shared, descriptors), readiness)

@@ -1,10 +1,12 @@
 //! Assembles a process: clients, drivers, cells with their roles and Leases, endpoints, shutdown.
 
 mod announcement;
+mod build_info;
 mod built_in;
 mod cell;
 mod census;
 mod clients;
+mod configz;
 mod connect;
 #[cfg(feature = "remote")]
 mod driver_server;
@@ -20,15 +22,19 @@ use anyhow::{Context, Result};
 
 use crate::runtime::{
     cell::Shared,
+    cells,
     clock::{Clock, SteadyClock},
     descriptors,
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
     shutdown, trust,
 };
+use build_info::BuildInfo;
 use connect::Connection;
 use host::{Fleet, Host};
 
+pub(crate) use crate::runtime::cell::Unread;
+pub(crate) use build_info::{VERSION, commit};
 pub(crate) use built_in::{DriverSources, drivers_of_build};
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
@@ -63,12 +69,20 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     };
     let followed = Arc::clone(&caches);
     readiness.ask(move || followed.problems());
-    let shared = Shared { clock, metrics: metrics.clone(), caches, entropy: Arc::new(rand::random) };
+    let cells = Arc::new(cells::Cells::default());
+    metrics.attach(&cells);
+    let build = Arc::new(BuildInfo);
+    metrics.attach(&build);
+    let (entropy, running) = (Arc::new(rand::random), Arc::clone(&cells));
+    let shared = Shared { clock, metrics: metrics.clone(), caches, entropy, cells: running };
     let endpoints = Endpoints {
         metrics,
         readiness: readiness.clone(),
         shutdown: stop.clone(),
         diagnostics: options.diagnostics == Diagnostics::Beside,
+        cells,
+        config: Arc::new(configz::configz(&options)),
+        readers: options.readers,
         profiling: options.profiling,
     };
     let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];

@@ -4,7 +4,7 @@ use crate::{
     controllers::{machine, machine_deployment, node, orphans, overshoot},
     runtime::{
         cell::{Role, Scope},
-        http::CertificateFiles,
+        http::{CertificateFiles, Readers},
         kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
         leader::Timing,
         limiter::Rate,
@@ -25,6 +25,8 @@ pub(crate) struct ProcessOptions {
     pub listen: SocketAddr,
     /// Where metrics are served.
     pub diagnostics: Diagnostics,
+    /// Who may read `/explain` and `/configz` without authentication.
+    pub readers: Readers,
     /// Whether `/debug/pprof` is served.
     pub profiling: bool,
     /// Rate limit of each client of the controllers.

@@ -18,7 +18,7 @@ use crate::{
     driver::Catalogue,
     runtime::{
         cache::Key,
-        cell::{Cell, Config, Role, Scope, Shared},
+        cell::{Cell, Config, Role, Scope, Shared, Unread},
         clock::{Clock, SystemClock},
         events::Events,
         kubeconfig::{self, Clusters, TargetKubeconfig},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Time until the caches are filled. What is not read by then is unknown.
+/// Time until the API servers listed every kind, or refused to. What is not read by then is unknown.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request of a cell that only reads would have changed something.
@@ -50,8 +50,10 @@ pub(crate) struct ReadOnly {
     pub namespace: String,
     /// The time of this computer.
     pub clock: Arc<dyn Clock>,
-    /// Kinds that could not be read in time, in the plural.
-    pub unread: Vec<String>,
+    /// A client for the target cluster, which only reads; `None` without a target.
+    pub target: Option<Client>,
+    /// Kinds that could not be read.
+    pub unread: Vec<Unread>,
 }
 
 /// The Lease of a role.
@@ -83,8 +85,10 @@ impl ReadOnly {
             _ => Assignment::One(TargetId::only()),
         };
         let targets = Targets::new(assignment, node::cache_for(&process.roles));
+        let mut of_target = None;
         if let Some(target) = &clusters.target {
             let client = reading(kubeconfig::client(target, process.agent).await?);
+            of_target = Some(client.clone());
             let clients = TargetClients {
                 requests: client.clone(),
                 drains: client,
@@ -95,7 +99,7 @@ impl ReadOnly {
         }
         let (cell, clock) = cell(process, &control, &namespace, targets, drivers);
         let unread = cell.unread_after(PATIENCE).await;
-        Ok(Self { cell, control, namespace, clock, unread })
+        Ok(Self { cell, control, target: of_target, namespace, clock, unread })
     }
 
     /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.
@@ -132,6 +136,7 @@ fn cell(
         metrics: metrics.clone(),
         caches: Arc::new(trust::Caches::default()),
         entropy: Arc::new(rand::random),
+        cells: Arc::default(),
     };
     let settings = settings(process, targets.exist(), drivers);
     let config = Config {

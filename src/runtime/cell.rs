@@ -19,6 +19,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream,
 };
+use jiff::SignedDuration;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
@@ -27,9 +28,10 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     cache::{Cache, Cached, Change, Key},
+    cells::Cells,
     clock::Clock,
     events::Events,
-    explain::Explanation,
+    explain::{Explanation, LastPlan},
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
@@ -43,7 +45,10 @@ use super::{
     unreadable,
     worker::{Handler, Workers},
 };
-use crate::{api::backoff::Backoff, plan::Subject};
+use crate::{
+    api::backoff::Backoff,
+    plan::{Subject, WaitKind},
+};
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -115,6 +120,8 @@ pub(crate) struct Shared {
     pub caches: Arc<trust::Caches>,
     /// Source of random numbers.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The running cells, for `/explain` and `/metrics`.
+    pub cells: Arc<Cells>,
 }
 
 /// Configuration of a cell.
@@ -157,9 +164,26 @@ pub(crate) struct Role {
     pub lease: &'static str,
 }
 
+/// A kind whose objects could not be listed, so that all about them is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// The kind, in the plural.
+    pub kind: String,
+    /// The refusal of the API server; `None` if it did not answer in time.
+    pub refusal: Option<String>,
+}
+
+impl Unread {
+    fn of<K: Cached>(cache: &Cache<K>) -> Option<Self> {
+        (!cache.is_synced()).then(|| Self { kind: K::plural(&()).into_owned(), refusal: cache.refusal() })
+    }
+}
+
 trait Watched: Send + Sync {
     fn kind(&self) -> String;
     fn wait_synced(&self) -> BoxFuture<'_, ()>;
+    fn wait_listed_or_refused(&self) -> BoxFuture<'_, ()>;
+    fn unread(&self) -> Option<Unread>;
     fn follow(&self, followed: &trust::Caches, cluster: &str);
     fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()>;
     fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>>;
@@ -173,6 +197,14 @@ impl<K: Kept> Watched for Arc<Cache<K>> {
 
     fn wait_synced(&self) -> BoxFuture<'_, ()> {
         Cache::wait_synced(self).boxed()
+    }
+
+    fn wait_listed_or_refused(&self) -> BoxFuture<'_, ()> {
+        Cache::wait_listed_or_refused(self).boxed()
+    }
+
+    fn unread(&self) -> Option<Unread> {
+        Unread::of(self)
     }
 
     fn follow(&self, followed: &trust::Caches, cluster: &str) {
@@ -197,10 +229,16 @@ type Hook = Box<dyn Fn() + Send + Sync>;
 /// An answer about an object; `None` if there is none.
 type Inspect<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
 
+/// Visits the last plan of each object of a controller.
+type Visit = Box<dyn Fn(&mut dyn FnMut(&Key, &LastPlan)) + Send + Sync>;
+
 /// What users may ask about the objects of a controller.
 struct Inspector {
+    /// Of its objects.
+    kind: String,
     explain: Inspect<Explanation>,
     preview: Inspect<Preview>,
+    plans: Visit,
 }
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
@@ -219,6 +257,8 @@ pub(crate) struct Cell {
     config: Config,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
+    /// Those of this process.
+    roles: Vec<Role>,
     /// By controller.
     inspectors: BTreeMap<&'static str, Inspector>,
     _watches: Vec<AbortOnDropHandle<()>>,
@@ -321,7 +361,13 @@ impl Builder<'_> {
         };
         let (planner, known) = (Arc::clone(reconciler), Arc::clone(states));
         let preview = move |key: &Key| Preview::of(&*planner, &known, key, &K::kind(&()), controller);
-        let inspector = Inspector { explain: Box::new(explain), preview: Box::new(preview) };
+        let known = Arc::clone(states);
+        let inspector = Inspector {
+            kind: K::kind(&()).into_owned(),
+            explain: Box::new(explain),
+            preview: Box::new(preview),
+            plans: Box::new(move |see| known.each_plan(see)),
+        };
         self.inspectors.insert(controller, inspector);
         self.reconciler(reconciler, queue, states, limit)
     }
@@ -421,7 +467,9 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        Arc::new(Self { config, caches, tasks, inspectors, _watches })
+        let cell = Arc::new(Self { config, caches, tasks, roles: roles.to_vec(), inspectors, _watches });
+        cell.config.shared.cells.add(&cell);
+        cell
     }
 
     /// The target clusters.
@@ -429,10 +477,45 @@ impl Cell {
         &self.config.targets
     }
 
-    /// Explains the last plan of an object by its controller, from memory; `None` if it has not been planned here.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the endpoint that explains objects"))]
-    pub fn explain(&self, controller: &str, key: &Key) -> Option<Explanation> {
-        (self.inspectors.get(controller)?.explain)(key)
+    /// Its name in logs; empty if the process has no other.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The Leases of its roles, and whether this process acts for them.
+    pub fn roles(&self) -> Vec<(&'static str, bool)> {
+        let is_leading = |role: &Role| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
+        self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
+    }
+
+    /// Explains the last plan of an object of a kind, from memory; `None` if it has not been planned here.
+    pub fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
+        let mut of_kind = self.inspectors.values().filter(|one| one.kind.eq_ignore_ascii_case(kind));
+        of_kind.find_map(|inspector| (inspector.explain)(key))
+    }
+
+    /// The objects that wait for more than routine checks, in all namespaces or in one.
+    pub fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
+        let mut waiters = Vec::new();
+        for (controller, inspector) in &self.inspectors {
+            (inspector.plans)(&mut |key, plan| {
+                if plan.is_waiting() && namespace.is_none_or(|namespace| namespace == key.namespace) {
+                    let Key { namespace, name } = key.clone();
+                    waiters.push(plan.explain(Subject { kind: inspector.kind.clone(), namespace, name }, controller));
+                }
+            });
+        }
+        waiters
+    }
+
+    /// Shows each kind of wait of each object, with its controller and how long it has lasted.
+    pub fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
+        let now = self.config.shared.clock.now();
+        for (controller, inspector) in &self.inspectors {
+            (inspector.plans)(&mut |_, plan| {
+                plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since)));
+            });
+        }
     }
 
     /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
@@ -451,14 +534,21 @@ impl Cell {
         }
     }
 
-    /// Waits until every cache is filled, but not longer than `limit`; returns the kinds that are not.
-    pub async fn unread_after(&self, limit: Duration) -> Vec<String> {
-        if timeout(limit, self.wait_synced()).await.is_ok() {
-            return Vec::new();
-        }
-        let unread = self.caches.iter().filter(|cache| cache.wait_synced().now_or_never().is_none());
-        let nodes = self.config.targets.only().filter(|target| !target.nodes.cache.is_synced());
-        unread.map(|cache| cache.kind()).chain(nodes.map(|_| "nodes".to_owned())).collect()
+    /// Waits until the API servers listed every kind, or refused to, but not longer than `limit`; returns the kinds that are
+    /// not read.
+    pub async fn unread_after(&self, limit: Duration) -> Vec<Unread> {
+        let nodes = self.config.targets.only().map(|target| Arc::clone(&target.nodes.cache));
+        let decided = async {
+            for cache in &self.caches {
+                cache.wait_listed_or_refused().await;
+            }
+            if let Some(nodes) = &nodes {
+                nodes.wait_listed_or_refused().await;
+            }
+        };
+        let _ = timeout(limit, decided).await;
+        let unread = self.caches.iter().filter_map(|cache| cache.unread());
+        unread.chain(nodes.and_then(|nodes| Unread::of(&nodes))).collect()
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::plan::{Subject, Wait};
+use crate::plan::{Subject, Wait, WaitKind};
 
 /// Why an object does not progress, as of its last plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -92,6 +92,22 @@ impl LastPlan {
         let since = waits.iter().map(|waiting| waiting.since).min();
         Explanation { object, controller, last_planned: self.at, since, step: self.step.clone(), waits }
     }
+
+    /// Each kind of the waits once, with the start of the longest. A step that is executed now ends none.
+    pub fn each_wait(&self, see: &mut dyn FnMut(WaitKind, Timestamp)) {
+        for (place, waiting) in self.waits.iter().enumerate() {
+            let kind = waiting.wait.kind;
+            if self.waits[..place].iter().all(|earlier| earlier.wait.kind != kind) {
+                let same = self.waits.iter().filter(|other| other.wait.kind == kind);
+                see(kind, same.map(|other| other.since).min().unwrap_or(waiting.since));
+            }
+        }
+    }
+
+    /// Whether it waits for more than a routine check.
+    pub fn is_waiting(&self) -> bool {
+        !self.is_executing && self.waits.iter().any(|waiting| !waiting.wait.kind.is_routine())
+    }
 }
 
 impl Waiting {
@@ -110,7 +126,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::WaitKind;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -154,6 +169,19 @@ mod tests {
         plan.end(ending([]), at(5));
         plan.end(ending([wait(WaitKind::NodeHealth, "node n", 80)]), at(6));
         assert_eq!(explained(&plan)["since"], "1970-01-01T00:00:06Z", "it ended before");
+    }
+
+    #[test]
+    fn a_kind_of_wait_is_counted_once_for_an_object_also_while_a_step_is_executed() {
+        let mut plan = LastPlan::new(at(1));
+        plan.end(ending([wait(WaitKind::NodeJoin, "node n", 60)]), at(1));
+        let waits = [("b", WaitKind::VmLookup), ("n", WaitKind::NodeJoin), ("node n", WaitKind::NodeJoin)];
+        plan.end(ending(waits.map(|(text, kind)| wait(kind, text, 60))), at(2));
+        plan.begin(&"get VM status: it is time".into(), at(3));
+        let mut seen = Vec::new();
+        plan.each_wait(&mut |kind, since| seen.push((kind, since)));
+        assert_eq!(seen, [(WaitKind::VmLookup, at(2)), (WaitKind::NodeJoin, at(1))]);
+        assert!(!plan.is_waiting());
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/configz` and a stub for `/debug/pprof`. Plain HTTP, for
-//! probes and scrapers inside the cluster; or TLS, for users that the API server authorizes. Any pod can reach
-//! them, so the number and duration of connections is limited.
+//! The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/explain`, `/configz` and a stub for `/debug/pprof`. Plain HTTP,
+//! for probes and scrapers inside the cluster; or TLS, for users that the API server authorizes. Any pod can reach
+//! them, so the number and duration of connections is limited, and only callers on the loopback address get texts.
 
 mod access;
 mod certificate;
+mod explain;
 mod listener;
+mod local;
 mod secured;
 #[cfg(test)]
 mod tests;
@@ -23,11 +25,11 @@ use axum::{
         HeaderValue, StatusCode, Uri,
         header::{CONNECTION, CONTENT_TYPE},
     },
-    middleware::{from_fn_with_state, map_response},
+    middleware::{from_fn, from_fn_with_state, map_response},
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
@@ -38,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
+    cells::Cells,
     metrics::{self, Metrics},
     shutdown,
 };
@@ -45,6 +48,7 @@ pub use access::Access;
 use certificate::Certificate;
 pub use certificate::{CertificateError, CertificateFiles};
 use listener::{Bounded, Limits};
+use local::Peer;
 use secured::Secured;
 
 /// Concurrent responses to `/metrics`; others wait.
@@ -59,10 +63,25 @@ pub struct Endpoints {
     pub readiness: Readiness,
     /// Makes `/healthz` fail once it is cancelled.
     pub shutdown: CancellationToken,
-    /// Whether `/metrics` and `/configz` are served beside health and readiness.
+    /// Whether `/metrics`, `/explain` and `/configz` are served beside health and readiness.
     pub diagnostics: bool,
+    /// Served at `/explain`.
+    pub cells: Arc<Cells>,
+    /// Served at `/configz`.
+    pub config: Arc<Value>,
+    /// Who may read these two.
+    pub readers: Readers,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
+}
+
+/// Who may read `/explain` and `/configz`. The texts name objects and quote messages of clouds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Callers on the loopback address.
+    Local,
+    /// Every caller.
+    All,
 }
 
 /// The endpoints cannot be served.
@@ -119,7 +138,8 @@ impl Server {
         info!(address = %self.address, "serving endpoints");
         let task = tokio::spawn(async move {
             let listener = Bounded::new(self.listener, limits);
-            if let Err(error) = axum::serve(listener, router(endpoints)).with_graceful_shutdown(until).await {
+            let service = router(endpoints).into_make_service_with_connect_info::<Peer>();
+            if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(until).await {
                 warn!(%error, "endpoints stopped");
             }
         });
@@ -146,6 +166,8 @@ impl Server {
         let stop = CancellationToken::new();
         let until = stop.clone().cancelled_owned();
         info!(%address, "serving endpoints with TLS");
+        // The API server authorizes every caller.
+        let endpoints = Endpoints { readers: Readers::All, ..endpoints };
         let router =
             router(endpoints).layer(from_fn_with_state(access, access::guard)).layer(map_response(last_answer));
         let task = tokio::spawn(async move {
@@ -265,7 +287,7 @@ impl Part {
 fn router(endpoints: Endpoints) -> Router {
     let mut router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
     if endpoints.diagnostics {
-        router = router.route("/metrics", get(scrape)).route("/configz", get(configz));
+        router = router.route("/metrics", get(scrape)).merge(texts(endpoints.readers));
     }
     if endpoints.profiling {
         router = router.route("/debug/pprof", get(pprof)).route("/debug/pprof/", get(pprof));
@@ -273,6 +295,17 @@ fn router(endpoints: Endpoints) -> Router {
     }
     let scrapes = Arc::new(Semaphore::new(SCRAPES));
     router.layer(map_response(last_answer)).with_state(Served { endpoints, scrapes })
+}
+
+fn texts(readers: Readers) -> Router<Served> {
+    let router = Router::new()
+        .route("/configz", get(configz))
+        .route("/explain", get(explain::all))
+        .route("/explain/{kind}/{namespace}/{name}", get(explain::one));
+    match readers {
+        Readers::Local => router.layer(from_fn(local::guard)),
+        Readers::All => router,
+    }
 }
 
 #[derive(Clone)]
@@ -325,8 +358,8 @@ async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response
     }
 }
 
-async fn configz() -> Json<Value> {
-    Json(json!({}))
+async fn configz(State(Served { endpoints, .. }): State<Served>) -> Json<Arc<Value>> {
+    Json(endpoints.config)
 }
 
 async fn pprof() -> (StatusCode, &'static str) {

@@ -5,6 +5,7 @@ pub mod body;
 pub(crate) mod budget;
 pub mod cache;
 pub mod cell;
+pub(crate) mod cells;
 pub mod client;
 pub mod clock;
 pub(crate) mod descriptors;

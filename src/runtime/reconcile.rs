@@ -187,6 +187,13 @@ impl<R: Observe> States<R> {
         Some(states.get(key)?.last_plan.as_ref()?.explain(object, controller))
     }
 
+    /// Shows the last plan of each object. Nothing else may be done with the states meanwhile.
+    pub(super) fn each_plan(&self, see: &mut dyn FnMut(&R::Key, &LastPlan)) {
+        let states = self.0.lock();
+        let plans = states.iter().filter_map(|(key, state)| Some((key, state.last_plan.as_ref()?)));
+        plans.for_each(|(key, plan)| see(key, plan));
+    }
+
     /// Changes the last plan of an object, unless the object was deleted meanwhile.
     fn planned(&self, key: &R::Key, now: Timestamp, change: impl FnOnce(&mut LastPlan)) {
         if let Some(state) = self.0.lock().get_mut(key) {

@@ -120,6 +120,8 @@ struct Record {
     /// The last silence beyond the limit, also if a relist ended it: when it began and ended.
     outage: Option<(Moment, Moment)>,
     failure: Option<String>,
+    /// The API server refused the last list for lack of a right, in its words.
+    refusal: Option<String>,
 }
 
 impl Record {
@@ -149,6 +151,7 @@ impl Record {
         self.heard = Some(now);
         self.silence = None;
         self.failure = None;
+        self.refusal = None;
     }
 
     fn trust(&self, now: Moment) -> Trust {
@@ -212,6 +215,16 @@ impl Pulse {
     /// Stores an error, which is shown until the next sign of life. True if it is new.
     pub fn failed(&self, failure: String) -> bool {
         self.record.lock().failure.replace(failure).is_none()
+    }
+
+    /// The API server refuses to list.
+    pub fn refused(&self, refusal: String) {
+        self.record.lock().refusal = Some(refusal);
+    }
+
+    /// Why the API server refuses to list, until a list is complete.
+    pub fn refusal(&self) -> Option<String> {
+        self.record.lock().refusal.clone()
     }
 
     /// Whether a list is complete.

@@ -14,20 +14,32 @@ async fn probes_metrics_and_an_end_in_good_order() {
     world.settled(2, "small").await;
 
     assert_eq!(manager.get("/healthz").await, (200, "OK".to_owned()));
-    assert_eq!(manager.get("/configz").await, (200, "{}".to_owned()));
+    let (status, config) = manager.get("/configz").await;
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!((status, &config["mcm"]["flags"]["machine-drain-timeout"]), (200, &json!("2h0m0s")), "{config}");
+    let (status, waiters) = manager.get(&format!("/explain?namespace={}", world.namespace)).await;
+    let waiters: serde_json::Value = serde_json::from_str(&waiters).unwrap();
+    let leads = json!(["machine-controller", "machine-controller-manager"]);
+    assert_eq!((status, &waiters["leads"], &waiters["total"]), (200, &leads, &json!(0)), "{waiters}");
+    let machine = world.scene.now().machines.keys().next().unwrap().clone();
+    let (status, one) = manager.get(&format!("/explain/machine/{}/{machine}", world.namespace)).await;
+    let one: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert_eq!((status, &one["object"]["name"]), (200, &json!(machine)), "{one}");
     assert_eq!(manager.get("/readyz").await.0, 200);
     let (status, metrics) = manager.get("/metrics").await;
     assert_eq!(status, 200);
     for line in [
         "mcm_machine_items_total 2".to_owned(),
+        r#"mcm_leader{cell="",role="machine-controller"} 1"#.to_owned(),
         "mcm_machine_set_items_total 1".to_owned(),
         "mcm_machine_deployment_items_total 1".to_owned(),
         format!(r#"mcm_machine_deployment_info_spec_replicas{{name="pool",namespace="{}"}} 2"#, world.namespace),
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
     }
-    let family = "mcm_cloud_api_driver_request_duration_seconds_count";
-    assert!(metrics.lines().any(|line| line.starts_with(family)), "{family} is not in\n{metrics}");
+    for family in ["mcm_cloud_api_driver_request_duration_seconds_count", "mcm_build_info{version="] {
+        assert!(metrics.lines().any(|line| line.starts_with(family)), "{family} is not in\n{metrics}");
+    }
     for secret in ["#cloud-config", "BOOTSTRAP_TOKEN"] {
         assert!(!metrics.contains(secret) && !manager.program.log().contains(secret), "{secret} was disclosed");
     }

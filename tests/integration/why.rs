@@ -1,10 +1,15 @@
 //! `mcm why` on a real control plane: each cause is found with one command, which writes nothing.
 
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
 use mcm::api::{labels, machine::MachinePhase};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::support::{objects, program::mcm, wait, world::World};
+use crate::support::{identity, objects, program::mcm, wait, world::World};
 
 /// The answer for one object.
 pub struct Why {
@@ -28,18 +33,20 @@ impl Why {
     }
 }
 
-/// Runs `mcm why OBJECT -o json`.
+/// Runs `mcm why OBJECT -o json` as the administrator.
 pub async fn ask(world: &World, object: &str) -> Why {
-    let output = Command::new(mcm())
-        .args(["why", object, "-n", &world.namespace, "-o", "json", "--kubeconfig"])
-        .arg(world.admin())
-        .output()
-        .await
-        .unwrap();
+    let (code, document) = why(world, world.admin(), &[object]).await;
+    Why { code, answer: document["objects"][0].clone() }
+}
+
+/// Runs `mcm why … -o json` with a kubeconfig; its exit code and document.
+async fn why(world: &World, kubeconfig: &Path, words: &[&str]) -> (i32, Value) {
+    let mut command = Command::new(mcm());
+    command.arg("why").args(words).args(["-n", &world.namespace, "-o", "json", "--kubeconfig"]).arg(kubeconfig);
+    let output = command.output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    let answer: Value = serde_json::from_str(&text).unwrap();
-    Why { code: output.status.code().unwrap(), answer: answer["objects"][0].clone() }
+    (output.status.code().unwrap(), serde_json::from_str(&text).unwrap())
 }
 
 /// Asks until the answer has an exit code.
@@ -133,4 +140,32 @@ async fn an_unknown_object_is_refused_with_a_similar_name() {
     let text = String::from_utf8(output.stderr).unwrap();
     let expected = format!("error: there is no pol in namespace {}\nhint: did you mean pool?\n", world.namespace);
     assert_eq!((output.status.code(), text), (Some(2), expected));
+}
+
+#[tokio::test]
+async fn a_user_with_view_gets_answers_at_once_and_reads_what_he_may_not_see_in_a_note() {
+    let world = World::new("why-view").await;
+    let manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    for is_of_cluster in [false, true] {
+        let viewer =
+            identity::viewer(&world.client, world.admin(), &world.namespace, is_of_cluster, world.folder()).await;
+        let begun = Instant::now();
+        let (code, document) = why(&world, &viewer, &[]).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!((code, &document["objects"]), (0, &json!([])), "{document}");
+        let note = document["notes"][0].as_str().unwrap();
+        assert!(note.contains("secrets (system:serviceaccount:") && note.contains(" may not list secrets)"), "{note}");
+        assert_eq!(note.contains("nodes ("), !is_of_cluster, "{note}");
+        let (code, document) = why(&world, &viewer, &["mcc/small"]).await;
+        let class = &document["objects"][0];
+        assert_eq!((code, &class["verdict"], &class["unread"]), (3, &json!("Unknown"), &json!(["secrets"])), "{class}");
+        assert!(!class.to_string().contains("to be created"), "{class}");
+    }
+    drop(manager);
+    let viewer = identity::viewer(&world.client, world.admin(), &world.namespace, false, world.folder()).await;
+    world.scale(2).await;
+    let (_, document) = why(&world, &viewer, &["pool"]).await;
+    assert!(document["objects"][0]["next"].as_array().is_some_and(|next| !next.is_empty()), "{document}");
 }

@@ -18,6 +18,7 @@ use super::{control_plane::ControlPlane, objects};
 
 const CONTROL: &str = include_str!("../../config/rbac/control.yaml");
 const TARGET: &str = include_str!("../../config/rbac/target.yaml");
+const VIEW: &str = include_str!("../../config/rbac/view.yaml");
 /// Name of the account in the manifests.
 const CONTROL_ACCOUNT: &str = "machine-controller-manager";
 const TARGET_ACCOUNT: &str = "target";
@@ -47,6 +48,32 @@ pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &s
         control: kubeconfig(&client, control.kubeconfig(), namespace, CONTROL_ACCOUNT, folder).await,
         target: kubeconfig(&in_target, target.kubeconfig(), namespace, TARGET_ACCOUNT, folder).await,
     }
+}
+
+/// Creates an account that is bound to `view` and `mcm-view`, in one namespace or in the whole cluster, and writes its
+/// kubeconfig into a folder.
+pub async fn viewer(control: &Client, admin: &Path, namespace: &str, is_of_cluster: bool, folder: &Path) -> PathBuf {
+    let account = if is_of_cluster { "viewer-of-all" } else { "viewer" };
+    let object =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}});
+    objects::apply(control, &object).await;
+    for object in documents(VIEW) {
+        objects::apply(control, &object).await;
+    }
+    let kind = if is_of_cluster { "ClusterRoleBinding" } else { "RoleBinding" };
+    for role in ["view", "mcm-view"] {
+        let mut binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": format!("{account}-{role}-{namespace}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        });
+        if !is_of_cluster {
+            binding["metadata"]["namespace"] = namespace.into();
+        }
+        objects::apply(control, &binding).await;
+    }
+    kubeconfig(control, admin, namespace, account, folder).await
 }
 
 /// The server of a kubeconfig.

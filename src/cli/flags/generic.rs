@@ -65,6 +65,21 @@ pub struct GenericOptions {
     )]
     pub profiling: bool,
 
+    /// Serve /explain and /configz to every caller, and not only on the loopback address. Their texts name objects and quote
+    /// messages of the cloud
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub explain_to_all: bool,
+
     /// Logs.
     #[command(flatten)]
     pub log: LogOptions,

@@ -10,11 +10,12 @@ use crate::{
 };
 
 /// Flags of both Go programs, with their defaults.
-const GENERIC: [(&str, &str); 21] = [
+const GENERIC: [(&str, &str); 22] = [
     ("address", "0.0.0.0"),
     ("cloud-provider", ""),
     ("min-resync-period", "12h"),
     ("profiling", "false"),
+    ("explain-to-all", "false"),
     ("contention-profiling", "false"),
     ("target-kubeconfig", ""),
     ("control-kubeconfig", ""),

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     driver::{Catalogue, Guards},
     plan::Subject,
-    process::{DriverSources, Leadership, ReadOnly},
+    process::{DriverSources, Leadership, ReadOnly, Unread},
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 
@@ -83,6 +83,7 @@ fn drivers() -> Result<Catalogue> {
 /// Objects of a page of a list.
 const PAGE: u32 = 500;
 
+/// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
 async fn list<K>(cell: &ReadOnly) -> Result<ByName<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
@@ -90,7 +91,10 @@ where
     let api: Api<K> = Api::namespaced(cell.control.clone(), &cell.namespace);
     let (mut found, mut params) = (BTreeMap::new(), ListParams::default().limit(PAGE));
     loop {
-        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
+        let page = match api.list(&params).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(BTreeMap::new()),
+            page => page.with_context(|| format!("list {}", K::plural(&())))?,
+        };
         found.extend(page.items.into_iter().map(|object| (object.name_any(), object)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -113,6 +117,7 @@ pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
         machines,
         classes,
         previews: BTreeMap::new(),
+        unread: cell.unread.iter().map(|unread| unread.kind.clone()).collect(),
         managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
     };
     for (kind, controller) in CONTROLLERS {
@@ -139,12 +144,21 @@ fn manager(leadership: &Leadership) -> Manager {
 pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
     let mut notes = Vec::new();
     if !cell.unread.is_empty() {
-        notes.push(format!("not read, so unknown: {}", cell.unread.join(", ")));
+        let unread: Vec<String> = cell.unread.iter().map(unread_text).collect();
+        notes.push(format!("not read, so unknown: {}", unread.join(", ")));
     }
     if facts.managers.is_empty() {
         notes.push("the Leases of the managers could not be read".to_owned());
     }
     notes
+}
+
+/// A kind that was not read, with the user who may not, such as `secrets (alice may not list secrets)`.
+fn unread_text(unread: &Unread) -> String {
+    let kind = &unread.kind;
+    let Some(refusal) = &unread.refusal else { return kind.clone() };
+    let user = refusal.split_once("User \"").and_then(|(_, rest)| rest.split_once('"')).map(|(user, _)| user);
+    format!("{kind} ({} may not list {kind})", user.unwrap_or("this user"))
 }
 
 /// Finds an object by `NAME` or `KIND/NAME`.
@@ -165,4 +179,18 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
         None => format!("mcm why -n {namespace} lists what waits"),
     };
     Misuse { message: format!("there is no {wanted} in namespace {namespace}"), hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_was_not_read_is_named_with_the_user_who_may_not() {
+        let refusal = "secrets is forbidden: User \"alice\" cannot list resource \"secrets\" in API group \"\"";
+        let unread = |refusal: Option<&str>| Unread { kind: "secrets".to_owned(), refusal: refusal.map(str::to_owned) };
+        assert_eq!(unread_text(&unread(Some(refusal))), "secrets (alice may not list secrets)");
+        assert_eq!(unread_text(&unread(Some("no"))), "secrets (this user may not list secrets)");
+        assert_eq!(unread_text(&unread(None)), "secrets");
+    }
 }

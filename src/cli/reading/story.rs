@@ -43,6 +43,8 @@ pub(in crate::cli) struct Facts {
     /// By kind.
     pub previews: BTreeMap<&'static str, ByName<Preview>>,
     pub managers: Vec<Manager>,
+    /// Kinds that could not be read, in the plural.
+    pub unread: Vec<String>,
 }
 
 /// The manager of a role, as its Lease shows it.
@@ -162,6 +164,9 @@ pub(in crate::cli) struct Answer {
     pub owners: Vec<Subject>,
     /// Those of its machines that are not settled, the worst first.
     pub machines: Vec<Answer>,
+    /// Kinds on which the answer depends, and which could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<&'static str>,
 }
 
 impl Facts {
@@ -215,7 +220,9 @@ impl Facts {
     /// Everything that is not settled, the worst and longest first.
     pub(in crate::cli) fn all(&self) -> Vec<Answer> {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
-        unsettled(every.map(|object| self.alone(&object)))
+        // A note says what could not be read. All objects that need it would hide those that wait.
+        let is_known = |answer: &Answer| answer.verdict != Verdict::Unknown || answer.unread.is_empty();
+        unsettled(every.map(|object| self.alone(&object)).filter(is_known))
     }
 
     fn alone(&self, object: &Subject) -> Answer {
@@ -232,10 +239,14 @@ impl Facts {
                 failed: facts.failed,
                 owners: facts.owners,
                 machines: Vec::new(),
+                unread: Vec::new(),
             };
         };
-        let mut waits: Vec<Told> = preview.waits.iter().map(|wait| told(wait, object)).collect();
-        waits.retain(|wait| wait.end != End::Routine);
+        let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
+        // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
+        let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
+        let mut waits: Vec<Told> = planned.into_iter().map(|wait| told(wait, object)).collect();
+        let unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
         if let Some(shown) = &facts.shown
@@ -245,9 +256,13 @@ impl Facts {
             next.retain(|step| !step.is_look);
         }
         waits.sort_by_key(|wait| wait.end);
+        let verdict = match self.verdict(&object.kind, &waits, &next) {
+            Verdict::Settled if !unread.is_empty() => Verdict::Unknown,
+            verdict => verdict,
+        };
         Answer {
             object: object.clone(),
-            verdict: self.verdict(&object.kind, &waits, &next),
+            verdict,
             state: facts.state,
             since: facts.since,
             next,
@@ -255,7 +270,19 @@ impl Facts {
             failed: facts.failed,
             owners: facts.owners,
             machines: Vec::new(),
+            unread,
         }
+    }
+
+    /// The kind that could not be read, if a wait is for it.
+    fn depends_on(&self, wait: &Wait) -> Option<&'static str> {
+        let kind = match wait.kind {
+            WaitKind::Secret => "secrets",
+            WaitKind::NodesUnknown | WaitKind::NodeJoin | WaitKind::NodeHealth => "nodes",
+            WaitKind::Class | WaitKind::ClassUnknown => "machineclasses",
+            _ => return None,
+        };
+        self.unread.iter().any(|unread| unread == kind).then_some(kind)
     }
 
     fn verdict(&self, kind: &str, waits: &[Told], next: &[PreviewStep]) -> Verdict {

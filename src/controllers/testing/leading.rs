@@ -93,6 +93,7 @@ impl Standby {
             metrics: Metrics::new(),
             caches: Arc::default(),
             entropy: Arc::new(|| 7),
+            cells: Arc::default(),
         };
         let metrics = shared.metrics.clone();
         let config = Config {

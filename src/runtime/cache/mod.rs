@@ -46,6 +46,7 @@ pub struct Cache<K: Cached> {
     is_trust_lost: AtomicBool,
     /// Handlers know that the first list was complete.
     is_filling_told: AtomicBool,
+    /// The first list is complete, or refused.
     filled: Notify,
 }
 
@@ -153,6 +154,22 @@ impl<K: Cached> Cache<K> {
                 return;
             }
             filled.await;
+        }
+    }
+
+    /// Why the API server refuses to list the objects, until it does not.
+    pub fn refusal(&self) -> Option<String> {
+        self.pulse.refusal()
+    }
+
+    /// Waits until the first list is complete, or refused.
+    pub async fn wait_listed_or_refused(&self) {
+        loop {
+            let decided = self.filled.notified();
+            if self.is_synced() || self.refusal().is_some() {
+                return;
+            }
+            decided.await;
         }
     }
 

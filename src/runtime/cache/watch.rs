@@ -87,6 +87,12 @@ impl<K: Cached> Cache<K> {
 
     fn interrupted(&self, error: &watcher::Error) {
         let kind = K::plural(&());
+        if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
+            && status.code == 403
+        {
+            self.pulse.refused(status.message.clone());
+            self.filled.notify_waiters();
+        }
         let error = text(error);
         if self.pulse.failed(error.clone()) {
             tracing::warn!(%kind, error, "watch interrupted, retrying");

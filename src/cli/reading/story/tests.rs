@@ -76,6 +76,7 @@ fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Fac
         classes: BTreeMap::new(),
         previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
         managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
+        unread: Vec::new(),
     }
 }
 
@@ -254,4 +255,18 @@ fn the_answer_fits_a_terminal() {
 #[case(190_800, "2d5h")]
 fn a_time_has_at_most_two_units(#[case] seconds: i64, #[case] expected: &str) {
     assert_eq!(ago(at(seconds), at(0)), expected);
+}
+
+#[test]
+fn what_depends_on_a_kind_that_was_not_read_is_unknown_and_hides_nothing_else() {
+    let mut facts = with_machine(&json!({}), &[], &[(WaitKind::NodesUnknown, "the Nodes to be read")]);
+    let machine = facts.find("machine/pool-1-a").unwrap();
+    assert_eq!(facts.answer(&machine).verdict, Verdict::Waiting);
+    facts.unread = vec!["nodes".to_owned()];
+    let answer = facts.answer(&machine);
+    assert_eq!(
+        (answer.verdict, answer.unread.as_slice(), answer.waits.as_slice()),
+        (Verdict::Unknown, &["nodes"][..], &[][..])
+    );
+    assert_eq!(facts.all(), [], "a note says it once");
 }

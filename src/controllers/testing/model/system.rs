@@ -150,6 +150,7 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
         metrics: world.metrics.clone(),
         caches: Arc::default(),
         entropy: Arc::new(move || faults.rng(super::rng::Rng::roll)),
+        cells: Arc::default(),
     };
     let driver: Arc<dyn Driver> = Arc::new(ModelDriver::new(world));
     let settings = Settings {

@@ -1,6 +1,6 @@
 //! A kind outside of the product, in cells against an API server in memory, on virtual time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -50,8 +50,10 @@ impl Program {
             metrics: Metrics::new(),
             caches: Arc::default(),
             entropy: Arc::new(|| 7),
+            cells: Arc::default(),
         };
         let metrics = shared.metrics.clone();
+        metrics.attach(&shared.cells);
         let config = Config {
             name: String::new(),
             scope: Scope::Namespace("shoot".to_owned()),
@@ -70,7 +72,7 @@ impl Program {
     }
 
     fn explain(&self, name: &str) -> Option<Explanation> {
-        self.cell.explain("tiny", &Key::new("shoot", name))
+        self.cell.explain("ConfigMap", &Key::new("shoot", name))
     }
 
     /// A figure of the kind's queue.
@@ -245,6 +247,38 @@ async fn a_wait_is_explained_from_its_start_to_its_end() {
 
     put(&server, "map", json!({ "metadata": { "annotations": { HOLD: null } } }));
     until("the wait ends", || waits() == Some(Vec::new())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_counted_by_kind_and_leave_with_their_objects() {
+    let (server, clock) = world();
+    let program = Program::start(&server, &clock, &[ROLE]);
+    let sample = |series: &str| {
+        let text = program.metrics.render();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse::<f64>().ok());
+        value.unwrap_or_default()
+    };
+    let role = format!("mcm_leader{{cell=\"\",role=\"{}\"}}", ROLE.lease);
+    assert!(program.metrics.render().contains(&format!("\n{role} 0\n")), "a standby has the series");
+    let _leading = program.lead();
+    for name in ["one", "other"] {
+        put(&server, name, json!({ "data": { "a": "" } }));
+        put(&server, name, json!({ "metadata": { "annotations": { HOLD: "a user" } } }));
+        sleep(HOUR).await;
+    }
+    let (count, longest) = (r#"mcm_waiting{controller="tiny",kind="Hold"}"#, "mcm_waiting_longest_seconds");
+    let longest = count.replace("mcm_waiting", longest);
+    until("both wait", || sample(count) == 2.0).await;
+    assert!(sample(&longest) >= 7200.0, "{}", sample(&longest));
+    assert_eq!(sample(&role), 1.0);
+    let waiters = program.cell.waiters(Some("shoot"));
+    assert_eq!(waiters.iter().map(|one| one.object.name.as_str()).collect::<BTreeSet<_>>(), ["one", "other"].into());
+    assert!(program.cell.waiters(Some("another")).is_empty());
+
+    server.delete(&CONFIG_MAPS, "shoot", "one").unwrap();
+    until("one waits", || sample(count) == 1.0).await;
+    put(&server, "other", json!({ "metadata": { "annotations": { HOLD: null } } }));
+    until("no series is left", || !program.metrics.render().contains("mcm_waiting{")).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ mod secured;
 use std::{sync::Condvar, time::Duration};
 
 use rstest::rstest;
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -30,6 +31,9 @@ async fn run_within(profiling: bool, limits: Limits) -> Running {
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
         diagnostics: true,
+        cells: Arc::default(),
+        config: Arc::new(json!({ "mcm": {} })),
+        readers: Readers::Local,
         profiling,
     };
     let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -93,6 +97,9 @@ async fn a_process_with_many_cells_is_ready_while_it_works_and_names_the_problem
         readiness: Readiness::of_cells(),
         shutdown: CancellationToken::new(),
         diagnostics: false,
+        cells: Arc::default(),
+        config: Arc::new(json!({ "mcm": {} })),
+        readers: Readers::Local,
         profiling: false,
     };
     let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
@@ -261,7 +268,7 @@ async fn profiles_are_refused_where_they_were_asked_for(#[case] profiling: bool,
     for path in ["/debug/pprof/", "/debug/pprof/heap"] {
         assert_eq!(running.get(path).await.0, status);
     }
-    assert_eq!(running.get("/configz").await, (200, "{}".to_owned()));
+    assert_eq!(running.get("/configz").await, (200, r#"{"mcm":{}}"#.to_owned()));
 }
 
 #[tokio::test]
@@ -269,4 +276,34 @@ async fn a_taken_port_is_named() {
     let first = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let error = Server::bind(first.address()).await.unwrap_err();
     assert!(error.to_string().contains(&first.address().to_string()), "{error}");
+}
+
+/// Gets a path from an address of this host, with a header.
+async fn get_from(running: &Running, from: [u8; 4], path: &str, (name, value): (&str, &str)) -> (u16, String) {
+    use_ring();
+    let client = reqwest::Client::builder().local_address(std::net::IpAddr::from(from)).build().unwrap();
+    let answer = client.get(format!("{}{path}", running.url)).header(name, value).send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+#[rstest]
+#[case::direct([127, 0, 0, 1], ("host", "localhost:10258"), 200)]
+#[case::an_address([127, 0, 0, 1], ("host", "127.0.0.1"), 200)]
+#[case::another_address_as_of_a_pod([127, 0, 0, 6], ("host", "localhost"), 403)]
+#[case::a_name_bound_to_the_loopback_address([127, 0, 0, 1], ("host", "evil.example:10258"), 403)]
+#[case::a_proxy_beside_the_container([127, 0, 0, 1], ("x-forwarded-for", "10.1.2.3"), 403)]
+#[tokio::test]
+async fn texts_are_served_to_callers_on_the_loopback_address(
+    #[case] from: [u8; 4],
+    #[case] header: (&str, &str),
+    #[case] expected: u16,
+) {
+    let running = run(false).await;
+    for path in ["/configz", "/explain", "/explain?namespace=a&limit=1"] {
+        assert_eq!(get_from(&running, from, path, header).await.0, expected, "{path}");
+    }
+    assert_eq!(get_from(&running, from, "/metrics", header).await.0, 200);
+    let (status, text) = get_from(&running, from, "/explain/machine/shoot/m", header).await;
+    let expected = if expected == 200 { (404, "is it the leader?") } else { (403, "kubectl port-forward") };
+    assert!(status == expected.0 && text.contains(expected.1), "{status} {text}");
 }

@@ -67,6 +67,9 @@ async fn serve(client: Client, certificate: Certificate) -> (String, Serving) {
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
         diagnostics: true,
+        cells: Arc::default(),
+        config: Arc::new(json!({ "mcm": {} })),
+        readers: Readers::Local,
         profiling: false,
     };
     let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -96,6 +99,7 @@ async fn get(url: &str, path: &str, token: Option<&str>, root: Option<Vec<u8>>) 
 #[case::unknown(Some("forged"), "/metrics", 401)]
 #[case::without_the_right(Some("stranger"), "/metrics", 403)]
 #[case::another_path(Some("reader"), "/configz", 403)]
+#[case::texts_without_the_right(Some("reader"), "/explain", 403)]
 #[case::with_the_right(Some("reader"), "/metrics", 200)]
 #[tokio::test]
 async fn diagnostics_are_served_to_authorized_users(

@@ -1,0 +1,110 @@
+//! The running cells of a process: the last plans of their objects, for users and metrics.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::{
+    cache::Key,
+    cell::Cell,
+    explain::Explanation,
+    metrics::{Collect, Desc, Exposition},
+};
+use crate::plan::WaitKind;
+
+const WAITING: Desc<2> = Desc::gauge(
+    "mcm_waiting",
+    "Objects that wait for something, by controller and kind of wait. Routine checks are not counted.",
+    ["controller", "kind"],
+);
+const LONGEST: Desc<2> = Desc::gauge(
+    "mcm_waiting_longest_seconds",
+    "Seconds for which the longest of these waits lasts.",
+    ["controller", "kind"],
+);
+const LEADER: Desc<2> = Desc::gauge(
+    "mcm_leader",
+    "1 while this process acts for a role, by the name of its Lease, otherwise 0.",
+    ["cell", "role"],
+);
+
+/// The cells that run. A dropped cell is removed.
+#[derive(Default)]
+pub struct Cells(Mutex<Vec<Weak<Cell>>>);
+
+/// Objects that wait.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Waiters {
+    /// The Leases of the roles for which this process acts.
+    pub leads: Vec<&'static str>,
+    /// The number of objects that wait.
+    pub total: usize,
+    /// Those that have waited longest, at most as many as were asked for.
+    pub items: Vec<Explanation>,
+}
+
+impl Cells {
+    pub(crate) fn add(&self, cell: &Arc<Cell>) {
+        self.0.lock().push(Arc::downgrade(cell));
+    }
+
+    /// Explains the last plan of an object; `None` if no cell has planned it.
+    pub(crate) fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
+        self.running().iter().find_map(|cell| cell.explain(kind, key))
+    }
+
+    /// The objects that wait, in all namespaces or in one, longest first.
+    pub(crate) fn waiters(&self, namespace: Option<&str>, most: usize) -> Waiters {
+        let cells = self.running();
+        let leads = cells.iter().flat_map(|cell| cell.roles()).filter(|(_, is_leading)| *is_leading);
+        let mut leads: Vec<_> = leads.map(|(lease, _)| lease).collect();
+        leads.sort_unstable();
+        leads.dedup();
+        let mut items: Vec<Explanation> = cells.iter().flat_map(|cell| cell.waiters(namespace)).collect();
+        items.sort_by_key(|item| item.since);
+        let total = items.len();
+        items.truncate(most);
+        Waiters { leads, total, items }
+    }
+
+    fn running(&self) -> Vec<Arc<Cell>> {
+        let mut cells = self.0.lock();
+        cells.retain(|cell| cell.strong_count() > 0);
+        cells.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cells").finish_non_exhaustive()
+    }
+}
+
+impl Collect for Cells {
+    fn collect(&self, out: &mut Exposition) {
+        let mut waiting: BTreeMap<(&str, WaitKind), (u32, SignedDuration)> = BTreeMap::new();
+        for cell in self.running() {
+            cell.each_wait(&mut |controller, kind, lasts| {
+                let (count, longest) = waiting.entry((controller, kind)).or_default();
+                *count += 1;
+                *longest = lasts.max(*longest);
+            });
+            for (lease, is_leading) in cell.roles() {
+                out.sample(&LEADER, [cell.name(), lease], f64::from(u8::from(is_leading)));
+            }
+        }
+        waiting.retain(|(_, kind), _| !kind.is_routine());
+        for ((controller, kind), (count, longest)) in waiting {
+            let labels = [controller, &format!("{kind:?}")];
+            out.sample(&WAITING, labels, f64::from(count));
+            out.sample(&LONGEST, labels, longest.as_secs_f64());
+        }
+    }
+}
