@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static demo test test-rules book test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -28,6 +28,12 @@ demo: ## Create, roll, kill, drain and delete machines on a real control plane (
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)
 	@hack/test
+
+test-rules: ## Test the alerts and dashboards with promtool (a part of make test)
+	@hack/test-rules
+
+book: ## Render the docs to target/book with mdBook (the first run builds mdBook)
+	@hack/book
 
 test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
 	@hack/test-clusterctl
