@@ -12,6 +12,7 @@ export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
 .PHONY: help build static demo test test-rules book test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static release release-twice demo test test-release test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -22,6 +23,12 @@ build: ## Build the debug binary without cloud drivers, target/debug/mcm
 
 static: ## Build the release binary for an image, without shared libraries
 	@hack/build-static
+
+release: ## Make the release VERSION=v0.1.0 in dist/VERSION, offline (KEY=FILE signs it; see docs/install.md)
+	@hack/release/run $(VERSION) $(if $(KEY),--key $(KEY)) $(RELEASE)
+
+release-twice: ## Make the release VERSION=v0.1.0 two times in different folders, and compare all bytes
+	@hack/release/run $(VERSION) --twice $(if $(KEY),--key $(KEY)) $(RELEASE)
 
 demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
@@ -34,6 +41,8 @@ test-rules: ## Test the alerts and dashboards with promtool (a part of make test
 
 book: ## Render the docs to target/book with mdBook (the first run builds mdBook)
 	@hack/book
+test-release: ## Test the release with skopeo, umoci, krew, clusterctl and an emulator
+	@hack/test-release
 
 test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
 	@hack/test-clusterctl

@@ -1,4 +1,4 @@
-//! The files that `hack/release` makes for clusterctl, tested without a cluster.
+//! The files that `hack/release/clusterctl` makes for clusterctl, tested without a cluster.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{fs, path::Path, process::Command};
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Runs `hack/release`; its folder lasts as long as the answer.
+/// Runs `hack/release/clusterctl`; its folder lasts as long as the answer.
 fn release(arguments: &[&str]) -> (tempfile::TempDir, std::process::Output) {
     let base = tempfile::tempdir().unwrap();
-    let mut command = Command::new(format!("{ROOT}/hack/release"));
+    let mut command = Command::new(format!("{ROOT}/hack/release/clusterctl"));
     let output = command.args(&arguments[..1]).arg(base.path()).args(&arguments[1..]).output().unwrap();
     (base, output)
 }

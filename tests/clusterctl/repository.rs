@@ -18,7 +18,7 @@ pub fn lay_out(folder: &Path, programs: &Path) {
     let base = folder.join("repository");
     for version in [VERSION, LATER] {
         let root = env!("CARGO_MANIFEST_DIR");
-        let made = Command::new(format!("{root}/hack/release")).arg(version).arg(&base).output().unwrap();
+        let made = Command::new(format!("{root}/hack/release/clusterctl")).arg(version).arg(&base).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let folder = base.join("infrastructure-mcm").join(version);
         for (flavour, fixed) in [("simulated", "fixed"), ("machine-pool", "fixed-pool")] {
