@@ -11,8 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
-.PHONY: help build static release release-twice demo test test-release test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
+.PHONY: help build static demo test test-rules book test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -41,6 +40,7 @@ test-rules: ## Test the alerts and dashboards with promtool (a part of make test
 
 book: ## Render the docs to target/book with mdBook (the first run builds mdBook)
 	@hack/book
+
 test-release: ## Test the release with skopeo, umoci, krew, clusterctl and an emulator
 	@hack/test-release
 
