@@ -89,6 +89,8 @@ pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 pub const USER_DATA_KEY: &str = "value";
 /// Annotation on a Machine of the provider for Cluster API: the zone of its VM, as the cloud reports it.
 pub const VM_ZONE: &str = "machine.mcm/zone";
+/// Annotation on a Machine of the provider for Cluster API: `spec.providerID` of its Node, if only the driver can tell it.
+pub const NODE_PROVIDER_ID: &str = "machine.mcm/node-provider-id";
 /// Label on native objects: the MCMMachinePool that they belong to. The provider for Cluster API writes and reads it.
 pub const POOL: &str = "machine.mcm/pool";
 /// Annotation on a Machine or MachineDeployment of the provider for Cluster API: its VMs are deleted with it. The provider

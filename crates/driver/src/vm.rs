@@ -7,8 +7,11 @@ use k8s_openapi::api::core::v1::NodeAddress;
 /// A VM as the driver returns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vm {
-    /// Its ID; equals `spec.providerID` of its Node.
+    /// Its ID, as the Go driver of the cloud writes it.
     pub provider_id: String,
+    /// `spec.providerID` of its Node as the cloud controller manager writes it, if it differs and cannot be computed from the
+    /// ID and its class.
+    pub node_provider_id: Option<String>,
     /// Name of the Node it becomes.
     pub node_name: String,
     /// The zone that the cloud reports for it, if known.

@@ -160,6 +160,7 @@ impl Instance {
             |(kind, address): (&str, &str)| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
         Vm {
             provider_id: provider_id(region, &self.id),
+            node_provider_id: None,
             addresses: addresses.map(address).collect(),
             node_name,
             zone: self.zone.clone(),

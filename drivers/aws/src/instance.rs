@@ -108,6 +108,7 @@ impl Instance {
     pub(super) fn vm(&self, region: &str) -> Vm {
         Vm {
             provider_id: IDS.node_form(region, &self.id),
+            node_provider_id: None,
             node_name: self.node_name.clone(),
             zone: self.zone.clone(),
             addresses: self.addresses.clone(),

@@ -412,7 +412,7 @@ impl Driver for AzureDriver {
             match session.at(&target).await? {
                 Some(vm) if !vm.is_of(wanted, &session.scope) => return Err(of_another(&target)),
                 Some(vm) => match vm.stage() {
-                    Stage::Ready => return Ok(vm.vm(place.location)),
+                    Stage::Ready => return Ok(session.vm(&vm, place.location)),
                     Stage::Working => {
                         self.running.remember(key, Begun::now(None));
                         self.follow(&session, request, &target, Goal::Create).await?
@@ -421,7 +421,7 @@ impl Driver for AzureDriver {
                     Stage::Failed => match vm.failure().filter(|_| vm.is_starved()) {
                         Some(failure) => Err(session.api.error(&failure, &format!("creation of {target}"))),
                         // It may run all the same, and become a Node.
-                        None => return Ok(vm.vm(place.location)),
+                        None => return Ok(session.vm(&vm, place.location)),
                     },
                 },
                 None => {
@@ -437,7 +437,7 @@ impl Driver for AzureDriver {
             }
         };
         match made {
-            Ok(()) => Ok(created(&session.spec, place)),
+            Ok(()) => Ok(created(&session, place)),
             Err(error) if error.code == Code::ResourceExhausted => Err(self.give_up(&session, request, error).await),
             Err(error) => Err(error),
         }
@@ -475,7 +475,7 @@ impl Driver for AzureDriver {
         let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
         let Some((place, vm)) = session.find(machine).await? else { return absent("") };
         if !machine.spec.provider_id.is_empty() {
-            return Ok(vm.vm(place.location));
+            return Ok(session.vm(&vm, place.location));
         }
         let target = Target::new(Kind::Vm, place.name);
         match vm.stage() {
@@ -485,7 +485,7 @@ impl Driver for AzureDriver {
             Stage::Failed if vm.is_starved() => {
                 absent(": Azure had no capacity for it, and the next creation removes its rest")
             }
-            Stage::Failed | Stage::Ready => Ok(vm.vm(place.location)),
+            Stage::Failed | Stage::Ready => Ok(session.vm(&vm, place.location)),
         }
     }
 
@@ -539,15 +539,16 @@ fn is_marker(key: &str, markers: &mcm_driver::cloud::Markers) -> bool {
 }
 
 /// A VM whose creation succeeded.
-fn created(spec: &Spec, place: Place<'_>) -> Vm {
+fn created(session: &Session, place: Place<'_>) -> Vm {
     let location = place.location.replace(' ', "").to_ascii_lowercase();
     let provider_id = IDS.node_form(place.location, place.name);
     let address = NodeAddress { type_: "Hostname".to_owned(), address: place.name.to_owned() };
     Vm {
         last_known_state: Some(format!("Created {provider_id}")),
         provider_id,
+        node_provider_id: Some(session.node_provider_id(place.name)),
         node_name: place.name.to_owned(),
-        zone: spec.zone.map(|zone| format!("{location}-{zone}")),
+        zone: session.spec.zone.map(|zone| format!("{location}-{zone}")),
         addresses: vec![address],
         halted: None,
     }

@@ -212,6 +212,7 @@ impl Resource {
         let address = NodeAddress { type_: "Hostname".to_owned(), address: self.name.clone() };
         Vm {
             provider_id: IDS.node_form(location, &self.name),
+            node_provider_id: None,
             node_name: self.name.clone(),
             zone,
             addresses: vec![address],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError,
+    Code, DriverError, Vm,
     cloud::{Belonging, CloudVm, Coalescer, Wanted, created_for, known_as},
 };
 use serde_json::{Value, json};
@@ -43,6 +43,22 @@ pub(crate) struct Place<'a> {
 }
 
 impl Session {
+    /// `spec.providerID` of the Node of a VM: its resource ID, as Azure's cloud controller manager writes it, with names of users
+    /// in lower case.
+    pub fn node_provider_id(&self, vm: &str) -> String {
+        let lower = |text: &str| text.to_ascii_lowercase();
+        let (subscription, group, vm) = (lower(&self.api.subscription), lower(&self.scope.resource_group), lower(vm));
+        format!(
+            "azure:///subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{vm}"
+        )
+    }
+
+    /// A VM, with the ID of its Node.
+    pub fn vm(&self, vm: &Resource, location: &str) -> Vm {
+        let vm = vm.vm(location);
+        Vm { node_provider_id: Some(self.node_provider_id(&vm.node_name)), ..vm }
+    }
+
     /// Where the VM of a Machine is: where its provider ID says, or where it is created. `None` if no VM can have the name of the
     /// Machine.
     ///
@@ -54,11 +70,16 @@ impl Session {
             let location = self.scope.location.as_str();
             return Ok(is_vm_name(name).then_some(Place { location, name }));
         };
-        if is_vm_name(known) {
+        let id = &machine.spec.provider_id;
+        let is_resource_id = id.starts_with("azure:///subscriptions/");
+        let is_elsewhere = is_resource_id && !id.eq_ignore_ascii_case(&self.node_provider_id(known));
+        if is_vm_name(known) && !is_elsewhere {
+            let location = if is_resource_id { &self.scope.location } else { location };
             return Ok(Some(Place { location, name: known }));
         }
-        let id = &machine.spec.provider_id;
-        let message = format!("machine {name:?} has provider ID {id:?}, whose name no VM can have: {VM_NAMES}");
+        let message = format!(
+            "machine {name:?} has provider ID {id:?}, which is not of a VM in the resource group of its class: names of VMs have {VM_NAMES}"
+        );
         Err(DriverError::new(Code::InvalidArgument, message))
     }
 

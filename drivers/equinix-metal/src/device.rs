@@ -73,6 +73,7 @@ impl Device {
     pub fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
+            node_provider_id: None,
             node_name: self.hostname.clone(),
             zone: Some(self.metro.code.clone()),
             addresses: self.addresses(),

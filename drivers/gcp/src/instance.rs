@@ -74,6 +74,7 @@ impl Instance {
     pub(super) fn vm(&self, project: &str, zone: &str) -> Vm {
         Vm {
             provider_id: self.provider_id(project, zone),
+            node_provider_id: None,
             node_name: self.name.clone(),
             zone: Some(zone.to_owned()),
             addresses: self.addresses(),

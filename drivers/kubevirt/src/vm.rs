@@ -133,6 +133,7 @@ impl VirtualMachine {
         let state = if self.is_terminating() { "Terminating" } else { self.status.printable_status.as_str() };
         Vm {
             provider_id: provider_id(name),
+            node_provider_id: None,
             node_name: name.clone(),
             zone: Some(zone.to_owned()).filter(|zone| zone != NO_PLACE && !zone.is_empty()),
             addresses: vec![NodeAddress { type_: "Hostname".to_owned(), address: name.clone() }],

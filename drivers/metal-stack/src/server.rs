@@ -81,6 +81,7 @@ impl Server {
     pub fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
+            node_provider_id: None,
             node_name: self.allocation.name.clone(),
             zone: Some(self.partition.id.clone()),
             addresses: self.addresses(),

@@ -106,6 +106,7 @@ impl Server {
     pub fn vm(&self, region: &str) -> Vm {
         Vm {
             provider_id: self.provider_id(region),
+            node_provider_id: None,
             node_name: self.name.clone(),
             zone: self.zone.clone().filter(|zone| !zone.is_empty()),
             addresses: self.addresses(),

@@ -196,6 +196,7 @@ impl VirtualMachine {
         let addresses = self.addresses.iter().map(|address| ("InternalIP", address.as_str())).chain(named);
         Vm {
             provider_id: self.provider_id(),
+            node_provider_id: None,
             node_name: self.name.clone(),
             zone: None,
             addresses: addresses

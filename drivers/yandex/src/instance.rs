@@ -75,6 +75,7 @@ impl Instance {
     pub(crate) fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
+            node_provider_id: None,
             node_name: self.name.clone(),
             zone: Some(self.zone_id.clone()),
             addresses: self.addresses(),

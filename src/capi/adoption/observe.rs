@@ -291,7 +291,7 @@ fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
     machine.metadata.name = Some(member.name.to_owned());
     machine.metadata.namespace = Some(s.namespace.clone());
     machine.spec.class.name = swap::class_name(s, member)?;
-    machine.spec.provider_id = member.vm();
+    machine.spec.provider_id = member.driver_id();
     Some(machine)
 }
 

@@ -63,11 +63,20 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// ID of the VM in the form of the driver; empty if it is unknown.
+    /// Identity of the VM, the same for all forms of its ID; empty if it is unknown.
     pub fn vm(&self) -> String {
+        provider_id::identity(self.id())
+    }
+
+    /// ID of the VM in the form of the driver, as far as it is known without the class; empty if it is unknown.
+    pub fn driver_id(&self) -> String {
+        provider_id::to_native(self.id(), &Value::Null)
+    }
+
+    /// ID of the VM in any form.
+    fn id(&self) -> &str {
         let mut all = [self.native, self.infra, self.other].into_iter().flatten();
-        let id = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
-        provider_id::to_native(id.unwrap_or_default())
+        all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty())).unwrap_or_default()
     }
 }
 

@@ -187,7 +187,7 @@ pub fn tag(s: &Snapshot, is_listed: bool) -> Todo {
         let (vm, own) = (member.vm(), class_name(s, &member));
         let shows = |listed: &Result<_, _>| {
             listed.as_ref().is_ok_and(|vms: &std::collections::BTreeMap<String, String>| {
-                vms.keys().any(|id| provider_id::to_native(id) == vm)
+                vms.keys().any(|id| provider_id::identity(id) == vm)
             })
         };
         let is_shown = match is_listed {

@@ -162,7 +162,7 @@ pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
     let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
     let natives = s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID").to_owned()));
     let known: BTreeMap<&str, String> =
-        members.iter().map(|member| (member.name, member.vm())).chain(natives).collect();
+        members.iter().map(|member| (member.name, member.driver_id())).chain(natives).collect();
     let classes: BTreeSet<String> = members.iter().filter_map(|member| swap::class_name(s, member)).collect();
     for class in classes {
         match cloud.listed.get(&class) {
@@ -215,7 +215,7 @@ pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
 pub fn node_is_its_own(member: &Member<'_>) -> Verdict {
     let Some(node) = member.node else { return Err("it has no Node".to_owned()) };
     let (seen, of_machine) = (node.text("/spec/providerID"), member.vm());
-    if of_machine.is_empty() || (provider_id::to_native(seen) != of_machine && seen != of_machine) {
+    if of_machine.is_empty() || provider_id::identity(seen) != of_machine {
         return Err(format!("{} has VM {seen}, the machine {of_machine}", node.id()));
     }
     if node.condition("Ready") != "True" {
@@ -229,7 +229,7 @@ pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
     match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
         None => Err("the cloud was not asked".to_owned()),
         Some(Err(error)) => Err(format!("the cloud did not return it: {error}")),
-        Some(Ok(id)) if provider_id::to_native(id) != known => {
+        Some(Ok(id)) if provider_id::identity(id) != known => {
             Err(format!("the cloud has {id} under this name, the machine {known}"))
         }
         Some(Ok(id)) => Ok(id.clone()),
@@ -240,7 +240,7 @@ pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
     let id = member.vm();
     let kinds = [Kind::Machine, Kind::InfraMachine].into_iter().chain(Kind::of_others(ProviderRole::Machine));
     let mut others = kinds.flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
-    match others.find(|other| provider_id::to_native(other.text("/spec/providerID")) == id) {
+    match others.find(|other| provider_id::identity(other.text("/spec/providerID")) == id) {
         Some(other) if !id.is_empty() => Err(format!("{} also has VM {id}", other.id())),
         _ => Ok("no other object has its VM".to_owned()),
     }

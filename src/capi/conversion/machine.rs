@@ -46,7 +46,7 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
         id,
         ID,
         ID,
-        |id| provider_id::to_native(id),
+        |id| provider_id::to_native(id, &found.provider_spec),
         |native: &String| provider_id::to_node(native, zone.as_deref()).unwrap_or_default(),
     );
     let meta = MachineMeta { labels: given, annotations: metadata.annotations.clone().unwrap_or_default() };
@@ -64,6 +64,7 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
 
 /// Converts a native Machine. Returns the Machine, its MCMMachine and Secret, and what is superseded.
 pub(super) fn to_capi(source: machine::Machine, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+    let reported = source.node_provider_id().map(str::to_owned);
     let machine::Machine { metadata, spec, status: _ } = source;
     let mut notes = Notes::on(&metadata, CORE, report);
     let cluster_name = metadata::cluster_of(&metadata, options, report);
@@ -81,15 +82,16 @@ pub(super) fn to_capi(source: machine::Machine, input: &Input<'_>, options: &Opt
     let Capi { meta: MachineMeta { labels: mut own, annotations }, spec: mut machine_spec, node: node_meta, .. } = capi;
     own.insert(names::CLUSTER_NAME.to_owned(), cluster_name.clone());
 
-    let zone =
-        infrastructure::zone_of(input.class(place.namespace, &class).as_ref().map(infrastructure::content_of).as_ref());
-    let node_form = provider_id::to_node(&given_id, zone.as_deref());
+    let content = input.class(place.namespace, &class).as_ref().map(infrastructure::content_of);
+    let zone = infrastructure::zone_of(content.as_ref());
+    let provider_spec = content.map(|content| content.provider_spec).unwrap_or_default();
+    let node_form = reported.or_else(|| provider_id::to_node(&given_id, zone.as_deref()));
     machine_spec.provider_id = notes.cross(
         &given_id,
         ID,
         ID,
         |_| node_form.clone().unwrap_or_default(),
-        |id: &String| provider_id::to_native(id),
+        |id: &String| provider_id::to_native(id, &provider_spec),
     );
     if machine_spec.provider_id.is_empty() && !given_id.is_empty() {
         report.refuse(

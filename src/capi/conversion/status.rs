@@ -90,8 +90,8 @@ pub fn pool<'a>(machines: impl IntoIterator<Item = (&'a Machine, Option<&'a str>
     let mut replicas = 0;
     for (machine, zone) in machines {
         replicas += i32::from(!machine.is_terminating());
-        let id = Some(&machine.spec.provider_id).filter(|id| !id.is_empty());
-        ids.extend(id.and_then(|id| provider_id::to_node(id, zone)));
+        let has_vm = !machine.spec.provider_id.is_empty();
+        ids.extend(provider_id::of_node(machine, zone).filter(|_| has_vm));
     }
     (ids, replicas)
 }

@@ -38,6 +38,7 @@ fn wrong<T>(what: &str) -> Result<T, DriverError> {
 /// A VM that a call returned.
 pub(super) fn vm(vm: &Vm) -> Result<(), DriverError> {
     provider_id(&vm.provider_id)?;
+    vm.node_provider_id.as_deref().map_or(Ok(()), provider_id)?;
     if !vm.node_name.is_empty() && !is_name(&vm.node_name) {
         return wrong("an invalid node name");
     }
@@ -46,6 +47,10 @@ pub(super) fn vm(vm: &Vm) -> Result<(), DriverError> {
         || !vm.addresses.iter().all(|one| is_address(&one.address) && is_address(&one.type_))
     {
         return wrong("invalid addresses");
+    }
+    let words = [&vm.zone, &vm.halted].into_iter().flatten();
+    if !words.into_iter().all(|word| !word.is_empty() && is_address(word)) {
+        return wrong("an invalid zone or state");
     }
     state(vm.last_known_state.as_deref())
 }
@@ -211,6 +216,11 @@ mod tests {
     #[case::good(|_: &mut Vm| (), true)]
     #[case::no_node_name_yet(|vm: &mut Vm| vm.node_name.clear(), true)]
     #[case::no_id(|vm: &mut Vm| vm.provider_id.clear(), false)]
+    #[case::id_of_the_node(|vm: &mut Vm| vm.node_provider_id = Some("aws:///eu-west-1a/i-0123".to_owned()), true)]
+    #[case::empty_id_of_the_node(|vm: &mut Vm| vm.node_provider_id = Some(String::new()), false)]
+    #[case::zone_and_state(|vm: &mut Vm| (vm.zone, vm.halted) = (Some("z".to_owned()), Some("stopped".to_owned())), true)]
+    #[case::line_break_in_the_zone(|vm: &mut Vm| vm.zone = Some("a\nb".to_owned()), false)]
+    #[case::empty_state(|vm: &mut Vm| vm.halted = Some(String::new()), false)]
     #[case::line_break(|vm: &mut Vm| vm.provider_id.push('\n'), false)]
     #[case::space(|vm: &mut Vm| vm.provider_id.push(' '), false)]
     #[case::long_id(|vm: &mut Vm| vm.provider_id = "x".repeat(LONGEST_ID + 1), false)]

@@ -89,6 +89,9 @@ pub(super) fn vm(vm: Vm) -> proto::Vm {
         node_name: vm.node_name,
         addresses: vm.addresses.into_iter().map(address).collect(),
         last_known_state: vm.last_known_state,
+        zone: vm.zone,
+        halted: vm.halted,
+        node_provider_id: vm.node_provider_id,
     }
 }
 
@@ -99,7 +102,9 @@ fn read_vm(vm: proto::Vm) -> Vm {
         node_name: vm.node_name,
         addresses: vm.addresses.into_iter().map(address).collect(),
         last_known_state: vm.last_known_state,
-        ..Vm::default()
+        zone: vm.zone,
+        halted: vm.halted,
+        node_provider_id: vm.node_provider_id,
     }
 }
 
@@ -372,13 +377,16 @@ mod tests {
 
     fn any_vm() -> impl Strategy<Value = Vm> {
         let address = (text(), text()).prop_map(|(type_, address)| NodeAddress { type_, address });
-        (text(), text(), collection::vec(address, 0..3), option::of(text())).prop_map(
-            |(provider_id, node_name, addresses, last_known_state)| Vm {
+        let known = (option::of(text()), option::of(text()), option::of(text()), option::of(text()));
+        (text(), text(), collection::vec(address, 0..3), known).prop_map(
+            |(provider_id, node_name, addresses, (last_known_state, zone, halted, node_provider_id))| Vm {
                 provider_id,
+                node_provider_id,
                 node_name,
+                zone,
                 addresses,
                 last_known_state,
-                ..Vm::default()
+                halted,
             },
         )
     }

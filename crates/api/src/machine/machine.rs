@@ -297,6 +297,13 @@ impl Machine {
         self.metadata.annotations.as_ref()?.get(labels::VM_ZONE).map(String::as_str)
     }
 
+    /// `spec.providerID` of its Node, if the driver reported one that differs from its own. Only Machines of the provider for
+    /// Cluster API note it.
+    pub fn node_provider_id(&self) -> Option<&str> {
+        let noted = self.metadata.annotations.as_ref()?.get(labels::NODE_PROVIDER_ID)?;
+        Some(noted.as_str()).filter(|id| !id.is_empty())
+    }
+
     /// Name of its Node; `None` before the VM was created.
     pub fn node_name(&self) -> Option<&str> {
         node_name(&self.metadata)

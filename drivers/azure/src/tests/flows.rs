@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     CLUSTER, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
-    fake::{GROUP, LOCATION, URN},
+    fake::{GROUP, LOCATION, SUBSCRIPTION, URN},
     id_of, of_cluster, spec, spec_with, unmeasured, with_id,
 };
 
@@ -23,6 +23,13 @@ fn tags_of(uid: &str) -> Value {
     json!({CLUSTER: "1", ROLE: "1", UID_TAG: uid})
 }
 
+/// `spec.providerID` of a Node, as the cloud controller manager writes it.
+fn node_id(group: &str, vm: &str) -> String {
+    format!(
+        "azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{vm}"
+    )
+}
+
 #[tokio::test]
 async fn a_vm_lives_from_create_to_delete() {
     let world = World::new().await;
@@ -31,6 +38,7 @@ async fn a_vm_lives_from_create_to_delete() {
     let vm = world.driver.create(&request).await.unwrap();
     assert_eq!((vm.provider_id.as_str(), vm.node_name.as_str()), ("azure:///westeurope/a", "a"));
     assert_eq!(vm.zone.as_deref(), Some("westeurope-1"));
+    assert_eq!(vm.node_provider_id, Some(node_id("shoot--a--b", "a")));
     assert_eq!(vm.last_known_state.as_deref(), Some("Created azure:///westeurope/a"));
     assert_eq!(world.counts(), (1, 1, 1));
     let known = with_id(request.clone(), &vm.provider_id);
@@ -38,6 +46,7 @@ async fn a_vm_lives_from_create_to_delete() {
         let found = world.driver.status(request).await.unwrap();
         assert_eq!((found.provider_id, found.node_name), (vm.provider_id.clone(), "a".into()));
         assert_eq!((found.zone, found.addresses, found.halted), (vm.zone.clone(), vm.addresses.clone(), None));
+        assert_eq!(found.node_provider_id, vm.node_provider_id);
     }
     let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
     assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
@@ -249,6 +258,9 @@ async fn without_the_subscription_nothing_is_certain() {
 #[rstest]
 #[case::as_stored("azure:///westeurope/a", true)]
 #[case::two_slashes("azure://westeurope/a", true)]
+#[case::of_its_node(&node_id("shoot--a--b", "a"), true)]
+#[case::of_its_node_in_another_case(&node_id("Shoot--A--B", "A"), true)]
+#[case::in_another_resource_group(&node_id("other", "a"), false)]
 #[case::of_another_cloud("gce:///project/zone/a", false)]
 #[case::without_a_location("azure:///a", false)]
 #[case("azure:///westeurope/a%2Fb", false)]

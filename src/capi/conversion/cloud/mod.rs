@@ -1,10 +1,16 @@
 //! Machine templates of other infrastructure providers, whose clouds have a native driver.
 
 mod aws;
+mod azure;
+mod equinix_metal;
 mod fields;
 mod gcp;
+mod openstack;
+mod placed;
 pub mod provider;
 pub mod provider_id;
+mod vsphere;
+mod yandex;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -20,10 +26,21 @@ use crate::{
     capi::types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
-use provider::{InfrastructureProvider, ProviderRole, Template};
+use provider::{IdForms, InfrastructureProvider, ProviderRole, Template};
 
 /// All providers. Each is described beside its conversions.
 pub const PROVIDERS: [&InfrastructureProvider; 2] = [&aws::PROVIDER, &gcp::PROVIDER];
+
+/// The provider IDs of the clouds that have two forms of them.
+const ID_FORMS: [&IdForms; 7] = [
+    &aws::PROVIDER.ids,
+    &azure::IDS,
+    &equinix_metal::IDS,
+    &gcp::PROVIDER.ids,
+    &openstack::IDS,
+    &vsphere::IDS,
+    &yandex::IDS,
+];
 
 /// The provider that has a kind with this role.
 pub fn provider_of(kind: &str, role: ProviderRole) -> Option<&'static InfrastructureProvider> {

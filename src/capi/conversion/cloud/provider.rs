@@ -85,10 +85,12 @@ pub struct Template<'a> {
 pub struct IdForms {
     /// Scheme of both forms, such as `aws://`.
     pub scheme: &'static str,
-    /// The form of the driver, from that of the Node.
-    pub to_native: fn(&str) -> String,
+    /// The form of the driver, from that of the Node and the `providerSpec` of the class, which may say what is missing in it.
+    pub to_native: fn(&str, &Value) -> String,
     /// The form of the Node, from that of the driver. `None` if it needs a zone that is not known or not in the region.
     pub to_node: fn(&str, Option<&str>) -> Option<String>,
+    /// One text for all forms of the ID of a VM. IDs are compared by it.
+    pub identity: fn(&str) -> String,
     /// Name of the VM in an ID, if the driver finds VMs by their names.
     pub vm_name: fn(&str) -> Option<&str>,
 }

@@ -35,6 +35,8 @@ pub struct Found {
     pub node: NodeMeta,
     /// ID of the VM in the infrastructure object.
     pub provider_id: String,
+    /// `providerSpec` of the class; null if the class is not among the objects.
+    pub provider_spec: Value,
     /// A derived class and its Secret.
     pub objects: Vec<Value>,
 }
@@ -64,6 +66,7 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
         (Some(content), _) => Some(content.clone()),
         (None, name) => input.class(namespace, name).as_ref().map(content_of),
     };
+    found.provider_spec = content.as_ref().map(|content| content.provider_spec.clone()).unwrap_or_default();
     // A class that is not among the objects is taken to have a Secret.
     let is_plain = inner.machine_class.is_none()
         && data_secret_name == bootstrap_secret_of(by_name)

@@ -20,7 +20,7 @@ use crate::{
 const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// The native Machine. Its ID is never another one than that of the object.
-pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
+pub(super) fn machine(snapshot: &Snapshot, class: &str, content: &ClassContent) -> Machine {
     let object = &snapshot.object;
     let secret = snapshot.bootstrap_secret().map(|name| (labels::USER_DATA_SECRET.to_owned(), name.to_owned()));
     let is_new = object.spec.provider_id.is_empty();
@@ -39,7 +39,7 @@ pub(super) fn machine(snapshot: &Snapshot, class: &str) -> Machine {
         },
         spec: MachineSpec {
             class: ClassSpec { api_group: GROUP.to_owned(), kind: "MachineClass".to_owned(), name: class.to_owned() },
-            provider_id: provider_id::to_native(&object.spec.provider_id),
+            provider_id: provider_id::to_native(&object.spec.provider_id, &content.provider_spec),
             configuration: MachineConfiguration {
                 creation_timeout: Some(GoDuration::from_secs(limit.unwrap_or(NO_LIMIT_HOURS * 3600))),
                 disable_health_timeout: Some(true),
@@ -112,7 +112,7 @@ pub(super) fn is_deserted(snapshot: &Snapshot, machine: &Machine) -> bool {
 /// native Machine, or creates another one after this one is removed, because a deletion cannot be undone.
 pub(super) fn taken_over(snapshot: &Snapshot, machine: &Machine) -> Option<Value> {
     let id = &snapshot.object.spec.provider_id;
-    let has_vm = !id.is_empty() && machine.spec.provider_id == provider_id::to_native(id);
+    let has_vm = provider_id::is_same(id, &machine.spec.provider_id);
     if !has_vm || snapshot.is_member() || !is_deserted(snapshot, machine) {
         return None;
     }
@@ -136,7 +136,7 @@ pub(super) fn belongs(snapshot: &Snapshot, machine: &Machine) -> bool {
     }
     let id = &object.spec.provider_id;
     let was_ours = snapshot.stored().machine_ref.is_some_and(|reference| reference.name == machine.name_any());
-    was_ours || (!id.is_empty() && machine.spec.provider_id == provider_id::to_native(id))
+    was_ours || provider_id::is_same(id, &machine.spec.provider_id)
 }
 
 fn labels_of(snapshot: &Snapshot) -> BTreeMap<String, String> {

@@ -53,10 +53,11 @@ impl Observe for MCMMachines {
         };
         let native = view(&self.natives.cache, key);
         // Only before a native Machine is created: later the VM is its own.
-        let wanted = provider_id::to_native(&object.spec.provider_id);
+        let wanted = &object.spec.provider_id;
         let is_new = matches!(native, View::Missing) && !wanted.is_empty();
         let has_vm = |one: &native_api::Machine| {
-            one.spec.provider_id == wanted && one.metadata.namespace.as_deref() == Some(&key.namespace)
+            provider_id::is_same(wanted, &one.spec.provider_id)
+                && one.metadata.namespace.as_deref() == Some(&key.namespace)
         };
         let all = if is_new { self.natives.cache.all() } else { Vec::new() };
         let rival = all.into_iter().find(|one| has_vm(one)).map(|one| one.name_any());

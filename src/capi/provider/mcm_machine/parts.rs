@@ -114,7 +114,7 @@ impl Snapshot {
     pub(super) fn node_form(&self, class: &Class) -> Option<String> {
         let machine = self.own_native()?;
         let zone = vm_zone(machine, class);
-        provider_id::to_node(&machine.spec.provider_id, zone.as_deref()).filter(|id| !id.is_empty())
+        provider_id::of_node(machine, zone.as_deref()).filter(|id| !id.is_empty())
     }
 }
 

@@ -113,7 +113,7 @@ fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
         "" => "the Machine has its bootstrap data and no VM yet",
         _ => "the VM exists and is adopted",
     };
-    plan.then(Action::CreateNative(Box::new(native::machine(snapshot, name))), reason);
+    plan.then(Action::CreateNative(Box::new(native::machine(snapshot, name, content))), reason);
 }
 
 /// Restores the class that the object describes, if a user removed it by force: without it the VM can be neither seen

@@ -37,10 +37,16 @@ impl Snapshot {
         self.machines.values().find(|machine| !machine.spec.provider_id.is_empty() && self.id_of(machine).is_none())
     }
 
+    /// An ID in the form of the driver that the list has from an earlier version stays: core deletes the Node of an ID that is
+    /// removed.
     fn id_of(&self, machine: &Machine) -> Option<String> {
+        let native = &machine.spec.provider_id;
+        if !native.is_empty() && self.object.spec.provider_id_list.contains(native) {
+            return Some(native.clone());
+        }
         let class = self.classes.get(&machine.spec.class.name).and_then(|class| class.known());
         let of_class = || class.and_then(|class| zone_of(Some(&content_of(class))));
         let zone = machine.vm_zone().map(str::to_owned).or_else(of_class);
-        provider_id::to_node(&machine.spec.provider_id, zone.as_deref()).filter(|id| !id.is_empty())
+        provider_id::of_node(machine, zone.as_deref()).filter(|id| !id.is_empty())
     }
 }

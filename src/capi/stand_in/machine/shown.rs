@@ -62,7 +62,7 @@ pub(super) fn updated(
 /// The ID of the VM, in the form of its Node. An ID whose zone is still unknown is not changed.
 fn id_of(snapshot: &Snapshot, native: &Native) -> Option<String> {
     let zone = snapshot.class.as_ref().and_then(|class| zone_of(Some(&content_of(class))));
-    provider_id::to_node(&native.spec.provider_id, zone.as_deref())
+    provider_id::of_node(native, zone.as_deref())
 }
 
 /// The status.

@@ -179,9 +179,8 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if machine.blocks_move() {
         set(&mut identity, &["metadata", "annotations", labels::BLOCK_MOVE], Value::Null);
     }
-    if let Some(zone) = vm.zone.as_deref().filter(|zone| machine.is_of_cluster_api() && machine.vm_zone() != Some(zone))
-    {
-        set(&mut identity, &["metadata", "annotations", labels::VM_ZONE], zone);
+    for (key, value) in news_for_cluster_api(machine, vm) {
+        set(&mut identity, &["metadata", "annotations", key], value);
     }
     if !identity.is_null() {
         if is_made_by_a_set(machine) {
@@ -224,6 +223,17 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
     if is_unsettled(&machine.phase()) {
         mark_pending(plan, snapshot, policy, vm);
     }
+}
+
+/// Facts about the VM that only Machines of Cluster API note, in annotations that the Go programs do not have.
+fn news_for_cluster_api<'a>(machine: &Machine, vm: &'a Vm) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let known = [
+        (labels::VM_ZONE, machine.vm_zone(), vm.zone.as_deref()),
+        (labels::NODE_PROVIDER_ID, machine.node_provider_id(), vm.node_provider_id.as_deref()),
+    ];
+    let is_of_cluster_api = machine.is_of_cluster_api();
+    let news = known.map(|(key, noted, reported)| reported.filter(|_| noted != reported).map(|value| (key, value)));
+    news.into_iter().flatten().filter(move |_| is_of_cluster_api)
 }
 
 /// Stores the ID and Node name of the VM in one write. If the API server refuses it, the ID is stored alone, because the VM

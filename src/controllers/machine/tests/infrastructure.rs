@@ -234,12 +234,16 @@ fn a_machine_of_cluster_api_gets_its_vm_and_loses_it_without_any_work_on_nodes()
     assert!(!world.log.iter().any(|action| action.contains("Node") || action.contains("Pod")), "{:?}", world.log);
 }
 
-/// The zone of the VM is stored with its ID, for the provider. The Go programs do not know the annotation, so no other Machine
-/// gets it.
+/// The zone of the VM and the ID of its Node are stored with its ID, for the provider. The Go programs do not know the
+/// annotations, so no other Machine gets them.
 #[rstest]
-#[case::of_cluster_api(true, json!("zone-b"))]
-#[case::native(false, Value::Null)]
-fn the_zone_of_a_vm_is_noted_for_cluster_api(#[case] is_of_cluster_api: bool, #[case] expected: Value) {
+#[case::of_cluster_api(true, json!("zone-b"), json!("cloud://7"))]
+#[case::native(false, Value::Null, Value::Null)]
+fn zone_and_node_id_of_a_vm_are_noted_for_cluster_api(
+    #[case] is_of_cluster_api: bool,
+    #[case] zone: Value,
+    #[case] node_id: Value,
+) {
     let mut world =
         if is_of_cluster_api { of_cluster_api(json!({})) } else { World::with_machine(json!({}), Value::Null) };
     world.has_target = false;
@@ -249,10 +253,12 @@ fn the_zone_of_a_vm_is_noted_for_cluster_api(#[case] is_of_cluster_api: bool, #[
         provider_id: "cloud:///7".to_owned(),
         node_name: "m".to_owned(),
         zone: Some("zone-b".to_owned()),
+        node_provider_id: Some("cloud://7".to_owned()),
         ..Vm::default()
     };
     snapshot.learned.vm = VmView::Found(vm);
     let [Action::PatchMachine(patch)] = &actions(&snapshot, &world)[..] else { panic!("not one patch") };
-    assert_eq!(patch["metadata"]["annotations"]["machine.mcm/zone"], expected);
+    let noted = &patch["metadata"]["annotations"];
+    assert_eq!((&noted["machine.mcm/zone"], &noted["machine.mcm/node-provider-id"]), (&zone, &node_id));
     assert_eq!(patch["spec"]["providerID"], "cloud:///7");
 }

@@ -2,11 +2,12 @@
 
 use crate::capi::conversion::cloud::provider::IdForms;
 
-pub const IDS: IdForms = IdForms { scheme: "aws://", to_native, to_node, vm_name: |_| None };
+pub const IDS: IdForms =
+    IdForms { scheme: "aws://", to_native: |id, _spec| of_region(id), to_node, identity: of_region, vm_name: |_| None };
 
 const PREFIX: &str = "aws:///";
 
-fn to_native(id: &str) -> String {
+fn of_region(id: &str) -> String {
     match split(id) {
         Some((zone, instance)) => format!("{PREFIX}{}/{instance}", region_of(zone)),
         None => id.to_owned(),

@@ -2,13 +2,18 @@
 
 use crate::capi::conversion::cloud::provider::IdForms;
 
-pub const IDS: IdForms =
-    IdForms { scheme: NODE, to_native, to_node, vm_name: |id| id.rsplit('/').next().filter(|name| !name.is_empty()) };
+pub const IDS: IdForms = IdForms {
+    scheme: NODE,
+    to_native: |id, _spec| with_three_slashes(id),
+    to_node,
+    identity: with_three_slashes,
+    vm_name: |id| id.rsplit('/').next().filter(|name| !name.is_empty()),
+};
 
 const DRIVER: &str = "gce:///";
 const NODE: &str = "gce://";
 
-fn to_native(id: &str) -> String {
+fn with_three_slashes(id: &str) -> String {
     match id.strip_prefix(NODE).filter(|rest| !rest.starts_with('/')) {
         Some(rest) => format!("{DRIVER}{rest}"),
         None => id.to_owned(),

@@ -111,6 +111,10 @@ fn a_machine_in_a_failure_domain_gets_the_class_of_that_zone_or_no_vm(
 #[case::simulated("simulated:///r/vm", "a", "simulated:///r/vm")]
 #[case::aws("aws:///eu-west-1/i-1", "eu-west-1a", "aws:///eu-west-1a/i-1")]
 #[case::gcp("gce:///project/z/vm", "z", "gce://project/z/vm")]
+#[case::openstack("openstack:///RegionOne/7f-1", "nova", "openstack:///7f-1")]
+#[case::vsphere("vsphere://eu/42-1", "z", "vsphere://42-1")]
+#[case::yandex("yandex://ru-central1-a/fhm1", "ru-central1-a", "yandex://fhm1")]
+#[case::equinix_metal("equinixmetal://ny/3c-1", "ny", "equinixmetal://3c-1")]
 fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone: &str, #[case] node: &str) {
     let mut world = World::with_data();
     world.classes.insert("small".to_owned(), class("small", zone));
@@ -119,6 +123,35 @@ fn the_object_shows_the_id_as_the_node_has_it(#[case] driver: &str, #[case] zone
     world.pass();
     assert_eq!(world.object.as_ref().unwrap()["spec"]["providerID"], node);
     assert_eq!((world.condition("Ready").as_str(), world.status().failure_domain.as_str()), ("True Provisioned", zone));
+}
+
+/// I1: only the driver can tell the ID of a Node of Azure.
+#[test]
+fn the_id_is_the_one_that_the_driver_reports_for_the_node() {
+    let mut world = World::with_data();
+    world.pass();
+    let id = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm";
+    world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/node-provider-id": id } } }));
+    world.vm("azure:///westeurope/vm");
+    world.pass();
+    assert_eq!(world.object.as_ref().unwrap()["spec"]["providerID"], id);
+    assert_eq!(world.condition("Ready"), "True Provisioned");
+}
+
+/// I15: the native Machine has the ID as the driver lists it, or the orphan collector could not tell whose VM it is.
+#[test]
+fn an_adopted_vm_has_the_id_of_its_driver() {
+    let mut world = World::with_data();
+    let mut of_openstack = class("small", "nova");
+    of_openstack["providerSpec"] = json!({ "spec": { "region": "RegionOne" } });
+    world.classes.insert("small".to_owned(), of_openstack);
+    world.set_object(&json!({ "spec": { "providerID": "openstack:///7f-1" } }));
+    world.pass();
+    assert_eq!(world.native.as_ref().unwrap()["spec"]["providerID"], "openstack:///RegionOne/7f-1");
+    world.vm("openstack:///RegionOne/7f-1");
+    world.pass();
+    assert_eq!(world.object.as_ref().unwrap()["spec"]["providerID"], "openstack:///7f-1");
+    assert_eq!(world.condition("Ready"), "True Provisioned");
 }
 
 /// I1, I4: the zone reported by the cloud takes precedence over that of the class, which may have another form or none.

@@ -56,6 +56,17 @@ fn an_id_has_the_zone_of_the_class_of_its_machine() {
     assert!(world.ids().contains(&"aws:///eu-west-1a/i-0".to_owned()), "{:?}", world.ids());
 }
 
+/// P10: earlier versions listed IDs in the form of the driver. Core would delete the Nodes of IDs that leave the list.
+#[test]
+fn an_id_that_an_earlier_version_listed_stays() {
+    let mut world = World::running();
+    world.set_native("p-0", &json!({ "spec": { "providerID": "openstack:///RegionOne/7f-0" } }));
+    world.set_native("p-1", &json!({ "spec": { "providerID": "openstack:///RegionOne/7f-1" } }));
+    world.set_object(&json!({ "spec": { "providerIDList": ["openstack:///RegionOne/7f-0"] } }));
+    world.pass();
+    assert_eq!(world.ids()[..2], ["openstack:///7f-1", "openstack:///RegionOne/7f-0"]);
+}
+
 /// P1: the zone reported by the cloud takes precedence.
 #[test]
 fn an_id_has_the_zone_that_the_cloud_reports() {

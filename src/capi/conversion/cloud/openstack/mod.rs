@@ -1,0 +1,5 @@
+//! VMs of OpenStack. Templates of its infrastructure provider are not converted.
+
+mod ids;
+
+pub use ids::IDS;

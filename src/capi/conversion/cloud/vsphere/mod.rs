@@ -1,0 +1,5 @@
+//! VMs of vSphere. Templates of its infrastructure provider are not converted.
+
+mod ids;
+
+pub use ids::IDS;
