@@ -36,6 +36,8 @@ mod simulation;
 mod soak;
 mod stand_ins;
 mod tester;
+#[cfg(all(feature = "metal-stack", feature = "yandex"))]
+mod two_clouds;
 #[cfg(feature = "vsphere")]
 mod vsphere;
 #[cfg(feature = "yandex")]
