@@ -72,10 +72,15 @@ impl Ec2 {
         self.instances("instance_get_by_machine", vec![filter("tag:Name", names), cluster, role]).await
     }
 
-    /// The VM with an ID, if EC2 knows it. Unlike the parameter, the filter does not fail for an unknown one.
-    pub(super) async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
-        let found = self.instances("instance_get_by_id", vec![filter("instance-id", [id])]).await?;
-        Ok(found.into_iter().find(|instance| instance.id == id))
+    /// The VMs with these IDs that EC2 knows. Unlike the parameter, the filter does not fail for an unknown one.
+    pub(super) async fn with_ids(&self, ids: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
+        let ids: Vec<&String> = ids.iter().collect();
+        let mut found = Vec::new();
+        for some in ids.chunks(MOST_VALUES) {
+            found
+                .extend(self.instances("instance_get_by_id", vec![filter("instance-id", some.iter().copied())]).await?);
+        }
+        Ok(found)
     }
 
     /// The VM that a request with this token created, if EC2 knows it.

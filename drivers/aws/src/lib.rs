@@ -110,6 +110,8 @@ struct AwsDriver {
     accounts: Accounts,
     /// Look-ups of Machines of one class and account that wait at the same time.
     look_ups: Coalescer<(AccountKey, Scope), Found>,
+    /// Look-ups by ID of VMs that no look-up by name shows: their tags were changed, or EC2 has forgotten them.
+    looks_by_id: Coalescer<AccountKey, Found>,
     /// Root devices by region and image.
     root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
     /// Tokens that were used for other requests, and since when this is known.
@@ -132,6 +134,7 @@ impl AwsDriver {
             patience,
             accounts: Accounts::new(access, requests),
             look_ups: Coalescer::new(patience.window),
+            looks_by_id: Coalescer::new(patience.window),
             root_devices: Arc::default(),
             mismatches: Recent::new(MOST_MISMATCHES),
             images: Coalescer::of_facts(),
@@ -159,6 +162,14 @@ impl AwsDriver {
         Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
     }
 
+    /// The VM with an ID, if EC2 knows it.
+    async fn with_id(&self, session: &Session, id: &str) -> Result<Option<Instance>, DriverError> {
+        let ec2 = session.ec2.clone();
+        let look_up = move |ids| async move { ec2.with_ids(&ids).await.map(Arc::new) };
+        let all = self.looks_by_id.look_up(session.key.clone(), id.to_owned(), look_up).await?;
+        Ok(all.iter().find(|instance| instance.id == id).cloned())
+    }
+
     /// The existing VMs of a Machine: the VM with its provider ID or, without an ID, all VMs that were created for it.
     async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
         let mut found = self.find_all(session, machine).await?;
@@ -181,8 +192,7 @@ impl AwsDriver {
         let Some([_, id]) = place else { return Ok(created_for(named, wanted, &session.scope)) };
         let found = match named.into_iter().find(|instance| instance.id == id) {
             Some(found) => Some(found),
-            // Its tags may have been changed.
-            None => session.ec2.with_id(id).await?,
+            None => self.with_id(session, id).await?,
         };
         Ok(known_as(found, wanted, &session.scope).into_iter().collect())
     }

@@ -731,3 +731,24 @@ async fn a_deletion_that_may_not_pause_waits_for_the_end_of_the_vm() {
     let (deleted, ()) = tokio::join!(driver.delete(&request), end);
     deleted.unwrap();
 }
+
+/// All Machines of Cluster API are looked at together, every few minutes.
+#[tokio::test]
+async fn five_hundred_vms_are_looked_at_with_one_list_and_with_three_more_once_ec2_forgot_them() {
+    let (cloud, driver) = start().await;
+    let known: Vec<MachineRequest> = (0..500)
+        .map(|number| {
+            let (name, id) = (format!("m-{number}"), format!("i-{number}"));
+            let state = if number == 7 { "stopped" } else { "running" };
+            put(&cloud, &id, &[("Name", &name), ("machine.sapcloud.io/machine-uid", &format!("uid-{name}"))], state);
+            with_id(request(&name), &format!("aws:///eu-west-1/{id}"))
+        })
+        .collect();
+    let look = async || join_all(known.iter().map(|request| driver.status(request))).await;
+    let halted: Vec<_> = look().await.into_iter().map(|found| found.unwrap().halted).collect();
+    assert_eq!(halted.iter().flatten().collect::<Vec<_>>(), ["stopped"]);
+    assert_eq!(cloud.lock().sent("DescribeInstances").len(), 1);
+    cloud.lock().instances.clear();
+    assert!(look().await.into_iter().all(|found| found.unwrap_err().code == Code::NotFound));
+    assert_eq!(cloud.lock().sent("DescribeInstances").len(), 1 + 1 + 3);
+}
