@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -233,6 +234,11 @@ class ReleaseTest(unittest.TestCase):
         root = self.unpacked(OTHER)
         emulator = binary.EMULATORS[OTHER]
         shutil.copy(shutil.which(emulator), root / emulator)
+        # Containers have these devices.
+        (root / "dev").mkdir()
+        for name, number in {"random": 8, "urandom": 9}.items():
+            os.mknod(root / "dev" / name, stat.S_IFCHR, os.makedev(1, number))
+            os.chmod(root / "dev" / name, 0o666)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

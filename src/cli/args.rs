@@ -59,7 +59,9 @@ pub enum Command {
     /// Serve a simulated cloud for other processes to use
     SimulatedCloud(SimulatedCloudOptions),
     /// Demonstrate mcm with simulated machines
-    #[command(after_help = "Examples:\n  mcm demo --kubeconfig ~/.kube/config")]
+    #[command(
+        after_help = "Examples:\n  mcm demo\n  mcm demo --control-plane-binaries /usr/local/kubebuilder/bin\n  mcm demo --kubeconfig ~/.kube/config"
+    )]
     Demo(DemoOptions),
     /// Say why machines, sets and deployments do not progress
     ///

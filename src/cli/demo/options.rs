@@ -1,6 +1,9 @@
 //! Flags of the demo.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -10,9 +13,15 @@ use super::{screen::Screen, summary::Summary};
 /// Flags of `mcm demo`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DemoOptions {
-    /// Kubeconfig of the cluster to use; the demo installs the CRDs and creates the namespace `demo`
+    /// Kubeconfig of a cluster to use, in which the demo installs the CRDs and creates the namespace `demo`; without it the demo
+    /// starts a control plane, and ends it
     #[arg(long, value_name = "FILE")]
-    pub kubeconfig: PathBuf,
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Directory with etcd, kube-apiserver, kube-controller-manager and kube-scheduler for the control plane; without it
+    /// they are those in $KUBEBUILDER_ASSETS, or in $PATH
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    pub control_plane_binaries: Option<PathBuf>,
 
     /// Flags of every demo.
     #[command(flatten)]
@@ -22,9 +31,9 @@ pub struct DemoOptions {
 /// Flags of every demo.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct ShowOptions {
-    /// Directory for the logs of the processes
-    #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
-    pub logs: PathBuf,
+    /// Directory for the logs of the processes; without it a temporary one, which remains if the demo fails
+    #[arg(long, value_name = "FOLDER")]
+    pub logs: Option<PathBuf>,
 
     /// Leave everything running at the end
     #[arg(long)]
@@ -48,7 +57,20 @@ pub enum Output {
     Json,
 }
 
+impl DemoOptions {
+    /// Whether the processes of the demo outlive it. Those on its own control plane end with it.
+    pub(super) const fn leaves_processes(&self) -> bool {
+        self.show.keep && self.kubeconfig.is_some()
+    }
+}
+
 impl ShowOptions {
+    /// The directory for logs.
+    #[must_use]
+    pub fn logs(&self) -> &Path {
+        self.logs.as_deref().unwrap_or_else(|| Path::new("target/demo"))
+    }
+
     /// The screen, redrawn in place on a terminal.
     #[must_use]
     pub fn screen(&self) -> Screen {
@@ -74,6 +96,6 @@ impl ShowOptions {
     /// The file cannot be written.
     pub fn record_processes(&self, processes: impl IntoIterator<Item = u32>) -> Result<()> {
         let pids: Vec<String> = processes.into_iter().map(|pid| pid.to_string()).collect();
-        std::fs::write(self.logs.join("pids"), pids.join("\n")).context("record the processes")
+        std::fs::write(self.logs().join("pids"), pids.join("\n")).context("record the processes")
     }
 }

@@ -1,6 +1,8 @@
 //! Child processes of the demo.
 
 use std::{
+    fmt,
+    io::{Read, Seek, SeekFrom},
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
@@ -24,6 +26,12 @@ pub struct Process {
     what: &'static str,
     child: Child,
     log: PathBuf,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (its log is {})", self.what, self.log.display())
+    }
 }
 
 impl Process {
@@ -55,13 +63,23 @@ impl Process {
             if reqwest::get(url).await.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
-            if let Some(status) = self.child.try_wait().ok().flatten() {
-                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                bail!("{what} ended with {status}:\n{}", said.trim_end());
-            }
+            self.check()?;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         bail!("{what} does not respond at {url}; its log is {}", self.log.display())
+    }
+
+    /// Fails with its log if it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait().ok().flatten() {
+            bail!("{} ended with {status}:\n{}", self.what, last_lines(&self.log));
+        }
+        Ok(())
+    }
+
+    /// Ends it at once.
+    pub async fn kill(&mut self) {
+        let _ = self.child.kill().await;
     }
 
     /// Ends it.
@@ -75,9 +93,29 @@ impl Process {
     }
 }
 
-/// Below 32768: above, an outgoing connection may hold a port.
+/// The last lines of a log, which has the reason of an end.
+fn last_lines(log: &Path) -> String {
+    const LINES: usize = 3;
+    const BYTES: u64 = 4096;
+    let mut end = Vec::new();
+    if let Ok(mut file) = std::fs::File::open(log) {
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let _ = file.seek(SeekFrom::Start(length.saturating_sub(BYTES)));
+        let _ = file.take(BYTES).read_to_end(&mut end);
+    }
+    let text = String::from_utf8_lossy(&end);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// Below 32768: above, an outgoing connection may hold a port. Each process begins with another one, because a port is taken only
+/// when its server starts.
 pub fn free_port(from: u16) -> Result<u16> {
-    (from..from + 1_000)
+    const PORTS: u16 = 1_000;
+    const APART: u32 = 13;
+    let first = u16::try_from(std::process::id().wrapping_mul(APART) % u32::from(PORTS))?;
+    (0..PORTS)
+        .map(|number| from + (first + number) % PORTS)
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .with_context(|| format!("no free port from {from} on"))
 }

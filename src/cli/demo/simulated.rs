@@ -23,19 +23,19 @@ pub struct Simulated {
 
 impl Simulated {
     /// Starts it.
-    pub async fn start(program: &Path, options: &DemoOptions) -> Result<(Self, Process)> {
-        std::fs::create_dir_all(&options.show.logs).context("create the log directory")?;
+    pub async fn start(program: &Path, options: &DemoOptions, kubeconfig: &Path) -> Result<(Self, Process)> {
+        std::fs::create_dir_all(options.show.logs()).context("create the log directory")?;
         let port = free_port(24_000)?;
         let arguments = [
             "simulated-cloud".to_owned(),
             format!("--address=127.0.0.1:{port}"),
-            format!("--target-kubeconfig={}", options.kubeconfig.display()),
+            format!("--target-kubeconfig={}", kubeconfig.display()),
             "--heartbeat-period=2s".to_owned(),
             "--node-monitor-grace=3s".to_owned(),
         ];
         let url = format!("http://127.0.0.1:{port}");
-        let log = options.show.logs.join(LOG);
-        let mut process = Process::start("the simulated cloud", program, &arguments, log, options.show.keep)?;
+        let log = options.show.logs().join(LOG);
+        let mut process = Process::start("the simulated cloud", program, &arguments, log, options.leaves_processes())?;
         process.until_it_answers(&format!("{url}/healthz")).await?;
         Ok((Self { url }, process))
     }

@@ -34,13 +34,13 @@ pub struct Stage {
 
 impl Stage {
     /// Installs the CRDs and starts the manager.
-    pub async fn set(options: &DemoOptions, program: &Path, cloud: Arc<dyn Cloud>) -> Result<Self> {
-        std::fs::create_dir_all(&options.show.logs).context("create the log directory")?;
-        let client = client_of(&options.kubeconfig).await?;
+    pub async fn set(options: &DemoOptions, program: &Path, kubeconfig: &Path, cloud: Arc<dyn Cloud>) -> Result<Self> {
+        std::fs::create_dir_all(options.show.logs()).context("create the log directory")?;
+        let client = client_of(kubeconfig).await?;
         apply::apply(&client, &crd::render(None)?, FIELD_MANAGER).await.context("install the CRDs")?;
         apply::apply(&client, NAMESPACE, FIELD_MANAGER).await?;
 
-        let kubeconfig = options.kubeconfig.display().to_string();
+        let kubeconfig = kubeconfig.display().to_string();
         let port = free_port(25_000)?;
         let mut arguments = vec![
             "run".to_owned(),
@@ -55,8 +55,8 @@ impl Stage {
             "--v=3".to_owned(),
         ];
         arguments.extend(cloud.flags());
-        let log = options.show.logs.join(LOG);
-        let mut manager = Process::start("the manager", program, &arguments, log, options.show.keep)?;
+        let log = options.show.logs().join(LOG);
+        let mut manager = Process::start("the manager", program, &arguments, log, options.leaves_processes())?;
         manager.until_it_answers(&format!("http://127.0.0.1:{port}/readyz")).await?;
         Ok(Self { client, cloud, kubeconfig, manager })
     }
@@ -77,15 +77,15 @@ impl Stage {
         self.manager.stop().await;
     }
 
-    /// Hints for `--keep`.
-    pub fn how_to_look_around(&self) -> String {
+    /// Hints for `--keep`, and how it ends.
+    pub fn how_to_look_around(&self, end: &str) -> String {
         format!(
             "Everything is left running. Look around with:\n\n  \
              export KUBECONFIG={}\n  \
              kubectl get mcd,mcs,mc,mcc -n demo -o wide\n  \
              kubectl get nodes\n  \
              kubectl scale mcd/pool -n demo --replicas=3\n  \
-             {}\n\nStop it with: hack/demo stop",
+             {}\n\nStop it with: {end}",
             self.kubeconfig,
             self.cloud.hint()
         )
@@ -99,7 +99,7 @@ pub(super) async fn check(path: &Path) -> Result<(), StartError> {
     kubeconfig::wait_until_ready(&client, &cluster.config.cluster_url).await.map(drop)
 }
 
-async fn client_of(path: &Path) -> Result<Client, StartError> {
+pub(super) async fn client_of(path: &Path) -> Result<Client, StartError> {
     kubeconfig::client(&cluster_of(path).await?, UserAgent::Mcm).await
 }
 

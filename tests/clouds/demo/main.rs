@@ -50,6 +50,7 @@ use mcm_driver::testing as kit;
 
 use std::{path::PathBuf, sync::Arc};
 
+use anyhow::Context;
 use clap::Parser;
 use kube::{
     Client, Config,
@@ -80,7 +81,8 @@ async fn main() -> anyhow::Result<()> {
     let cloud = stand_ins::start(&name).await;
     eprintln!("{}", cloud.about());
     let in_cloud = InCloud::new(&name, Arc::clone(&cloud));
-    let kubeconfig = Kubeconfig::read_from(&demo.kubeconfig)?;
+    let kubeconfig = demo.kubeconfig.as_deref().context("this demo needs --kubeconfig")?;
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let _nodes = Nodes::keep(Client::try_from(config)?, cloud, CLUSTER);
     run_here(run_in(&demo, &mcm, Arc::new(in_cloud)), demo.show.keep).await

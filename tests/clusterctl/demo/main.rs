@@ -41,14 +41,14 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn play(options: &ShowOptions) -> anyhow::Result<()> {
-    let logs = std::path::absolute(&options.logs)?;
+    let logs = std::path::absolute(options.logs())?;
     std::fs::create_dir_all(&logs).context("create the log directory")?;
     options.record_processes([std::process::id()])?;
     let screen = options.screen();
     screen.say("Two control planes are started: one that manages clusters, and one that simulated machines join.");
     let world: &'static World = Box::leak(Box::new(World::empty(logs, &CLOUD).await));
     let outcome = acts::play(world, &screen, options.keep).await;
-    let summary = outcome.with_context(|| format!("see the logs in {}", options.logs.display()))?;
+    let summary = outcome.with_context(|| format!("see the logs in {}", options.logs().display()))?;
     options.report(&screen, &summary)?;
     if options.keep {
         screen.say(&how_to_look_around(world));
