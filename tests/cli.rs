@@ -58,6 +58,9 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("machine-controller", &["machine-controller"])]
 #[case("capi-manager", &["capi-manager"])]
 #[case("simulated-cloud", &["simulated-cloud"])]
+#[case("why", &["why"])]
+#[case("check", &["check"])]
+#[case("check-takeover", &["check", "takeover"])]
 #[case("convert", &["convert"])]
 #[case("adopt", &["adopt"])]
 #[case("adopt-apply", &["adopt", "apply"])]
@@ -384,12 +387,52 @@ fn the_version_is_one_line_by_flag_and_more_by_command() {
 }
 
 #[rstest]
-#[case("bash", "complete -F _mcm")]
+#[case("bash", "complete -F _mcm mcm")]
 #[case("zsh", "#compdef mcm")]
 #[case("fish", "complete -c mcm")]
-fn shells_can_complete_commands_and_flags(#[case] shell: &str, #[case] mark: &str) {
+fn shells_complete_with_the_hidden_command(#[case] shell: &str, #[case] mark: &str) {
     let script = stdout(&mut mcm(&["completion", shell]));
-    assert!(script.contains(mark) && script.contains("machine-drain-timeout"));
+    assert!(script.contains(mark) && script.contains("__complete"));
+}
+
+#[rstest]
+#[case("elvish")]
+#[case("powershell")]
+fn other_shells_complete_commands_and_flags(#[case] shell: &str) {
+    assert!(stdout(&mut mcm(&["completion", shell])).contains("machine-drain-timeout"));
+}
+
+/// bash with the script, as if a user had pressed Tab after some words.
+#[rstest]
+#[case("mcm machine-controller --machine-drain", "--machine-drain-timeout")]
+#[case("mcm comp", "completion")]
+fn bash_completes_a_line(#[case] line: &str, #[case] expected: &str) {
+    let script = "source <(\"$MCM\" completion bash); read -ra COMP_WORDS <<< \"$LINE\"; COMP_WORDS[0]=$MCM; \
+                  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _mcm; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).env("MCM", cargo_bin!("mcm")).env("LINE", line).env("HOME", "/nonexistent");
+    assert_eq!(stdout(&mut bash), format!("{expected}\n"));
+}
+
+/// kubectl calls `kubectl_complete-mcm` with the words behind `kubectl mcm`.
+#[test]
+fn kubectl_completes_the_plugin() {
+    let alias = alias("kubectl-mcm");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/kubectl/kubectl_complete-mcm");
+    let mut command = Command::new(program);
+    command.env("PATH", format!("{}:/usr/bin:/bin", alias.path.parent().unwrap().display())).args(["wh"]);
+    let text = stdout(&mut command);
+    assert!(text.starts_with("why\t") && text.ends_with("\n:4\n"), "{text}");
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = TempDir::new().unwrap();
+    stdout(&mut mcm(&["man", folder.path().to_str().unwrap()]));
+    for name in ["mcm.1", "mcm-run.1", "mcm-why.1", "mcm-check.1", "mcm-check-takeover.1", "mcm-class-check.1"] {
+        let page = fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
 }
 
 const NATIVE: &str = "\

@@ -2,8 +2,8 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    iter,
-    path::Path,
+    io, iter,
+    path::{Path, PathBuf},
 };
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -13,11 +13,14 @@ use clap_complete::Shell;
 use super::driver::DriverCommand;
 use super::{
     adopt::AdoptCommand,
+    check::CheckOptions,
     class::ClassCommand,
     convert::ConvertOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
-    flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, MachineControllerOptions, RunOptions},
+    flags::{
+        CapiManagerOptions, Conflicts, ControllerManagerOptions, GenericOptions, MachineControllerOptions, RunOptions,
+    },
     normalize::underscores_to_dashes,
     simulated_cloud::SimulatedCloudOptions,
     why::WhyOptions,
@@ -44,19 +47,31 @@ struct Mcm {
 pub enum Command {
     /// Run all controllers in one process
     #[command(
-        after_help = "Examples:\n  mcm run --namespace demo\n  mcm run --namespace demo --target-kubeconfig none --v=3"
+        after_help = "Examples:\n  mcm run --namespace demo\n  mcm run --namespace demo --control-kubeconfig ~/.kube/config --target-kubeconfig none --v=3"
     )]
     Run(Box<RunOptions>),
     /// Run the controllers of machine sets and deployments
+    #[command(
+        after_help = "Examples:\n  mcm machine-controller-manager --namespace shoot--dev--one --control-kubeconfig inClusterConfig --target-kubeconfig FILE\n\nNext: mcm check -n NAMESPACE shows whether it leads."
+    )]
     MachineControllerManager(Box<ControllerManagerOptions>),
     /// Run the controllers of machines and classes
+    #[command(
+        after_help = "Examples:\n  mcm machine-controller --namespace shoot--dev--one --control-kubeconfig inClusterConfig --target-kubeconfig FILE\n\nNext: mcm check -n NAMESPACE shows whether it leads."
+    )]
     MachineController(Box<MachineControllerOptions>),
     /// Run the infrastructure provider for Cluster API, or a stand-in for Cluster API core
     ///
     /// The provider runs with Cluster API core and its bootstrap and control plane providers. The stand-in (--stand-in) runs
     /// without Cluster API core, beside the MCM controllers; see docs/cluster-api.md.
+    #[command(
+        after_help = "Examples:\n  mcm capi-manager --leader-elect\n  mcm capi-manager --stand-in --namespace demo"
+    )]
     CapiManager(Box<CapiManagerOptions>),
     /// Serve a simulated cloud for other processes to use
+    #[command(
+        after_help = "Examples:\n  mcm simulated-cloud --kubeconfig ~/.kube/config\n\nNext: mcm run --simulated-cloud http://127.0.0.1:8580 uses it."
+    )]
     SimulatedCloud(SimulatedCloudOptions),
     /// Demonstrate mcm with simulated machines
     #[command(
@@ -72,6 +87,15 @@ pub enum Command {
         after_help = "Examples:\n  mcm why -n demo                 everything that waits\n  mcm why pool -n demo            a MachineDeployment\n  mcm why machine/pool-6d689-gmjqk -n demo -o json"
     )]
     Why(WhyOptions),
+    /// Check what an installation needs, or whether it can be taken over from the Go programs
+    ///
+    /// Asks the clusters about kinds, stored objects, permissions, Leases, drivers, classes, Secrets and clocks, and writes
+    /// nothing. Exit codes: 0 if there is no problem, 3 if there is one, 1 if the control cluster could not be asked.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  mcm check -n demo\n  mcm check -n demo --service-account machine-controller-manager -o json\n  mcm check takeover -n shoot--dev--one    before the image of a Go program is replaced"
+    )]
+    Check(CheckOptions),
     /// Convert objects between Cluster API and MCM
     ///
     /// Reads files, never a cluster. Pass related objects together: deployment, template, class, Secret, health check.
@@ -83,18 +107,25 @@ pub enum Command {
     /// Migrate running machines between Cluster API and the MCM controllers, in both directions
     ///
     /// No VM is created or deleted, and no Node changes; see docs/cluster-api.md. Requires administrator permissions.
+    #[command(
+        after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native\n  mcm adopt apply --cluster demo --from capi --to native"
+    )]
     Adopt {
         /// The sub-command.
         #[command(subcommand)]
         command: AdoptCommand,
     },
     /// Check MachineClasses before they are applied
+    #[command(after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml")]
     Class {
         /// The sub-command.
         #[command(subcommand)]
         command: ClassCommand,
     },
     /// Serve and test remote drivers
+    #[command(
+        after_help = "Examples:\n  mcm driver serve --provider AWS --listen unix:///run/mcm/aws.sock\n  mcm driver test unix:///run/mcm/aws.sock -f class.yaml --secret secret.yaml"
+    )]
     #[cfg(feature = "remote")]
     Driver {
         /// The sub-command.
@@ -118,12 +149,29 @@ pub enum Command {
         stand_in: bool,
     },
     /// Print a completion script for a shell
-    #[command(after_help = "Examples:\n  source <(mcm completion bash)")]
+    ///
+    /// It completes commands, flags and, in bash, zsh and fish, names of objects in the cluster.
+    #[command(after_help = "Examples:\n  source <(mcm completion bash)\n  mcm completion fish | source")]
     Completion {
         /// The shell
         shell: Shell,
     },
+    /// Print candidates for the last of some words, for shells and for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete {
+        /// The words behind the name of the program
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
+    /// Write the manual pages of all commands into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Print the version
+    #[command(after_help = "Examples:\n  mcm version")]
     Version,
 }
 
@@ -154,6 +202,15 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Reject
     Ok(command)
 }
 
+/// Writes the manual pages of all commands into a folder.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn man(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Called::Mcm.command(), folder)
+}
+
 /// A script that completes the commands and flags of `mcm`.
 pub fn completion(shell: Shell) -> String {
     let mut script = Vec::new();
@@ -162,7 +219,6 @@ pub fn completion(shell: Shell) -> String {
 }
 
 /// The whole tree of commands.
-#[cfg(test)]
 pub fn command() -> clap::Command {
     Called::Mcm.command()
 }
@@ -182,11 +238,64 @@ impl Command {
             | Self::Adopt { .. }
             | Self::Class { .. }
             | Self::Why(_)
+            | Self::Check(_)
             | Self::Crd { .. }
             | Self::Completion { .. }
+            | Self::Complete { .. }
+            | Self::Man { .. }
             | Self::Version => Ok(()),
         }
     }
+}
+
+/// The flags of a Go program, as a manifest has them.
+pub struct GoFlags {
+    /// Number of flags.
+    pub count: usize,
+    /// Flags that we do not have.
+    pub unknown: Vec<String>,
+    /// Flags that we accept and ignore.
+    pub without_effect: Vec<String>,
+    /// What they mean, or what is wrong with them.
+    pub options: Result<Box<GenericOptions>, String>,
+}
+
+/// Reads the arguments of a Go program; `None` if the program of this name is not one.
+pub fn go_flags(program: &str, args: &[String]) -> Option<GoFlags> {
+    let called = Called::by(OsStr::new(program));
+    if !matches!(called, Called::ControllerManager | Called::MachineController) {
+        return None;
+    }
+    let command = called.command();
+    let words = underscores_to_dashes(args.iter().map(OsString::from));
+    let names = words.iter().filter_map(|word| word.to_str()).filter_map(|word| word.strip_prefix('-'));
+    let names: Vec<&str> = names.map(|word| word.trim_start_matches('-').split('=').next().unwrap_or(word)).collect();
+    let known = |name: &&str| {
+        command
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some(*name) || name.len() == 1 && arg.get_short() == name.chars().next())
+    };
+    let dashed = |name: &&str| format!("--{name}");
+    let ignored =
+        |name: &&&str| known(name).and_then(clap::Arg::get_help).is_some_and(|help| is_ignored(&help.to_string()));
+    let options = match parse([OsString::from(called.name())].into_iter().chain(words.iter().cloned())) {
+        Ok(Command::MachineControllerManager(options)) => Ok(Box::new(options.generic)),
+        Ok(Command::MachineController(options)) => Ok(Box::new(options.generic)),
+        Ok(_) => Err("no flags of a manager".to_owned()),
+        Err(Rejection::Usage { message, .. }) => Err(message),
+        Err(Rejection::Answer(error)) => Err(error.to_string()),
+    };
+    Some(GoFlags {
+        count: names.len(),
+        unknown: names.iter().filter(|name| known(name).is_none()).map(dashed).collect(),
+        without_effect: names.iter().filter(ignored).map(dashed).collect(),
+        options,
+    })
+}
+
+/// Whether the help of a flag says that it has no effect.
+fn is_ignored(help: &str) -> bool {
+    ["Ignored", "Accepted and ignored"].iter().any(|word| help.starts_with(word))
 }
 
 /// The name under which the program was invoked.
@@ -295,6 +404,61 @@ mod tests {
     #[case("/usr/bin/kubectl-mcm", Called::KubectlPlugin)]
     fn the_program_knows_its_name(#[case] program: &str, #[case] called: Called) {
         assert_eq!(Called::by(OsStr::new(program)), called);
+    }
+
+    /// Every command that users see, with the words that lead to it.
+    fn every_command(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+            let path = format!("{path} {}", sub.get_name());
+            found.push((path.clone(), sub.clone()));
+            every_command(sub, &path, found);
+        }
+    }
+
+    /// The words of a line of a shell that begin with `mcm`, up to a pipe or a remark.
+    fn words_of(line: &str) -> Vec<OsString> {
+        let begin = ["mcm ", "<(mcm "].iter().filter_map(|word| line.find(word)).min().unwrap();
+        let line = line[begin..].trim_start_matches("<(");
+        let line = line.split(['|', ')']).next().unwrap();
+        // A remark stands behind two spaces or more.
+        let line = line.split("  ").next().unwrap().trim();
+        line.split(' ').map(|word| OsString::from(word.trim_matches('\''))).collect()
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_examples_that_it_understands() {
+        let mut all = Vec::new();
+        every_command(&command(), "mcm", &mut all);
+        assert!(all.len() > 10);
+        for (path, command) in all {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines = help.lines().skip_while(|line| *line != EXAMPLES).skip(1);
+            let examples: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+            assert!(!examples.is_empty(), "{path} has no examples");
+            for example in examples {
+                assert!(example.contains(&path), "{path}: {example}");
+                assert!(parse(words_of(example)).is_ok(), "{path}: {example}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_plugins_of_k9s_call_commands_that_exist() {
+        let text = include_str!("../../config/k9s/plugins.yaml");
+        let file: serde_json::Value = serde_yaml_ng::from_str(text).unwrap();
+        let plugins = file["plugins"].as_object().unwrap();
+        let mut keys: Vec<&str> = plugins.values().map(|one| one["shortCut"].as_str().unwrap()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), plugins.len(), "two plugins have one key");
+        for (name, plugin) in plugins {
+            assert_eq!((&plugin["command"], &plugin["args"][0]), (&"sh".into(), &"-c".into()), "{name}");
+            assert!(plugin["scopes"].is_array() && plugin["description"].is_string(), "{name}");
+            let line = plugin["args"][1].as_str().unwrap();
+            let line = line.replace("$RESOURCE_NAME", "machines").replace("$NAMESPACE", "demo").replace("$NAME", "a");
+            assert!(!line.contains('$'), "{name}: {line}");
+            assert!(parse(words_of(&line)).is_ok(), "{name}: {line}");
+        }
     }
 
     #[test]

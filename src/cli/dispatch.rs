@@ -14,8 +14,9 @@ use super::driver::{self, DriverCommand};
 use super::{
     adopt::{self, AdoptCommand},
     args::{self, Command},
+    check,
     class::{self, ClassCommand},
-    convert,
+    completion, convert,
     crd::{self, RenderError},
     demo,
     error::{self, Misuse},
@@ -41,6 +42,11 @@ fn execute(command: Command) -> Result<ExitCode> {
     let done = match command {
         Command::Why(options) => {
             let answer = block_on(why::run(options))?;
+            print(&answer.text)?;
+            return Ok(answer.exit.into());
+        }
+        Command::Check(options) => {
+            let answer = block_on(check::run(options))?;
             print(&answer.text)?;
             return Ok(answer.exit.into());
         }
@@ -84,7 +90,11 @@ fn execute(command: Command) -> Result<ExitCode> {
                 Ok(report.verdict()?)
             }
         },
-        Command::Completion { shell } => print(&args::completion(shell)),
+        Command::Completion { shell } => print(&completion::script(shell)),
+        Command::Complete { words } => print(&block_on(async { Ok(completion::complete(&words).await) })?),
+        Command::Man { folder } => {
+            args::man(&folder).with_context(|| format!("write manual pages to {}", folder.display()))
+        }
         Command::Version => print(&version::text()),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -3,7 +3,9 @@
 pub mod adopt;
 pub mod apply;
 mod args;
+mod check;
 pub mod class;
+mod completion;
 pub mod convert;
 pub mod crd;
 pub mod demo;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Columns of a pipe, and of the narrowest terminal that is served.
 const WIDTH: usize = 80;
@@ -113,7 +113,7 @@ impl Look {
 const INDENT: usize = 13;
 
 /// Lines of at most `width` columns. A longer word has a line.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let Some(line) = lines.last_mut() else { break };
@@ -131,7 +131,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// The time since `then` in at most two units, such as `4m3s` or `2d5h`.
 pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
+    span(now.duration_since(then))
+}
+
+/// A duration in at most two units.
+pub(super) fn span(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let Some(first) = units.iter().position(|(length, _)| seconds >= *length) else { return "0s".to_owned() };
     let mut left = seconds;

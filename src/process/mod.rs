@@ -41,7 +41,7 @@ pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{
     CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
 };
-pub(crate) use read_only::{Leadership, ReadOnly};
+pub(crate) use read_only::{Leadership, Reach, ReadOnly};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, client::Body};
 use tower::{BoxError, service_fn};
@@ -21,7 +21,7 @@ use crate::{
         cell::{Cell, Config, Role, Scope, Shared, Unread},
         clock::{Clock, SystemClock},
         events::Events,
-        kubeconfig::{self, Clusters, TargetKubeconfig},
+        kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
         limiter::Rate,
         metrics::Metrics,
         preview::Preview,
@@ -39,6 +39,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct WouldWrite {
     method: Method,
     path: String,
+}
+
+/// Clients that only read, for the clusters of a command. Nothing has been asked yet.
+pub(crate) struct Reach {
+    /// For the control cluster.
+    pub control: Client,
+    /// Its API server.
+    pub server: Uri,
+    /// The target cluster and its API server; `None` without one.
+    pub target: Option<(Client, Uri)>,
+    /// The namespace of the objects.
+    pub namespace: String,
 }
 
 /// A cell that only reads.
@@ -65,30 +77,75 @@ pub(crate) struct Leadership {
     pub lease: Option<Lease>,
 }
 
+impl Reach {
+    /// Makes the clients. The namespace is by default that of the kubeconfig.
+    ///
+    /// # Errors
+    /// A kubeconfig cannot be used.
+    pub(crate) async fn load(process: &ProcessOptions, namespace: Option<String>) -> Result<Self> {
+        let (control, target) = clusters_of(process)?;
+        let Clusters { control, target } = Clusters::load(control, target, process.fallback).await?;
+        let client = reading(kubeconfig::client(&control, process.agent).await?);
+        let target = match target {
+            Some(target) => {
+                Some((reading(kubeconfig::client(&target, process.agent).await?), target.config.cluster_url))
+            }
+            None => None,
+        };
+        let namespace = namespace.unwrap_or_else(|| control.config.default_namespace.clone());
+        Ok(Self { control: client, server: control.config.cluster_url, target, namespace })
+    }
+
+    /// The Leases of the managers in the namespace.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn leaderships(&self) -> Result<Vec<Leadership>> {
+        leaderships(&self.control, &self.namespace).await
+    }
+}
+
+fn clusters_of(process: &ProcessOptions) -> Result<(&ControlKubeconfig, &TargetKubeconfig)> {
+    match &process.cells {
+        Cells::One(CellOptions { control, targets: TargetKubeconfigs::Same(target), .. }) => Ok((control, target)),
+        _ => anyhow::bail!("a file of cells has no single namespace"),
+    }
+}
+
+async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<Leadership>> {
+    let leases: Api<Lease> = Api::namespaced(control.clone(), namespace);
+    let mut found = Vec::new();
+    for role in [SETS, MACHINES] {
+        let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
+        found.push(Leadership { role, lease });
+    }
+    Ok(found)
+}
+
 impl ReadOnly {
     /// Reads the caches of one namespace, by default that of the kubeconfig.
     ///
     /// # Errors
     /// The control cluster cannot be reached.
     pub(crate) async fn open(process: &ProcessOptions, namespace: Option<String>, drivers: Catalogue) -> Result<Self> {
-        let Cells::One(CellOptions { control, targets: TargetKubeconfigs::Same(target), .. }) = &process.cells else {
-            anyhow::bail!("a file of cells has no single namespace");
-        };
-        let clusters = Clusters::load(control, target, process.fallback).await?;
-        let client = kubeconfig::client(&clusters.control, process.agent).await?;
-        kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
-        let control = reading(client);
-        let namespace = namespace.unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+        let reach = Reach::load(process, namespace).await?;
+        kubeconfig::check(&reach.control, &reach.server).await?;
+        Self::of(process, reach, drivers).await
+    }
 
-        let assignment = match target {
-            TargetKubeconfig::None => Assignment::None,
+    /// Reads the caches of one namespace through clients of the same options.
+    ///
+    /// # Errors
+    /// The options have no single namespace.
+    pub(crate) async fn of(process: &ProcessOptions, reach: Reach, drivers: Catalogue) -> Result<Self> {
+        let Reach { control, target, namespace, .. } = reach;
+        let assignment = match clusters_of(process)? {
+            (_, TargetKubeconfig::None) => Assignment::None,
             _ => Assignment::One(TargetId::only()),
         };
         let targets = Targets::new(assignment, node::cache_for(&process.roles));
-        let mut of_target = None;
-        if let Some(target) = &clusters.target {
-            let client = reading(kubeconfig::client(target, process.agent).await?);
-            of_target = Some(client.clone());
+        let of_target = target.as_ref().map(|(client, _)| client.clone());
+        if let Some((client, _)) = target {
             let clients = TargetClients {
                 requests: client.clone(),
                 drains: client,
@@ -112,13 +169,7 @@ impl ReadOnly {
     /// # Errors
     /// They cannot be read.
     pub(crate) async fn leaderships(&self) -> Result<Vec<Leadership>> {
-        let leases: Api<Lease> = Api::namespaced(self.control.clone(), &self.namespace);
-        let mut found = Vec::new();
-        for role in [SETS, MACHINES] {
-            let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
-            found.push(Leadership { role, lease });
-        }
-        Ok(found)
+        leaderships(&self.control, &self.namespace).await
     }
 }
 
@@ -150,13 +201,36 @@ fn cell(
     (Cell::new(config, KINDS, &process.roles, &settings), clock)
 }
 
-/// The same client, which refuses every request but GET.
+/// Requests that only ask the API server what a user may do, and who the user is.
+const REVIEWS: [(&str, &[&str]); 2] = [
+    (
+        "/apis/authorization.k8s.io/v1/",
+        &["selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews"],
+    ),
+    ("/apis/authentication.k8s.io/v1/", &["selfsubjectreviews"]),
+];
+
+/// Whether a request changes nothing: it reads, or asks for a review.
+fn only_reads(method: &Method, path: &str) -> bool {
+    if method != Method::POST {
+        return method == Method::GET;
+    }
+    REVIEWS.iter().any(|(group, reviews)| {
+        let resource = path.strip_prefix(group).map(|rest| match rest.strip_prefix("namespaces/") {
+            Some(rest) => rest.split_once('/').map_or("", |(_, resource)| resource),
+            None => rest,
+        });
+        resource.is_some_and(|resource| reviews.contains(&resource))
+    })
+}
+
+/// The same client, which refuses every request that could write.
 fn reading(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move {
-            if request.method() != Method::GET {
+            if !only_reads(request.method(), request.uri().path()) {
                 let (method, path) = (request.method().clone(), request.uri().path().to_owned());
                 return Err(BoxError::from(WouldWrite { method, path }));
             }
@@ -191,5 +265,19 @@ mod tests {
         let kube::Error::Service(error) = error else { panic!("{error}") };
         assert!(error.to_string().contains("this command only reads"), "{error}");
         assert_eq!(*seen.lock(), [Method::GET]);
+    }
+
+    #[rstest::rstest]
+    #[case("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", true)]
+    #[case("/apis/authorization.k8s.io/v1/subjectaccessreviews", true)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews", true)]
+    #[case("/apis/authentication.k8s.io/v1/selfsubjectreviews", true)]
+    #[case("/apis/authentication.k8s.io/v1/tokenreviews", false)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/b/localsubjectaccessreviews", false)]
+    #[case("/api/v1/namespaces/selfsubjectaccessreviews/secrets", false)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/roles", false)]
+    fn of_requests_that_create_only_reviews_are_sent(#[case] path: &str, #[case] is_sent: bool) {
+        assert_eq!(only_reads(&Method::POST, path), is_sent);
+        assert!(!only_reads(&Method::PUT, path) && !only_reads(&Method::DELETE, path));
     }
 }

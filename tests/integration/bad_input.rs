@@ -207,7 +207,7 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
 }
 
 /// Our CRDs without their rules, as other versions install them.
-fn lax() -> Vec<CustomResourceDefinition> {
+pub fn lax() -> Vec<CustomResourceDefinition> {
     let without_rules = |crd: CustomResourceDefinition| {
         let mut crd = serde_json::to_value(crd).unwrap();
         strip(&mut crd);
@@ -227,7 +227,8 @@ fn strip(value: &mut Value) {
     }
 }
 
-fn unreadable() -> Vec<Value> {
+/// Objects that such CRDs let through.
+pub fn unreadable() -> Vec<Value> {
     let of_kind = |kind: &str, spec: Value| json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": {"name": "stuck"}, "spec": spec});
     let spec = json!({"class": {"kind": "MachineClass", "name": "small"}, "drainTimeout": "2 hours"});
     let mut deployment = objects::deployment("stuck", 2);

@@ -10,6 +10,7 @@ mod absent_target;
 mod autoscaler;
 mod bad_input;
 mod cascade;
+mod check;
 mod crashes;
 mod definitions;
 mod drain;

@@ -27,7 +27,7 @@ use view::View;
 pub enum AdoptCommand {
     /// Show the steps of a migration and run its checks, without changing anything
     ///
-    /// Exit code: 0 every check passed, 1 a check failed.
+    /// Exit code: 0 every check passed, 3 a check failed, 1 the check could not run.
     #[command(after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native")]
     Plan(Box<PlanOptions>),
     /// Migrate the machines step by step; resumes an interrupted run

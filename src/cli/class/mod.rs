@@ -18,12 +18,13 @@ use crate::{
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 use input::Input;
-use report::{Checked, Line, Verdict};
+use report::Checked;
 
 #[cfg(feature = "remote")]
 use super::flags::RemoteOptions;
 pub use error::NotChecked;
 pub use report::Report;
+pub(super) use report::{Line, Verdict};
 
 /// Sub-commands of `mcm class`.
 #[derive(Debug, Subcommand)]
@@ -33,7 +34,7 @@ pub enum ClassCommand {
     /// Reads files, never a cluster. With --live it also checks with read-only calls to the cloud whether image, network and
     /// permissions exist.
     ///
-    /// Exit code: 0 all classes are valid, 1 a class has errors, 2 the check could not run.
+    /// Exit code: 0 all classes are valid, 3 a class has errors, 1 the check could not run.
     #[command(
         after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class check -f class.yaml -f secret.yaml --live"
     )]
@@ -76,13 +77,7 @@ pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
         let (secret, missing) = input.secret_of(class);
         let is_complete = missing.is_empty();
         let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
-        lines.extend(class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text)));
-        lines.extend(check_class(&catalogue, class).await);
-        if let Ok(driver) = catalogue.get(class).map_err(drop)
-            && is_complete
-        {
-            lines.extend(lines_of(&driver.secret_problems(class, &secret)));
-        }
+        lines.extend(findings(&catalogue, class, is_complete.then_some(&secret)).await);
         if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);
         }
@@ -107,6 +102,19 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
         remote: &remote,
     };
     sources.open(None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
+}
+
+/// Findings about a class without calls of its cloud. The data of its Secrets are `None` if they are not complete.
+pub(super) async fn findings(catalogue: &Catalogue, class: &MachineClass, secret: Option<&SecretData>) -> Vec<Line> {
+    let flaws = class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text));
+    let mut lines: Vec<Line> = flaws.collect();
+    lines.extend(check_class(catalogue, class).await);
+    if let Some(secret) = secret
+        && let Ok(driver) = catalogue.get(class).map_err(drop)
+    {
+        lines.extend(lines_of(&driver.secret_problems(class, secret)));
+    }
+    lines
 }
 
 /// Findings of the driver about the fields.

@@ -9,14 +9,14 @@ use crate::{
 
 /// A finding about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(in crate::cli) struct Line {
     pub verdict: Verdict,
-    path: String,
-    text: String,
+    pub path: String,
+    pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+pub(in crate::cli) enum Verdict {
     /// No VM can be created.
     Error,
     /// It could not be checked.
@@ -42,7 +42,7 @@ impl Verdict {
 }
 
 impl Line {
-    pub(super) fn new(verdict: Verdict, path: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(in crate::cli) fn new(verdict: Verdict, path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { verdict, path: path.into(), text: text.into() }
     }
 }

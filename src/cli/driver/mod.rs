@@ -32,7 +32,7 @@ pub enum DriverCommand {
     Serve(Box<ServeOptions>),
     /// Test a driver in any language: create and delete a few VMs, and report violated rules of docs/drivers.md
     ///
-    /// Exit code: 0 every check passed, 1 a check failed, 2 the driver could not be tested.
+    /// Exit code: 0 every check passed, 3 a check failed, 1 the driver could not be tested.
     #[command(after_help = "Examples:\n  mcm driver test unix:///run/mcm/aws.sock -f class.yaml --secret secret.yaml")]
     Test(Box<TestOptions>),
 }

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jiff::SignedDuration;
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Resource, ResourceExt, api::ListParams};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use self::story::{ByName, CONTROLLERS, Facts, Manager};
+use self::story::{ByName, CONTROLLERS, Facts, Manager, Unreadable};
 use super::{
     error::Misuse,
     flags::{ControlKubeconfig, TargetKubeconfig},
@@ -21,7 +21,8 @@ use super::{
 use crate::{
     driver::{Catalogue, Guards},
     plan::Subject,
-    process::{DriverSources, Leadership, ReadOnly, Unread},
+    process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
+    runtime::guard::Guard,
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 
@@ -50,8 +51,27 @@ impl ReadingOptions {
     /// # Errors
     /// The control cluster cannot be reached.
     pub(super) async fn open(&self) -> Result<ReadOnly> {
-        let process = run::reading_options(self.control(), self.target());
-        ReadOnly::open(&process, self.namespace.clone(), drivers()?).await
+        ReadOnly::open(&self.process(), self.namespace.clone(), drivers()?).await
+    }
+
+    /// Clients that only read. Nothing is asked.
+    ///
+    /// # Errors
+    /// A kubeconfig cannot be used.
+    pub(super) async fn reach(&self) -> Result<Reach> {
+        Reach::load(&self.process(), self.namespace.clone()).await
+    }
+
+    /// Reads the caches through clients of [`Self::reach`].
+    ///
+    /// # Errors
+    /// A driver of this build cannot be opened.
+    pub(super) async fn cell(&self, reach: Reach) -> Result<ReadOnly> {
+        ReadOnly::of(&self.process(), reach, drivers()?).await
+    }
+
+    fn process(&self) -> ProcessOptions {
+        run::reading_options(self.control(), self.target())
     }
 
     fn control(&self) -> ControlKubeconfig {
@@ -69,7 +89,7 @@ impl ReadingOptions {
 }
 
 /// The drivers of this build, which validate classes. None of them is asked anything else.
-fn drivers() -> Result<Catalogue> {
+pub(super) fn drivers() -> Result<Catalogue> {
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
         simulated_cloud: &simulated_cloud,
@@ -83,23 +103,53 @@ fn drivers() -> Result<Catalogue> {
 /// Objects of a page of a list.
 const PAGE: u32 = 500;
 
-/// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
-async fn list<K>(cell: &ReadOnly) -> Result<ByName<K>>
+/// The objects of a kind, and those that cannot be decoded.
+pub(super) struct Listed<K> {
+    pub objects: ByName<K>,
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Lists the objects of a kind.
+///
+/// # Errors
+/// The API server refuses the list, or cannot be reached.
+pub(super) async fn list<K>(control: &Client, namespace: &str) -> Result<Listed<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let api: Api<K> = Api::namespaced(cell.control.clone(), &cell.namespace);
-    let (mut found, mut params) = (BTreeMap::new(), ListParams::default().limit(PAGE));
+    let api: Api<Guard<K>> = Api::namespaced(control.clone(), namespace);
+    let (mut objects, mut unreadable) = (BTreeMap::new(), Vec::new());
+    let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = match api.list(&params).await {
-            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(BTreeMap::new()),
-            page => page.with_context(|| format!("list {}", K::plural(&())))?,
-        };
-        found.extend(page.items.into_iter().map(|object| (object.name_any(), object)));
+        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
+        for object in page.items {
+            let name = object.name_any();
+            match object {
+                Guard::Readable(object) => drop(objects.insert(name, object)),
+                Guard::Unreadable { error, .. } => {
+                    unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, error });
+                }
+            }
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
+            None => return Ok(Listed { objects, unreadable }),
         }
+    }
+}
+
+/// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
+async fn permitted<K>(cell: &ReadOnly) -> Result<Listed<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let listed = list(&cell.control, &cell.namespace).await;
+    let is_refused = |error: &anyhow::Error| {
+        matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
+    };
+    match listed {
+        Err(error) if is_refused(&error) => Ok(Listed { objects: BTreeMap::new(), unreadable: Vec::new() }),
+        listed => listed,
     }
 }
 
@@ -108,14 +158,16 @@ where
 /// # Errors
 /// A kind cannot be listed.
 pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
-    let (deployments, sets, machines, classes) = tokio::try_join!(list(cell), list(cell), list(cell), list(cell))?;
+    let (deployments, sets, machines, classes) =
+        tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let mut facts = Facts {
         now: cell.clock.now(),
         namespace: cell.namespace.clone(),
-        deployments,
-        sets,
-        machines,
-        classes,
+        deployments: deployments.objects,
+        sets: sets.objects,
+        machines: machines.objects,
+        classes: classes.objects,
+        unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
         previews: BTreeMap::new(),
         unread: cell.unread.iter().map(|unread| unread.kind.clone()).collect(),
         managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
@@ -128,7 +180,8 @@ pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
     Ok(facts)
 }
 
-fn manager(leadership: &Leadership) -> Manager {
+/// The manager of a Lease.
+pub(super) fn manager(leadership: &Leadership) -> Manager {
     let spec = leadership.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
     Manager {
         lease: leadership.role.lease.to_owned(),
@@ -150,6 +203,7 @@ pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
     if facts.managers.is_empty() {
         notes.push("the Leases of the managers could not be read".to_owned());
     }
+    notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
     notes
 }
 

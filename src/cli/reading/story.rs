@@ -40,11 +40,27 @@ pub(in crate::cli) struct Facts {
     pub sets: ByName<MachineSet>,
     pub machines: ByName<Machine>,
     pub classes: ByName<MachineClass>,
+    /// Objects that cannot be decoded, so that they are in none of the above.
+    pub unreadable: Vec<Unreadable>,
     /// By kind.
     pub previews: BTreeMap<&'static str, ByName<Preview>>,
     pub managers: Vec<Manager>,
     /// Kinds that could not be read, in the plural.
     pub unread: Vec<String>,
+}
+
+/// A stored object that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(in crate::cli) struct Unreadable {
+    pub kind: String,
+    pub name: String,
+    pub error: String,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} cannot be read: {}", self.kind, self.name, short(&self.error))
+    }
 }
 
 /// The manager of a role, as its Lease shows it.
@@ -73,7 +89,8 @@ impl Manager {
         self.exists && !self.is_alive(now)
     }
 
-    fn is_alive(&self, now: Timestamp) -> bool {
+    /// Whether its holder renews it.
+    pub(in crate::cli) fn is_alive(&self, now: Timestamp) -> bool {
         let age = self.renewed.map(|renewed| now.duration_since(renewed));
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
     }
@@ -472,7 +489,7 @@ fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
 const NODE: &str = "Node";
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.
-fn kind_of(word: &str) -> Option<&'static str> {
+pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {
     match word.to_ascii_lowercase().as_str() {
         "machinedeployment" | "machinedeployments" | "machdeploy" | "mcd" => Some(DEPLOYMENT),
         "machineset" | "machinesets" | "machset" | "mcs" => Some(SET),

@@ -74,6 +74,7 @@ fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Fac
         sets: one("pool-1", object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))),
         machines: one("pool-1-a", object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)),
         classes: BTreeMap::new(),
+        unreadable: Vec::new(),
         previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
         managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
         unread: Vec::new(),

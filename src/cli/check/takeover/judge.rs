@@ -1,0 +1,171 @@
+//! Judges the Deployment of the Go programs. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::workload::Workload;
+use crate::{
+    api::machine::MachineDeployment,
+    cli::{
+        check::finding::{Finding, some_of},
+        reading::story::{ByName, Manager},
+        terminal::{ago, span},
+    },
+};
+
+/// Time that a pod needs to end its reconciles and to release its Leases, in seconds.
+const ENOUGH: i64 = 30;
+
+/// No Deployment runs a Go program.
+pub(super) fn no_workload(namespace: &str) -> Finding {
+    let text = "no Deployment runs machine-controller-manager or machine-controller: its flags, permissions and grace period \
+                were not checked";
+    Finding::unknown("deployment", text).then(format!("kubectl get deployments -n {namespace}"))
+}
+
+/// Flags of the containers.
+pub(super) fn flags(workload: &Workload) -> Vec<Finding> {
+    const CHECK: &str = "flags";
+    let mut findings = Vec::new();
+    let (mut count, mut ignored) = (0, Vec::new());
+    for container in &workload.containers {
+        let name = &container.name;
+        let Some(flags) = &container.flags else {
+            let text = format!("container {name} starts {} by a script: its flags were not read", container.program);
+            findings.push(Finding::unknown(CHECK, text));
+            continue;
+        };
+        count += flags.count;
+        ignored.extend(flags.without_effect.clone());
+        if !flags.unknown.is_empty() {
+            let text = format!("container {name} has flags that mcm does not know: {}", some_of(&flags.unknown));
+            findings.push(Finding::problem(CHECK, text).then("remove them"));
+        } else if let Err(error) = &flags.options {
+            findings.push(Finding::problem(CHECK, format!("container {name} would not start: {error}")));
+        }
+    }
+    if findings.is_empty() {
+        ignored.sort_unstable();
+        ignored.dedup();
+        let ignored = match ignored.len() {
+            0 => String::new(),
+            number => format!("; {number} without effect: {}", some_of(&ignored)),
+        };
+        findings.push(Finding::good(CHECK, format!("{count} of {count} known{ignored}")));
+    }
+    findings
+}
+
+/// A container without a command runs the program of its image.
+pub(super) fn entry_points(workload: &Workload) -> Vec<Finding> {
+    let without = workload.containers.iter().filter(|container| !container.has_command);
+    without
+        .map(|container| {
+            let text = format!("container {} names no command, so it runs the program of its image", container.name);
+            Finding::note("command", text).then(format!("set its command to [/{}]", container.program))
+        })
+        .collect()
+}
+
+/// Whether a pod has the time to release its Leases.
+pub(super) fn grace(workload: &Workload, namespace: &str) -> Vec<Finding> {
+    const CHECK: &str = "grace";
+    let Workload { name, grace, .. } = workload;
+    if *grace >= ENOUGH {
+        return vec![Finding::good(
+            CHECK,
+            format!("a pod of {name} has {grace} s to end its work and release its Leases"),
+        )];
+    }
+    let lease = workload.lease().and_then(|lease| SignedDuration::try_from(lease).ok()).map(span);
+    let lease = lease.map(|lease| format!(", and the next pod waits {lease}")).unwrap_or_default();
+    let text = format!(
+        "terminationGracePeriodSeconds of {name} is {grace}: a pod that is ended while it works does not release its Leases{lease}"
+    );
+    let patch = format!(r#"{{"spec":{{"template":{{"spec":{{"terminationGracePeriodSeconds":{ENOUGH}}}}}}}}}"#);
+    vec![Finding::note(CHECK, text).then(format!("kubectl patch deployment {name} -n {namespace} -p '{patch}'"))]
+}
+
+/// Two pods without leader election would act at once.
+pub(super) fn election(workload: &Workload) -> Option<Finding> {
+    if workload.elects() || !workload.overlaps {
+        return None;
+    }
+    let text =
+        format!("{} runs without leader election, and its pods overlap during a change: two would act", workload.name);
+    Some(Finding::problem("election", text).then("remove --leader-elect=false, or set the strategy to Recreate"))
+}
+
+/// Leases, and how long a successor waits for them.
+pub(super) fn leases(managers: &Result<Vec<Manager>, String>, workloads: &[Workload], now: Timestamp) -> Vec<Finding> {
+    const CHECK: &str = "leases";
+    let managers = match managers {
+        Ok(managers) => managers,
+        Err(cause) => return vec![Finding::unknown(CHECK, format!("not read: {cause}"))],
+    };
+    let judged = managers.iter().map(|manager| {
+        let Manager { lease, holder, .. } = manager;
+        if !manager.is_alive(now) {
+            return Finding::note(CHECK, manager.state(now));
+        }
+        let renewed = manager.renewed.map(|at| ago(now, at)).unwrap_or_default();
+        let text = format!(
+            "{lease} is held by {holder}, renewed {renewed} ago; unless it is released it ends {} after its holder",
+            span(manager.lasts)
+        );
+        match workloads.is_empty() || workloads.iter().any(|one| holder.starts_with(&one.name)) {
+            true => Finding::good(CHECK, text),
+            false => Finding::note(CHECK, format!("{text}. The holder is no pod of the Deployments above"))
+                .then("end the other program first, or both wait for the same Lease"),
+        }
+    });
+    judged.collect()
+}
+
+/// Rollouts that are under way.
+pub(super) fn settled(deployments: &ByName<MachineDeployment>) -> Finding {
+    const CHECK: &str = "settled";
+    let rolling = deployments.iter().filter_map(|(name, deployment)| {
+        let status = deployment.status.clone().unwrap_or_default();
+        let wanted = deployment.spec.replicas;
+        let is_new = deployment.metadata.generation.is_some_and(|generation| generation > status.observed_generation);
+        let is_rolling = is_new || status.updated_replicas < wanted || status.replicas != wanted;
+        is_rolling.then(|| format!("{name} ({} of {wanted})", status.updated_replicas))
+    });
+    let rolling: Vec<String> = rolling.collect();
+    match rolling.len() {
+        0 => Finding::good(CHECK, "no deployment is rolling"),
+        1 => Finding::note(CHECK, format!("{} is rolling, and is taken over in the middle", rolling[0])),
+        number => Finding::note(
+            CHECK,
+            format!("{number} are rolling, and are taken over in the middle: {}", some_of(&rolling)),
+        ),
+    }
+}
+
+/// The ServiceAccount of this cluster has no rights in another one.
+pub(super) fn target_rights(workload: &Workload) -> Finding {
+    let text =
+        format!("in the target cluster not checked: {} reads its kubeconfig from a file of its pods", workload.name);
+    Finding::unknown("permissions", text).then("mcm check --target-kubeconfig FILE shows the rights of that kubeconfig")
+}
+
+/// How the image is replaced.
+pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str) -> Vec<Finding> {
+    const CHECK: &str = "image";
+    let Some(image) = image else { return Vec::new() };
+    let ours = env!("CARGO_PKG_VERSION");
+    let tag = image.split('@').next().and_then(|name| name.rsplit('/').next()).and_then(|name| name.split_once(':'));
+    let is_ours = tag.is_some_and(|(_, tag)| tag.trim_start_matches('v') == ours);
+    let text = format!("the flags and drivers above are those of this program, version {ours}");
+    let finding = match is_ours {
+        true => Finding::good(CHECK, text),
+        false => Finding::note(CHECK, format!("{text}; {image} may have others")),
+    };
+    let set = |workload: &Workload| {
+        let containers = workload.containers.iter().map(|container| format!("{}={image}", container.name));
+        let containers = containers.collect::<Vec<_>>().join(" ");
+        format!("kubectl set image deployment/{} -n {namespace} {containers}", workload.name)
+    };
+    let commands = workloads.iter().map(set).collect::<Vec<_>>().join("; ");
+    vec![if commands.is_empty() { finding } else { finding.then(commands) }]
+}

@@ -1,0 +1,107 @@
+//! `mcm check takeover`: whether the image of the Go programs can be replaced.
+
+mod judge;
+mod workload;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, ResourceExt, api::ListParams};
+
+use self::workload::Workload;
+use super::{
+    Answer, OutputOptions, answer,
+    finding::Finding,
+    install, read,
+    rights::{self, In, Who},
+    stored_findings,
+};
+use crate::{
+    cli::{
+        error::Misuse,
+        reading::{self, ReadingOptions},
+    },
+    process::Reach,
+};
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct TakeoverOptions {
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// The Deployment of the Go programs; without it, all of the namespace that run one
+    #[arg(long, value_name = "NAME")]
+    deployment: Option<String>,
+    /// The image that will replace theirs, for the command that is printed
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+/// Checks whether the Go programs of a namespace can be replaced.
+pub(super) async fn run(options: TakeoverOptions) -> Result<Answer> {
+    let reach = options.reading.reach().await?;
+    let control = read::control(&reach).await?;
+    let drivers = reading::drivers()?;
+    let workloads = workloads(&reach, options.deployment.as_deref()).await?;
+    let namespace = reach.namespace.clone();
+
+    let (stored, mut findings) = stored_findings(&reach, &drivers).await?;
+    for workload in &workloads {
+        findings.extend(permissions(&reach, workload).await);
+        findings.extend(judge::flags(workload));
+        findings.extend(judge::entry_points(workload));
+        findings.extend(judge::grace(workload, &namespace));
+        findings.extend(judge::election(workload));
+    }
+    if workloads.is_empty() {
+        findings.push(judge::no_workload(&namespace));
+    }
+    let managers = reach.leaderships().await.map(|all| all.iter().map(reading::manager).collect());
+    findings.extend(judge::leases(&managers.map_err(|error| format!("{error:#}")), &workloads, Timestamp::now()));
+    if let Ok(deployments) = &stored.deployments {
+        findings.push(judge::settled(&deployments.objects));
+    }
+    findings.extend(install::frozen(&stored.frozen(), &namespace));
+    findings.push(install::clocks(&control, &install::Target::None));
+    findings.extend(judge::image(options.image.as_deref(), &workloads, &namespace));
+    answer("Takeover", &namespace, &findings, options.output)
+}
+
+/// Deployments that run a Go program.
+async fn workloads(reach: &Reach, wanted: Option<&str>) -> Result<Vec<Workload>> {
+    let api: Api<Deployment> = Api::namespaced(reach.control.clone(), &reach.namespace);
+    let Some(name) = wanted else {
+        let all = api.list(&ListParams::default()).await.context("list deployments")?;
+        return Ok(all.items.iter().map(Workload::of).filter(|one| !one.containers.is_empty()).collect());
+    };
+    let found = api.get_opt(name).await.with_context(|| format!("read Deployment {name}"))?;
+    let found = found.ok_or_else(|| Misuse {
+        message: format!("there is no Deployment {name} in namespace {}", reach.namespace),
+        hint: "leave out --deployment to look at all of them".to_owned(),
+    })?;
+    let workload = Workload::of(&found);
+    if workload.containers.is_empty() {
+        let hint = "mcm check takeover looks for machine-controller-manager and machine-controller".to_owned();
+        return Err(Misuse { message: format!("Deployment {} runs no Go program", found.name_any()), hint }.into());
+    }
+    Ok(vec![workload])
+}
+
+/// The rights of the ServiceAccount of the pods.
+async fn permissions(reach: &Reach, workload: &Workload) -> Vec<Finding> {
+    let who = Who::service_account(&reach.namespace, &workload.service_account);
+    let same = workload.has_one_cluster().then_some(&reach.control);
+    let answers = read::rights(Some(&who), &reach.control, same, &reach.namespace).await;
+    let mut findings: Vec<Finding> =
+        [In::Control, In::Target].into_iter().flat_map(|of| rights::judge(&who, of, &answers)).collect();
+    if same.is_none() {
+        findings.push(judge::target_rights(workload));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Names of objects in a cluster, within a second.
+
+use std::{path::PathBuf, time::Duration};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use tokio::time::timeout;
+
+use super::words::Sought;
+use crate::{
+    api::machine::{GROUP, VERSION},
+    cli::{
+        flags::{ControlKubeconfig, TargetKubeconfig},
+        reading::story::{CONTROLLERS, kind_of},
+        run,
+    },
+    process::Reach,
+};
+
+/// A user waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// More names help no user.
+const MOST: u32 = 500;
+
+/// Where the objects are.
+pub(super) struct Place {
+    pub namespace: Option<String>,
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// The names; none if the cluster does not answer in time.
+pub(super) async fn find(sought: &Sought, place: Place) -> Vec<String> {
+    timeout(PATIENCE, list(sought, place)).await.ok().flatten().unwrap_or_default()
+}
+
+async fn list(sought: &Sought, place: Place) -> Option<Vec<String>> {
+    let control = place.kubeconfig.map_or(ControlKubeconfig::Default, ControlKubeconfig::Named);
+    let reach = Reach::load(&run::reading_options(control, TargetKubeconfig::None), place.namespace).await.ok()?;
+    match sought {
+        Sought::Namespaces => {
+            let api: Api<Namespace> = Api::all(reach.control);
+            let all = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
+            Some(all.items.iter().map(ResourceExt::name_any).collect())
+        }
+        Sought::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
+        Sought::Objects(Some(word)) => {
+            let plural = plural_of(kind_of(word)?)?;
+            let names = of_kind(&reach.control, &reach.namespace, &plural).await?;
+            Some(names.into_iter().map(|name| format!("{word}/{name}")).collect())
+        }
+        Sought::Objects(None) => {
+            let mut names = of_kind(&reach.control, &reach.namespace, "machinedeployments").await?;
+            names.extend(CONTROLLERS.iter().map(|(kind, _)| format!("{}/", kind.to_lowercase())));
+            Some(names)
+        }
+    }
+}
+
+/// The name of a kind in requests; `None` for those of another group.
+fn plural_of(kind: &str) -> Option<String> {
+    let kind = CONTROLLERS.iter().find(|(known, _)| *known == kind)?.0.to_lowercase();
+    Some(if kind.ends_with('s') { format!("{kind}es") } else { format!("{kind}s") })
+}
+
+async fn of_kind(client: &Client, namespace: &str, plural: &str) -> Option<Vec<String>> {
+    let resource = ApiResource {
+        group: GROUP.to_owned(),
+        version: VERSION.to_owned(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: String::new(),
+        plural: plural.to_owned(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let all = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
+    Some(all.items.iter().map(ResourceExt::name_any).collect())
+}
