@@ -60,6 +60,7 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("simulated-cloud", &["simulated-cloud"])]
 #[case("why", &["why"])]
 #[case("check", &["check"])]
+#[case("dashboard", &["dashboard"])]
 #[case("check-takeover", &["check", "takeover"])]
 #[case("convert", &["convert"])]
 #[case("adopt", &["adopt"])]

@@ -16,6 +16,7 @@ use super::{
     check::CheckOptions,
     class::ClassCommand,
     convert::ConvertOptions,
+    dashboard::DashboardOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
     flags::{
@@ -96,6 +97,14 @@ pub enum Command {
         after_help = "Examples:\n  mcm check -n demo\n  mcm check -n demo --service-account machine-controller-manager -o json\n  mcm check takeover -n shoot--dev--one    before the image of a Go program is replaced"
     )]
     Check(CheckOptions),
+    /// Serve a page that shows deployments, machines and why they do not progress
+    ///
+    /// The page is for a browser of this computer: it is served on 127.0.0.1 under a path that cannot be guessed. It writes
+    /// nothing, and loads nothing from elsewhere. Its JSON at api/why is that of mcm why.
+    #[command(
+        after_help = "Examples:\n  mcm dashboard -n demo\n  mcm dashboard -n demo --port 8090\n\nNext: open the address that it prints."
+    )]
+    Dashboard(DashboardOptions),
     /// Convert objects between Cluster API and MCM
     ///
     /// Reads files, never a cluster. Pass related objects together: deployment, template, class, Secret, health check.
@@ -239,6 +248,7 @@ impl Command {
             | Self::Class { .. }
             | Self::Why(_)
             | Self::Check(_)
+            | Self::Dashboard(_)
             | Self::Crd { .. }
             | Self::Completion { .. }
             | Self::Complete { .. }

@@ -18,7 +18,7 @@ use super::{
     class::{self, ClassCommand},
     completion, convert,
     crd::{self, RenderError},
-    demo,
+    dashboard, demo,
     error::{self, Misuse},
     exit::No,
     flags::LogOptions,
@@ -58,6 +58,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
         Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         Command::Demo(options) => block_on(demo::run(options)),
+        Command::Dashboard(options) => block_on(dashboard::run(options)),
         Command::Convert(options) => print(&convert::run(&options)?),
         Command::Adopt { command } => match command {
             AdoptCommand::Plan(options) => {

@@ -8,6 +8,7 @@ pub mod class;
 mod completion;
 pub mod convert;
 pub mod crd;
+mod dashboard;
 pub mod demo;
 mod dispatch;
 #[cfg(feature = "remote")]

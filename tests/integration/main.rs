@@ -12,6 +12,7 @@ mod bad_input;
 mod cascade;
 mod check;
 mod crashes;
+mod dashboard;
 mod definitions;
 mod drain;
 mod endpoints;

@@ -322,6 +322,21 @@ impl Facts {
         self.managers.iter().find(|manager| manager.role == role)
     }
 
+    /// Names of the machines of a deployment or a set.
+    pub(in crate::cli) fn machines_below(&self, object: &Subject) -> Vec<String> {
+        self.machines_of(object).cloned().collect()
+    }
+
+    /// Names of the sets of a deployment.
+    pub(in crate::cli) fn sets_of(&self, deployment: &str) -> Vec<String> {
+        owned_by(&self.sets, deployment).cloned().collect()
+    }
+
+    /// The answer for a machine.
+    pub(in crate::cli) fn machine(&self, name: &str) -> Answer {
+        self.alone(&self.subject(MACHINE, name))
+    }
+
     fn machines_of<'a>(&'a self, object: &'a Subject) -> impl Iterator<Item = &'a String> {
         let sets: Vec<&str> = match object.kind.as_str() {
             SET => vec![&object.name],

@@ -58,7 +58,11 @@ pub async fn run(options: WhyOptions) -> Result<Answer> {
     Ok(Answer { text, exit: exit(answer.verdict) })
 }
 
-fn as_json(answers: &[story::Answer], facts: &Facts, notes: &[String]) -> Result<String> {
+/// The answers as one document.
+///
+/// # Errors
+/// They cannot be serialized, which does not happen.
+pub(super) fn as_json(answers: &[story::Answer], facts: &Facts, notes: &[String]) -> Result<String> {
     let document = json!({
         "apiVersion": "cli.mcm/v1",
         "kind": "Explanation",
