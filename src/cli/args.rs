@@ -266,7 +266,7 @@ pub struct GoFlags {
     pub unknown: Vec<String>,
     /// Flags that we accept and ignore.
     pub without_effect: Vec<String>,
-    /// What they mean, or what is wrong with them.
+    /// Their meaning, or the error in them.
     pub options: Result<Box<GenericOptions>, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an installation needs, judged from what was read. Pure.
+//! Judges an installation from facts. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,7 +19,7 @@ const SKEW: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub version: String,
-    /// How far its clock is ahead of that of this computer.
+    /// The lead of its clock over that of this computer.
     pub skew: Option<SignedDuration>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Kind {
 pub(super) struct Class {
     pub name: String,
     pub provider: String,
-    /// Why no driver serves it.
+    /// An error if no driver serves it.
     pub driver: Result<(), String>,
     pub lines: Vec<Line>,
 }

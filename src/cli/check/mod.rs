@@ -52,7 +52,7 @@ pub struct CheckOptions {
     output: OutputOptions,
 }
 
-/// How findings are printed.
+/// Options of the output.
 #[derive(Args, Clone, Copy, Debug)]
 struct OutputOptions {
     /// Format of the answer

@@ -1,4 +1,4 @@
-//! Reads what is judged. Every request is a read or a review.
+//! Reads clusters for the checks. Every request is a read or a review.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -58,7 +58,7 @@ pub(super) async fn target(reach: &Reach) -> Target {
     }
 }
 
-/// How far the clock of an API server is ahead. A `Date` has whole seconds.
+/// The lead of the clock of an API server over that of this computer. A `Date` has whole seconds.
 async fn skew(client: &Client) -> Option<SignedDuration> {
     let request = Request::get("/version").body(Body::empty()).ok()?;
     let response = timeout(PATIENCE, client.send(request)).await.ok()?.ok()?;

@@ -22,7 +22,7 @@ pub(super) enum Of {
     Named(&'static str),
 }
 
-/// What may be done with a resource.
+/// Verbs that a resource allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub cluster: In,
@@ -51,7 +51,7 @@ const CHANGE: &[&str] = &["get", "list", "watch", "patch"];
 const OWN: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
-/// What mcm does, of which `config/rbac` is a superset.
+/// The rights that mcm uses. `config/rbac` is a superset.
 pub(super) const RULES: [Rule; 21] = [
     rule(In::Control, Of::Control, GROUP, "machineclasses", CHANGE),
     rule(In::Control, Of::Control, GROUP, "machinedeployments", CHANGE),

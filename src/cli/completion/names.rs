@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// More names help no user.
 const MOST: u32 = 500;
 
-/// Where the objects are.
+/// The namespace and the cluster of the objects.
 pub(super) struct Place {
     pub namespace: Option<String>,
     pub kubeconfig: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a shell asks for: commands, flags, values or names. Pure.
+//! The question of a shell: commands, flags, values or names. Pure.
 
 use clap::{Arg, Command};
 

@@ -1,4 +1,4 @@
-//! Who may see the page: a browser of this computer that has its address. Pages of other origins cannot read it.
+//! Access to the page: for a browser of this computer that has its address. Pages of other origins cannot read it.
 
 use std::sync::Arc;
 

@@ -69,7 +69,7 @@ struct App {
     last: Mutex<Option<(Instant, Arc<Reading>)>>,
 }
 
-/// What one look at the cluster showed.
+/// The result of one look at the cluster.
 struct Reading {
     facts: Facts,
     notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the page shows, from facts. Pure, except for the list of Events.
+//! The contents of the page, from facts. Pure, except for the list of Events.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;

@@ -144,9 +144,8 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let listed = list(&cell.control, &cell.namespace).await;
-    let is_refused = |error: &anyhow::Error| {
-        matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
-    };
+    let is_refused =
+        |error: &anyhow::Error| matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403);
     match listed {
         Err(error) if is_refused(&error) => Ok(Listed { objects: BTreeMap::new(), unreadable: Vec::new() }),
         listed => listed,

@@ -149,7 +149,7 @@ pub(super) fn target_rights(workload: &Workload) -> Finding {
     Finding::unknown("permissions", text).then("mcm check --target-kubeconfig FILE shows the rights of that kubeconfig")
 }
 
-/// How the image is replaced.
+/// The command that replaces the image.
 pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str) -> Vec<Finding> {
     const CHECK: &str = "image";
     let Some(image) = image else { return Vec::new() };

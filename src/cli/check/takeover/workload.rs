@@ -71,7 +71,7 @@ impl Workload {
         self.options().all(|options| options.leader_election.enabled)
     }
 
-    /// How long a Lease lasts that is not released.
+    /// Duration of a Lease that is not released.
     pub(super) fn lease(&self) -> Option<Duration> {
         self.options().map(|options| options.leader_election.lease_duration).max()
     }

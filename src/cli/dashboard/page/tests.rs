@@ -36,6 +36,7 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
         failed: Some(text.to_owned()),
         owners: Vec::new(),
         machines: Vec::new(),
+        unread: Vec::new(),
     }
 }
 
