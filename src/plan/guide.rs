@@ -1,11 +1,12 @@
 //! The catalogue of waits: the meaning of each kind, how it ends, and what a user can do.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::WaitKind;
 
 /// How a wait ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum End {
     /// Only a user can end it.
     User,
@@ -18,7 +19,7 @@ pub enum End {
 }
 
 /// The effect of a remedy on what runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Danger {
     /// Nothing that runs is disturbed.
     Safe,
@@ -80,8 +81,12 @@ const FORCE_DELETION: Remedy =
     kills_pods("kubectl label machine {name} -n {namespace} force-deletion=True", "deletes it without a drain");
 
 impl WaitKind {
+    /// The kind with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name)
+    }
+
     /// All kinds, in the order of their names.
-    #[cfg(test)]
     pub const ALL: [Self; 43] = [
         Self::ApiServers,
         Self::BootstrapToken,

@@ -1,8 +1,9 @@
 use kube::{Resource, ResourceExt};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A reference to an object, for programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Subject {
     /// Kind.
     pub kind: String,

@@ -1,5 +1,6 @@
 //! The plan of an object that is not executed, for users.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -23,7 +24,7 @@ pub(crate) struct Preview {
 }
 
 /// A step that is not executed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PreviewStep {
     /// The change.

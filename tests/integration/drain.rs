@@ -92,6 +92,8 @@ async fn a_drain_that_a_budget_blocks_says_so_and_gives_way_to_force(
     let why = why::ask(&world, &format!("machine/{machine}")).await;
     assert_eq!((why.code, why.kinds()), (4, vec!["Eviction".to_owned()]), "{}", why.answer);
     assert!(why.text().contains(BUDGET), "{}", why.answer);
+    let why = why::ask(&world, &format!("pdb/{}/{BUDGET}", world.namespace)).await;
+    assert_eq!(why.answer["machines"][0]["object"]["name"], machine, "{}", why.answer);
     assert_eq!(pods::all(&world.target, &world.namespace).await.len(), 4, "all are still there");
     assert_eq!(world.cloud.count("/alive").await, 1, "and so is the VM");
 

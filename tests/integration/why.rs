@@ -74,9 +74,17 @@ async fn a_missing_secret_is_named_and_once_it_is_there_the_pool_settles() {
     assert_eq!((why.code, why.kinds().first().map(String::as_str)), (3, Some("Secret")), "{}", why.answer);
     assert!(why.text().contains("pool"), "{}", why.answer);
     assert_eq!(why.answer["owners"][1]["name"], "pool");
+    assert_eq!(why.answer["chain"]["up"][0], "MachineDeployment pool wants 1 machines", "{}", why.answer);
 
+    let mut watch = Command::new(mcm());
+    watch.args(["why", "pool", "-w", "--until-settled", "-n", &world.namespace, "--kubeconfig"]).arg(world.admin());
+    let watch = watch.stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     world.apply(objects::secret("pool")).await;
     world.settled(1, "small").await;
+    let watched = tokio::time::timeout(Duration::from_secs(60), watch.wait_with_output()).await.unwrap().unwrap();
+    let text = String::from_utf8(watched.stdout).unwrap();
+    assert_eq!(watched.status.code(), Some(0), "{text}");
+    assert!(text.contains("is settled") && !text.contains('\x1b'), "{text}");
     let settled = until_code(&world, "pool", 0).await;
     assert_eq!((&settled.answer["verdict"], &settled.answer["machines"]), (&json!("Settled"), &json!([])));
 }
@@ -95,6 +103,94 @@ async fn a_class_of_an_unknown_provider_is_named() {
     let machine = &pool.answer["machines"][0];
     assert_eq!(machine["waits"][0]["kind"], "Class", "{}", pool.answer);
     assert!(machine["waits"][0]["text"].as_str().unwrap().contains("nonesuch"), "{}", pool.answer);
+
+    world.apply(objects::class("small")).await;
+    world.settled(1, "small").await;
+    until_code(&world, "pool", 0).await;
+}
+
+/// The memory of the manager is asked, and says since when, how often, and when the next attempt is.
+#[tokio::test]
+async fn a_cloud_that_fails_is_named_with_the_next_attempt_of_the_manager() {
+    let world = World::new("why-cloud").await;
+    let manager = world.run(&[]).await;
+    let fault = json!({"operation": "create", "code": "Internal", "message": "no host has room", "count": 1000});
+    world.cloud.control(json!({"faults": [fault]})).await;
+    world.pool(1, json!({})).await;
+    let machine = world.find("a machine", |scene| scene.machines.keys().next().cloned()).await;
+    let words = [&format!("machine/{machine}"), "--manager", &manager.url];
+    let (code, document) = wait::until("the manager to remember the wait", async || {
+        let (code, document) = why(&world, world.admin(), &words).await;
+        (document["objects"][0]["waits"][0]["plans"].as_u64() >= Some(1)).then_some((code, document))
+    })
+    .await;
+    let wait = &document["objects"][0]["waits"][0];
+    assert_eq!((code, &wait["kind"]), (4, &json!("DriverRetry")), "{document}");
+    assert!(wait["text"].as_str().unwrap().contains("no host has room"), "{document}");
+    assert!(wait["since"].is_string() && wait["until"].is_string(), "{document}");
+    assert_eq!(document["asked"][0], format!("{}/", manager.url), "{document}");
+    assert!(document["notes"].as_array().unwrap().is_empty(), "{document}");
+
+    let (_, alone) = why(&world, world.admin(), &[&words[0], "--manager", "http://127.0.0.1:1"]).await;
+    assert_eq!(
+        alone["objects"][0]["waits"][0]["kind"], "DriverRetry",
+        "without it the object shows the failure: {alone}"
+    );
+    assert!(alone["notes"][0].as_str().unwrap().contains("was not asked"), "{alone}");
+    let (status, metrics) = manager.get("/metrics").await;
+    let series = r#"mcm_waiting{controller="machine",kind="DriverRetry"} 1"#;
+    assert!(status == 200 && metrics.lines().any(|line| line == series), "{series} is not in\n{metrics}");
+
+    world.cloud.control(json!({"faults": []})).await;
+    world.settled(1, "small").await;
+    until_code(&world, "pool", 0).await;
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_join_is_named_and_the_remedy_replaces_the_machine() {
+    let world = World::new("why-join").await;
+    let _manager = world.run(&[]).await;
+    world.classes().await;
+    let mut slow = objects::class("small");
+    slow["providerSpec"]["bootLatency"] = "1h".into();
+    world.apply(slow).await;
+    world.apply(objects::deployment("pool", 1)).await;
+    let machine = world.find("a machine", |scene| scene.machines.keys().next().cloned()).await;
+    let why = wait::until("the machine to wait for its Node", async || {
+        let why = ask(&world, &format!("machine/{machine}")).await;
+        (why.kinds() == ["NodeJoin"]).then_some(why)
+    })
+    .await;
+    let wait = &why.answer["waits"][0];
+    assert_eq!(why.code, 4, "{}", why.answer);
+    assert!(wait["until"].is_string(), "the end of the creation timeout: {wait}");
+    let remedy = format!("kubectl delete machine {machine} -n {}", world.namespace);
+    let is_offered = |one: &Value| one["text"] == remedy && one["danger"] == "ReplacesMachines";
+    assert!(wait["remedies"].as_array().unwrap().iter().any(is_offered), "{wait}");
+
+    world.apply(objects::class("small")).await;
+    world.machines().delete(&machine, &kube::api::DeleteParams::default()).await.unwrap();
+    world.settled(1, "small").await;
+    until_code(&world, "pool", 0).await;
+}
+
+#[tokio::test]
+async fn the_users_of_a_class_that_is_deleted_are_named() {
+    let world = World::new("why-users").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    world.class_api().delete("small", &kube::api::DeleteParams::default()).await.unwrap();
+    let class = until_code(&world, "mcc/small", 3).await;
+    assert!(class.kinds().contains(&"Users".to_owned()), "{}", class.answer);
+    let machine = world.scene.now().names().into_iter().next().unwrap();
+    assert!(class.text().contains(&machine), "{}", class.answer);
+
+    world.remove_pool().await;
+    wait::until("the class to be gone", async || {
+        world.class_api().get_opt("small").await.unwrap().is_none().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Commands that only read: the objects of one namespace and the plans that the controllers would make for them. Nothing is
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
+pub(super) mod memory;
 pub(super) mod story;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -169,6 +170,7 @@ pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
         unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
         previews: BTreeMap::new(),
         unread: cell.unread.iter().map(|unread| unread.kind.clone()).collect(),
+        memory: memory::Memory::default(),
         managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
     };
     for (kind, controller) in CONTROLLERS {
@@ -203,6 +205,7 @@ pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
         notes.push("the Leases of the managers could not be read".to_owned());
     }
     notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
+    notes.extend(facts.memory.problems.iter().cloned());
     notes
 }
 

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     api::{
-        GoDuration,
+        GoDuration, labels,
         machine::{Machine, MachineClass, MachineDeployment, MachineSet, OperationState},
     },
-    cli::terminal::ago,
+    cli::{
+        reading::memory::{Memory, Remembered},
+        terminal::ago,
+    },
     plan::{
         Subject, Wait, WaitKind,
         guide::{End, Remedy},
@@ -47,6 +51,8 @@ pub(in crate::cli) struct Facts {
     pub managers: Vec<Manager>,
     /// Kinds that could not be read, in the plural.
     pub unread: Vec<String>,
+    /// What the managers remember.
+    pub memory: Memory,
 }
 
 /// A stored object that cannot be decoded.
@@ -64,7 +70,7 @@ impl std::fmt::Display for Unreadable {
 }
 
 /// The manager of a role, as its Lease shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Manager {
     /// Name of the Lease.
@@ -75,9 +81,11 @@ pub(in crate::cli) struct Manager {
     pub holder: String,
     /// When it was last renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub renewed: Option<Timestamp>,
     /// How long a holder has it without a renewal.
     #[serde(skip)]
+    #[schemars(skip)]
     pub lasts: SignedDuration,
     /// Whether there is a Lease.
     pub exists: bool,
@@ -112,7 +120,7 @@ impl Manager {
 }
 
 /// How an object is, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(in crate::cli) enum Verdict {
     /// As it should be.
     Settled,
@@ -127,7 +135,7 @@ pub(in crate::cli) enum Verdict {
 }
 
 /// A wait with its entry in the catalogue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Told {
     /// Kind of the wait.
@@ -140,13 +148,37 @@ pub(in crate::cli) struct Told {
     pub end: End,
     /// When the controllers look again or act, even if nothing changes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub until: Option<Timestamp>,
+    /// Since when, as the manager remembers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub since: Option<Timestamp>,
+    /// Plans of the manager that ended with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plans: Option<u32>,
     /// What a user can do.
     pub remedies: Vec<Remedied>,
 }
 
+/// A possible cause that does not apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(in crate::cli) struct RuledOut {
+    /// Name of the check, for programs.
+    pub check: &'static str,
+    /// Its result.
+    pub text: String,
+}
+
+/// Why anything happens to an object at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub(in crate::cli) struct Chain {
+    /// From the deployment down to the object.
+    pub up: Vec<String>,
+}
+
 /// A remedy for an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::cli) struct Remedied {
     /// A command, or an instruction.
     pub text: String,
@@ -158,7 +190,7 @@ pub(in crate::cli) struct Remedied {
 }
 
 /// The answer for one object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Answer {
     /// The object.
@@ -169,11 +201,19 @@ pub(in crate::cli) struct Answer {
     pub state: String,
     /// Since when it has been in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<Timestamp>,
     /// The next steps of the controller.
     pub next: Vec<PreviewStep>,
     /// Its waits, the worst first.
     pub waits: Vec<Told>,
+    /// The last step of the manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried: Option<String>,
+    /// Why anything happens to it at all.
+    pub chain: Chain,
+    /// Possible causes that do not apply.
+    pub ruled_out: Vec<RuledOut>,
     /// The last operation, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -194,8 +234,13 @@ impl Facts {
             None => (None, text),
         };
         let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
-        if let Some(NODE) = kind {
-            let (machine, _) = self.machines.iter().find(|(_, machine)| node_of(machine) == name)?;
+        let is_it: Option<fn(&Machine, &str) -> bool> = match kind {
+            Some(NODE) => Some(|machine, name| node_of(machine) == name),
+            Some(INFRASTRUCTURE) => Some(|machine, name| is_owned(machine, name)),
+            _ => None,
+        };
+        if let Some(is_it) = is_it {
+            let (machine, _) = self.machines.iter().find(|(_, machine)| is_it(machine, name))?;
             return Some(self.subject(MACHINE, machine));
         }
         kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
@@ -253,6 +298,9 @@ impl Facts {
                 since: None,
                 next: Vec::new(),
                 waits: Vec::new(),
+                tried: None,
+                chain: Chain::default(),
+                ruled_out: Vec::new(),
                 failed: facts.failed,
                 owners: facts.owners,
                 machines: Vec::new(),
@@ -263,7 +311,7 @@ impl Facts {
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
         let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
         let mut waits: Vec<Told> = planned.into_iter().map(|wait| told(wait, object)).collect();
-        let unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
+        let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
         if let Some(shown) = &facts.shown
@@ -272,12 +320,23 @@ impl Facts {
             waits.push(told(shown, object));
             next.retain(|step| !step.is_look);
         }
+        let explained = self.memory.of(object);
+        let remembered = explained.map(|explained| remembered(&explained.waits, object)).unwrap_or_default();
+        if !remembered.is_empty() {
+            waits = remembered;
+            next.retain(|step| !step.is_look);
+            unread.clear();
+        }
         waits.sort_by_key(|wait| wait.end);
         let verdict = match self.verdict(&object.kind, &waits, &next) {
             Verdict::Settled if !unread.is_empty() => Verdict::Unknown,
             verdict => verdict,
         };
+        let is_settled = verdict == Verdict::Settled;
         Answer {
+            tried: explained.and_then(|explained| explained.step.clone()),
+            chain: if is_settled { Chain::default() } else { self.chain(object, &facts.owners) },
+            ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
             object: object.clone(),
             verdict,
             state: facts.state,
@@ -289,6 +348,77 @@ impl Facts {
             machines: Vec::new(),
             unread,
         }
+    }
+
+    /// Why anything happens to an object: the rollout of its deployment, and the size of its set.
+    fn chain(&self, object: &Subject, owners: &[Subject]) -> Chain {
+        let family = || [object].into_iter().chain(owners);
+        let named = |kind: &str| family().find(|one| one.kind == kind).map(|one| one.name.as_str());
+        let deployment = named(DEPLOYMENT).and_then(|name| self.deployments.get(name));
+        let set = named(SET).and_then(|name| self.sets.get(name));
+        let mut up = Vec::new();
+        let newest = deployment.and_then(|deployment| self.newest(&deployment.name_any()));
+        if let (Some(deployment), Some(newest)) = (deployment, newest) {
+            let (name, class) = (deployment.name_any(), &newest.spec.template.spec.class.name);
+            let old = owned_by(&self.sets, &name).filter(|set| **set != newest.name_any() && self.count(set) > 0);
+            let old: Vec<&str> = old.map(String::as_str).collect();
+            up.push(match old.is_empty() {
+                true => format!("MachineDeployment {name} wants {} machines", deployment.spec.replicas),
+                false => format!(
+                    "MachineDeployment {name} replaces the machines of {} with class {class} (revision {})",
+                    old.join(", "),
+                    revision(newest)
+                ),
+            });
+        }
+        if let Some(set) = set {
+            let (name, wanted) = (set.name_any(), set.spec.replicas);
+            let age = match newest {
+                Some(newest) if newest.name_any() != name => "old",
+                _ => "new",
+            };
+            up.push(format!("{age} set {name} has {} machines and wants {wanted}", self.count(&name)));
+        }
+        Chain { up }
+    }
+
+    /// The set of the latest revision of a deployment.
+    fn newest(&self, deployment: &str) -> Option<&MachineSet> {
+        owned_by(&self.sets, deployment).filter_map(|name| self.sets.get(name)).max_by_key(|set| revision(set))
+    }
+
+    fn count(&self, set: &str) -> usize {
+        owned_by(&self.machines, set).count()
+    }
+
+    /// The usual causes that do not apply to an object.
+    fn ruled_out(&self, object: &Subject, owners: &[Subject]) -> Vec<RuledOut> {
+        let mut found = Vec::new();
+        let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
+        let family: Vec<&Subject> = [object].into_iter().chain(owners).collect();
+        let named = |kind: &str| family.iter().find(|one| one.kind == kind).map(|one| one.name.as_str());
+        if named(DEPLOYMENT).and_then(|name| self.deployments.get(name)).is_some_and(|one| !one.spec.paused) {
+            rule_out("paused", "not paused");
+        }
+        if named(SET).and_then(|name| self.sets.get(name)).is_some_and(|set| !set.labels().contains_key(labels::FREEZE))
+        {
+            rule_out("frozen", "not frozen");
+        }
+        let class = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).map(|machine| &machine.spec.class.name),
+            SET => self.sets.get(&object.name).map(|set| &set.spec.template.spec.class.name),
+            DEPLOYMENT => self.deployments.get(&object.name).map(|one| &one.spec.template.spec.class.name),
+            _ => None,
+        };
+        let is_read = |kind: &str| self.unread.iter().all(|unread| unread != kind);
+        let plan = class.and_then(|class| Some((class, self.previews.get(CLASS)?.get(class)?)));
+        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets")) {
+            rule_out("class", &format!("class {class} and its Secrets are there"));
+        }
+        if self.manager_of(&object.kind).is_some_and(|manager| manager.is_alive(self.now)) {
+            rule_out("manager", "a manager runs");
+        }
+        found
     }
 
     /// The kind that could not be read, if a wait is for it.
@@ -484,7 +614,22 @@ fn told(wait: &Wait, object: &Subject) -> Told {
     let guide = wait.kind.guide();
     let remedies = guide.remedies.iter().map(|remedy| remedied(remedy, object)).collect();
     let kind = format!("{:?}", wait.kind);
-    Told { kind, text: wait.text.clone(), meaning: guide.meaning, end: guide.end, until: wait.until, remedies }
+    let (text, until) = (wait.text.clone(), wait.until);
+    Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+}
+
+/// The waits that a manager remembers, without routine checks and kinds of another version.
+fn remembered(waits: &[Remembered], object: &Subject) -> Vec<Told> {
+    let told = |wait: &Remembered| {
+        let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
+        let of_kind = told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
+        Some(Told { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
+    };
+    waits.iter().filter_map(told).collect()
+}
+
+fn revision(set: &MachineSet) -> u64 {
+    set.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
@@ -502,6 +647,8 @@ fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
 
 /// Kind of a Node in the command line.
 const NODE: &str = "Node";
+/// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
+const INFRASTRUCTURE: &str = "MCMMachine";
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.
 pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {
@@ -511,13 +658,14 @@ pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {
         "machine" | "machines" | "mach" | "mc" => Some(MACHINE),
         "machineclass" | "machineclasses" | "mcc" => Some(CLASS),
         "node" | "nodes" | "no" => Some(NODE),
+        "mcmmachine" | "mcmmachines" => Some(INFRASTRUCTURE),
         _ => None,
     }
 }
 
-fn node_of(machine: &Machine) -> &str {
+pub(in crate::cli) fn node_of(machine: &Machine) -> &str {
     machine.labels().get("node").map(String::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::cli) mod tests;

@@ -55,6 +55,9 @@ pub(in crate::cli) fn one(
     if let Some(failed) = &answer.failed {
         look.section(&mut text, "failed", failed);
     }
+    if let Some(tried) = &answer.tried {
+        look.section(&mut text, "tried", tried);
+    }
     for (number, step) in answer.next.iter().take(MOST_STEPS).enumerate() {
         let label = if number == 0 { "next" } else { "" };
         look.section(&mut text, label, &format!("{}: {}", step.action, step.reason));
@@ -63,8 +66,18 @@ pub(in crate::cli) fn one(
         look.section(&mut text, "", &format!("and {more} more steps"));
     }
     push_machines(look, &mut text, answer, now);
+    for (number, line) in answer.chain.up.iter().enumerate() {
+        if number == 0 {
+            text.push('\n');
+        }
+        look.section(&mut text, if number == 0 { "why at all" } else { "" }, line);
+    }
     for (number, owner) in answer.owners.iter().enumerate() {
         look.section(&mut text, if number == 0 { "owned by" } else { "" }, &format!("{} {}", owner.kind, owner.name));
+    }
+    if !answer.ruled_out.is_empty() {
+        let ruled_out: Vec<&str> = answer.ruled_out.iter().map(|one| one.text.as_str()).collect();
+        look.section(&mut text, "ruled out", &ruled_out.join(", "));
     }
     push_remedies(look, &mut text, answer);
     text.push('\n');
@@ -117,6 +130,10 @@ fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
 
 fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
     look.section(text, "waits for", &wait.text);
+    if let Some(since) = wait.since {
+        let plans = wait.plans.map(|plans| format!(", {plans} times planned")).unwrap_or_default();
+        look.section(text, "since", &format!("{since:.0}, for {}{plans}", ago(now, since)));
+    }
     if let Some(until) = wait.until {
         let left = ago(until, now);
         look.section(text, "until", &format!("{until:.0}, in {left}, at the latest"));

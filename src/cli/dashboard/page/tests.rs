@@ -2,7 +2,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    cli::reading::story::{DEPLOYMENT, MACHINE, Manager, Told},
+    cli::reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Told},
     plan::{
         Subject,
         guide::{Danger, End},
@@ -24,6 +24,8 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
         meaning: "A budget allows no eviction.",
         end: End::Others,
         until: Some(Timestamp::from_second(660).unwrap()),
+        since: None,
+        plans: None,
         remedies: vec![remedy],
     };
     Answer {
@@ -36,6 +38,9 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
         failed: Some(text.to_owned()),
         owners: Vec::new(),
         machines: Vec::new(),
+        tried: None,
+        chain: Chain::default(),
+        ruled_out: Vec::new(),
         unread: Vec::new(),
     }
 }

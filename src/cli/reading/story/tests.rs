@@ -78,6 +78,7 @@ fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Fac
         previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
         managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
         unread: Vec::new(),
+        memory: Memory::default(),
     }
 }
 
@@ -270,4 +271,54 @@ fn what_depends_on_a_kind_that_was_not_read_is_unknown_and_hides_nothing_else() 
         (Verdict::Unknown, &["nodes"][..], &[][..])
     );
     assert_eq!(facts.all(), [], "a note says it once");
+}
+
+/// Answers with a machine, waits, steps and remedies.
+pub(in crate::cli) fn answers() -> Vec<Answer> {
+    let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
+    let facts = with_machine(&json!({}), &[("create VM", false)], &waits);
+    vec![facts.answer(&facts.find("pool").unwrap()), facts.answer(&facts.find("machine/pool-1-a").unwrap())]
+}
+
+#[test]
+fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_not_read() {
+    let mut facts = with_machine(&json!({}), &[("get VM status", true)], &[(WaitKind::NodesUnknown, "the Nodes")]);
+    facts.unread = vec!["nodes".to_owned()];
+    facts.memory.explained = serde_json::from_value(json!([{
+        "object": { "kind": "Machine", "namespace": "demo", "name": "pool-1-a" }, "controller": "machine",
+        "lastPlanned": "1970-01-01T00:09:00Z", "since": "1970-01-01T00:05:00Z", "step": "create VM: it has none",
+        "waits": [
+            { "kind": "DriverRetry", "text": "the next attempt", "since": "1970-01-01T00:05:00Z",
+              "until": "1970-01-01T00:12:00Z", "plans": 7 },
+            { "kind": "OfAnotherVersion", "text": "?", "since": "1970-01-01T00:05:00Z", "plans": 1 },
+            { "kind": "VmCheck", "text": "a routine", "since": "1970-01-01T00:05:00Z", "plans": 1 },
+        ],
+    }]))
+    .unwrap();
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!((answer.verdict, answer.next.len(), answer.unread.len()), (Verdict::Waiting, 0, 0));
+    assert_eq!(answer.tried.as_deref(), Some("create VM: it has none"));
+    let [wait] = answer.waits.as_slice() else { panic!("{:?}", answer.waits) };
+    assert_eq!(
+        (wait.kind.as_str(), wait.since, wait.until, wait.plans),
+        ("DriverRetry", Some(at(300)), Some(at(720)), Some(7))
+    );
+}
+
+#[test]
+fn the_rollout_and_the_set_say_why_a_machine_is_touched_at_all_and_usual_causes_are_ruled_out() {
+    let mut facts = with_machine(&json!({}), &[], &[(WaitKind::NodeJoin, "Node a to join")]);
+    let newest = json!({
+        "metadata": { "annotations": { "deployment.kubernetes.io/revision": "4" } },
+        "spec": { "replicas": 2, "template": { "spec": { "class": { "name": "small" } } } },
+    });
+    facts.sets.insert("pool-2".to_owned(), object(SET, "pool-2", Some((DEPLOYMENT, "pool")), &newest));
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let expected = [
+        "MachineDeployment pool replaces the machines of pool-1 with class small (revision 4)",
+        "old set pool-1 has 1 machines and wants 1",
+    ];
+    assert_eq!(answer.chain.up, expected);
+    let checks: Vec<&str> = answer.ruled_out.iter().map(|one| one.check).collect();
+    assert_eq!(checks, ["paused", "frozen", "manager"]);
 }

@@ -1,0 +1,156 @@
+//! The memory of managers, which objects do not show: since when an object waits, how often it was planned, and when the next
+//! attempt is. Without it the answers are those of the objects.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use reqwest::Url;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::timeout;
+
+use super::story::Manager;
+use crate::{controllers::MACHINES, plan::Subject, process::ReadOnly, runtime::leader::is_own_form};
+
+/// Time for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Size of an answer, in bytes.
+const LARGEST: usize = 8 << 20;
+/// Objects of an answer.
+const MOST: usize = 5000;
+
+/// What managers remember.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct Memory {
+    /// The objects that wait.
+    pub explained: Vec<Explained>,
+    /// The managers that answered, by the names of their pods or URLs.
+    pub asked: Vec<String>,
+    /// Why another one was not asked.
+    pub problems: Vec<String>,
+}
+
+/// The answer of a manager.
+#[derive(Clone, Debug, Deserialize)]
+struct Waiters {
+    items: Vec<Explained>,
+}
+
+/// The last plan of an object.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Explained {
+    /// The object.
+    pub object: Named,
+    /// When it was last planned.
+    pub last_planned: Timestamp,
+    /// The last step of its last plan.
+    #[serde(default)]
+    pub step: Option<String>,
+    /// Its waits.
+    pub waits: Vec<Remembered>,
+}
+
+/// A reference to an object.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(in crate::cli) struct Named {
+    /// Kind.
+    pub kind: String,
+    /// Name. The namespace is the one that was asked for.
+    pub name: String,
+}
+
+/// A wait that a manager remembers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(in crate::cli) struct Remembered {
+    /// Kind of the wait. Another version may have other kinds.
+    pub kind: String,
+    /// Completes "waiting for".
+    pub text: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// The next attempt.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
+    /// Plans that ended with it.
+    pub plans: u32,
+}
+
+impl Memory {
+    /// The last plan of an object.
+    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<&Explained> {
+        self.explained.iter().find(|one| one.object.kind == object.kind && one.object.name == object.name)
+    }
+
+    fn add(&mut self, whom: String, answer: Result<Waiters>) {
+        match answer {
+            Ok(waiters) => {
+                self.explained.extend(waiters.items);
+                self.asked.push(whom);
+            }
+            Err(error) => self.problems.push(format!("the manager {whom} was not asked: {error:#}")),
+        }
+    }
+}
+
+/// Asks a manager at its URL, or those that hold the Leases through the API server. A problem is never fatal.
+pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Option<&Url>) -> Memory {
+    let mut memory = Memory::default();
+    let query = format!("explain?namespace={}&limit={MOST}", cell.namespace);
+    if let Some(url) = url {
+        let answer = within(get(url, &query)).await;
+        memory.add(url.to_string(), answer);
+        return memory;
+    }
+    let mut asked = BTreeSet::new();
+    for manager in managers.iter().filter(|manager| is_own_form(&manager.holder)) {
+        let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
+        // One process may hold both Leases, and serves at the port of the first.
+        if asked.insert(manager.holder.clone()) {
+            let port = if manager.role == MACHINES.name { 10259 } else { 10258 };
+            let path = format!("/api/v1/namespaces/{}/pods/http:{pod}:{port}/proxy/{query}", cell.namespace);
+            let answer = within(through(cell, path)).await;
+            memory.add(pod.to_owned(), answer);
+        }
+    }
+    memory
+}
+
+async fn within(answer: impl Future<Output = Result<Waiters>>) -> Result<Waiters> {
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", PATIENCE.as_secs()))
+}
+
+/// Through the proxy of the API server.
+async fn through(cell: &ReadOnly, path: String) -> Result<Waiters> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    match cell.control.request_text(request).await {
+        Ok(text) => read(text.as_bytes()),
+        Err(kube::Error::Api(status)) => {
+            let message = status.message.trim();
+            bail!("{message} (forward its port with kubectl port-forward, and pass --manager http://127.0.0.1:PORT)")
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn get(url: &Url, query: &str) -> Result<Waiters> {
+    let mut response = reqwest::get(url.join(query)?).await?;
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(part) = response.chunk().await? {
+        if body.len() + part.len() > LARGEST {
+            bail!("it sent more than {} MiB", LARGEST >> 20);
+        }
+        body.extend_from_slice(&part);
+    }
+    if !status.is_success() {
+        let text: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
+        bail!("{status}: {text}");
+    }
+    read(&body)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    serde_json::from_slice(body).context("it answers, but not as this version of mcm does")
+}
