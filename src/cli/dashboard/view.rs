@@ -1,5 +1,7 @@
 //! The contents of the page, from facts. Pure, except for the list of Events.
 
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, api::ListParams};
@@ -32,7 +34,7 @@ pub(super) async fn occurrences(client: &Client, namespace: &str) -> kube::Resul
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let list = api.list(&ListParams::default().limit(MOST_EVENTS)).await?;
     let mut all: Vec<Occurrence> = list.items.into_iter().filter_map(occurrence).collect();
-    all.sort_by(|one, other| other.at.cmp(&one.at));
+    all.sort_by_key(|one| Reverse(one.at));
     Ok(all)
 }
 

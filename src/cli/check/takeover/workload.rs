@@ -59,10 +59,12 @@ impl Workload {
 
     /// Whether the pods use one cluster for everything.
     pub(super) fn has_one_cluster(&self) -> bool {
-        self.options().all(|options| match (&options.control_kubeconfig, &options.target_kubeconfig) {
-            (ControlKubeconfig::SameAsTarget | ControlKubeconfig::InCluster, TargetKubeconfig::InCluster) => true,
-            (_, TargetKubeconfig::None) => true,
-            _ => false,
+        self.options().all(|options| {
+            matches!(
+                (&options.control_kubeconfig, &options.target_kubeconfig),
+                (ControlKubeconfig::SameAsTarget | ControlKubeconfig::InCluster, TargetKubeconfig::InCluster)
+                    | (_, TargetKubeconfig::None)
+            )
         })
     }
 
