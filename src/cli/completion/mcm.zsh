@@ -15,4 +15,9 @@ _mcm() {
         _files
     fi
 }
-compdef _mcm mcm
+# As a file in fpath this is the body of the function itself.
+if [ "$funcstack[1]" = "_mcm" ]; then
+    _mcm "$@"
+else
+    compdef _mcm mcm
+fi
