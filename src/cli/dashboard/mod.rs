@@ -100,13 +100,12 @@ impl App {
 }
 
 fn router(app: Arc<App>, door: Door) -> Router {
-    let inside = Router::new()
-        .route("/", get(index))
-        .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
-        .route("/script.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
-        .route("/api/why", get(api_why));
+    let at = |path: &str| format!("/{}/{path}", door.token());
     Router::new()
-        .nest(&format!("/{}", door.token()), inside)
+        .route(&at(""), get(index))
+        .route(&at("style.css"), get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
+        .route(&at("script.js"), get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
+        .route(&at("api/why"), get(api_why))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn_with_state(Arc::new(door), door::guard))
         .with_state(app)
