@@ -199,12 +199,12 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual([it["name"] for it in packages if it.get("root")], ["mcm"])
         return {(it["name"], it["version"]) for it in packages}
 
-    def test_the_archive_has_a_program_completions_and_licence(self):
+    def test_the_archive_has_a_program_completions_man_pages_and_licence(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         run("tar", "-xzf", self.made / f"{NAME}-linux-{NATIVE}.tar.gz", "-C", folder)
         names = self.files(folder).keys()
         self.assertTrue({"mcm", "LICENSE", "README.md", "completions/mcm.bash", "completions/_mcm",
-                         "completions/mcm.fish"} <= names, names)
+                         "completions/mcm.fish", "man/mcm.1", "man/mcm-why.1"} <= names, names)
         self.assertIn(f"mcm {VERSION[1:]}\n", run(folder / "mcm", "version").stdout)
         run("bash", "-n", folder / "completions/mcm.bash")
 
