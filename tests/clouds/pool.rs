@@ -29,7 +29,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Its managers may list the classes of all namespaces, which `config/rbac` does not allow.
+    /// Its managers may list the classes of all namespaces, which `config/standalone` does not allow.
     pub async fn may_list_all_classes(&self) {
         let name = format!("all-classes-{}", self.world.namespace);
         let (group, version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");

@@ -1,5 +1,5 @@
 //! The binary on a real control plane: each test has a separate namespace, simulated cloud and managers, and all of
-//! them run with the rights of `config/rbac` and no more.
+//! them run with the rights of `config/standalone` and no more.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "../support/mod.rs"]

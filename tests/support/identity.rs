@@ -1,4 +1,4 @@
-//! ServiceAccounts with the rights of `config/rbac` and no more, one for each cluster, so that a call with the wrong
+//! ServiceAccounts with the rights of `config/standalone` and no more, one for each cluster, so that a call with the wrong
 //! credentials is refused although both clusters are the same one.
 
 use std::{
@@ -16,11 +16,16 @@ use serde_json::{Value, json};
 
 use super::{control_plane::ControlPlane, objects};
 
-const CONTROL: &str = include_str!("../../config/rbac/control.yaml");
-const TARGET: &str = include_str!("../../config/rbac/target.yaml");
+/// Roles in the control and in the target cluster, and the name of the account in the manifests.
+const LEAST: (&str, &str, &str) =
+    (include_str!("../../config/standalone/control.yaml"), include_str!("../../config/standalone/target.yaml"), "mcm");
+/// For `tests/faults`, which also runs the Go programs.
+const OF_GO: (&str, &str, &str) = (
+    include_str!("../../config/rbac/control.yaml"),
+    include_str!("../../config/rbac/target.yaml"),
+    "machine-controller-manager",
+);
 const VIEW: &str = include_str!("../../config/rbac/view.yaml");
-/// Name of the account in the manifests.
-const CONTROL_ACCOUNT: &str = "machine-controller-manager";
 const TARGET_ACCOUNT: &str = "target";
 
 /// Kubeconfigs of the program under test.
@@ -34,18 +39,19 @@ pub struct Identity {
 /// Creates an account in each cluster, in a namespace that both have, and writes their kubeconfigs into a folder.
 pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &str, folder: &Path) -> Identity {
     let client = control.client();
-    for mut object in documents(CONTROL) {
+    let (in_control, of_target, account_name) = if env!("CARGO_CRATE_NAME") == "faults" { OF_GO } else { LEAST };
+    for mut object in documents(in_control) {
         object["metadata"]["namespace"] = namespace.into();
         objects::apply(&client, &object).await;
     }
     let in_target = target.client();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TARGET_ACCOUNT, "namespace": namespace}});
     objects::apply(&in_target, &account).await;
-    for object in documents(TARGET) {
+    for object in documents(of_target) {
         objects::apply(&in_target, &bound(object, namespace)).await;
     }
     Identity {
-        control: kubeconfig(&client, control.kubeconfig(), namespace, CONTROL_ACCOUNT, folder).await,
+        control: kubeconfig(&client, control.kubeconfig(), namespace, account_name, folder).await,
         target: kubeconfig(&in_target, target.kubeconfig(), namespace, TARGET_ACCOUNT, folder).await,
     }
 }
