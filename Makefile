@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 .PHONY: help build static release release-twice demo test test-release test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean
 
 help: ## List the targets
@@ -48,6 +48,9 @@ test-release: ## Test the release with skopeo, umoci, krew, clusterctl and an em
 test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster API
 	@hack/test-clusterctl
 
+test-charts: ## Test the Helm chart and the kustomize bases with the real helm
+	@hack/test-charts
+
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
 
@@ -75,7 +78,7 @@ check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-features --all-targets -- -D warnings
-	$(CARGO) clippy --locked --workspace --all-features --test clouds --test clusterctl --test faults -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-features --test charts --test clouds --test clusterctl --test faults -- -D warnings
 
 check-features: ## Check each driver alone, and none
 	@hack/check-features

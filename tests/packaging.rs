@@ -1,7 +1,8 @@
-//! The files that `hack/release/clusterctl` makes for clusterctl, tested without a cluster.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! The files that `hack/release/clusterctl` makes for clusterctl, the Helm chart and the manifests of `config`, tested without a
+//! cluster.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use rstest::rstest;
 use serde::Deserialize;
@@ -211,4 +212,103 @@ fn the_stand_in_is_in_a_file_of_its_own() {
     let arguments = &only(&stand_in, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
     assert!(arguments.as_array().unwrap().contains(&"--stand-in".into()));
     assert!(!file_of_release("stand-in-components.yaml").contains("MCM_IMAGE"));
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(format!("{ROOT}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn yaml(path: &str) -> Value {
+    serde_yaml_ng::from_str(&read(path)).unwrap()
+}
+
+/// CRDs and permissions are written once: the chart reads them by links.
+#[test]
+fn the_chart_has_no_copies() {
+    for folder in ["crds", "config"] {
+        let link = fs::read_link(format!("{ROOT}/charts/mcm/files/{folder}")).unwrap();
+        assert_eq!(link, Path::new("../../..").join(folder));
+    }
+    let templates = fs::read_dir(format!("{ROOT}/charts/mcm/templates")).unwrap().map(|entry| entry.unwrap().path());
+    for template in templates.filter(|path| path.is_file()) {
+        let text = fs::read_to_string(&template).unwrap();
+        assert!(!text.contains("verbs:") && !text.contains("openAPIV3Schema"), "{}", template.display());
+    }
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_product() {
+    let chart = yaml("charts/mcm/Chart.yaml");
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!((&chart["version"], &chart["appVersion"]), (&version.into(), &format!("v{version}").into()));
+    for base in ["standalone", "drop-in", "cluster-api"] {
+        assert_eq!(yaml(&format!("config/{base}/kustomization.yaml"))["images"][0]["newTag"], format!("v{version}"));
+    }
+}
+
+/// Helm refuses a value that is not in the schema, and a value in the schema without a default is undocumented.
+#[test]
+fn the_schema_has_exactly_the_values_of_the_chart() {
+    fn fields_of(schema: &Value, path: &str, all: &mut BTreeSet<String>) {
+        let Some(fields) = schema["properties"].as_object() else { return };
+        assert_eq!(schema["additionalProperties"], false, "{path}");
+        for (name, below) in fields {
+            all.insert(format!("{path}.{name}"));
+            fields_of(below, &format!("{path}.{name}"), all);
+        }
+    }
+    fn values_of(values: &Value, schema: &Value, path: &str, all: &mut BTreeSet<String>) {
+        for (name, value) in values.as_object().into_iter().flatten() {
+            all.insert(format!("{path}.{name}"));
+            let below = &schema["properties"][name];
+            if below["properties"].is_object() {
+                values_of(value, below, &format!("{path}.{name}"), all);
+            }
+        }
+    }
+    let schema: Value = serde_json::from_str(&read("charts/mcm/values.schema.json")).unwrap();
+    let (mut in_schema, mut in_values) = (BTreeSet::new(), BTreeSet::new());
+    fields_of(&schema, "", &mut in_schema);
+    values_of(&yaml("charts/mcm/values.yaml"), &schema, "", &mut in_values);
+    // Helm passes it to dependencies.
+    assert!(in_schema.remove(".global"));
+    // Of any content.
+    in_schema.retain(|path| !path.starts_with(".resources."));
+    in_values.retain(|path| !path.starts_with(".resources."));
+    assert_eq!(in_values, in_schema);
+}
+
+/// No default is a credential.
+#[test]
+fn the_values_of_the_chart_have_no_credentials() {
+    let values = read("charts/mcm/values.yaml").to_lowercase();
+    assert!(
+        !["password", "secretkey:", "accesskey", "token:"]
+            .iter()
+            .any(|word| values.replace("secretkey: kubeconfig", "").contains(word))
+    );
+}
+
+/// Gardener reads each `imageVectorOverwrite` as a list of images with the names in its own image vectors, and refuses one
+/// with neither `ref` nor `repository`.
+#[rstest]
+#[case::gardenlet("gardenlet-values.yaml", "machine-controller-manager")]
+#[case::extension("extension-values.yaml", "machine-controller-manager-provider-aws")]
+fn image_vectors_for_gardener_name_the_images_of_gardener(#[case] file: &str, #[case] name: &str) {
+    let values = yaml(&format!("config/gardener/{file}"));
+    let vector: Value = serde_yaml_ng::from_str(values["imageVectorOverwrite"].as_str().unwrap()).unwrap();
+    let images = vector["images"].as_array().unwrap();
+    assert_eq!((images.len(), &images[0]["name"]), (1, &name.into()));
+    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert!(images[0]["repository"].is_string() && images[0]["tag"] == tag && images[0]["ref"].is_null());
+}
+
+/// `tests/charts/gardener.rs` tries it on an API server.
+#[test]
+fn the_policy_for_one_shoot_names_one_namespace() {
+    let policies = objects(&read("config/gardener/one-shoot.yaml"));
+    let binding = only(&policies, "MutatingAdmissionPolicyBinding");
+    let selected = &binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"];
+    assert_eq!(selected, &serde_json::json!({ "kubernetes.io/metadata.name": "shoot--project--name" }));
+    assert_eq!(binding["spec"]["policyName"], only(&policies, "MutatingAdmissionPolicy")["metadata"]["name"]);
 }
