@@ -19,6 +19,7 @@ mod control_restarts;
 mod disruption_budget;
 mod etcd_paused;
 mod forced_drain;
+mod grace_period;
 mod lost_replies;
 mod many_cells;
 mod orphans;
