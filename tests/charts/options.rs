@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{CHART, Cluster, documents, only, play};
+use crate::cluster::{CHART, Cluster, ROOT, documents, only, play};
 
 const DIGEST: &str = "image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 /// Kinds that the chart makes only on request, and that Kubernetes does not have.
@@ -76,6 +76,11 @@ fn kinds_of_the_prometheus_operator_are_rendered_on_request_only() {
             let served = service["spec"]["ports"].as_array().unwrap().iter().map(|one| one["name"].clone());
             assert_eq!(scraped.collect::<Vec<_>>(), served.collect::<Vec<_>>(), "{mode}");
         }
+        let rules = render(cluster, "default", &["monitoring.prometheusRule.enabled=true"]).unwrap();
+        let groups = only(&rules, "PrometheusRule")["spec"]["groups"].clone();
+        let written = std::fs::read_to_string(format!("{ROOT}/config/monitoring/rules.yaml")).unwrap();
+        let written: Value = serde_yaml_ng::from_str(&written).unwrap();
+        assert_eq!(groups, written["groups"]);
     });
 }
 
@@ -127,11 +132,11 @@ fn values_reach_the_pod() {
                 .contains(&"--target-kubeconfig=/etc/mcm/target/kubeconfig".into())
         );
         assert!(
-            !documents(&manifest).iter().any(|one| one["kind"] == "ClusterRole"),
+            !documents(&manifest).iter().any(|one| one["kind"] == "ClusterRoleBinding"),
             "no rights to Nodes of this cluster"
         );
         let none = render(cluster, "a", &["target.type=none"]).unwrap();
-        assert!(!documents(&none).iter().any(|one| one["kind"] == "ClusterRole"));
+        assert!(!documents(&none).iter().any(|one| one["kind"] == "ClusterRoleBinding"));
 
         let elsewhere = render(cluster, "a", &["controlNamespace=b"]).unwrap();
         let binding = documents(&elsewhere)
