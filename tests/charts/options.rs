@@ -162,7 +162,7 @@ fn the_pod_of_helm_test_is_admitted() {
                 "--set",
                 &format!("mode={mode}"),
                 "-s",
-                "templates/tests/version.yaml",
+                "templates/tests/check.yaml",
             ];
             let pod = cluster.helm(&words);
             let account = only(&pod, "Pod")["spec"]["serviceAccountName"].as_str().unwrap().to_owned();

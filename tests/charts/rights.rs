@@ -8,10 +8,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{CHART, Cluster, documents, play},
+    cluster::{CHART, Cluster, documents, only, play},
     support::{
         cloud::Cloud,
         objects, pods,
+        program::mcm,
         scene::{Scene, Watched},
         wait,
         world::PATIENCE,
@@ -216,6 +217,28 @@ fn the_life_of_machines_needs_each_right_of_the_chart_and_no_more(#[case] mode: 
         let unused: Vec<&Right> =
             granted.difference(&used).filter(|right| !is_known(&UNUSED, right) && !is_of_go(right)).collect();
         assert!(unused.is_empty(), "of no use: {unused:?}");
+
+        // As the pod of helm test.
+        let set = format!("mode={mode}");
+        let test = cluster.helm(&[
+            "template",
+            "mcm",
+            CHART,
+            "-n",
+            &namespace,
+            "--set",
+            &set,
+            "-s",
+            "templates/tests/check.yaml",
+        ]);
+        let container = only(&test, "Pod")["spec"]["containers"][0].clone();
+        assert_eq!(container["command"], json!(["/mcm", "check"]));
+        let mut check = std::process::Command::new(mcm());
+        check
+            .arg("check")
+            .args(container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
+        let output = check.arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     });
 }
 
