@@ -1,6 +1,9 @@
 //! The files that `hack/release/clusterctl` makes for clusterctl, the Helm chart and the manifests of `config`, tested without a
 //! cluster.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+//! The files that `hack/release/clusterctl` makes for clusterctl, alerts and dashboards, and the pages of the docs, tested without a
+//! cluster.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -8,7 +11,31 @@ use rstest::rstest;
 use serde::Deserialize;
 use serde_json::Value;
 
+#[path = "packaging/console.rs"]
+mod console;
+#[path = "packaging/dashboards.rs"]
+mod dashboards;
+#[path = "packaging/links.rs"]
+mod links;
+#[path = "packaging/metrics.rs"]
+mod metrics;
+#[path = "packaging/monitoring.rs"]
+mod monitoring;
+#[path = "packaging/reference.rs"]
+mod reference;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Compares a generated file, relative to the root, with the one on disk; `UPDATE_DOCS=1` writes it.
+fn generated(path: &str, text: &str) {
+    let file = Path::new(ROOT).join(path);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+    }
+    let found = fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == text, "{path} is out of date: run UPDATE_DOCS=1 cargo test --test packaging");
+}
 
 /// Runs `hack/release/clusterctl`; its folder lasts as long as the answer.
 fn release(arguments: &[&str]) -> (tempfile::TempDir, std::process::Output) {

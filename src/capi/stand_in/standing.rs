@@ -40,8 +40,8 @@ impl Standing {
             Self::Core(signal) => Desired::no(
                 reasons::CORE_PROVIDER_PRESENT,
                 format!(
-                    "Cluster API core is installed: {signal}; MCM machines keep running, see Stand-in in \
-                     docs/cluster-api.md"
+                    "Cluster API core is installed: {signal}; MCM machines keep running, see \
+                     docs/cluster-api/stand-in.md"
                 ),
             ),
             Self::Unknown(why) => Desired::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),

@@ -34,10 +34,10 @@ fn a_full_native_deployment() {
     insta::assert_snapshot!("native-to-capi-to-native", written(&to_native(&objects(capi))));
 }
 
-/// docs/cluster-api.md shows two examples, each followed by its result.
+/// docs/cluster-api/conversion.md shows two examples, each followed by its result.
 #[test]
 fn the_examples_of_the_documentation_match_the_output_of_the_command() {
-    let page = include_str!("../../../../../docs/cluster-api.md");
+    let page = include_str!("../../../../../docs/cluster-api/conversion.md");
     let blocks = page.split("```yaml\n").skip(1).map(|rest| read(rest.split("```").next().unwrap()));
     let [capi, native, given, made] = &blocks.collect::<Vec<_>>()[..] else { panic!("not four examples") };
     assert_eq!(&objects(to_native(capi)), native);
