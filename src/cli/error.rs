@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{
     convert::ConvertError,
-    exit::{Exit, No},
+    exit::{Ended, Exit, No},
     flags::{
         Conflicts,
         value::{Class, InvalidValue},
@@ -106,6 +106,10 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(misuse) = error.downcast_ref::<Misuse>() {
         print(&misuse.message, Some(&misuse.hint));
         return ExitCode::from(USAGE);
+    }
+    if let Some(ended) = error.downcast_ref::<Ended>() {
+        print(&ended.message, Some(&ended.hint));
+        return ended.exit.into();
     }
     if let Some(No(answer)) = error.downcast_ref() {
         print(answer, None);

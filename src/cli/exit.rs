@@ -34,6 +34,25 @@ pub struct Answer {
     pub exit: Exit,
 }
 
+/// An end that is not good, with the next step.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Ended {
+    /// The error.
+    pub message: String,
+    /// The hint.
+    pub hint: String,
+    /// Its meaning.
+    pub exit: Exit,
+}
+
+impl Ended {
+    /// The answer is no.
+    pub fn no(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), exit: Exit::No }
+    }
+}
+
 /// The answer is no, although everything was done.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

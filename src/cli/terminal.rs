@@ -99,6 +99,28 @@ impl Look {
         if self.colours { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
+    /// A text with the characters that this look may use. Each is replaced by one of the same width.
+    pub(super) fn written(self, text: &str) -> String {
+        if self.unicode {
+            return text.to_owned();
+        }
+        let plain = |sign| match sign {
+            '…' => '.',
+            '├' | '│' => '|',
+            '─' | '−' => '-',
+            '└' => '`',
+            '█' | '▓' => '#',
+            '░' => '.',
+            '▒' => '~',
+            '→' | '▸' => '>',
+            '↑' => '^',
+            '↓' => 'v',
+            '×' => 'x',
+            other => other,
+        };
+        text.chars().map(plain).collect()
+    }
+
     /// A label and its text, wrapped. Texts begin in one column.
     pub(super) fn section(self, text: &mut String, label: &str, content: &str) {
         let mut label = label;
@@ -111,6 +133,15 @@ impl Look {
 
 /// Column in which the texts of sections begin.
 const INDENT: usize = 13;
+
+/// The beginning of a text that has at most `width` columns.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        Some(_) if width == 0 => String::new(),
+        Some(_) => text.chars().take(width - 1).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
+}
 
 /// Lines of at most `width` columns. A longer word has a line.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {

@@ -14,11 +14,12 @@ use super::{
     options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs},
 };
 use crate::{
+    api::node::Node,
     controllers::{KINDS, MACHINES, SETS, node},
     driver::Catalogue,
     runtime::{
         cache::Key,
-        cell::{Cell, Config, Role, Scope, Shared, Unread},
+        cell::{Cell, Config, Kept, Role, Scope, Shared, Unread},
         clock::{Clock, SystemClock},
         events::Events,
         kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
@@ -162,6 +163,16 @@ impl ReadOnly {
     /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.
     pub(crate) fn preview(&self, controller: &str, name: &str) -> Option<Preview> {
         self.cell.preview(controller, &Key::new(&self.namespace, name))
+    }
+
+    /// The objects of a kind in the cache, which a watch keeps up to date. Fields that no plan needs are missing.
+    pub(crate) fn cached<K: Kept>(&self) -> Vec<Arc<K>> {
+        self.cell.cached()
+    }
+
+    /// The Nodes in the cache.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.cell.targets().only().map(|target| target.nodes.cache.all()).unwrap_or_default()
     }
 
     /// The Leases of the managers in the namespace.

@@ -261,6 +261,8 @@ pub(crate) struct Cell {
     roles: Vec<Role>,
     /// By controller.
     inspectors: BTreeMap<&'static str, Inspector>,
+    /// Objects of each kind, and other values that kinds share.
+    shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -443,7 +445,7 @@ fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
 impl Cell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
-        let (caches, tasks, inspectors) = {
+        let (caches, tasks, inspectors, shared) = {
             let mut builder = Builder {
                 config: &config,
                 roles,
@@ -457,7 +459,7 @@ impl Cell {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.tasks, builder.inspectors)
+            (builder.caches, builder.tasks, builder.inspectors, builder.shared)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -467,7 +469,7 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        let cell = Arc::new(Self { config, caches, tasks, roles: roles.to_vec(), inspectors, _watches });
+        let cell = Arc::new(Self { config, caches, tasks, roles: roles.to_vec(), inspectors, shared, _watches });
         cell.config.shared.cells.add(&cell);
         cell
     }
@@ -522,6 +524,12 @@ impl Cell {
     /// unreadable. Nothing is executed.
     pub fn preview(&self, controller: &str, key: &Key) -> Option<Preview> {
         (self.inspectors.get(controller)?.preview)(key)
+    }
+
+    /// The objects of a kind in the cache.
+    pub fn cached<K: Kept>(&self) -> Vec<Arc<K>> {
+        let known = self.shared.get(&TypeId::of::<Objects<K>>()).and_then(|known| known.downcast_ref::<Objects<K>>());
+        known.map(|objects| objects.cache.all()).unwrap_or_default()
     }
 
     /// Waits until every cache is filled. Of Nodes only those of the target that all Machines share.

@@ -2,28 +2,33 @@
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
 pub(super) mod memory;
+pub(super) mod family;
+pub(super) mod progress;
 pub(super) mod story;
+#[cfg(test)]
+pub(super) mod testing;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use self::story::{ByName, CONTROLLERS, Facts, Manager, Unreadable};
+use self::story::{ByName, CONTROLLERS, DEPLOYMENT, Facts, Manager, Unreadable};
 use super::{
     error::Misuse,
     flags::{ControlKubeconfig, TargetKubeconfig},
     run,
 };
 use crate::{
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     driver::{Catalogue, Guards},
     plan::Subject,
     process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
-    runtime::guard::Guard,
+    runtime::{cell::Kept, guard::Guard},
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 
@@ -158,27 +163,82 @@ where
 /// # Errors
 /// A kind cannot be listed.
 pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
-    let (deployments, sets, machines, classes) =
-        tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
-    let mut facts = Facts {
-        now: cell.clock.now(),
-        namespace: cell.namespace.clone(),
+    let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
+    let facts = listed(&cell.namespace, cell.clock.now(), lists);
+    Ok(planned(cell, Facts { unread: unread(cell), managers: managers(cell).await, ..facts }))
+}
+
+/// Reads the objects of a namespace, without plans for them.
+///
+/// # Errors
+/// A kind cannot be listed.
+pub(super) async fn objects(control: &Client, namespace: &str, now: Timestamp) -> Result<Facts> {
+    let lists = tokio::try_join!(
+        list(control, namespace),
+        list(control, namespace),
+        list(control, namespace),
+        list(control, namespace)
+    )?;
+    Ok(listed(namespace, now, lists))
+}
+
+type Lists = (Listed<MachineDeployment>, Listed<MachineSet>, Listed<Machine>, Listed<MachineClass>);
+
+fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes): Lists) -> Facts {
+    Facts {
+        now,
+        namespace: namespace.to_owned(),
+        unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
         deployments: deployments.objects,
         sets: sets.objects,
         machines: machines.objects,
         classes: classes.objects,
-        unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
         previews: BTreeMap::new(),
         unread: cell.unread.iter().map(|unread| unread.kind.clone()).collect(),
         memory: memory::Memory::default(),
         managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
+        unread: Vec::new(),
+        managers: Vec::new(),
+    }
+}
+
+fn unread(cell: &ReadOnly) -> Vec<String> {
+    cell.unread.iter().map(|unread| unread.kind.clone()).collect()
+}
+
+/// The managers, as their Leases show them; none if these cannot be read.
+pub(super) async fn managers(cell: &ReadOnly) -> Vec<Manager> {
+    cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default()
+}
+
+/// The same facts from the caches, which are up to date, without a request.
+pub(super) fn cached(cell: &ReadOnly, managers: Vec<Manager>) -> Facts {
+    let facts = Facts {
+        now: cell.clock.now(),
+        namespace: cell.namespace.clone(),
+        deployments: by_name(cell),
+        sets: by_name(cell),
+        machines: by_name(cell),
+        classes: by_name(cell),
+        unreadable: Vec::new(),
+        previews: BTreeMap::new(),
+        unread: unread(cell),
+        managers,
     };
+    planned(cell, facts)
+}
+
+fn by_name<K: Kept>(cell: &ReadOnly) -> ByName<K> {
+    cell.cached::<K>().into_iter().map(|object| (object.name_any(), Arc::unwrap_or_clone(object))).collect()
+}
+
+fn planned(cell: &ReadOnly, mut facts: Facts) -> Facts {
     for (kind, controller) in CONTROLLERS {
         let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
         let previews = facts.names(kind).filter_map(preview).collect();
         facts.previews.insert(kind, previews);
     }
-    Ok(facts)
+    facts
 }
 
 /// The manager of a Lease.
@@ -223,6 +283,20 @@ fn unread_text(unread: &Unread) -> String {
 /// There is none.
 pub(super) fn find(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
     facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
+}
+
+/// Finds a MachineDeployment by `NAME` or `KIND/NAME`.
+///
+/// # Errors
+/// There is none.
+pub(super) fn find_deployment(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
+    let kind = if wanted.contains('/') { "" } else { "machinedeployment/" };
+    let found = facts.find(&format!("{kind}{wanted}")).ok_or_else(|| unknown(wanted, facts))?;
+    if found.kind == DEPLOYMENT {
+        return Ok(found);
+    }
+    let message = format!("{} {} is no MachineDeployment", found.kind, found.name);
+    Err(Misuse { message, hint: format!("kubectl get machinedeployments -n {}", facts.namespace) })
 }
 
 fn unknown(wanted: &str, facts: &Facts) -> Misuse {

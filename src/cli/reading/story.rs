@@ -261,7 +261,8 @@ impl Facts {
         }
     }
 
-    fn subject(&self, kind: &str, name: &str) -> Subject {
+    /// A reference to an object of the namespace.
+    pub(in crate::cli) fn subject(&self, kind: &str, name: &str) -> Subject {
         Subject { kind: kind.to_owned(), namespace: self.namespace.clone(), name: name.to_owned() }
     }
 
@@ -467,7 +468,8 @@ impl Facts {
         self.alone(&self.subject(MACHINE, name))
     }
 
-    fn machines_of<'a>(&'a self, object: &'a Subject) -> impl Iterator<Item = &'a String> {
+    /// Names of the machines of a deployment or a set.
+    pub(in crate::cli) fn machines_of<'a>(&'a self, object: &'a Subject) -> impl Iterator<Item = &'a String> {
         let sets: Vec<&str> = match object.kind.as_str() {
             SET => vec![&object.name],
             _ => owned_by(&self.sets, &object.name).map(String::as_str).collect(),
@@ -637,7 +639,8 @@ fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
     Remedied { text, note: remedy.note, danger: remedy.danger }
 }
 
-fn owned_by<'a>(all: &'a ByName<impl ResourceExt>, owner: &str) -> impl Iterator<Item = &'a String> {
+/// Names of the objects that `owner` controls.
+pub(in crate::cli) fn owned_by<'a>(all: &'a ByName<impl ResourceExt>, owner: &str) -> impl Iterator<Item = &'a String> {
     all.iter().filter(move |(_, object)| is_owned(*object, owner)).map(|(name, _)| name)
 }
 
@@ -649,6 +652,7 @@ fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
 const NODE: &str = "Node";
 /// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
 const INFRASTRUCTURE: &str = "MCMMachine";
+pub(in crate::cli) const NODE: &str = "Node";
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.
 pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {

@@ -157,7 +157,7 @@ fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp)
 }
 
 /// The worst wait, failure or next step in one line.
-fn reason(answer: &Answer) -> String {
+pub(in crate::cli) fn reason(answer: &Answer) -> String {
     let wait = answer.waits.first().map(|wait| wait.text.clone());
     let step = answer.next.first().map(|step| format!("next: {}: {}", step.action, step.reason));
     wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())

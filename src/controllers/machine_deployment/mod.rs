@@ -37,10 +37,15 @@ use crate::{
 };
 
 pub(crate) use autoscaler::chosen;
-pub(crate) use bounds::IntOrPercent;
+pub(crate) use bounds::{Bounds, IntOrPercent};
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
+
+/// The bounds of a rollout; `None` if the spec is invalid.
+pub(crate) fn bounds_of(deployment: &MachineDeployment) -> Option<Bounds> {
+    validate::validate(deployment).ok().map(|spec| spec.bounds)
+}
 
 /// The input of a plan for a deployment.
 #[derive(Clone, Debug)]
