@@ -19,11 +19,16 @@ use super::{
     dashboard::DashboardOptions,
     demo::DemoOptions,
     error::{Rejection, Spoken},
+    events::EventsOptions,
     flags::{
         CapiManagerOptions, Conflicts, ControllerManagerOptions, GenericOptions, MachineControllerOptions, RunOptions,
     },
     normalize::underscores_to_dashes,
+    rollout::RolloutCommand,
     simulated_cloud::SimulatedCloudOptions,
+    top::TopOptions,
+    tree::TreeOptions,
+    verbs::{DrainCommand, FreezeOptions, MachineCommand},
     why::WhyOptions,
 };
 
@@ -88,6 +93,51 @@ pub enum Command {
         after_help = "Examples:\n  mcm why -n demo                 everything that waits\n  mcm why pool -n demo            a MachineDeployment\n  mcm why machine/pool-6d689-gmjqk -n demo -o json"
     )]
     Why(WhyOptions),
+    /// Show a deployment with its sets, machines and Nodes, and what is in the way
+    ///
+    /// Machines that are alike are counted; those that wait are always shown, with the pods and budgets that keep their Nodes.
+    #[command(
+        after_help = "Examples:\n  mcm tree pool -n demo\n  mcm tree -n demo --all            the whole namespace, each machine\n  mcm tree machine/pool-6d689-gmjqk -n demo -o json\n\nNext: mcm why OBJECT says what an object waits for, and what you can do."
+    )]
+    Tree(TreeOptions),
+    /// Follow and steer the rollout of a deployment
+    Rollout {
+        /// The sub-command.
+        #[command(subcommand)]
+        command: RolloutCommand,
+    },
+    /// Show the events of a deployment with its sets, machines and Nodes
+    #[command(
+        after_help = "Examples:\n  mcm events --for pool -n demo --since 10m\n  mcm events --for machine/pool-6d689-gmjqk -n demo -w\n  mcm events -n demo -o json | jq .reason\n\nNext: mcm why pool says what it waits for now."
+    )]
+    Events(EventsOptions),
+    /// Watch deployments and machines on the whole screen
+    ///
+    /// In a pipe it prints one frame.
+    #[command(after_help = "Examples:\n  mcm top -n demo\n\nNext: press ? for the keys.")]
+    Top(TopOptions),
+    /// Forbid a MachineSet to create machines
+    #[command(
+        after_help = "Examples:\n  mcm freeze machineset/pool-6d689 -n demo\n\nNext: mcm unfreeze machineset/pool-6d689 ends it."
+    )]
+    Freeze(FreezeOptions),
+    /// End the freeze of a MachineSet or MachineDeployment
+    #[command(
+        after_help = "Examples:\n  mcm unfreeze machineset/pool-6d689 -n demo\n\nNext: mcm why machineset/pool-6d689 says whether it creates machines."
+    )]
+    Unfreeze(FreezeOptions),
+    /// Steer the drain of a machine
+    Drain {
+        /// The sub-command.
+        #[command(subcommand)]
+        command: DrainCommand,
+    },
+    /// Keep machines, or give them up
+    Machine {
+        /// The sub-command.
+        #[command(subcommand)]
+        command: MachineCommand,
+    },
     /// Check what an installation needs, or whether it can be taken over from the Go programs
     ///
     /// Asks the clusters about kinds, stored objects, permissions, Leases, drivers, classes, Secrets and clocks, and writes
@@ -249,6 +299,14 @@ impl Command {
             | Self::Why(_)
             | Self::Check(_)
             | Self::Dashboard(_)
+            | Self::Tree(_)
+            | Self::Rollout { .. }
+            | Self::Events(_)
+            | Self::Top(_)
+            | Self::Freeze(_)
+            | Self::Unfreeze(_)
+            | Self::Drain { .. }
+            | Self::Machine { .. }
             | Self::Crd { .. }
             | Self::Completion { .. }
             | Self::Complete { .. }

@@ -20,9 +20,12 @@ use super::{
     crd::{self, RenderError},
     dashboard, demo,
     error::{self, Misuse},
-    exit::No,
+    events,
+    exit::{Answer, No},
     flags::LogOptions,
-    logging, run, simulated_cloud, version, why,
+    logging, rollout, run, simulated_cloud, top, tree,
+    verbs::{self, Verb},
+    version, why,
 };
 use crate::driver::tls::use_ring;
 
@@ -40,16 +43,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(command: Command) -> Result<ExitCode> {
     let done = match command {
-        Command::Why(options) => {
-            let answer = block_on(why::run(options))?;
-            print(&answer.text)?;
-            return Ok(answer.exit.into());
-        }
-        Command::Check(options) => {
-            let answer = block_on(check::run(options))?;
-            print(&answer.text)?;
-            return Ok(answer.exit.into());
-        }
+        Command::Why(options) => return answer(why::run(options)),
+        Command::Tree(options) => return answer(tree::run(options)),
+        Command::Rollout { command } => return answer(rollout::run(command)),
+        Command::Events(options) => return answer(events::run(options)),
+        Command::Top(options) => return answer(top::run(options)),
+        Command::Freeze(options) => return answer(verbs::run(options.verb(Verb::Freeze))),
+        Command::Unfreeze(options) => return answer(verbs::run(options.verb(Verb::Unfreeze))),
+        Command::Drain { command } => return answer(verbs::run(command.verb())),
+        Command::Machine { command } => return answer(verbs::run(command.verb())),
+        Command::Check(options) => return answer(check::run(options)),
         Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
         Command::MachineControllerManager(options) => {
             serve(&options.generic.log.clone(), run::controller_manager(*options))
@@ -99,6 +102,13 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Version => print(&version::text()),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints an answer, and returns its exit code.
+fn answer(work: impl Future<Output = Result<Answer>>) -> Result<ExitCode> {
+    let answer = block_on(work)?;
+    print(&answer.text)?;
+    Ok(answer.exit.into())
 }
 
 /// A kind that was misspelled is a mistake on the command line.

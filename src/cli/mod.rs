@@ -14,6 +14,7 @@ mod dispatch;
 #[cfg(feature = "remote")]
 pub mod driver;
 mod error;
+mod events;
 mod exit;
 pub mod flags;
 mod format;
@@ -21,10 +22,14 @@ pub mod logging;
 mod normalize;
 pub mod objects;
 mod reading;
+mod rollout;
 pub mod run;
 pub mod simulated_cloud;
 mod table;
 mod terminal;
+mod top;
+mod tree;
+mod verbs;
 mod version;
 mod why;
 

@@ -31,5 +31,6 @@ mod scale;
 mod shared_target;
 mod standby;
 mod start_and_end;
+mod steer;
 mod volumes;
 mod why;

@@ -115,6 +115,9 @@ pub const SERVED: &str = "enabled";
 pub const MIRROR: &str = "machine.mcm/mirror";
 /// Label on a Secret that the stand-in copied: the resource version of its source.
 pub const COPIED_VERSION: &str = "machine.mcm/copied-version";
+/// Annotation in the template of a MachineDeployment: when its machines were last restarted. `mcm rollout restart` writes it, so that
+/// the template is another one; no program reads it.
+pub const RESTARTED_AT: &str = "machine.mcm/restarted-at";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

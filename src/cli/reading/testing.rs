@@ -96,6 +96,7 @@ pub(in crate::cli) fn preview(kind: &'static str, name: &str, steps: &[&str], wa
     let step = |action: &&str| PreviewStep {
         action: (*action).to_owned(),
         reason: "a reason".to_owned(),
+        object: None,
         is_status: false,
         is_look: false,
     };

@@ -1,0 +1,45 @@
+use serde_json::json;
+
+use super::*;
+use crate::cli::reading::testing::{NOW, TERMINAL, at, blocked_pool};
+
+/// Revision 4 was made 5 s after `kubectl-patch` wrote the template.
+fn facts() -> Facts {
+    let mut facts = blocked_pool();
+    let entry = json!({
+        "manager": "kubectl-patch", "operation": "Update", "apiVersion": "machine.sapcloud.io/v1alpha1", "time": at(355),
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:class": {"f:name": {}}}}}},
+    });
+    let status = json!({
+        "manager": "mcm", "operation": "Update", "apiVersion": "machine.sapcloud.io/v1alpha1", "time": at(359), "subresource": "status",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {}},
+    });
+    let fields = serde_json::from_value(json!([entry, status])).unwrap();
+    facts.deployments.get_mut("pool").unwrap().metadata.managed_fields = Some(fields);
+    let created = serde_json::from_value(json!(at(360))).unwrap();
+    facts.sets.get_mut("pool-84dff").unwrap().metadata.creation_timestamp = Some(created);
+    facts
+}
+
+#[test]
+fn a_revision_has_the_fields_that_changed_and_who_wrote_them() {
+    let facts = facts();
+    let found = revisions(&facts, &facts.family("pool").unwrap());
+    let [new, old] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((new.revision, new.is_current, new.machines, new.going), (4, true, 1, 0));
+    let change =
+        Change { path: "template.spec.class.name".to_owned(), old: "large".to_owned(), new: "small".to_owned() };
+    assert_eq!((new.changes.as_slice(), new.by.as_str()), ([change].as_slice(), "kubectl-patch"));
+    assert_eq!((old.revision, old.is_current, old.machines, old.going), (3, false, 1, 2));
+    assert_eq!((old.changes.as_slice(), old.by.as_str()), ([].as_slice(), ""));
+}
+
+#[test]
+fn the_history_is_a_table() {
+    let facts = facts();
+    let found = revisions(&facts, &facts.family("pool").unwrap());
+    insta::assert_snapshot!("pipe", text(Look::PLAIN, &found, at(NOW)));
+    let ascii = text(Look { unicode: false, ..TERMINAL }, &found, at(NOW));
+    assert!(ascii.is_ascii(), "{ascii}");
+    assert_eq!(text(Look::PLAIN, &[], at(NOW)), "there is no revision yet\n");
+}

@@ -1,0 +1,74 @@
+//! `mcm rollout`: follows and steers the rollout of a MachineDeployment.
+
+pub(super) mod history;
+mod report;
+pub(super) use report::bar;
+mod status;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use super::{
+    exit::{Answer, Exit},
+    verbs::{self, DeploymentOptions, UndoOptions, Verb},
+};
+pub use history::HistoryOptions;
+pub use status::StatusOptions;
+
+/// Sub-commands of `mcm rollout`.
+#[derive(Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// Follow a rollout until it ends
+    ///
+    /// Ends when all machines have the current template and are available. Prints a bar on a terminal, and a line for each change
+    /// elsewhere. Exit codes: 0 done, 3 failed, or blocked for longer than --fail-when-blocked, 124 after --timeout.
+    #[command(
+        after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout status pool -n demo --timeout 30m --fail-when-blocked 5m\n  mcm rollout status pool -n demo -o json | jq .state\n\nNext: mcm why pool says what a blocked rollout waits for."
+    )]
+    Status(Box<StatusOptions>),
+    /// Show the revisions of a deployment, and what changed between them
+    #[command(
+        after_help = "Examples:\n  mcm rollout history pool -n demo\n  mcm rollout history pool -n demo -o json\n\nNext: mcm rollout undo pool --to-revision 3 returns to a revision."
+    )]
+    History(Box<HistoryOptions>),
+    /// Return to the template of an earlier revision
+    ///
+    /// The controller copies the template of the revision into the deployment, which replaces its machines again.
+    #[command(
+        after_help = "Examples:\n  mcm rollout undo pool -n demo\n  mcm rollout undo pool -n demo --to-revision 3 --dry-run\n\nNext: mcm rollout status pool follows it."
+    )]
+    Undo(Box<UndoOptions>),
+    /// Pause a rollout; scaling continues
+    #[command(
+        after_help = "Examples:\n  mcm rollout pause pool -n demo\n\nNext: mcm rollout resume pool continues it."
+    )]
+    Pause(Box<DeploymentOptions>),
+    /// Resume a paused rollout
+    #[command(after_help = "Examples:\n  mcm rollout resume pool -n demo\n\nNext: mcm rollout status pool follows it.")]
+    Resume(Box<DeploymentOptions>),
+    /// Replace all machines of a deployment, within its bounds
+    ///
+    /// Writes the annotation machine.mcm/restarted-at into the template, which makes a new MachineSet.
+    #[command(
+        after_help = "Examples:\n  mcm rollout restart pool -n demo\n  mcm rollout restart pool -n demo --yes\n\nNext: mcm rollout status pool follows it."
+    )]
+    Restart(Box<DeploymentOptions>),
+}
+
+/// Executes a sub-command.
+///
+/// # Errors
+/// The control cluster cannot be used, the rollout is blocked or failed, or the change makes no sense.
+pub async fn run(command: RolloutCommand) -> Result<Answer> {
+    match command {
+        RolloutCommand::Status(options) => {
+            status::run(*options).await?;
+            Ok(Answer { text: String::new(), exit: Exit::Good })
+        }
+        RolloutCommand::History(options) => history::run(*options).await,
+        RolloutCommand::Undo(options) => verbs::run(options.verb()).await,
+        RolloutCommand::Pause(options) => verbs::run(options.verb(Verb::Pause)).await,
+        RolloutCommand::Resume(options) => verbs::run(options.verb(Verb::Resume)).await,
+        RolloutCommand::Restart(options) => verbs::run(options.verb(Verb::Restart)).await,
+    }
+}

@@ -1,0 +1,126 @@
+//! A rollout as text.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::status::Seen;
+use crate::cli::{
+    reading::{
+        progress::{Progress, State},
+        story::Verdict,
+    },
+    terminal::{Look, Mark, ago, cut},
+    why::report::reason,
+};
+
+/// Cells of the bar.
+const BAR: usize = 30;
+/// Machines below the bar.
+const MOST_MACHINES: usize = 10;
+
+/// The time of the day, UTC.
+pub(super) fn clock(at: Timestamp) -> String {
+    at.strftime("%H:%M:%S").to_string()
+}
+
+/// The word of a state in JSON.
+pub(super) const fn word(state: &State) -> &'static str {
+    match state {
+        State::Done => "Done",
+        State::Rolling => "Rolling",
+        State::Blocked(_) => "Blocked",
+        State::Failed(_) => "Failed",
+    }
+}
+
+/// The reason of a state.
+pub(super) fn reason_of(state: &State) -> Option<&str> {
+    match state {
+        State::Done | State::Rolling => None,
+        State::Blocked(reason) | State::Failed(reason) => Some(reason),
+    }
+}
+
+/// One line for a pipe, without the time.
+pub(super) fn line(seen: &Seen) -> String {
+    let Progress { name, revision, .. } = &seen.progress;
+    let text = match &seen.state {
+        State::Done => "done".to_owned(),
+        State::Rolling => now(seen),
+        State::Blocked(reason) => format!("blocked: {reason}"),
+        State::Failed(reason) => format!("failed: {reason}"),
+    };
+    format!("{name} revision {revision}: {}: {text}", seen.progress.text())
+}
+
+/// The next step, or the worst wait.
+fn now(seen: &Seen) -> String {
+    if seen.answer.verdict == Verdict::Settled {
+        return "the status is not up to date yet".to_owned();
+    }
+    match seen.answer.next.first() {
+        Some(step) => step.action.clone(),
+        None => format!("waits for {}", reason(&seen.answer)),
+    }
+}
+
+/// Some lines for a terminal.
+pub(super) fn frame(look: Look, seen: &Seen, blocked: Option<Timestamp>, at: Timestamp) -> String {
+    let progress = &seen.progress;
+    let (mark, word) = match &seen.state {
+        State::Done => (Mark::Good, "done".to_owned()),
+        State::Rolling => (Mark::Busy, "under way".to_owned()),
+        State::Blocked(_) => {
+            (Mark::Bad, format!("BLOCKED {}", blocked.map(|since| ago(at, since)).unwrap_or_default()))
+        }
+        State::Failed(_) => (Mark::Bad, "FAILED".to_owned()),
+    };
+    let head = format!("{}   revision {}   {}", progress.name, progress.revision, progress.classes.join(" → "));
+    let head = cut(&head, look.width.saturating_sub(word.chars().count() + 4));
+    let gap = look.width.saturating_sub(head.chars().count() + word.chars().count() + 2);
+    let mut text = format!("{}{}{} {word}\n", look.bold(&head), " ".repeat(gap), look.mark(mark));
+    let _ = writeln!(text, " {}   {}", bar(progress, BAR), cut(&numbers(progress), look.width.saturating_sub(BAR + 4)));
+    for machine in seen.answer.machines.iter().take(MOST_MACHINES) {
+        let since = machine.since.map(|since| ago(at, since)).unwrap_or_default();
+        let line = format!("{}  {} {since}  {}", machine.object.name, machine.state, reason(machine));
+        let _ = writeln!(text, " {} {}", look.mark(machine.verdict.mark()), cut(&line, look.width - 3));
+    }
+    if let Some(more) = seen.answer.machines.len().checked_sub(MOST_MACHINES).filter(|more| *more > 0) {
+        let _ = writeln!(text, "   and {more} more machines that are not settled");
+    }
+    if let Some(step) = seen.answer.next.first() {
+        let _ = writeln!(text, " next  {}", cut(&format!("{}: {}", step.action, step.reason), look.width - 7));
+    } else if let Some(reason) = reason_of(&seen.state).filter(|_| seen.answer.machines.is_empty()) {
+        let _ = writeln!(text, "   {}", cut(reason, look.width - 3));
+    }
+    look.written(&text)
+}
+
+fn numbers(progress: &Progress) -> String {
+    let Progress { new, starting, old, going, total, most, up, least, .. } = progress;
+    let parts = [(new, "new"), (starting, "starting"), (old, "old"), (going, "going")];
+    let parts = parts.iter().filter(|(number, name)| **number > 0 || *name == "new");
+    let parts = parts.map(|(number, name)| format!("{number} {name}")).collect::<Vec<_>>().join("  ");
+    format!("{parts}   total {total}/{most}  up {up}/{least}")
+}
+
+/// A bar of machines: new, starting, old and going.
+pub(in crate::cli) fn bar(progress: &Progress, width: usize) -> String {
+    let size = |number: i32| usize::try_from(number).unwrap_or_default();
+    let Progress { new, starting, old, going, total, wanted, .. } = progress;
+    let whole = size(*total.max(wanted));
+    if whole == 0 {
+        return " ".repeat(width);
+    }
+    let mut text = String::new();
+    let (mut machines, mut cells) = (0, 0);
+    for (number, sign) in [(new, '█'), (starting, '▓'), (old, '░'), (going, '▒')] {
+        machines += size(*number);
+        let end = machines * width / whole;
+        text.extend(std::iter::repeat_n(sign, end - cells));
+        cells = end;
+    }
+    text.extend(std::iter::repeat_n(' ', width - cells));
+    text
+}

@@ -1,0 +1,206 @@
+//! `mcm rollout status`: reads the caches until the rollout ends.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tokio::time::{interval, sleep};
+
+use super::report;
+use crate::{
+    cli::{
+        exit::{Ended, Exit},
+        flags::value,
+        format::Format,
+        reading::{
+            self, ReadingOptions,
+            progress::{Progress, State},
+            story::{Answer, DEPLOYMENT, Facts},
+        },
+        terminal::{Look, LookOptions},
+    },
+    plan::Subject,
+    process::ReadOnly,
+};
+
+/// Time between two looks at the caches.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks at the caches between two looks at the Leases.
+const LEASES: usize = 40;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct StatusOptions {
+    /// Name of the MachineDeployment
+    #[arg(value_name = "DEPLOYMENT")]
+    deployment: String,
+    /// End after this time with exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
+    timeout: Option<Duration>,
+    /// End with exit code 3 if the rollout makes no progress for this time, for example because of a disruption budget
+    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
+    fail_when_blocked: Option<Duration>,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// Format: text, or a JSON document in a line for each change
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    #[command(flatten)]
+    look: LookOptions,
+}
+
+/// Follows a rollout until it ends.
+///
+/// # Errors
+/// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
+pub(super) async fn run(options: StatusOptions) -> Result<()> {
+    let cell = options.reading.open().await?;
+    let name = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?.name;
+    let timeout = options.timeout;
+    let follow = follow(&cell, &name, &options);
+    let Some(timeout) = timeout else { return follow.await };
+    tokio::select! {
+        ended = follow => ended,
+        () = sleep(timeout) => Err(Ended {
+            message: format!("the rollout of {name} is not done after {timeout:?} (--timeout)"),
+            hint: why(&cell, &name),
+            exit: Exit::TimedOut,
+        }
+        .into()),
+    }
+}
+
+fn why(cell: &ReadOnly, name: &str) -> String {
+    format!("mcm why {name} -n {}", cell.namespace)
+}
+
+async fn follow(cell: &ReadOnly, name: &str, options: &StatusOptions) -> Result<()> {
+    let look = options.look.stdout();
+    let object = Subject { kind: DEPLOYMENT.to_owned(), namespace: cell.namespace.clone(), name: name.to_owned() };
+    let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output));
+    let mut managers = reading::managers(cell).await;
+    let mut ticks = interval(LOOK);
+    for tick in 1_usize.. {
+        ticks.tick().await;
+        if tick % LEASES == 0 {
+            managers = reading::managers(cell).await;
+        }
+        let facts = reading::cached(cell, managers.clone());
+        let Some(seen) = Seen::of(&facts, &object) else {
+            return Err(Ended::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
+        };
+        let blocked = watch.look(facts.now, &seen);
+        screen.show(&seen, blocked, facts.now)?;
+        match (&seen.state, blocked.zip(options.fail_when_blocked)) {
+            (State::Done, _) => return Ok(()),
+            (State::Failed(reason), _) => {
+                return Err(Ended::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
+            }
+            (State::Blocked(reason), Some((since, limit))) if is_longer(facts.now, since, limit) => {
+                let since = report::clock(since);
+                let message =
+                    format!("the rollout of {name} is blocked since {since} (--fail-when-blocked {limit:?}): {reason}");
+                return Err(Ended::no(message, why(cell, name)).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_longer(now: Timestamp, since: Timestamp, limit: Duration) -> bool {
+    SignedDuration::try_from(limit).is_ok_and(|limit| now.duration_since(since) >= limit)
+}
+
+/// A rollout at one time.
+pub(super) struct Seen {
+    pub progress: Progress,
+    pub state: State,
+    pub answer: Answer,
+}
+
+impl Seen {
+    pub(super) fn of(facts: &Facts, object: &Subject) -> Option<Self> {
+        let progress = facts.progress(&object.name)?;
+        let answer = facts.answer(object);
+        Some(Self { state: facts.state(&progress, &answer), progress, answer })
+    }
+}
+
+/// Finds out since when a rollout is blocked: its numbers have not changed since.
+#[derive(Default)]
+pub(super) struct Watch {
+    last: Option<Progress>,
+    blocked: Option<Timestamp>,
+}
+
+impl Watch {
+    /// Since when the rollout is blocked; `None` if it is not.
+    pub(super) fn look(&mut self, now: Timestamp, seen: &Seen) -> Option<Timestamp> {
+        let has_moved = self.last.as_ref().is_some_and(|last| *last != seen.progress);
+        if has_moved || !matches!(seen.state, State::Blocked(_)) {
+            self.blocked = None;
+        }
+        if matches!(seen.state, State::Blocked(_)) {
+            self.blocked.get_or_insert(now);
+        }
+        self.last = Some(seen.progress.clone());
+        self.blocked
+    }
+}
+
+/// Standard output: redrawn in place on a terminal, a line for each change elsewhere.
+struct Screen {
+    look: Look,
+    output: Format,
+    shown: String,
+    lines: usize,
+}
+
+impl Screen {
+    fn new(look: Look, output: Format) -> Self {
+        Self { look, output, shown: String::new(), lines: 0 }
+    }
+
+    fn show(&mut self, seen: &Seen, blocked: Option<Timestamp>, now: Timestamp) -> Result<()> {
+        let is_live = self.look.is_terminal && self.output == Format::Text;
+        let (key, text) = match self.output {
+            Format::Json => {
+                let content = json!({
+                    "apiVersion": "cli.mcm/v1", "kind": "RolloutStatus", "state": report::word(&seen.state),
+                    "reason": report::reason_of(&seen.state), "blockedSince": blocked, "progress": seen.progress,
+                    "next": seen.answer.next, "machines": seen.answer.machines,
+                });
+                let mut line = content.clone();
+                line["at"] = serde_json::to_value(now)?;
+                (content.to_string(), format!("{line}\n"))
+            }
+            Format::Text if is_live => {
+                let frame = report::frame(self.look, seen, blocked, now);
+                (frame.clone(), frame)
+            }
+            Format::Text => {
+                let line = self.look.written(&report::line(seen));
+                (line.clone(), format!("{} {line}\n", report::clock(now)))
+            }
+        };
+        if key == self.shown {
+            return Ok(());
+        }
+        let back = if is_live && self.lines > 0 { format!("\x1b[{}A\x1b[J", self.lines) } else { String::new() };
+        (self.shown, self.lines) = (key, text.lines().count());
+        let mut out = io::stdout().lock();
+        match out.write_all(format!("{back}{text}").as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.context("write to standard output"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! `mcm tree`: a deployment with its sets, machines and Nodes, and what is in the way.
+
+pub(super) mod branch;
+pub(super) mod report;
+mod surroundings;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    exit::{Answer, Exit},
+    format::Format,
+    reading::{self, ReadingOptions, story::Facts},
+    terminal::LookOptions,
+};
+use crate::process::ReadOnly;
+pub(super) use branch::Branch;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct TreeOptions {
+    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine or Node. Without it, the whole namespace is shown
+    #[arg(value_name = "OBJECT")]
+    object: Option<String>,
+    /// Show every machine, also those that are alike
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// Format of the answer
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    #[command(flatten)]
+    look: LookOptions,
+}
+
+/// Shows objects with everything that belongs to them.
+///
+/// # Errors
+/// The control cluster cannot be read, or has no such object.
+pub async fn run(options: TreeOptions) -> Result<Answer> {
+    let cell = options.reading.open().await?;
+    let facts = reading::facts(&cell).await?;
+    let roots = match &options.object {
+        Some(wanted) => vec![reading::find(&facts, wanted)?],
+        None => branch::roots(&facts),
+    };
+    let (branches, mut notes) = grow(&cell, &facts, &roots).await;
+    notes.extend(reading::notes(&cell, &facts));
+    let text = match options.output {
+        Format::Text => {
+            let mut text = report::text(options.look.stdout(), &branches, options.all, facts.now);
+            if branches.is_empty() {
+                text = format!("there are no machines in namespace {}\n", facts.namespace);
+            }
+            notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+            text
+        }
+        Format::Json => {
+            let document = json!({
+                "apiVersion": "cli.mcm/v1", "kind": "Tree", "at": facts.now, "objects": branches, "notes": notes,
+            });
+            format!("{}\n", serde_json::to_string_pretty(&document)?)
+        }
+    };
+    Ok(Answer { text, exit: Exit::Good })
+}
+
+/// The trees of objects, and notes about what could not be read.
+pub(super) async fn grow(cell: &ReadOnly, facts: &Facts, roots: &[crate::plan::Subject]) -> (Vec<Branch>, Vec<String>) {
+    let surroundings = surroundings::read(cell, facts, roots).await;
+    let branches = roots.iter().map(|root| branch::of(facts, &surroundings, root)).collect();
+    (branches, surroundings.unread)
+}

@@ -1,0 +1,142 @@
+//! The tree as text.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::branch::Branch;
+use crate::cli::{
+    reading::story::{MACHINE, Verdict},
+    terminal::{Look, Mark, ago, cut},
+};
+
+/// Machines that are alike and shown, before the others are counted.
+const SHOWN: usize = 1;
+/// Columns at the end of a name that are kept.
+const TAIL: usize = 7;
+/// The least width of the last column on a terminal.
+const LEAST_WHY: usize = 18;
+
+struct Row {
+    name: String,
+    mark: Option<Mark>,
+    now: String,
+    since: String,
+    why: String,
+}
+
+/// The trees as a table. Machines that are alike are counted, unless `all` are to be shown.
+pub(in crate::cli) fn text(look: Look, branches: &[Branch], all: bool, now: Timestamp) -> String {
+    if branches.is_empty() {
+        return String::new();
+    }
+    let mut rows = Vec::new();
+    for branch in branches {
+        push(&mut rows, branch, ["", ""], all, now);
+    }
+    layout(look, &rows)
+}
+
+fn push(rows: &mut Vec<Row>, branch: &Branch, [first, rest]: [&str; 2], all: bool, now: Timestamp) {
+    rows.push(Row { name: format!("{first}{}", name_of(branch)), ..row(branch, now) });
+    let shown = if all { branch.children.clone() } else { grouped(&branch.children) };
+    let mut reason = String::new();
+    for (number, child) in shown.iter().enumerate() {
+        let is_last = number + 1 == shown.len();
+        let (branch_sign, rest_sign) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let mut child = child.clone();
+        let why = child.why.clone();
+        if !why.is_empty() && why == reason {
+            "the same".clone_into(&mut child.why);
+        }
+        reason = why;
+        push(rows, &child, [&format!("{rest}{branch_sign}"), &format!("{rest}{rest_sign}")], all, now);
+    }
+}
+
+fn name_of(branch: &Branch) -> String {
+    let space = if branch.kind == "Pod" { format!("{}/", branch.namespace) } else { String::new() };
+    let label = if branch.label.is_empty() { String::new() } else { format!("  {}", branch.label) };
+    match branch.kind.as_str() {
+        "" => branch.name.clone(),
+        kind => format!("{kind}/{space}{}{label}", branch.name),
+    }
+}
+
+fn row(branch: &Branch, now: Timestamp) -> Row {
+    let mark = match branch.verdict {
+        // Machines that wait are not grouped, so a group of these has pods.
+        Some(Verdict::Waiting) if branch.kind == "Pod" || branch.kind.is_empty() => Some(Mark::Refused),
+        verdict => verdict.map(Verdict::mark),
+    };
+    let since = branch.since.map(|since| ago(now, since)).unwrap_or_default();
+    Row { name: String::new(), mark, now: branch.now.clone(), since, why: branch.why.clone() }
+}
+
+/// Siblings with one line for those that are alike: settled machines in one state, and pods with one reason.
+fn grouped(children: &[Branch]) -> Vec<Branch> {
+    let is_alike = |one: &Branch, other: &Branch| {
+        let is_settled = one.kind == MACHINE && one.verdict == Some(Verdict::Settled);
+        (is_settled || one.kind == "Pod")
+            && (&one.kind, &one.verdict, &one.now, &one.why) == (&other.kind, &other.verdict, &other.now, &other.why)
+    };
+    let mut shown: Vec<Branch> = Vec::new();
+    let mut left = children.to_vec();
+    while !left.is_empty() {
+        let first = left.remove(0);
+        let (alike, others): (Vec<Branch>, Vec<Branch>) = left.into_iter().partition(|other| is_alike(&first, other));
+        left = others;
+        let noun = first.kind.to_lowercase();
+        let (now, why) = (first.now.clone(), first.why.clone());
+        let (is_machine, verdict) = (first.kind == MACHINE, first.verdict);
+        shown.push(first);
+        if alike.len() > SHOWN {
+            let what = if is_machine { now.clone() } else { format!("{noun}s") };
+            let name = format!("{} more {what}", alike.len());
+            shown.push(Branch { name, verdict, now, why, ..Branch::default() });
+        } else {
+            shown.extend(alike);
+        }
+    }
+    shown
+}
+
+/// A text of at most `width` columns that keeps its end, by which machines differ.
+fn cut_inside(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width || width <= TAIL {
+        return cut(text, width);
+    }
+    let head = cut(text, width - TAIL);
+    format!("{head}{}", text.chars().skip(length - TAIL).collect::<String>())
+}
+
+/// Columns as wide as their texts; on a terminal the last, and then the first, give way.
+fn layout(look: Look, rows: &[Row]) -> String {
+    let width = |text: fn(&Row) -> &String, head: &str| {
+        rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default().max(head.len())
+    };
+    let (mut name, now, since) =
+        (width(|row| &row.name, "NAME"), width(|row| &row.now, "NOW") + 2, width(|row| &row.since, "SINCE"));
+    let why = width(|row| &row.why, "WHY");
+    let mut why_width = why;
+    if look.is_terminal {
+        let fixed = now + since + 6;
+        let left = look.width.saturating_sub(fixed);
+        why_width = why.min(left.saturating_sub(name).max(LEAST_WHY));
+        name = name.min(left.saturating_sub(why_width));
+    }
+    let mut text = String::new();
+    let _ = writeln!(text, "{:<name$}  {:<now$}  {:<since$}  WHY", "NAME", "NOW", "SINCE");
+    for row in rows {
+        let mark = row.mark.map_or_else(|| " ".to_owned(), |mark| look.mark(mark));
+        let state = format!("{mark} {:<width$}", row.now, width = now - 2);
+        let why = cut(&row.why, why_width);
+        let line = format!("{:<name$}  {state}  {:<since$}  {why}", cut_inside(&row.name, name), row.since);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    look.written(&text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    api::machine::same_template,
+    cli::reading::testing::{blocked_pool, machine, pool},
+};
+
+fn decided(facts: &Facts, verb: Verb, object: &str) -> Result<Change, String> {
+    decide(facts, verb, &facts.find(object).unwrap()).map_err(|ended| format!("{} ({})", ended.message, ended.hint))
+}
+
+/// The deployment after a patch.
+fn patched(facts: &Facts, patch: &Value) -> MachineDeployment {
+    fn merge(target: &mut Value, patch: &Value) {
+        match (target.as_object_mut(), patch.as_object()) {
+            (Some(fields), Some(patch)) => {
+                patch.iter().for_each(|(key, part)| merge(fields.entry(key.clone()).or_insert(Value::Null), part));
+            }
+            _ => *target = patch.clone(),
+        }
+    }
+    let mut value = serde_json::to_value(&facts.deployments["pool"]).unwrap();
+    merge(&mut value, patch);
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn a_restart_makes_another_template_and_nothing_else() {
+    let facts = blocked_pool();
+    let change = decided(&facts, Verb::Restart, "pool").unwrap();
+    let (old, new) = (&facts.deployments["pool"].spec, patched(&facts, &change.patch).spec);
+    assert!(!same_template(&old.template, &new.template), "the planner makes a new set");
+    assert_eq!(changes(&old.template, &new.template).len(), 1);
+    assert_eq!((new.replicas, &new.strategy, new.paused), (old.replicas, &old.strategy, old.paused));
+    assert!(change.needs_consent);
+    assert_eq!(change.says, "replaces 2 machines of MachineDeployment pool");
+}
+
+#[test]
+fn a_patch_is_refused_if_the_object_was_changed_meanwhile() {
+    let change = decided(&blocked_pool(), Verb::Pause, "pool").unwrap();
+    assert_eq!(change.patch_at_version(), json!({"spec": {"paused": true}, "metadata": {"resourceVersion": "7"}}));
+    let expected = r#"kubectl patch machinedeployment pool -n demo --type merge -p '{"spec":{"paused":true}}'"#;
+    assert_eq!(change.kubectl(), expected);
+}
+
+#[test]
+fn an_undo_asks_for_the_revision_before_the_current_one() {
+    let change = decided(&blocked_pool(), Verb::Undo(None), "pool").unwrap();
+    assert_eq!(change.patch, json!({"spec": {"rollbackTo": {"revision": 3}}}));
+    let expected =
+        "returns MachineDeployment pool to revision 3 (template.spec.class.name small → large): replaces 1 machine";
+    assert_eq!(change.says, expected);
+}
+
+#[rstest]
+#[case::unknown(Verb::Undo(Some(9)), "MachineDeployment pool has no revision 9 (mcm rollout history pool -n demo)")]
+#[case::current(
+    Verb::Undo(Some(4)),
+    "MachineDeployment pool has the template of revision 4 already (mcm rollout history pool -n demo)"
+)]
+#[case::not_paused(Verb::Resume, "MachineDeployment pool is not paused (mcm why pool -n demo)")]
+#[case::freeze(
+    Verb::Freeze,
+    "a freeze of MachineDeployment pool holds nothing back (freeze a MachineSet, or pause the rollout: mcm rollout pause pool -n demo)"
+)]
+#[case::not_frozen(Verb::Unfreeze, "MachineDeployment pool is not frozen (mcm why machinedeployment/pool -n demo)")]
+fn what_makes_no_sense_for_a_deployment_is_refused(#[case] verb: Verb, #[case] expected: &str) {
+    assert_eq!(decided(&blocked_pool(), verb, "pool").unwrap_err(), expected);
+}
+
+#[rstest]
+#[case(Verb::Undo(None))]
+#[case(Verb::Restart)]
+fn a_paused_deployment_is_resumed_first(#[case] verb: Verb) {
+    let mut facts = blocked_pool();
+    facts.deployments.get_mut("pool").unwrap().spec.paused = true;
+    let expected = "MachineDeployment pool is paused, so this would have no effect (mcm rollout resume pool -n demo)";
+    assert_eq!(decided(&facts, verb, "pool").unwrap_err(), expected);
+    let expected = "MachineDeployment pool is paused already (mcm why pool -n demo)";
+    assert_eq!(decided(&facts, Verb::Pause, "pool").unwrap_err(), expected);
+    let resume = decided(&facts, Verb::Resume, "pool").unwrap();
+    assert_eq!((resume.patch, resume.needs_consent), (json!({"spec": {"paused": false}}), true));
+}
+
+#[test]
+fn a_set_is_frozen_and_unfrozen() {
+    let mut facts = blocked_pool();
+    let freeze = decided(&facts, Verb::Freeze, "machineset/pool-84dff").unwrap();
+    assert_eq!(freeze.patch, json!({"metadata": {"labels": {"freeze": "True"}}}));
+    facts.sets.get_mut("pool-84dff").unwrap().labels_mut().insert("freeze".to_owned(), "True".to_owned());
+    assert!(decided(&facts, Verb::Freeze, "machineset/pool-84dff").unwrap_err().contains("frozen already"));
+    let patch = json!({"metadata": {"annotations": {"safety.machine.sapcloud.io/unfreeze": "True"}}});
+    for object in ["machineset/pool-84dff", "pool"] {
+        assert_eq!(decided(&facts, Verb::Unfreeze, object).unwrap().patch, patch, "{object}");
+    }
+}
+
+#[rstest]
+#[case::deleted("Terminating", json!({}), Some("force-deletion"))]
+#[case::in_place("InPlaceUpdating", json!({}), Some("force-drain"))]
+#[case::preserved(
+    "Failed",
+    json!({"status": {"currentStatus": {"preserveExpiryTime": "1970-01-02T00:00:00Z"}}}),
+    Some("force-drain")
+)]
+#[case::running("Running", json!({}), None)]
+fn a_drain_is_forced_by_the_label_for_its_reason(
+    #[case] phase: &str,
+    #[case] more: Value,
+    #[case] label: Option<&str>,
+) {
+    let facts = pool(1, vec![machine("pool-84dff", "a", "small", phase, &more)]);
+    let change = decided(&facts, Verb::ForceDrain, "machine/pool-84dff-a");
+    let Some(label) = label else {
+        assert!(change.unwrap_err().contains("is not drained"));
+        return;
+    };
+    let change = change.unwrap();
+    assert_eq!((change.patch, change.needs_consent), (json!({"metadata": {"labels": {label: "True"}}}), true));
+}
+
+#[rstest]
+#[case(Preserve::Now, "now")]
+#[case(Preserve::WhenFailed, "when-failed")]
+#[case(Preserve::Never, "false")]
+fn a_machine_is_preserved_by_an_annotation(#[case] preserve: Preserve, #[case] value: &str) {
+    let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &json!({}))]);
+    let change = decided(&facts, Verb::Preserve(preserve), "machine/pool-84dff-a").unwrap();
+    assert_eq!(change.patch, json!({"metadata": {"annotations": {labels::PRESERVE: value}}}));
+    let again = json!({"metadata": {"annotations": {labels::PRESERVE: value}}});
+    let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &again)]);
+    assert!(decided(&facts, Verb::Preserve(preserve), "machine/pool-84dff-a").unwrap_err().contains("already"));
+    assert!(decided(&blocked_pool(), Verb::Preserve(preserve), "pool-6d689-gmjqk").is_err(), "it is being deleted");
+}
+
+#[test]
+fn a_machine_is_forgotten_only_if_its_vm_cannot_be_deleted() {
+    let mut facts = blocked_pool();
+    let forget = |facts: &Facts, leaves_vm| decided(facts, Verb::Forget { leaves_vm }, "pool-6d689-gmjqk");
+    assert!(forget(&facts, false).unwrap_err().contains("MachineClass large exists"));
+    facts.classes.remove("large");
+    assert!(forget(&facts, false).unwrap_err().contains("has the VM simulated:///pool-6d689-gmjqk"));
+    let change = forget(&facts, true).unwrap();
+    assert_eq!((change.patch, change.needs_consent), (json!({"metadata": {"finalizers": []}}), true));
+    assert!(change.says.ends_with("its VM simulated:///pool-6d689-gmjqk stays in the cloud"), "{}", change.says);
+    facts.machines.get_mut("pool-6d689-gmjqk").unwrap().spec.provider_id = String::new();
+    assert!(forget(&facts, false).is_ok(), "no VM was ever created");
+    assert!(
+        decided(&facts, Verb::Forget { leaves_vm: true }, "pool-6d689-d98b2")
+            .unwrap_err()
+            .contains("not being deleted")
+    );
+}

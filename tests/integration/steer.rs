@@ -1,0 +1,162 @@
+//! `mcm tree`, `rollout`, `events`, `top` and the verbs on a real control plane.
+
+use std::{
+    process::Output,
+    time::{Duration, Instant},
+};
+
+use mcm::api::labels;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{objects, pods, program::mcm, wait, world::World};
+
+/// Runs a command in the namespace of a world.
+async fn run(world: &World, words: &[&str]) -> Output {
+    let command = Command::new(mcm())
+        .args(words)
+        .args(["-n", &world.namespace, "--kubeconfig"])
+        .arg(world.admin())
+        .stdin(std::process::Stdio::null())
+        .output();
+    command.await.unwrap()
+}
+
+/// Its standard output; the command has an exit code.
+async fn text(world: &World, words: &[&str], code: i32) -> String {
+    let output = run(world, words).await;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
+    if code == 0 { String::from_utf8(output.stdout).unwrap() } else { error }
+}
+
+async fn document(world: &World, words: &[&str]) -> Value {
+    serde_json::from_str(&text(world, &[words, &["-o", "json"]].concat(), 0).await).unwrap()
+}
+
+/// A pod on the Node of the only machine, and a budget that never lets it go.
+async fn protect(world: &World) -> String {
+    let node = world.scene.now().names().into_iter().next().unwrap();
+    pods::run(&world.target, &world.namespace, pods::pod("web", &node)).await;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "strict", "namespace": world.namespace},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    objects::apply(&world.target, &budget).await;
+    node
+}
+
+#[tokio::test]
+async fn a_rollout_is_followed_to_its_end_paused_undone_and_restarted() {
+    let world = World::new("steer").await;
+    let _manager = world.run(&[]).await;
+    world.pool(2, json!({})).await;
+    let followed = text(&world, &["rollout", "status", "pool", "--timeout", "60s"], 0).await;
+    assert!(followed.trim_end().ends_with("pool revision 1: 2 of 2 new, 2 available, 2 in total: done"), "{followed}");
+
+    world.roll("large").await;
+    let followed = text(&world, &["rollout", "status", "pool", "--timeout", "60s", "-o", "json"], 0).await;
+    let last: Value = serde_json::from_str(followed.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["state"], &last["progress"]["revision"]), (&json!("Done"), &json!(2)), "{followed}");
+
+    let history = document(&world, &["rollout", "history", "pool"]).await;
+    let change = &history["revisions"][0]["changes"][0];
+    assert_eq!(change, &json!({"path": "template.spec.class.name", "old": "small", "new": "large"}), "{history}");
+    assert_ne!(history["revisions"][0]["by"], "", "{history}");
+
+    let tried = text(&world, &["rollout", "pause", "pool", "--dry-run"], 0).await;
+    assert!(tried.contains("nothing was changed"), "{tried}");
+    let paused = text(&world, &["rollout", "pause", "pool"], 0).await;
+    assert!(paused.contains(r#"kubectl patch machinedeployment pool"#), "{paused}");
+    let refused = text(&world, &["rollout", "undo", "pool"], 3).await;
+    assert!(refused.contains("is paused") && refused.contains("hint: mcm rollout resume pool"), "{refused}");
+    text(&world, &["rollout", "resume", "pool"], 0).await;
+
+    let unasked = text(&world, &["rollout", "undo", "pool"], 3).await;
+    assert!(unasked.contains("--yes"), "{unasked}");
+    text(&world, &["rollout", "undo", "pool", "--yes"], 0).await;
+    world.settled(2, "small").await;
+
+    let before = world.scene.now().names();
+    text(&world, &["rollout", "restart", "pool", "--yes"], 0).await;
+    world.until("a rollout", |scene| scene.names().iter().all(|name| !before.contains(name))).await;
+    text(&world, &["rollout", "status", "pool", "--timeout", "60s"], 0).await;
+    let machines = world.scene.now();
+    let is_restarted = |machine: &mcm::api::machine::Machine| {
+        machine.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::RESTARTED_AT)
+    };
+    assert!(machines.machines.values().all(is_restarted));
+
+    let written = world.deployments().get("pool").await.unwrap().metadata.managed_fields.unwrap();
+    assert!(written.iter().any(|entry| entry.manager.as_deref() == Some("mcm-cli")), "{written:?}");
+    let events = text(&world, &["events", "--for", "pool", "-o", "json"], 0).await;
+    let reasons: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for reason in ["ScalingMachineSet", "SuccessfulCreate", "Joined", "Changed", "DeploymentRollback"] {
+        assert!(reasons.iter().any(|line| line["reason"] == reason), "{reason} is not in {events}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollout_that_a_budget_blocks_ends_with_its_code_and_a_forced_drain_ends_it() {
+    let world = World::new("steer-blocked").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let node = protect(&world).await;
+    world.roll("large").await;
+    let blocked =
+        text(&world, &["rollout", "status", "pool", "--fail-when-blocked", "1s", "--timeout", "60s"], 3).await;
+    assert!(blocked.contains("(--fail-when-blocked 1s)") && blocked.contains("hint: mcm why pool"), "{blocked}");
+    let slow = text(&world, &["rollout", "status", "pool", "--timeout", "1s"], 124).await;
+    assert!(slow.contains("is not done after 1s"), "{slow}");
+
+    let tree = text(&world, &["tree", "pool"], 0).await;
+    assert!(tree.contains("/web") && tree.contains("budget strict"), "{tree}");
+    let tree = document(&world, &["tree", "pool"]).await;
+    assert!(tree["notes"].as_array().unwrap().is_empty(), "{tree}");
+    let top = text(&world, &["top"], 0).await;
+    assert!(top.contains("pool") && top.contains("blocked"), "{top}");
+
+    text(&world, &["drain", "force", &node, "--yes"], 0).await;
+    world.settled(1, "large").await;
+}
+
+#[tokio::test]
+async fn a_machine_is_preserved_and_one_whose_class_never_existed_is_forgotten() {
+    let world = World::new("steer-verbs").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let machine = world.scene.now().names().into_iter().next().unwrap();
+    text(&world, &["machine", "preserve", &machine], 0).await;
+    world
+        .until("the machine to be preserved", |scene| {
+            let status = scene.machines[&machine].status.as_ref();
+            status.is_some_and(|status| status.current_status.preserve_expiry_time.is_some())
+        })
+        .await;
+    let refused = text(&world, &["machine", "forget", &machine], 3).await;
+    assert!(refused.contains("is not being deleted"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_tree_of_200_machines_takes_less_than_a_second() {
+    let world = World::undisturbed("steer-many").await;
+    world.classes().await;
+    world.apply(objects::deployment("pool", 0)).await;
+    for number in 0..200 {
+        world.apply(objects::machine(&format!("machine-{number:03}"))).await;
+    }
+    // The first run reads the program from disk.
+    text(&world, &["tree"], 0).await;
+    let begin = Instant::now();
+    let tree = wait::until("the tree", async || {
+        let tree = text(&world, &["tree", "--all"], 0).await;
+        (tree.matches("Machine/machine-").count() == 200).then_some(tree)
+    })
+    .await;
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}: {tree}");
+    println!("a tree of 200 machines took {took:?}");
+}
