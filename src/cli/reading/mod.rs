@@ -1,8 +1,8 @@
 //! Commands that only read: the objects of one namespace and the plans that the controllers would make for them. Nothing is
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
-pub(super) mod memory;
 pub(super) mod family;
+pub(super) mod memory;
 pub(super) mod progress;
 pub(super) mod story;
 #[cfg(test)]
