@@ -23,6 +23,7 @@ use super::{
     flags::{
         CapiManagerOptions, Conflicts, ControllerManagerOptions, GenericOptions, MachineControllerOptions, RunOptions,
     },
+    flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, GoFlags, MachineControllerOptions, RunOptions},
     normalize::underscores_to_dashes,
     rollout::RolloutCommand,
     simulated_cloud::SimulatedCloudOptions,
@@ -314,18 +315,6 @@ impl Command {
             | Self::Version => Ok(()),
         }
     }
-}
-
-/// The flags of a Go program, as a manifest has them.
-pub struct GoFlags {
-    /// Number of flags.
-    pub count: usize,
-    /// Flags that we do not have.
-    pub unknown: Vec<String>,
-    /// Flags that we accept and ignore.
-    pub without_effect: Vec<String>,
-    /// Their meaning, or the error in them.
-    pub options: Result<Box<GenericOptions>, String>,
 }
 
 /// Reads the arguments of a Go program; `None` if the program of this name is not one.

@@ -20,6 +20,7 @@ use self::{
 };
 use super::{
     exit::Answer,
+    flags::ReadFlags,
     format::Format,
     reading::{
         self, Listed, ReadingOptions,
@@ -80,9 +81,9 @@ enum CheckCommand {
 ///
 /// # Errors
 /// The control cluster does not answer.
-pub async fn run(options: CheckOptions) -> Result<Answer> {
+pub async fn run(options: CheckOptions, read_flags: ReadFlags) -> Result<Answer> {
     match options.command {
-        Some(CheckCommand::Takeover(options)) => takeover::run(options).await,
+        Some(CheckCommand::Takeover(options)) => takeover::run(options, read_flags).await,
         None => installation(options).await,
     }
 }

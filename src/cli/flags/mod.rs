@@ -19,7 +19,7 @@ pub use driver::RemoteOptions;
 pub use driver::{DriverOptions, SecretOptions};
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};
-pub use options::{ControllerManagerOptions, MachineControllerOptions, RunOptions};
+pub use options::{ControllerManagerOptions, GoFlags, MachineControllerOptions, ReadFlags, RunOptions};
 pub use provider::CapiManagerOptions;
 pub use rollout::RolloutOptions;
 

@@ -119,6 +119,21 @@ pub struct RunOptions {
     pub generic: GenericOptions,
 }
 
+/// The flags of a Go program, as a manifest has them.
+pub struct GoFlags {
+    /// Number of flags.
+    pub count: usize,
+    /// Flags that we do not have.
+    pub unknown: Vec<String>,
+    /// Flags that we accept and ignore.
+    pub without_effect: Vec<String>,
+    /// Their meaning, or the error in them.
+    pub options: Result<Box<GenericOptions>, String>,
+}
+
+/// Reads the arguments of the Go program of a name; `None` if there is none.
+pub type ReadFlags = fn(&str, &[String]) -> Option<GoFlags>;
+
 impl ControllerManagerOptions {
     /// Listen address of the HTTP endpoints.
     pub fn listen(&self) -> SocketAddr {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     cli::{
         error::Misuse,
+        flags::ReadFlags,
         reading::{self, ReadingOptions},
     },
     process::Reach,
@@ -41,11 +42,11 @@ pub struct TakeoverOptions {
 }
 
 /// Checks whether the Go programs of a namespace can be replaced.
-pub(super) async fn run(options: TakeoverOptions) -> Result<Answer> {
+pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Result<Answer> {
     let reach = options.reading.reach().await?;
     let control = read::control(&reach).await?;
     let drivers = reading::drivers()?;
-    let workloads = workloads(&reach, options.deployment.as_deref()).await?;
+    let workloads = workloads(&reach, options.deployment.as_deref(), read_flags).await?;
     let namespace = reach.namespace.clone();
 
     let (stored, mut findings) = stored_findings(&reach, &drivers).await?;
@@ -71,18 +72,23 @@ pub(super) async fn run(options: TakeoverOptions) -> Result<Answer> {
 }
 
 /// Deployments that run a Go program.
-async fn workloads(reach: &Reach, wanted: Option<&str>) -> Result<Vec<Workload>> {
+async fn workloads(reach: &Reach, wanted: Option<&str>, read_flags: ReadFlags) -> Result<Vec<Workload>> {
     let api: Api<Deployment> = Api::namespaced(reach.control.clone(), &reach.namespace);
     let Some(name) = wanted else {
         let all = api.list(&ListParams::default()).await.context("list deployments")?;
-        return Ok(all.items.iter().map(Workload::of).filter(|one| !one.containers.is_empty()).collect());
+        return Ok(all
+            .items
+            .iter()
+            .map(|one| Workload::of(one, read_flags))
+            .filter(|one| !one.containers.is_empty())
+            .collect());
     };
     let found = api.get_opt(name).await.with_context(|| format!("read Deployment {name}"))?;
     let found = found.ok_or_else(|| Misuse {
         message: format!("there is no Deployment {name} in namespace {}", reach.namespace),
         hint: "leave out --deployment to look at all of them".to_owned(),
     })?;
-    let workload = Workload::of(&found);
+    let workload = Workload::of(&found, read_flags);
     if workload.containers.is_empty() {
         let hint = "mcm check takeover looks for machine-controller-manager and machine-controller".to_owned();
         return Err(Misuse { message: format!("Deployment {} runs no Go program", found.name_any()), hint }.into());

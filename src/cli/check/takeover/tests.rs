@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     api::machine::MachineDeployment,
     cli::{
+        args::go_flags,
         check::{finding::Level, report},
         reading::story::Manager,
         terminal::Look,
@@ -48,7 +49,7 @@ fn gardener() -> Value {
 fn workload(change: impl FnOnce(&mut Value)) -> Workload {
     let mut deployment = gardener();
     change(&mut deployment);
-    Workload::of(&serde_json::from_value(deployment).unwrap())
+    Workload::of(&serde_json::from_value(deployment).unwrap(), go_flags)
 }
 
 fn nothing(_: &mut Value) {}

@@ -8,10 +8,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 
-use crate::cli::{
-    args::{GoFlags, go_flags},
-    flags::{ControlKubeconfig, TargetKubeconfig},
-};
+use crate::cli::flags::{ControlKubeconfig, GoFlags, ReadFlags, TargetKubeconfig};
 
 /// Grace period of a pod that names none, in seconds.
 const GRACE: i64 = 30;
@@ -44,7 +41,7 @@ pub(super) struct Container {
 }
 
 impl Workload {
-    pub(super) fn of(deployment: &Deployment) -> Self {
+    pub(super) fn of(deployment: &Deployment, read: ReadFlags) -> Self {
         let spec = deployment.spec.clone().unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
         let strategy = spec.strategy.and_then(|strategy| strategy.type_);
@@ -53,7 +50,7 @@ impl Workload {
             overlaps: strategy.as_deref() != Some("Recreate") || spec.replicas.unwrap_or(1) > 1,
             grace: pod.termination_grace_period_seconds.unwrap_or(GRACE),
             service_account: service_account(&pod),
-            containers: pod.containers.iter().filter_map(Container::of).collect(),
+            containers: pod.containers.iter().filter_map(|container| Container::of(container, read)).collect(),
         }
     }
 
@@ -90,7 +87,7 @@ fn service_account(pod: &PodSpec) -> String {
 }
 
 impl Container {
-    fn of(container: &PodContainer) -> Option<Self> {
+    fn of(container: &PodContainer, read: ReadFlags) -> Option<Self> {
         let words: Vec<String> = [&container.command, &container.args]
             .into_iter()
             .flatten()
@@ -102,8 +99,8 @@ impl Container {
         let named = command.and_then(|command| program_of(command));
         let program = named.or_else(|| program_of(image_name(image))).or_else(|| program_of(&container.name))?;
         let flags = match (command, named) {
-            (None, _) => go_flags(program, &words),
-            (Some(_), Some(_)) => go_flags(program, &words[1..]),
+            (None, _) => read(program, &words),
+            (Some(_), Some(_)) => read(program, &words[1..]),
             (Some(_), None) => None,
         };
         Some(Self { name: container.name.clone(), program, has_command: command.is_some(), flags })
