@@ -311,8 +311,8 @@ fn no_command_is_answered_with_the_commands() {
 #[test]
 fn a_missing_command_is_answered_in_the_words_of_the_user() {
     let alias = alias("kubectl-mcm");
-    let said = stderr(isolated(&alias.path).arg("nope"), 2);
-    assert_eq!(said, "error: unknown command \"nope\"\nhint: see kubectl mcm --help\n");
+    let said = stderr(isolated(&alias.path).arg("xyzzy"), 2);
+    assert_eq!(said, "error: unknown command \"xyzzy\"\nhint: see kubectl mcm --help\n");
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! The files that `hack/release/clusterctl` makes for clusterctl, the Helm chart, the manifests of `config` with alerts and
 //! dashboards, and the pages of the docs, tested without a cluster.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
-//! The files that `hack/release/clusterctl` makes for clusterctl, alerts and dashboards, and the pages of the docs, tested without a
-//! cluster.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 

@@ -20,9 +20,6 @@ use super::{
     demo::DemoOptions,
     error::{Rejection, Spoken},
     events::EventsOptions,
-    flags::{
-        CapiManagerOptions, Conflicts, ControllerManagerOptions, GenericOptions, MachineControllerOptions, RunOptions,
-    },
     flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, GoFlags, MachineControllerOptions, RunOptions},
     normalize::underscores_to_dashes,
     rollout::RolloutCommand,
@@ -102,6 +99,9 @@ pub enum Command {
     )]
     Tree(TreeOptions),
     /// Follow and steer the rollout of a deployment
+    #[command(
+        after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout history pool -n demo\n  mcm rollout undo pool -n demo --dry-run"
+    )]
     Rollout {
         /// The sub-command.
         #[command(subcommand)]
@@ -128,12 +128,16 @@ pub enum Command {
     )]
     Unfreeze(FreezeOptions),
     /// Steer the drain of a machine
+    #[command(after_help = "Examples:\n  mcm drain force pool-6d689-gmjqk -n demo --dry-run")]
     Drain {
         /// The sub-command.
         #[command(subcommand)]
         command: DrainCommand,
     },
     /// Keep machines, or give them up
+    #[command(
+        after_help = "Examples:\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine forget pool-6d689-gmjqk -n demo --dry-run"
+    )]
     Machine {
         /// The sub-command.
         #[command(subcommand)]

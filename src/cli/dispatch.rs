@@ -52,17 +52,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Unfreeze(options) => return answer(verbs::run(options.verb(Verb::Unfreeze))),
         Command::Drain { command } => return answer(verbs::run(command.verb())),
         Command::Machine { command } => return answer(verbs::run(command.verb())),
-        Command::Check(options) => return answer(check::run(options)),
-        Command::Why(options) => {
-            let answer = block_on(why::run(options))?;
-            print(&answer.text)?;
-            return Ok(answer.exit.into());
-        }
-        Command::Check(options) => {
-            let answer = block_on(check::run(options, args::go_flags))?;
-            print(&answer.text)?;
-            return Ok(answer.exit.into());
-        }
+        Command::Check(options) => return answer(check::run(options, args::go_flags)),
         Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
         Command::MachineControllerManager(options) => {
             serve(&options.generic.log.clone(), run::controller_manager(*options))

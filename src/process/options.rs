@@ -25,7 +25,7 @@ pub(crate) struct ProcessOptions {
     pub listen: SocketAddr,
     /// Where metrics are served.
     pub diagnostics: Diagnostics,
-    /// Who may read `/explain` and `/configz` without authentication.
+    /// The callers that may read `/explain` and `/configz` without authentication.
     pub readers: Readers,
     /// Whether `/debug/pprof` is served.
     pub profiling: bool,

@@ -28,7 +28,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     cache::{Cache, Cached, Change, Key},
-    cells::Cells,
+    cells::{Cells, Overview},
     clock::Clock,
     events::Events,
     explain::{Explanation, LastPlan},
@@ -257,7 +257,7 @@ pub(crate) struct Cell {
     config: Config,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
-    /// Those of this process.
+    /// The values of this process.
     roles: Vec<Role>,
     /// By controller.
     inspectors: BTreeMap<&'static str, Inspector>,
@@ -479,47 +479,6 @@ impl Cell {
         &self.config.targets
     }
 
-    /// Its name in logs; empty if the process has no other.
-    pub fn name(&self) -> &str {
-        &self.config.name
-    }
-
-    /// The Leases of its roles, and whether this process acts for them.
-    pub fn roles(&self) -> Vec<(&'static str, bool)> {
-        let is_leading = |role: &Role| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
-        self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
-    }
-
-    /// Explains the last plan of an object of a kind, from memory; `None` if it has not been planned here.
-    pub fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
-        let mut of_kind = self.inspectors.values().filter(|one| one.kind.eq_ignore_ascii_case(kind));
-        of_kind.find_map(|inspector| (inspector.explain)(key))
-    }
-
-    /// The objects that wait for more than routine checks, in all namespaces or in one.
-    pub fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
-        let mut waiters = Vec::new();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |key, plan| {
-                if plan.is_waiting() && namespace.is_none_or(|namespace| namespace == key.namespace) {
-                    let Key { namespace, name } = key.clone();
-                    waiters.push(plan.explain(Subject { kind: inspector.kind.clone(), namespace, name }, controller));
-                }
-            });
-        }
-        waiters
-    }
-
-    /// Shows each kind of wait of each object, with its controller and how long it has lasted.
-    pub fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
-        let now = self.config.shared.clock.now();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |_, plan| {
-                plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since)));
-            });
-        }
-    }
-
     /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
     /// unreadable. Nothing is executed.
     pub fn preview(&self, controller: &str, key: &Key) -> Option<Preview> {
@@ -612,6 +571,44 @@ impl Cell {
             read.await;
         } else if timeout(NODES_OF_ONE, read).await.is_err() {
             tracing::warn!(target = %target.id, "could not list nodes before starting controllers");
+        }
+    }
+}
+
+impl Overview for Cell {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn roles(&self) -> Vec<(&'static str, bool)> {
+        let is_leading = |role: &Role| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
+        self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
+    }
+
+    fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
+        let mut of_kind = self.inspectors.values().filter(|one| one.kind.eq_ignore_ascii_case(kind));
+        of_kind.find_map(|inspector| (inspector.explain)(key))
+    }
+
+    fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
+        let mut waiters = Vec::new();
+        for (controller, inspector) in &self.inspectors {
+            (inspector.plans)(&mut |key, plan| {
+                if plan.is_waiting() && namespace.is_none_or(|namespace| namespace == key.namespace) {
+                    let Key { namespace, name } = key.clone();
+                    waiters.push(plan.explain(Subject { kind: inspector.kind.clone(), namespace, name }, controller));
+                }
+            });
+        }
+        waiters
+    }
+
+    fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
+        let now = self.config.shared.clock.now();
+        for (controller, inspector) in &self.inspectors {
+            (inspector.plans)(&mut |_, plan| {
+                plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since)));
+            });
         }
     }
 }

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::{
     cache::Key,
-    cell::Cell,
     explain::Explanation,
     metrics::{Collect, Desc, Exposition},
 };
@@ -34,9 +33,23 @@ const LEADER: Desc<2> = Desc::gauge(
     ["cell", "role"],
 );
 
+/// A cell, as users and metrics see it.
+pub(crate) trait Overview: Send + Sync {
+    /// Its name; empty for the only one.
+    fn name(&self) -> &str;
+    /// The Leases of its roles, and whether this process acts for them.
+    fn roles(&self) -> Vec<(&'static str, bool)>;
+    /// Explains the last plan of an object of a kind, from memory; `None` if it has not been planned here.
+    fn explain(&self, kind: &str, key: &Key) -> Option<Explanation>;
+    /// The objects that wait for more than routine checks, in all namespaces or in one.
+    fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation>;
+    /// Shows each kind of wait of each object, with its controller and how long it has lasted.
+    fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration));
+}
+
 /// The cells that run. A dropped cell is removed.
 #[derive(Default)]
-pub struct Cells(Mutex<Vec<Weak<Cell>>>);
+pub struct Cells(Mutex<Vec<Weak<dyn Overview>>>);
 
 /// Objects that wait.
 #[derive(Debug, Serialize)]
@@ -46,13 +59,14 @@ pub(crate) struct Waiters {
     pub leads: Vec<&'static str>,
     /// The number of objects that wait.
     pub total: usize,
-    /// Those that have waited longest, at most as many as were asked for.
+    /// The objects that have waited longest, at most as many as were asked for.
     pub items: Vec<Explanation>,
 }
 
 impl Cells {
-    pub(crate) fn add(&self, cell: &Arc<Cell>) {
-        self.0.lock().push(Arc::downgrade(cell));
+    pub(crate) fn add<C: Overview + 'static>(&self, cell: &Arc<C>) {
+        let cell: Weak<C> = Arc::downgrade(cell);
+        self.0.lock().push(cell);
     }
 
     /// Explains the last plan of an object; `None` if no cell has planned it.
@@ -74,7 +88,7 @@ impl Cells {
         Waiters { leads, total, items }
     }
 
-    fn running(&self) -> Vec<Arc<Cell>> {
+    fn running(&self) -> Vec<Arc<dyn Overview>> {
         let mut cells = self.0.lock();
         cells.retain(|cell| cell.strong_count() > 0);
         cells.iter().filter_map(Weak::upgrade).collect()

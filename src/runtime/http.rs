@@ -20,7 +20,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{FromRef, State},
     http::{
         HeaderValue, StatusCode, Uri,
         header::{CONNECTION, CONTENT_TYPE},
@@ -69,13 +69,13 @@ pub struct Endpoints {
     pub cells: Arc<Cells>,
     /// Served at `/configz`.
     pub config: Arc<Value>,
-    /// Who may read these two.
+    /// The callers that may read these two.
     pub readers: Readers,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
 }
 
-/// Who may read `/explain` and `/configz`. The texts name objects and quote messages of clouds.
+/// The callers that may read `/explain` and `/configz`. The texts name objects and quote messages of clouds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Callers on the loopback address.
@@ -305,6 +305,12 @@ fn texts(readers: Readers) -> Router<Served> {
     match readers {
         Readers::Local => router.layer(from_fn(local::guard)),
         Readers::All => router,
+    }
+}
+
+impl FromRef<Served> for Arc<Cells> {
+    fn from_ref(served: &Served) -> Self {
+        Self::clone(&served.endpoints.cells)
     }
 }
 

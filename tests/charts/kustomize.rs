@@ -9,7 +9,7 @@ fn base(cluster: &Cluster, name: &str) -> String {
     cluster.kubectl(&["kustomize", &format!("{ROOT}/config/{name}")], "")
 }
 
-/// What differs on purpose: names, and how the namespace is named.
+/// Differences on purpose: names, and how the namespace is named.
 fn comparable(manifest: &str) -> Value {
     let mut pod = only(manifest, "Deployment")["spec"]["template"]["spec"].clone();
     pod.as_object_mut().unwrap().remove("serviceAccountName");

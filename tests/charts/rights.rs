@@ -105,7 +105,7 @@ impl Life {
     }
 }
 
-/// What a rule allows: API group, resource with its subresource, verb.
+/// The permission of a rule: API group, resource with its subresource, verb.
 pub type Right = (String, String, String);
 
 /// Rights of which one short life makes no use, and what does.

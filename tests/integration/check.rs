@@ -64,14 +64,13 @@ async fn a_sound_installation_is_ready_and_its_manager_is_named() {
     let _manager = world.launch_run(&[]).ready().await;
     world.pool(1, json!({})).await;
     world.settled(1, "small").await;
-    let checked =
-        check(&world, &["--service-account", "machine-controller-manager", "--target-kubeconfig", "none"]).await;
+    let checked = check(&world, &["--service-account", "mcm", "--target-kubeconfig", "none"]).await;
     assert_eq!((checked.code, &checked.document["isReady"]), (0, &json!(true)), "{}", checked.document);
     for check in ["clusters", "kinds", "objects", "drivers", "classes", "secrets", "clocks", "waits"] {
         assert_eq!(checked.result(check), "Good", "{}", checked.document);
     }
     assert!(checked.of("leases").iter().all(|(result, _)| result == "Good"), "{}", checked.document);
-    assert!(checked.of("permissions")[0].1.starts_with("machine-controller-manager may do everything"));
+    assert!(checked.of("permissions")[0].1.starts_with("mcm may do everything"));
 }
 
 #[tokio::test]
@@ -98,7 +97,7 @@ async fn the_credentials_of_the_managers_suffice() {
     let checked = as_user(&world, &identity.control, &["--target-kubeconfig", target]).await;
     assert_eq!(checked.code, 0, "{}", checked.document);
     let permissions: Vec<String> = checked.of("permissions").into_iter().map(|(_, text)| text).collect();
-    assert!(permissions[0].starts_with("machine-controller-manager may do everything"), "{permissions:?}");
+    assert!(permissions[0].starts_with("mcm may do everything"), "{permissions:?}");
     assert!(permissions[1].starts_with("target may do everything that mcm does in the target"), "{permissions:?}");
     // They do not include the definitions of kinds.
     assert_eq!(checked.result("kinds"), "Unknown");
@@ -163,7 +162,7 @@ fn deployment(world: &World, flags: &[&str]) -> Value {
             "template": {
                 "metadata": {"labels": {"app": "mcm"}},
                 "spec": {
-                    "serviceAccountName": "machine-controller-manager", "terminationGracePeriodSeconds": 5,
+                    "serviceAccountName": "mcm", "terminationGracePeriodSeconds": 5,
                     "containers": [
                         {"name": "machine-controller-manager", "image": "example/machine-controller-manager:v1", "command": command},
                         {"name": "provider", "image": "example/machine-controller-manager-provider-x:v1", "args": flags},

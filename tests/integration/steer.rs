@@ -82,11 +82,11 @@ async fn a_rollout_is_followed_to_its_end_paused_undone_and_restarted() {
     text(&world, &["rollout", "restart", "pool", "--yes"], 0).await;
     world.until("a rollout", |scene| scene.names().iter().all(|name| !before.contains(name))).await;
     text(&world, &["rollout", "status", "pool", "--timeout", "60s"], 0).await;
-    let machines = world.scene.now();
     let is_restarted = |machine: &mcm::api::machine::Machine| {
         machine.metadata.annotations.iter().flatten().any(|(key, _)| key == labels::RESTARTED_AT)
     };
-    assert!(machines.machines.values().all(is_restarted));
+    let all_restarted = world.scene.now().machines.values().all(is_restarted);
+    assert!(all_restarted);
 
     let written = world.deployments().get("pool").await.unwrap().metadata.managed_fields.unwrap();
     assert!(written.iter().any(|entry| entry.manager.as_deref() == Some("mcm-cli")), "{written:?}");

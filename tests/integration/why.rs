@@ -74,7 +74,7 @@ async fn a_missing_secret_is_named_and_once_it_is_there_the_pool_settles() {
     assert_eq!((why.code, why.kinds().first().map(String::as_str)), (3, Some("Secret")), "{}", why.answer);
     assert!(why.text().contains("pool"), "{}", why.answer);
     assert_eq!(why.answer["owners"][1]["name"], "pool");
-    assert_eq!(why.answer["chain"]["up"][0], "MachineDeployment pool wants 1 machines", "{}", why.answer);
+    assert_eq!(why.answer["chain"]["up"][0], "MachineDeployment pool has 1 replicas", "{}", why.answer);
 
     let mut watch = Command::new(mcm());
     watch.args(["why", "pool", "-w", "--until-settled", "-n", &world.namespace, "--kubeconfig"]).arg(world.admin());
@@ -131,7 +131,7 @@ async fn a_cloud_that_fails_is_named_with_the_next_attempt_of_the_manager() {
     assert_eq!(document["asked"][0], format!("{}/", manager.url), "{document}");
     assert!(document["notes"].as_array().unwrap().is_empty(), "{document}");
 
-    let (_, alone) = why(&world, world.admin(), &[&words[0], "--manager", "http://127.0.0.1:1"]).await;
+    let (_, alone) = why(&world, world.admin(), &[words[0], "--manager", "http://127.0.0.1:1"]).await;
     assert_eq!(
         alone["objects"][0]["waits"][0]["kind"], "DriverRetry",
         "without it the object shows the failure: {alone}"

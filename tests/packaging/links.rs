@@ -20,6 +20,10 @@ pub fn files(extensions: &[&str]) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // A link leads to files that are found where they are.
+            if path.is_symlink() {
+                continue;
+            }
             if path.is_dir() {
                 if !name.starts_with('.') && !SKIPPED.contains(&&*name) {
                     folders.push(path);

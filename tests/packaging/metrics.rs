@@ -34,6 +34,7 @@ pub fn families() -> BTreeMap<String, Family> {
     )
     .unwrap();
     let mut found = BTreeMap::new();
+    let break_of_line = Regex::new(r"\\\n\s*").unwrap();
     for one in texts.iter().flat_map(|text| desc.captures_iter(text)) {
         let group = |index| one.get(index).map(|text: regex::Match<'_>| text.as_str());
         let labels = match (group(1), group(4), group(5)) {
@@ -45,7 +46,7 @@ pub fn families() -> BTreeMap<String, Family> {
         let labels = labels.split(',').map(|label| label.trim().trim_matches('"').to_owned());
         let family = Family {
             kind: group(1).unwrap_or("gauge").to_owned(),
-            help: Regex::new(r"\\\n\s*").unwrap().replace_all(&one[3], "").into_owned(),
+            help: break_of_line.replace_all(&one[3], "").into_owned(),
             labels: labels.filter(|label| !label.is_empty()).collect(),
         };
         found.insert(one[2].to_owned(), family);

@@ -3,9 +3,11 @@
 mod finding;
 mod install;
 mod kinds;
+mod output;
 mod read;
 mod report;
 mod rights;
+mod stored;
 mod takeover;
 
 use anyhow::Result;
@@ -13,31 +15,19 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use self::{
-    finding::{Finding, exit},
-    install::{Kind, Target},
+    finding::Finding,
+    install::Target,
+    output::{OutputOptions, answer},
     rights::{In, Who},
+    stored::stored_findings,
     takeover::TakeoverOptions,
 };
 use super::{
     exit::Answer,
     flags::ReadFlags,
-    format::Format,
-    reading::{
-        self, Listed, ReadingOptions,
-        story::{Unreadable, Verdict},
-    },
-    terminal::LookOptions,
+    reading::{self, ReadingOptions, story::Verdict},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-        reasons::ConditionType,
-    },
-    driver::Catalogue,
-    plan::Subject,
-    process::Reach,
-};
+use crate::{plan::Subject, process::Reach};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -51,16 +41,6 @@ pub struct CheckOptions {
     service_account: Option<String>,
     #[command(flatten)]
     output: OutputOptions,
-}
-
-/// Options of the output.
-#[derive(Args, Clone, Copy, Debug)]
-struct OutputOptions {
-    /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
-    #[command(flatten)]
-    look: LookOptions,
 }
 
 /// Sub-commands of `mcm check`.
@@ -86,75 +66,6 @@ pub async fn run(options: CheckOptions, read_flags: ReadFlags) -> Result<Answer>
         Some(CheckCommand::Takeover(options)) => takeover::run(options, read_flags).await,
         None => installation(options).await,
     }
-}
-
-/// Kinds, stored objects and classes: what both checks read.
-struct Stored {
-    machines: Result<Listed<Machine>>,
-    sets: Result<Listed<MachineSet>>,
-    deployments: Result<Listed<MachineDeployment>>,
-    classes: Result<Listed<MachineClass>>,
-}
-
-impl Stored {
-    async fn read(reach: &Reach) -> Self {
-        let (control, namespace) = (&reach.control, reach.namespace.as_str());
-        let (machines, sets, deployments, classes) = tokio::join!(
-            reading::list(control, namespace),
-            reading::list(control, namespace),
-            reading::list(control, namespace),
-            reading::list(control, namespace)
-        );
-        Self { machines, sets, deployments, classes }
-    }
-
-    fn findings(&self) -> Vec<Finding> {
-        fn kind<K>(name: &'static str, listed: &Result<Listed<K>>) -> (Kind, Vec<Unreadable>) {
-            match listed {
-                Ok(listed) => (Kind { name, objects: Ok(listed.objects.len()) }, listed.unreadable.clone()),
-                Err(error) => (Kind { name, objects: Err(format!("{error:#}")) }, Vec::new()),
-            }
-        }
-        let (kinds, unreadable): (Vec<Kind>, Vec<Vec<Unreadable>>) = [
-            kind("class", &self.classes),
-            kind("deployment", &self.deployments),
-            kind("set", &self.sets),
-            kind("machine", &self.machines),
-        ]
-        .into_iter()
-        .unzip();
-        install::objects(&kinds, &unreadable.concat())
-    }
-
-    /// Names of sets that create no machines because there were too many.
-    fn frozen(&self) -> Vec<String> {
-        let Ok(sets) = &self.sets else { return Vec::new() };
-        let is_frozen = |set: &MachineSet| {
-            let label = set.metadata.labels.as_ref().and_then(|all| all.get(labels::FREEZE));
-            let conditions = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-            let frozen = ConditionType::Frozen.as_str();
-            label.is_some_and(|value| value == labels::TRUE)
-                || conditions.iter().any(|one| one.type_ == frozen && one.status == "True")
-        };
-        sets.objects.iter().filter(|(_, set)| is_frozen(set)).map(|(name, _)| name.clone()).collect()
-    }
-}
-
-/// Findings about kinds, stored objects, drivers, classes and Secrets.
-async fn stored_findings(reach: &Reach, drivers: &Catalogue) -> Result<(Stored, Vec<Finding>)> {
-    let resources = read::resources(&reach.control).await?;
-    let mut findings = kinds::judge(&resources, &read::definitions(&reach.control).await);
-    let stored = Stored::read(reach).await;
-    if !resources.is_empty() {
-        findings.extend(stored.findings());
-    }
-    if let Ok(classes) = &stored.classes {
-        let (classes, secrets) = read::classes(reach, drivers, &classes.objects).await;
-        findings.extend(install::drivers(&classes, &drivers.names()));
-        findings.extend(install::classes(&classes));
-        findings.extend(install::secrets(&secrets));
-    }
-    Ok((stored, findings))
 }
 
 async fn installation(options: CheckOptions) -> Result<Answer> {
@@ -207,14 +118,6 @@ async fn blocked(reading: &ReadingOptions, reach: Reach) -> Result<Vec<Subject>>
     let facts = reading::facts(&cell).await?;
     let answers = facts.all().into_iter().filter(|answer| answer.verdict == Verdict::Blocked);
     Ok(answers.map(|answer| answer.object).collect())
-}
-
-fn answer(kind: &str, namespace: &str, findings: &[Finding], output: OutputOptions) -> Result<Answer> {
-    let text = match output.output {
-        Format::Text => report::text(output.look.stdout(), findings),
-        Format::Json => report::json(kind, namespace, Timestamp::now(), findings)?,
-    };
-    Ok(Answer { text, exit: exit(findings) })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
-use super::story::Manager;
+use super::manager::Manager;
 use crate::{controllers::MACHINES, plan::Subject, process::ReadOnly, runtime::leader::is_own_form};
 
 /// Time for an answer.
@@ -20,7 +20,7 @@ const LARGEST: usize = 8 << 20;
 /// Objects of an answer.
 const MOST: usize = 5000;
 
-/// What managers remember.
+/// The memory of managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Memory {
     /// The objects that wait.

@@ -2,6 +2,7 @@
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
 pub(super) mod family;
+mod manager;
 pub(super) mod memory;
 pub(super) mod progress;
 pub(super) mod story;
@@ -194,10 +195,8 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
         machines: machines.objects,
         classes: classes.objects,
         previews: BTreeMap::new(),
-        unread: cell.unread.iter().map(|unread| unread.kind.clone()).collect(),
-        memory: memory::Memory::default(),
-        managers: cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default(),
         unread: Vec::new(),
+        memory: memory::Memory::default(),
         managers: Vec::new(),
     }
 }
@@ -223,6 +222,7 @@ pub(super) fn cached(cell: &ReadOnly, managers: Vec<Manager>) -> Facts {
         unreadable: Vec::new(),
         previews: BTreeMap::new(),
         unread: unread(cell),
+        memory: memory::Memory::default(),
         managers,
     };
     planned(cell, facts)
@@ -254,7 +254,7 @@ pub(super) fn manager(leadership: &Leadership) -> Manager {
     }
 }
 
-/// What the answer could not take into account.
+/// Facts that the answer could not take into account.
 pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
     let mut notes = Vec::new();
     if !cell.unread.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,6 +23,8 @@ use crate::{
     runtime::preview::{Preview, PreviewStep},
 };
 
+pub(in crate::cli) use super::manager::Manager;
+
 /// Controllers, by the kind of their objects, as in logs and metrics.
 pub(in crate::cli) const CONTROLLERS: [(&str, &str); 4] =
     [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
@@ -30,8 +32,6 @@ pub(in crate::cli) const DEPLOYMENT: &str = "MachineDeployment";
 pub(in crate::cli) const SET: &str = "MachineSet";
 pub(in crate::cli) const MACHINE: &str = "Machine";
 pub(in crate::cli) const CLASS: &str = "MachineClass";
-/// A manager renews its Lease every few seconds. One that is late by less than this may only be slow.
-const LATE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Objects by their names.
 pub(in crate::cli) type ByName<T> = BTreeMap<String, T>;
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Facts {
     pub managers: Vec<Manager>,
     /// Kinds that could not be read, in the plural.
     pub unread: Vec<String>,
-    /// What the managers remember.
+    /// The memory of the managers.
     pub memory: Memory,
 }
 
@@ -66,56 +66,6 @@ pub(in crate::cli) struct Unreadable {
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} cannot be read: {}", self.kind, self.name, short(&self.error))
-    }
-}
-
-/// The manager of a role, as its Lease shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Manager {
-    /// Name of the Lease.
-    pub lease: String,
-    /// `sets` or `machines`.
-    pub role: String,
-    /// Its holder; empty if no process holds it.
-    pub holder: String,
-    /// When it was last renewed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub renewed: Option<Timestamp>,
-    /// How long a holder has it without a renewal.
-    #[serde(skip)]
-    #[schemars(skip)]
-    pub lasts: SignedDuration,
-    /// Whether there is a Lease.
-    pub exists: bool,
-}
-
-impl Manager {
-    /// Whether there is a Lease that no process renews. Without a Lease a manager may run without leader election.
-    fn is_gone(&self, now: Timestamp) -> bool {
-        self.exists && !self.is_alive(now)
-    }
-
-    /// Whether its holder renews it.
-    pub(in crate::cli) fn is_alive(&self, now: Timestamp) -> bool {
-        let age = self.renewed.map(|renewed| now.duration_since(renewed));
-        !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
-    }
-
-    /// The manager in words.
-    pub(in crate::cli) fn state(&self, now: Timestamp) -> String {
-        let renewed = self.renewed.map(|at| ago(now, at)).unwrap_or_default();
-        match (self.exists, self.is_alive(now)) {
-            (false, _) => {
-                format!("there is no Lease {}: no manager runs, or it runs without leader election", self.lease)
-            }
-            (true, true) => format!("{} holds the Lease {}, renewed {renewed} ago", self.holder, self.lease),
-            (true, false) if self.holder.is_empty() => format!("no process holds the Lease {}", self.lease),
-            (true, false) => {
-                format!("no manager runs: {} renewed the Lease {} {renewed} ago", self.holder, self.lease)
-            }
-        }
     }
 }
 
@@ -236,7 +186,7 @@ impl Facts {
         let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
         let is_it: Option<fn(&Machine, &str) -> bool> = match kind {
             Some(NODE) => Some(|machine, name| node_of(machine) == name),
-            Some(INFRASTRUCTURE) => Some(|machine, name| is_owned(machine, name)),
+            Some(INFRASTRUCTURE) => Some(is_owned),
             _ => None,
         };
         if let Some(is_it) = is_it {
@@ -364,7 +314,7 @@ impl Facts {
             let old = owned_by(&self.sets, &name).filter(|set| **set != newest.name_any() && self.count(set) > 0);
             let old: Vec<&str> = old.map(String::as_str).collect();
             up.push(match old.is_empty() {
-                true => format!("MachineDeployment {name} wants {} machines", deployment.spec.replicas),
+                true => format!("MachineDeployment {name} has {} replicas", deployment.spec.replicas),
                 false => format!(
                     "MachineDeployment {name} replaces the machines of {} with class {class} (revision {})",
                     old.join(", "),
@@ -378,7 +328,7 @@ impl Facts {
                 Some(newest) if newest.name_any() != name => "old",
                 _ => "new",
             };
-            up.push(format!("{age} set {name} has {} machines and wants {wanted}", self.count(&name)));
+            up.push(format!("{age} set {name} has {} of {wanted} machines", self.count(&name)));
         }
         Chain { up }
     }
@@ -648,10 +598,9 @@ fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
     object.owner_references().iter().any(|one| one.controller == Some(true) && one.name == owner)
 }
 
-/// Kind of a Node in the command line.
-const NODE: &str = "Node";
 /// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
 const INFRASTRUCTURE: &str = "MCMMachine";
+/// Kind of a Node in the command line.
 pub(in crate::cli) const NODE: &str = "Node";
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.

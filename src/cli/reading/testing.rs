@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::story::{ByName, CLASS, DEPLOYMENT, Facts, MACHINE, Manager, SET};
+use super::{
+    memory::Memory,
+    story::{ByName, CLASS, DEPLOYMENT, Facts, MACHINE, Manager, SET},
+};
 use crate::{
     api::machine::Machine,
     cli::terminal::Look,
@@ -157,6 +160,7 @@ pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> F
             .into(),
         unreadable: Vec::new(),
         unread: Vec::new(),
+        memory: Memory::default(),
         managers: vec![manager("sets"), manager("machines")],
     }
 }

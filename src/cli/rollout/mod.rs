@@ -2,7 +2,7 @@
 
 pub(super) mod history;
 mod report;
-pub(super) use report::bar;
+mod seen;
 mod status;
 
 use anyhow::Result;
@@ -13,6 +13,7 @@ use super::{
     verbs::{self, DeploymentOptions, UndoOptions, Verb},
 };
 pub use history::HistoryOptions;
+pub(super) use report::bar;
 pub use status::StatusOptions;
 
 /// Sub-commands of `mcm rollout`.

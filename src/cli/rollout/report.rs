@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::status::Seen;
+use super::seen::Seen;
 use crate::cli::{
     reading::{
         progress::{Progress, State},

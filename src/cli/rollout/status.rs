@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::time::{interval, sleep};
 
-use super::report;
+use super::{report, seen::Seen};
 use crate::{
     cli::{
         exit::{Ended, Exit},
@@ -20,7 +20,7 @@ use crate::{
         reading::{
             self, ReadingOptions,
             progress::{Progress, State},
-            story::{Answer, DEPLOYMENT, Facts},
+            story::DEPLOYMENT,
         },
         terminal::{Look, LookOptions},
     },
@@ -115,21 +115,6 @@ async fn follow(cell: &ReadOnly, name: &str, options: &StatusOptions) -> Result<
 
 fn is_longer(now: Timestamp, since: Timestamp, limit: Duration) -> bool {
     SignedDuration::try_from(limit).is_ok_and(|limit| now.duration_since(since) >= limit)
-}
-
-/// A rollout at one time.
-pub(super) struct Seen {
-    pub progress: Progress,
-    pub state: State,
-    pub answer: Answer,
-}
-
-impl Seen {
-    pub(super) fn of(facts: &Facts, object: &Subject) -> Option<Self> {
-        let progress = facts.progress(&object.name)?;
-        let answer = facts.answer(object);
-        Some(Self { state: facts.state(&progress, &answer), progress, answer })
-    }
 }
 
 /// Finds out since when a rollout is blocked: its numbers have not changed since.

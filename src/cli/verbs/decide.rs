@@ -3,7 +3,7 @@
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Preserve, Verb};
+use super::verb::{Preserve, Verb};
 use crate::{
     api::{
         labels,

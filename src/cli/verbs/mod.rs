@@ -2,6 +2,7 @@
 //! `mcm machine preserve|forget`. Each is one patch, and prints the kubectl command that does the same.
 
 mod decide;
+mod verb;
 
 use std::{
     io::{self, BufRead, IsTerminal, Read, Write},
@@ -26,48 +27,12 @@ use crate::{
     runtime::kubeconfig::{self, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
 };
 use decide::Change;
+pub use verb::{Preserve, Verb};
 
 /// The field manager of these commands.
 const MANAGER: &str = "mcm-cli";
 /// The most bytes of an answer.
 const MOST_ANSWER: u64 = 64;
-
-/// A change of one object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Pauses a rollout.
-    Pause,
-    /// Resumes it.
-    Resume,
-    /// Replaces all machines.
-    Restart,
-    /// Returns to a revision; `None` is the one before the current one.
-    Undo(Option<i64>),
-    /// Forbids a set to create machines.
-    Freeze,
-    /// Ends a freeze.
-    Unfreeze,
-    /// Forces the drain of a machine.
-    ForceDrain,
-    /// Keeps a machine.
-    Preserve(Preserve),
-    /// Removes the finalizer of a machine. `leaves_vm` allows that its VM stays.
-    Forget {
-        /// Whether the VM may stay.
-        leaves_vm: bool,
-    },
-}
-
-/// When a machine is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preserve {
-    /// From now on.
-    Now,
-    /// When it fails.
-    WhenFailed,
-    /// No longer.
-    Never,
-}
 
 /// The cluster, and whether to write.
 #[derive(Args, Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Which drains a disruption budget blocks.
+//! The drains that a disruption budget blocks.
 
 use std::collections::BTreeSet;
 

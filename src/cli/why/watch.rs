@@ -14,7 +14,7 @@ use kube::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::{Answered, WhyOptions, ask, exit};
+use super::answer::{Answered, WhyOptions, ask, exit};
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     cli::{

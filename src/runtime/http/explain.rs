@@ -1,5 +1,7 @@
 //! `/explain`: why objects do not progress, from the memory of the controllers.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::{Path, Query, State},
@@ -8,15 +10,17 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::Served;
-use crate::runtime::{cache::Key, cells::Waiters};
+use crate::runtime::{
+    cache::Key,
+    cells::{Cells, Waiters},
+};
 
 /// Objects of an answer, unless the request says otherwise.
 const SOME: usize = 500;
 /// The most objects of an answer.
 const MOST: usize = 5000;
 
-/// What a request asks for.
+/// The parameters of a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Question {
     namespace: Option<String>,
@@ -24,20 +28,17 @@ pub(super) struct Question {
 }
 
 /// The objects that wait, longest first.
-pub(super) async fn all(
-    State(Served { endpoints, .. }): State<Served>,
-    Query(question): Query<Question>,
-) -> Json<Waiters> {
+pub(super) async fn all(State(cells): State<Arc<Cells>>, Query(question): Query<Question>) -> Json<Waiters> {
     let most = question.limit.unwrap_or(SOME).min(MOST);
-    Json(endpoints.cells.waiters(question.namespace.as_deref(), most))
+    Json(cells.waiters(question.namespace.as_deref(), most))
 }
 
 /// The last plan of one object.
 pub(super) async fn one(
-    State(Served { endpoints, .. }): State<Served>,
+    State(cells): State<Arc<Cells>>,
     Path((kind, namespace, name)): Path<(String, String, String)>,
 ) -> Response {
-    match endpoints.cells.explain(&kind, &Key::new(&namespace, &name)) {
+    match cells.explain(&kind, &Key::new(&namespace, &name)) {
         Some(explanation) => Json(explanation).into_response(),
         None => {
             (StatusCode::NOT_FOUND, "this process has not planned such an object: is it the leader?\n").into_response()

@@ -11,15 +11,17 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use self::workload::Workload;
 use super::{
-    Answer, OutputOptions, answer,
     finding::Finding,
-    install, read,
+    install,
+    output::{OutputOptions, answer},
+    read,
     rights::{self, In, Who},
-    stored_findings,
+    stored::stored_findings,
 };
 use crate::{
     cli::{
         error::Misuse,
+        exit::Answer,
         flags::ReadFlags,
         reading::{self, ReadingOptions},
     },

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
 
-/// What a kubelet does with a pod.
+/// The work of a kubelet on a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Run,

@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -316,7 +317,7 @@ fn the_rollout_and_the_set_say_why_a_machine_is_touched_at_all_and_usual_causes_
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     let expected = [
         "MachineDeployment pool replaces the machines of pool-1 with class small (revision 4)",
-        "old set pool-1 has 1 machines and wants 1",
+        "old set pool-1 has 1 of 1 machines",
     ];
     assert_eq!(answer.chain.up, expected);
     let checks: Vec<&str> = answer.ruled_out.iter().map(|one| one.check).collect();

@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::reading::story::Facts;
 use crate::{
     cli::reading::{
         story::MACHINE,

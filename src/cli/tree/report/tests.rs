@@ -89,5 +89,5 @@ fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
     let text = tree(&facts, TERMINAL, false);
     assert!(text.contains("22 more Running"), "{text}");
     assert!(text.contains("pool-6d689-gmjqk"), "{text}");
-    assert_eq!(tree(&facts, TERMINAL, true).matches("Machine/pool-84dff").count(), 23);
+    assert_eq!(tree(&facts, Look { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
 }

@@ -23,7 +23,7 @@ use crate::{
         spec::Problems,
     },
     plan::WaitKind,
-    runtime::cache::Key,
+    runtime::{cache::Key, cells::Overview},
 };
 
 /// Each creation lasts until the test ends it.

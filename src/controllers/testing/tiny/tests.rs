@@ -20,6 +20,7 @@ use crate::{
     runtime::{
         cache::Key,
         cell::{Cell, Config, Ended, Role, Scope, Shared},
+        cells::Overview,
         clock::Clock,
         events::Events,
         explain::Explanation,

@@ -1,0 +1,88 @@
+//! Kinds, stored objects, drivers, classes and Secrets: the findings of both checks about them.
+
+use anyhow::Result;
+
+use super::{
+    finding::Finding,
+    install::{self, Kind},
+    kinds, read,
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+        reasons::ConditionType,
+    },
+    cli::reading::{self, Listed, story::Unreadable},
+    driver::Catalogue,
+    process::Reach,
+};
+
+/// Kinds, stored objects and classes: what both checks read.
+pub(super) struct Stored {
+    pub machines: Result<Listed<Machine>>,
+    pub sets: Result<Listed<MachineSet>>,
+    pub deployments: Result<Listed<MachineDeployment>>,
+    pub classes: Result<Listed<MachineClass>>,
+}
+
+impl Stored {
+    async fn read(reach: &Reach) -> Self {
+        let (control, namespace) = (&reach.control, reach.namespace.as_str());
+        let (machines, sets, deployments, classes) = tokio::join!(
+            reading::list(control, namespace),
+            reading::list(control, namespace),
+            reading::list(control, namespace),
+            reading::list(control, namespace)
+        );
+        Self { machines, sets, deployments, classes }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        fn kind<K>(name: &'static str, listed: &Result<Listed<K>>) -> (Kind, Vec<Unreadable>) {
+            match listed {
+                Ok(listed) => (Kind { name, objects: Ok(listed.objects.len()) }, listed.unreadable.clone()),
+                Err(error) => (Kind { name, objects: Err(format!("{error:#}")) }, Vec::new()),
+            }
+        }
+        let (kinds, unreadable): (Vec<Kind>, Vec<Vec<Unreadable>>) = [
+            kind("class", &self.classes),
+            kind("deployment", &self.deployments),
+            kind("set", &self.sets),
+            kind("machine", &self.machines),
+        ]
+        .into_iter()
+        .unzip();
+        install::objects(&kinds, &unreadable.concat())
+    }
+
+    /// Names of sets that create no machines because there were too many.
+    pub fn frozen(&self) -> Vec<String> {
+        let Ok(sets) = &self.sets else { return Vec::new() };
+        let is_frozen = |set: &MachineSet| {
+            let label = set.metadata.labels.as_ref().and_then(|all| all.get(labels::FREEZE));
+            let conditions = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            let frozen = ConditionType::Frozen.as_str();
+            label.is_some_and(|value| value == labels::TRUE)
+                || conditions.iter().any(|one| one.type_ == frozen && one.status == "True")
+        };
+        sets.objects.iter().filter(|(_, set)| is_frozen(set)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Findings about kinds, stored objects, drivers, classes and Secrets.
+pub(super) async fn stored_findings(reach: &Reach, drivers: &Catalogue) -> Result<(Stored, Vec<Finding>)> {
+    let resources = read::resources(&reach.control).await?;
+    let mut findings = kinds::judge(&resources, &read::definitions(&reach.control).await);
+    let stored = Stored::read(reach).await;
+    if !resources.is_empty() {
+        findings.extend(stored.findings());
+    }
+    if let Ok(classes) = &stored.classes {
+        let (classes, secrets) = read::classes(reach, drivers, &classes.objects).await;
+        findings.extend(install::drivers(&classes, &drivers.names()));
+        findings.extend(install::classes(&classes));
+        findings.extend(install::secrets(&secrets));
+    }
+    Ok((stored, findings))
+}

@@ -1,0 +1,110 @@
+//! One answer of `mcm why`.
+
+use anyhow::Result;
+use clap::Args;
+use reqwest::Url;
+
+use super::{budget, document::Document, report};
+use crate::{
+    cli::{
+        exit::Exit,
+        flags::value,
+        format::Format,
+        reading::{
+            self, ReadingOptions, memory,
+            story::{self, Facts, Verdict},
+        },
+        terminal::{Look, LookOptions},
+    },
+    process::ReadOnly,
+};
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct WhyOptions {
+    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine, MachineClass, MCMMachine, Node or
+    /// PodDisruptionBudget. Without it, everything in the namespace that waits is listed
+    #[arg(value_name = "OBJECT")]
+    pub(super) object: Option<String>,
+    #[command(flatten)]
+    pub(super) reading: ReadingOptions,
+    /// URL of the manager, which remembers since when an object waits and when the next attempt is; without it, the pods that hold
+    /// the Leases are asked through the API server
+    #[arg(long, value_name = "URL", value_parser = value::http_url)]
+    pub(super) manager: Option<Url>,
+    /// Answer again after each change, until Ctrl-C
+    #[arg(short = 'w', long)]
+    pub(super) watch: bool,
+    /// End a watch once the object is settled
+    #[arg(long, requires = "watch")]
+    pub(super) until_settled: bool,
+    /// Format of the answer
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
+    pub(super) output: Format,
+    #[command(flatten)]
+    pub(super) look: LookOptions,
+}
+
+/// An answer that was printed, or is about to be.
+pub(super) struct Answered {
+    pub text: String,
+    pub verdict: Verdict,
+    pub objects: Vec<story::Answer>,
+}
+
+/// The answer to the question of the options.
+///
+/// # Errors
+/// The control cluster cannot be read, or has no such object.
+pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Result<Answered> {
+    let mut facts = reading::facts(cell).await?;
+    facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
+    let notes = reading::notes(cell, &facts);
+    let (objects, text) = match &options.object {
+        None => {
+            let objects = facts.all();
+            let text = report::all(look, &objects, &facts.managers, &cell.namespace, &notes, facts.now);
+            (objects, text)
+        }
+        Some(wanted) => {
+            let answer = match budget::name_of(wanted) {
+                Some(name) => budget::answer(cell, &facts, name).await?,
+                None => facts.answer(&reading::find(&facts, wanted)?),
+            };
+            let text = report::one(look, &answer, facts.manager_of(&answer.object.kind), &notes, facts.now);
+            (vec![answer], text)
+        }
+    };
+    let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(Verdict::Settled);
+    let text = match options.output {
+        Format::Text => text,
+        Format::Json => as_json(&objects, &facts, &notes)?,
+    };
+    Ok(Answered { text, verdict, objects })
+}
+
+/// The answers as one document.
+///
+/// # Errors
+/// They cannot be serialized, which does not happen.
+pub(in crate::cli) fn as_json(answers: &[story::Answer], facts: &Facts, notes: &[String]) -> Result<String> {
+    let document = Document {
+        api_version: "cli.mcm/v1",
+        kind: "Explanation",
+        at: facts.now,
+        objects: answers,
+        managers: &facts.managers,
+        asked: &facts.memory.asked,
+        notes,
+    };
+    Ok(format!("{}\n", serde_json::to_string_pretty(&document)?))
+}
+
+/// The exit code of a verdict.
+pub(super) const fn exit(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Settled | Verdict::Progressing => Exit::Good,
+        Verdict::Waiting => Exit::Waits,
+        Verdict::Unknown | Verdict::Blocked => Exit::No,
+    }
+}
