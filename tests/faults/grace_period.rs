@@ -72,7 +72,8 @@ async fn no_vm_is_lost_or_doubled_and_there_is_one_leader_with_five_seconds_to_e
         pod.restart(&mut dice).await;
     }
     stage.settled(machines, "large").await;
-    for name in stage.world.scene.now().names() {
+    let names = stage.world.scene.now().names();
+    for name in names {
         pods::run(&stage.world.target, &stage.world.namespace, pods::pod(&format!("web-{name}"), &name)).await;
     }
     for at in 1..=restarts - 2 * third {
