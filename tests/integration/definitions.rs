@@ -1,4 +1,4 @@
-//! Our CRDs, installed with the command of README, also over those of another program.
+//! Our CRDs, installed with the command of the first tutorial, also over those of another program.
 
 use std::{
     path::Path,
@@ -24,7 +24,7 @@ async fn the_definitions_are_installed_over_those_of_another_program() {
         std::fs::write(&file, yaml(&crd).unwrap()).unwrap();
         run(control_plane.kubeconfig(), "kubectl create -f FILE", &file);
     }
-    let install = readme_line("mcm crd | kubectl");
+    let install = tutorial_line("mcm crd | kubectl");
     run(control_plane.kubeconfig(), &install, folder.path());
     run(
         control_plane.kubeconfig(),
@@ -35,11 +35,12 @@ async fn the_definitions_are_installed_over_those_of_another_program() {
     run(control_plane.kubeconfig(), &install, folder.path());
 }
 
-/// A command in README that contains this.
-fn readme_line(part: &str) -> String {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let line = readme.lines().find(|line| line.starts_with("$ ") && line.contains(part));
-    line.unwrap().trim_start_matches("$ ").replace("target/release/mcm", "mcm")
+/// A command of the first tutorial that contains this.
+fn tutorial_line(part: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorials/first-pool.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let line = page.lines().find(|line| line.starts_with("$ ") && line.contains(part));
+    line.unwrap().trim_start_matches("$ ").to_owned()
 }
 
 /// Runs a line in a shell that finds kubectl and this mcm.
