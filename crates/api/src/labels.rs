@@ -1,6 +1,8 @@
 //! Names of labels, annotations, taints and finalizers. Other programs also read them. The Go reference defines all
 //! values, except those that end in `mcm/…` and the one of clusterctl; they never change.
 
+use kube::ResourceExt;
+
 /// Label on a Machine: the name of its Node. The only link from Machine to Node.
 pub const NODE: &str = "node";
 /// Label on a Machine, set through the template: the name of its MachineDeployment.
@@ -138,3 +140,8 @@ pub const NODE_FINALIZER: &str = "node.machine.sapcloud.io/machine-controller";
 
 /// Value `True` of labels and annotations.
 pub const TRUE: &str = "True";
+
+/// Whether an object has a label with the value [`TRUE`].
+pub fn is_true(object: &impl ResourceExt, label: &str) -> bool {
+    object.labels().get(label).is_some_and(|value| value == TRUE)
+}

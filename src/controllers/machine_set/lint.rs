@@ -112,7 +112,7 @@ impl<'a> Facts<'a> {
 
     fn grows_while_frozen(&self) -> Option<Violation> {
         let of_set = self.snapshot.set.labels();
-        let is_frozen = of_set.get(labels::FREEZE).is_some_and(|value| value == labels::TRUE);
+        let is_frozen = labels::is_true(&*self.snapshot.set, labels::FREEZE);
         let label = if is_frozen { labels::FREEZE } else { labels::SCALE_UP_DISABLED };
         let is_held = is_frozen || of_set.contains_key(label);
         (is_held && !self.created.is_empty())

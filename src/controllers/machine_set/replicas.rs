@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::{Action, Snapshot, construct, preserve::Assignment};
 use crate::{
     api::{
-        labels::{FREEZE, SCALE_UP_DISABLED, TRUE},
+        labels::{self, FREEZE, SCALE_UP_DISABLED, TRUE},
         machine::{Machine, MachinePhase, MachineSet, OperationState, OperationType},
         reasons::EventReason,
     },
@@ -95,7 +95,7 @@ fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, replicas: 
 }
 
 fn growth_forbidden(set: &MachineSet) -> Option<String> {
-    if set.labels().get(FREEZE).is_some_and(|value| value == TRUE) {
+    if labels::is_true(set, FREEZE) {
         return Some(format!("the set to be unfrozen (label {FREEZE}={TRUE})"));
     }
     set.labels()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Action, CountedSet, Policy, Snapshot};
 use crate::{
     api::{
-        labels::{FREEZE, TRUE, UNFREEZE},
+        labels::{self, FREEZE, TRUE, UNFREEZE},
         machine::{MachineDeployment, MachineSet},
         reasons::{ConditionReason, ConditionType, EventReason},
     },
@@ -171,7 +171,7 @@ fn is_spared(snapshot: &Snapshot, policy: &Policy, set: &MachineSet) -> bool {
 }
 
 fn is_labelled(object: &impl ResourceExt) -> bool {
-    object.labels().get(FREEZE).is_some_and(|value| value == TRUE)
+    labels::is_true(object, FREEZE)
 }
 
 fn has_condition<C: Stored>(conditions: &[C]) -> bool {

@@ -133,8 +133,7 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = status::stored(machine).current_status.last_update_time;
     let since = since.map_or_else(|| created_at(machine), |time| time.0);
-    let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DRAIN));
-    draining::rules(snapshot, policy, since, label.is_some_and(|value| value == labels::TRUE))
+    draining::rules(snapshot, policy, since, labels::is_true(&**machine, labels::FORCE_DRAIN))
 }
 
 /// The patch to the annotations for the autoscaler and, before a drain, the taint. An existing annotation that keeps

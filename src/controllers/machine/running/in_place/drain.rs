@@ -73,8 +73,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &Policy, node: &Node) -> DrainPo
     let condition = in_place::condition_of(&node.status.conditions);
     let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
     let since = since.map_or(snapshot.now, |time| time.0);
-    let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DRAIN));
-    draining::rules(snapshot, policy, since, label.is_some_and(|value| value == labels::TRUE))
+    draining::rules(snapshot, policy, since, labels::is_true(&**machine, labels::FORCE_DRAIN))
 }
 
 /// The Machine is updated first: when the agent begins, its timeout runs.
