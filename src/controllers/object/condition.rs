@@ -57,11 +57,11 @@ impl Condition {
         Self { refresh, ..self }
     }
 
-    fn is_said_by(&self, stored: &impl Stored) -> bool {
-        let same = stored.status() == self.status && stored.reason() == self.reason;
+    fn is_said_by(&self, stored: &View<'_>) -> bool {
+        let same = stored.status == self.status && stored.reason == self.reason;
         same && match self.refresh {
             Refresh::Never => true,
-            Refresh::OnMessage => stored.message() == self.message,
+            Refresh::OnMessage => stored.message == self.message,
             Refresh::Always => false,
         }
     }
@@ -80,28 +80,33 @@ pub(crate) const fn paused_because(hold: &Hold) -> ConditionReason {
 
 /// The condition type of a kind.
 pub(crate) trait Stored: Sized {
-    fn type_(&self) -> &str;
-    fn status(&self) -> &str;
-    fn reason(&self) -> &str;
-    fn message(&self) -> &str;
-    fn since(&self) -> Option<&Time>;
+    fn view(&self) -> View<'_>;
     /// `since` is when the status last changed.
     fn build(type_: &str, desired: Condition, since: Time, now: Time) -> Self;
 }
 
+/// The parts of a stored condition. Absent texts are empty.
+pub(crate) struct View<'a> {
+    pub type_: &'a str,
+    pub status: &'a str,
+    pub reason: &'a str,
+    pub message: &'a str,
+    pub since: Option<&'a Time>,
+}
+
 /// The condition of a type.
 pub(crate) fn find<C: Stored>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
-    conditions.iter().find(|condition| condition.type_() == type_.as_ref())
+    conditions.iter().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
 /// The same, to be changed.
 pub(crate) fn find_mut<C: Stored>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
-    conditions.iter_mut().find(|condition| condition.type_() == type_.as_ref())
+    conditions.iter_mut().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
 /// Removes the condition of a type.
 pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: impl AsRef<str>) {
-    conditions.retain(|condition| condition.type_() != type_.as_ref());
+    conditions.retain(|condition| condition.view().type_ != type_.as_ref());
 }
 
 /// Sets the condition of a type, or removes it. True if it was set and is different from before.
@@ -116,14 +121,15 @@ pub(crate) fn set<C: Stored>(
         return false;
     };
     let now = Time(whole_seconds(now));
-    let Some(current) = conditions.iter_mut().find(|condition| condition.type_() == type_.as_ref()) else {
+    let Some(current) = conditions.iter_mut().find(|condition| condition.view().type_ == type_.as_ref()) else {
         conditions.push(C::build(type_.as_ref(), desired, now.clone(), now));
         return true;
     };
-    if desired.is_said_by(current) {
+    let before = current.view();
+    if desired.is_said_by(&before) {
         return false;
     }
-    let since = current.since().filter(|_| current.status() == desired.status).cloned();
+    let since = before.since.filter(|_| before.status == desired.status).cloned();
     *current = C::build(type_.as_ref(), desired, since.unwrap_or_else(|| now.clone()), now);
     true
 }
@@ -131,20 +137,14 @@ pub(crate) fn set<C: Stored>(
 macro_rules! stored {
     ($kind:ident, $now:ident, { $($more:tt)* }) => {
         impl Stored for $kind {
-            fn type_(&self) -> &str {
-                &self.type_
-            }
-            fn status(&self) -> &str {
-                &self.status
-            }
-            fn reason(&self) -> &str {
-                &self.reason
-            }
-            fn message(&self) -> &str {
-                &self.message
-            }
-            fn since(&self) -> Option<&Time> {
-                self.last_transition_time.as_ref()
+            fn view(&self) -> View<'_> {
+                View {
+                    type_: &self.type_,
+                    status: &self.status,
+                    reason: &self.reason,
+                    message: &self.message,
+                    since: self.last_transition_time.as_ref(),
+                }
             }
             fn build(type_: &str, desired: Condition, since: Time, $now: Time) -> Self {
                 Self {
@@ -163,20 +163,14 @@ stored!(MachineSetCondition, _now, {});
 stored!(MachineDeploymentCondition, now, { last_update_time: Some(now) });
 
 impl Stored for NodeCondition {
-    fn type_(&self) -> &str {
-        &self.type_
-    }
-    fn status(&self) -> &str {
-        &self.status
-    }
-    fn reason(&self) -> &str {
-        self.reason.as_deref().unwrap_or_default()
-    }
-    fn message(&self) -> &str {
-        self.message.as_deref().unwrap_or_default()
-    }
-    fn since(&self) -> Option<&Time> {
-        self.last_transition_time.as_ref()
+    fn view(&self) -> View<'_> {
+        View {
+            type_: &self.type_,
+            status: &self.status,
+            reason: self.reason.as_deref().unwrap_or_default(),
+            message: self.message.as_deref().unwrap_or_default(),
+            since: self.last_transition_time.as_ref(),
+        }
     }
     fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
         Self {
@@ -191,20 +185,14 @@ impl Stored for NodeCondition {
 }
 
 impl Stored for MetaCondition {
-    fn type_(&self) -> &str {
-        &self.type_
-    }
-    fn status(&self) -> &str {
-        &self.status
-    }
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-    fn message(&self) -> &str {
-        &self.message
-    }
-    fn since(&self) -> Option<&Time> {
-        Some(&self.last_transition_time)
+    fn view(&self) -> View<'_> {
+        View {
+            type_: &self.type_,
+            status: &self.status,
+            reason: &self.reason,
+            message: &self.message,
+            since: Some(&self.last_transition_time),
+        }
     }
     fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
         Self {
