@@ -3,6 +3,8 @@
 //!
 //! Kinds register themselves with a [`Builder`]. A cache is created and watched if a registered kind uses it.
 
+mod overview;
+
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, HashMap},
@@ -19,7 +21,6 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream,
 };
-use jiff::SignedDuration;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
@@ -28,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     cache::{Cache, Cached, Change, Key},
-    cells::{Cells, Overview},
+    cells::Cells,
     clock::Clock,
     events::Events,
     explain::{Explanation, LastPlan},
@@ -45,10 +46,7 @@ use super::{
     unreadable,
     worker::{Handler, Workers},
 };
-use crate::{
-    api::backoff::Backoff,
-    plan::{Subject, WaitKind},
-};
+use crate::{api::backoff::Backoff, plan::Subject};
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -571,44 +569,6 @@ impl Cell {
             read.await;
         } else if timeout(NODES_OF_ONE, read).await.is_err() {
             tracing::warn!(target = %target.id, "could not list nodes before starting controllers");
-        }
-    }
-}
-
-impl Overview for Cell {
-    fn name(&self) -> &str {
-        &self.config.name
-    }
-
-    fn roles(&self) -> Vec<(&'static str, bool)> {
-        let is_leading = |role: &Role| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
-        self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
-    }
-
-    fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
-        let mut of_kind = self.inspectors.values().filter(|one| one.kind.eq_ignore_ascii_case(kind));
-        of_kind.find_map(|inspector| (inspector.explain)(key))
-    }
-
-    fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
-        let mut waiters = Vec::new();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |key, plan| {
-                if plan.is_waiting() && namespace.is_none_or(|namespace| namespace == key.namespace) {
-                    let Key { namespace, name } = key.clone();
-                    waiters.push(plan.explain(Subject { kind: inspector.kind.clone(), namespace, name }, controller));
-                }
-            });
-        }
-        waiters
-    }
-
-    fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
-        let now = self.config.shared.clock.now();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |_, plan| {
-                plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since)));
-            });
         }
     }
 }
