@@ -1,11 +1,6 @@
 //! From the arguments of the process to its exit code.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    num::NonZero,
-    process::ExitCode,
-};
+use std::{ffi::OsString, num::NonZero, process::ExitCode};
 
 use anyhow::{Context, Result};
 
@@ -23,7 +18,7 @@ use super::{
     events,
     exit::{Answer, No},
     flags::LogOptions,
-    logging, rollout, run, simulated_cloud, top, tree,
+    logging, rollout, run, simulated_cloud, terminal, top, tree,
     verbs::{self, Verb},
     version, why,
 };
@@ -147,8 +142,5 @@ fn worker_threads() -> usize {
 
 /// Writes to standard output. A closed pipe (`mcm crd | head`) is not an error.
 fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("write to standard output"),
-    }
+    terminal::print(text).map(drop)
 }

@@ -129,7 +129,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             name: String::new(),
             scope: namespace.map_or(Scope::All, |name| Scope::Namespace(name.clone())),
             leases,
-            control: options.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Named),
+            control: options.kubeconfig.clone().into(),
             targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
         }),
     }

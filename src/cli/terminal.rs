@@ -3,14 +3,17 @@
 use std::{
     env,
     fmt::Write as _,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write as _},
 };
 
+use anyhow::{Context, Result};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 /// Columns of a pipe, and of the narrowest terminal that is served.
 const WIDTH: usize = 80;
+/// Longest text of an error.
+const LONGEST: usize = 300;
 /// The most columns that are used.
 const WIDEST: usize = 200;
 
@@ -180,6 +183,23 @@ pub(super) fn span(duration: SignedDuration) -> String {
         }
     }
     text
+}
+
+/// The beginning of a long text, such as that of an error.
+pub(super) fn short(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// Writes to standard output. False if nothing reads it any more, which is not an error.
+pub(super) fn print(text: &str) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("write to standard output"),
+    }
 }
 
 #[cfg(test)]

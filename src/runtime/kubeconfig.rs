@@ -39,6 +39,13 @@ pub enum ControlKubeconfig {
     Named(PathBuf),
 }
 
+/// Of the flag `--kubeconfig`.
+impl From<Option<PathBuf>> for ControlKubeconfig {
+    fn from(file: Option<PathBuf>) -> Self {
+        file.map_or(Self::Default, Self::Named)
+    }
+}
+
 /// The target cluster (`--target-kubeconfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKubeconfig {

@@ -55,10 +55,7 @@ pub(super) struct Place {
 impl Place {
     /// API servers and drivers. Migrations from the stand-in do not read Nodes.
     pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
-        let control = match &self.kubeconfig {
-            Some(path) => ControlKubeconfig::Named(path.clone()),
-            None => ControlKubeconfig::Default,
-        };
+        let control = ControlKubeconfig::from(self.kubeconfig.clone());
         let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
         kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;

@@ -8,12 +8,8 @@ use super::{
     kinds, read,
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-        reasons::ConditionType,
-    },
-    cli::reading::{self, Listed, story::Unreadable},
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    cli::reading::{self, Listed, family::is_set_frozen, story::Unreadable},
     driver::Catalogue,
     process::Reach,
 };
@@ -59,14 +55,7 @@ impl Stored {
     /// Names of sets that create no machines because there were too many.
     pub fn frozen(&self) -> Vec<String> {
         let Ok(sets) = &self.sets else { return Vec::new() };
-        let is_frozen = |set: &MachineSet| {
-            let label = set.metadata.labels.as_ref().and_then(|all| all.get(labels::FREEZE));
-            let conditions = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-            let frozen = ConditionType::Frozen.as_str();
-            label.is_some_and(|value| value == labels::TRUE)
-                || conditions.iter().any(|one| one.type_ == frozen && one.status == "True")
-        };
-        sets.objects.iter().filter(|(_, set)| is_frozen(set)).map(|(name, _)| name.clone()).collect()
+        sets.objects.iter().filter(|(_, set)| is_set_frozen(set)).map(|(name, _)| name.clone()).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use super::words::Sought;
 use crate::{
     api::machine::{GROUP, VERSION},
     cli::{
-        flags::{ControlKubeconfig, TargetKubeconfig},
+        flags::TargetKubeconfig,
         reading::story::{CONTROLLERS, kind_of},
         run,
     },
@@ -37,8 +37,9 @@ pub(super) async fn find(sought: &Sought, place: Place) -> Vec<String> {
 }
 
 async fn list(sought: &Sought, place: Place) -> Option<Vec<String>> {
-    let control = place.kubeconfig.map_or(ControlKubeconfig::Default, ControlKubeconfig::Named);
-    let reach = Reach::load(&run::reading_options(control, TargetKubeconfig::None), place.namespace).await.ok()?;
+    let reach = Reach::load(&run::reading_options(place.kubeconfig.into(), TargetKubeconfig::None), place.namespace)
+        .await
+        .ok()?;
     match sought {
         Sought::Namespaces => {
             let api: Api<Namespace> = Api::all(reach.control);

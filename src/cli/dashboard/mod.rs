@@ -27,6 +27,7 @@ use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 
 use self::{door::Door, view::View};
 use super::{
+    events::{self, Line},
     reading::{self, ReadingOptions, story::Facts},
     why,
 };
@@ -73,7 +74,7 @@ struct App {
 struct Reading {
     facts: Facts,
     notes: Vec<String>,
-    occurrences: Vec<view::Occurrence>,
+    events: Vec<Line>,
 }
 
 impl App {
@@ -86,9 +87,18 @@ impl App {
         }
         let reading = async {
             let facts = reading::facts(&self.cell).await?;
-            let occurrences = view::occurrences(&self.cell.control, &self.cell.namespace).await;
-            let notes = reading::notes(&self.cell, &facts);
-            Ok(Arc::new(Reading { facts, notes, occurrences: occurrences.unwrap_or_default() }))
+            let mut notes = reading::notes(&self.cell, &facts);
+            let events = match events::lines(&self.cell, &facts, None).await {
+                Ok((events, more)) => {
+                    notes.extend(more);
+                    events
+                }
+                Err(error) => {
+                    notes.push(format!("events could not be read: {error:#}"));
+                    Vec::new()
+                }
+            };
+            Ok(Arc::new(Reading { facts, notes, events }))
         };
         let reading = tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| {
             Err(anyhow::anyhow!("the control cluster did not answer within {} s", PATIENCE.as_secs()))
@@ -140,7 +150,7 @@ struct Chosen {
 
 async fn index(State(app): State<Arc<App>>, Query(chosen): Query<Chosen>) -> Result<Response, Failure> {
     let reading = app.read().await?;
-    let view = View::of(&reading.facts, &reading.occurrences, &reading.notes, chosen.deployment.as_deref());
+    let view = View::of(&reading.facts, &reading.events, &reading.notes, chosen.deployment.as_deref());
     if let (None, Some(name)) = (&view.chosen, &chosen.deployment) {
         return Err(Failure::Unknown(format!("there is no MachineDeployment {name} in {}", reading.facts.namespace)));
     }

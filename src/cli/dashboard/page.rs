@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use super::{
     html::{InQuery, Text},
-    view::{Bar, Chosen, Occurrence, Row, View},
+    view::{Bar, Chosen, Row, View},
 };
 use crate::{
     cli::{
+        events::Line,
         reading::story::{Answer, Remedied, Verdict},
         terminal::ago,
     },
@@ -133,7 +134,7 @@ fn push_chosen(html: &mut String, chosen: &Chosen<'_>, now: Timestamp) {
     );
     push_why(html, answer, now);
     push_machines(html, &chosen.machines, now);
-    push_time_line(html, &chosen.occurrences);
+    push_time_line(html, &chosen.events);
 }
 
 fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
@@ -220,15 +221,15 @@ fn push_machines(html: &mut String, machines: &[Answer], now: Timestamp) {
     html.push_str("</ul></div>");
 }
 
-fn push_time_line(html: &mut String, occurrences: &[&Occurrence]) {
+fn push_time_line(html: &mut String, events: &[&Line]) {
     html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Time</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
-    for one in occurrences {
+    for one in events {
         let class = if one.is_warning { " class=\"warning\"" } else { "" };
         let count = if one.count > 1 { format!(" ×{}", one.count) } else { String::new() };
         let _ = write!(
             html,
             "<tr{class}><td>{:.0}</td><td>{}</td><td>{}</td><td>{}{count}</td></tr>",
-            one.at,
+            one.last,
             Text(&one.name),
             Text(&one.reason),
             Text(&one.message)

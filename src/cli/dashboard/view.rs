@@ -1,55 +1,17 @@
-//! The contents of the page, from facts. Pure, except for the list of Events.
-
-use std::cmp::Reverse;
+//! The contents of the page, from facts. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
-use kube::{Api, Client, api::ListParams};
 
 use crate::{
     api::machine::MachineDeployment,
-    cli::reading::story::{Answer, DEPLOYMENT, Facts, Manager, Verdict},
-    plan::Subject,
+    cli::{
+        events::Line,
+        reading::story::{Answer, DEPLOYMENT, Facts, Manager, Verdict},
+    },
 };
 
-/// Events that are read.
-const MOST_EVENTS: u32 = 500;
 /// Events that are shown.
 const MOST_SHOWN: usize = 30;
-
-/// Something that happened to an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Occurrence {
-    pub at: Timestamp,
-    pub kind: String,
-    pub name: String,
-    pub reason: String,
-    pub message: String,
-    pub is_warning: bool,
-    pub count: i32,
-}
-
-/// The Events of a namespace, the latest first.
-pub(super) async fn occurrences(client: &Client, namespace: &str) -> kube::Result<Vec<Occurrence>> {
-    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let list = api.list(&ListParams::default().limit(MOST_EVENTS)).await?;
-    let mut all: Vec<Occurrence> = list.items.into_iter().filter_map(occurrence).collect();
-    all.sort_by_key(|one| Reverse(one.at));
-    Ok(all)
-}
-
-fn occurrence(event: Event) -> Option<Occurrence> {
-    let at = event.last_timestamp.map(|time| time.0).or_else(|| event.event_time.map(|time| time.0))?;
-    Some(Occurrence {
-        at,
-        kind: event.involved_object.kind.unwrap_or_default(),
-        name: event.involved_object.name.unwrap_or_default(),
-        reason: event.reason.unwrap_or_default(),
-        message: event.message.unwrap_or_default(),
-        is_warning: event.type_.as_deref() == Some("Warning"),
-        count: event.count.unwrap_or(1),
-    })
-}
 
 /// The page.
 pub(super) struct View<'a> {
@@ -86,23 +48,19 @@ pub(super) struct Chosen<'a> {
     pub bar: Bar,
     pub strategy: String,
     pub machines: Vec<Answer>,
-    pub occurrences: Vec<&'a Occurrence>,
+    /// The latest first.
+    pub events: Vec<&'a Line>,
 }
 
 impl<'a> View<'a> {
     /// The page for a deployment, by default the worst.
-    pub(super) fn of(
-        facts: &'a Facts,
-        occurrences: &'a [Occurrence],
-        notes: &'a [String],
-        chosen: Option<&str>,
-    ) -> Self {
+    pub(super) fn of(facts: &'a Facts, events: &'a [Line], notes: &'a [String], chosen: Option<&str>) -> Self {
         let mut rows: Vec<Row> = facts.deployments.iter().map(|(name, one)| row(facts, name, one)).collect();
         rows.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
         let chosen = chosen.map(str::to_owned).or_else(|| rows.first().map(|row| row.name.clone()));
         let chosen = chosen.and_then(|name| {
             let deployment = facts.deployments.get(&name)?;
-            Some(self::chosen(facts, &name, deployment, occurrences))
+            Some(self::chosen(facts, &name, deployment, events))
         });
         Self {
             namespace: &facts.namespace,
@@ -115,19 +73,15 @@ impl<'a> View<'a> {
     }
 }
 
-fn subject(facts: &Facts, name: &str) -> Subject {
-    Subject { kind: DEPLOYMENT.to_owned(), namespace: facts.namespace.clone(), name: name.to_owned() }
-}
-
 fn row(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Row {
-    let answer = facts.answer(&subject(facts, name));
+    let answer = facts.answer(&facts.subject(DEPLOYMENT, name));
     Row { name: name.to_owned(), verdict: answer.verdict, since: answer.since, bar: bar(facts, name, deployment) }
 }
 
 fn bar(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Bar {
     let number = |count: i32| usize::try_from(count).unwrap_or(0);
     let status = deployment.status.clone().unwrap_or_default();
-    let machines = facts.machines_below(&subject(facts, name));
+    let machines = facts.machines_below(&facts.subject(DEPLOYMENT, name));
     let is_going =
         |name: &String| facts.machines.get(name).is_some_and(|machine| machine.metadata.deletion_timestamp.is_some());
     let going = machines.iter().filter(|name| is_going(name)).count();
@@ -136,14 +90,14 @@ fn bar(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Bar {
     Bar { wanted: number(deployment.spec.replicas), new, old, going, available: number(status.available_replicas) }
 }
 
-fn chosen<'a>(facts: &Facts, name: &str, deployment: &MachineDeployment, occurrences: &'a [Occurrence]) -> Chosen<'a> {
-    let object = subject(facts, name);
+fn chosen<'a>(facts: &Facts, name: &str, deployment: &MachineDeployment, events: &'a [Line]) -> Chosen<'a> {
+    let object = facts.subject(DEPLOYMENT, name);
     let names = facts.machines_below(&object);
     let mut machines: Vec<Answer> = names.iter().map(|name| facts.machine(name)).collect();
     machines
         .sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.object.name.cmp(&other.object.name)));
     let sets = facts.sets_of(name);
-    let is_of_family = |one: &&Occurrence| {
+    let is_of_family = |one: &&Line| {
         one.name == name && one.kind == DEPLOYMENT || names.contains(&one.name) || sets.contains(&one.name)
     };
     Chosen {
@@ -151,7 +105,7 @@ fn chosen<'a>(facts: &Facts, name: &str, deployment: &MachineDeployment, occurre
         bar: bar(facts, name, deployment),
         strategy: strategy(deployment),
         machines,
-        occurrences: occurrences.iter().filter(is_of_family).take(MOST_SHOWN).collect(),
+        events: events.iter().rev().filter(is_of_family).take(MOST_SHOWN).collect(),
     }
 }
 

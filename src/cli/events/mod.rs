@@ -2,17 +2,13 @@
 
 mod timeline;
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, api::ListParams};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
@@ -20,15 +16,13 @@ use super::{
     flags::value,
     format::Format,
     reading::{self, ReadingOptions, story::Facts},
-    terminal::LookOptions,
+    terminal::{LookOptions, print},
 };
 use crate::{plan::Subject, process::ReadOnly};
 pub(super) use timeline::{Line, text};
 
 /// Time between two looks at the events.
 const LOOK: Duration = Duration::from_secs(2);
-/// The most events of a page of a list.
-const PAGE: u32 = 500;
 /// The namespace of events of Nodes.
 const OF_NODES: &str = "default";
 
@@ -81,7 +75,10 @@ pub async fn run(options: EventsOptions) -> Result<Answer> {
     if !options.watch {
         return Ok(Answer { text, exit: Exit::Good });
     }
-    print(&text)?;
+    let ended = || Answer { text: String::new(), exit: Exit::Good };
+    if !print(&text)? {
+        return Ok(ended());
+    }
     let mut shown: BTreeSet<_> = lines.iter().map(Line::occurrence).collect();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +87,9 @@ pub async fn run(options: EventsOptions) -> Result<Answer> {
         let facts = reading::cached(&cell, Vec::new());
         let (mut more, _) = self::lines(&cell, &facts, object.as_ref()).await?;
         more.retain(|line| shown.insert(line.occurrence()));
-        print(&render(&more))?;
+        if !print(&render(&more))? {
+            return Ok(ended());
+        }
     }
 }
 
@@ -101,10 +100,12 @@ pub(super) async fn lines(
     object: Option<&Subject>,
 ) -> Result<(Vec<Line>, Vec<String>)> {
     let family = timeline::Members::of(facts, object);
-    let mut events = list(&cell.control, &cell.namespace, &ListParams::default()).await?;
+    let events: Api<Event> = Api::namespaced(cell.control.clone(), &cell.namespace);
+    let mut events = reading::pages(&events, ListParams::default()).await?;
     let mut notes = Vec::new();
     if let Some(target) = &cell.target {
-        match list(target, OF_NODES, &ListParams::default().fields("involvedObject.kind=Node")).await {
+        let of_nodes: Api<Event> = Api::namespaced(target.clone(), OF_NODES);
+        match reading::pages(&of_nodes, ListParams::default().fields("involvedObject.kind=Node")).await {
             Ok(of_nodes) => events.extend(of_nodes),
             Err(error) => notes.push(format!("events of Nodes could not be read: {error:#}")),
         }
@@ -113,22 +114,4 @@ pub(super) async fn lines(
     lines.extend(timeline::changes(facts, &family));
     lines.sort_by(|one, other| (one.last, &one.name, &one.reason).cmp(&(other.last, &other.name, &other.reason)));
     Ok((lines, notes))
-}
-
-async fn list(client: &Client, namespace: &str, params: &ListParams) -> Result<Vec<Event>> {
-    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let (mut found, mut params) = (Vec::new(), params.clone().limit(PAGE));
-    loop {
-        let page = api.list(&params).await.with_context(|| format!("list events of namespace {namespace}"))?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("write to standard output")
 }

@@ -7,9 +7,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::story::{Facts, SET, owned_by};
-use crate::api::{
-    labels,
-    machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
+        reasons::ConditionType,
+    },
+    controllers::{
+        machine_deployment::revision_of,
+        object::condition::{self, Stored},
+    },
 };
 
 /// A deployment with its sets.
@@ -35,7 +42,7 @@ impl Facts {
     pub(in crate::cli) fn family(&self, name: &str) -> Option<Family<'_>> {
         let deployment = self.deployments.get(name)?;
         let mut sets: Vec<&MachineSet> = owned_by(&self.sets, name).filter_map(|name| self.sets.get(name)).collect();
-        sets.sort_by_key(|set| (std::cmp::Reverse(revision_of(*set)), set.name_any()));
+        sets.sort_by_key(|set| (std::cmp::Reverse(revision_of(set)), set.name_any()));
         Some(Family { deployment, sets })
     }
 
@@ -56,13 +63,18 @@ impl<'a> Family<'a> {
     /// The set of the revision before that of a set.
     pub(in crate::cli) fn before(&self, set: &MachineSet) -> Option<&'a MachineSet> {
         let revision = revision_of(set);
-        self.sets.iter().find(|other| revision_of(**other) < revision).copied()
+        self.sets.iter().find(|other| revision_of(other) < revision).copied()
     }
 }
 
-/// The revision of a set or deployment; 0 if it has none.
-pub(in crate::cli) fn revision_of(object: &impl ResourceExt) -> i64 {
-    object.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
+/// Whether a set or deployment is frozen: by its label, or by the controllers, whose condition names the reason.
+pub(in crate::cli) fn is_frozen<C: Stored>(object: &impl ResourceExt, conditions: &[C]) -> bool {
+    labels::is_true(object, labels::FREEZE) || condition::find(conditions, ConditionType::Frozen).is_some()
+}
+
+/// Whether a set is frozen.
+pub(in crate::cli) fn is_set_frozen(set: &MachineSet) -> bool {
+    is_frozen(set, set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default())
 }
 
 /// The fields that differ, in the order of their paths.

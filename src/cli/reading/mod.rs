@@ -1,7 +1,9 @@
 //! Commands that only read: the objects of one namespace and the plans that the controllers would make for them. Nothing is
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
+mod cause;
 pub(super) mod family;
+mod known;
 mod manager;
 pub(super) mod memory;
 pub(super) mod progress;
@@ -82,7 +84,7 @@ impl ReadingOptions {
     }
 
     fn control(&self) -> ControlKubeconfig {
-        self.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Named)
+        self.kubeconfig.clone().into()
     }
 
     fn target(&self) -> TargetKubeconfig {
@@ -126,21 +128,33 @@ where
 {
     let api: Api<Guard<K>> = Api::namespaced(control.clone(), namespace);
     let (mut objects, mut unreadable) = (BTreeMap::new(), Vec::new());
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
-        for object in page.items {
-            let name = object.name_any();
-            match object {
-                Guard::Readable(object) => drop(objects.insert(name, object)),
-                Guard::Unreadable { error, .. } => {
-                    unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, error });
-                }
+    for object in pages(&api, ListParams::default()).await? {
+        let name = object.name_any();
+        match object {
+            Guard::Readable(object) => drop(objects.insert(name, object)),
+            Guard::Unreadable { error, .. } => {
+                unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, error });
             }
         }
+    }
+    Ok(Listed { objects, unreadable })
+}
+
+/// All objects of a list, page by page: a part of a list is no answer.
+///
+/// # Errors
+/// The API server refuses the list, or cannot be reached.
+pub(super) async fn pages<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let (mut found, mut params) = (Vec::new(), params.limit(PAGE));
+    loop {
+        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
+        found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(Listed { objects, unreadable }),
+            None => return Ok(found),
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use serde::Serialize;
 
-use super::{
-    family::revision_of,
-    story::{Answer, DEPLOYMENT, Facts, Told, Verdict},
-};
+use super::story::{Answer, DEPLOYMENT, Facts, Told, Verdict};
 use crate::{
-    api::machine::{Machine, MachineDeployment},
-    controllers::machine_deployment::bounds_of,
+    api::{
+        machine::{Machine, MachineDeployment},
+        reasons::{ConditionReason, ConditionType},
+    },
+    controllers::{
+        machine_deployment::{bounds_of, revision_of},
+        object::condition,
+    },
+    plan::WaitKind,
 };
 
 /// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
@@ -55,15 +59,15 @@ pub(in crate::cli) enum State {
 }
 
 /// Waits that every rollout has.
-const UNDER_WAY: [&str; 8] = [
-    "CloudOperation",
-    "InPlaceUpdate",
-    "MachineAvailability",
-    "MachineDeletion",
-    "NodeJoin",
-    "PodTermination",
-    "Rollout",
-    "VolumeTurn",
+const UNDER_WAY: [WaitKind; 8] = [
+    WaitKind::CloudOperation,
+    WaitKind::InPlaceUpdate,
+    WaitKind::MachineAvailability,
+    WaitKind::MachineDeletion,
+    WaitKind::NodeJoin,
+    WaitKind::PodTermination,
+    WaitKind::Rollout,
+    WaitKind::VolumeTurn,
 ];
 
 impl Facts {
@@ -102,8 +106,7 @@ impl Facts {
         if let Some(message) = missed_deadline(deployment) {
             return State::Failed(message);
         }
-        let is_owned_by_user = deployment.spec.paused && progress.old > 0;
-        if is_owned_by_user {
+        if deployment.spec.paused && progress.old > 0 {
             return State::Blocked("it is paused".to_owned());
         }
         match obstacle(answer) {
@@ -147,14 +150,13 @@ fn is_complete(deployment: &MachineDeployment, progress: &Progress) -> bool {
 }
 
 fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
-    let conditions = &deployment.status.as_ref()?.conditions;
-    let progressing = conditions.iter().find(|condition| condition.type_ == "Progressing")?;
-    (progressing.reason == "ProgressDeadlineExceeded").then(|| progressing.message.clone())
+    let progressing = condition::find(&deployment.status.as_ref()?.conditions, ConditionType::Progressing)?;
+    (progressing.reason == ConditionReason::ProgressDeadlineExceeded.as_str()).then(|| progressing.message.clone())
 }
 
 /// The worst wait of the deployment or one of its machines that a rollout does not have when all is well.
 pub(in crate::cli) fn obstacle(answer: &Answer) -> Option<String> {
-    let is_obstacle = |wait: &&Told| !UNDER_WAY.contains(&wait.kind.as_str());
+    let is_obstacle = |wait: &&Told| !UNDER_WAY.contains(&wait.kind);
     let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
     let of_machine = |machine: &Answer| {
         let wait = machine.waits.iter().find(is_obstacle)?;

@@ -8,13 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    api::{
-        GoDuration, labels,
-        machine::{Machine, MachineClass, MachineDeployment, MachineSet, OperationState},
-    },
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     cli::{
         reading::memory::{Memory, Remembered},
-        terminal::ago,
+        terminal::short,
     },
     plan::{
         Subject, Wait, WaitKind,
@@ -89,7 +86,8 @@ pub(in crate::cli) enum Verdict {
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Told {
     /// Kind of the wait.
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: WaitKind,
     /// Completes "waits for".
     pub text: String,
     /// The meaning of this kind of wait.
@@ -185,7 +183,7 @@ impl Facts {
         };
         let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
         let is_it: Option<fn(&Machine, &str) -> bool> = match kind {
-            Some(NODE) => Some(|machine, name| node_of(machine) == name),
+            Some(NODE) => Some(|machine, name| machine.node_name() == Some(name)),
             Some(INFRASTRUCTURE) => Some(is_owned),
             _ => None,
         };
@@ -301,77 +299,6 @@ impl Facts {
         }
     }
 
-    /// Why anything happens to an object: the rollout of its deployment, and the size of its set.
-    fn chain(&self, object: &Subject, owners: &[Subject]) -> Chain {
-        let family = || [object].into_iter().chain(owners);
-        let named = |kind: &str| family().find(|one| one.kind == kind).map(|one| one.name.as_str());
-        let deployment = named(DEPLOYMENT).and_then(|name| self.deployments.get(name));
-        let set = named(SET).and_then(|name| self.sets.get(name));
-        let mut up = Vec::new();
-        let newest = deployment.and_then(|deployment| self.newest(&deployment.name_any()));
-        if let (Some(deployment), Some(newest)) = (deployment, newest) {
-            let (name, class) = (deployment.name_any(), &newest.spec.template.spec.class.name);
-            let old = owned_by(&self.sets, &name).filter(|set| **set != newest.name_any() && self.count(set) > 0);
-            let old: Vec<&str> = old.map(String::as_str).collect();
-            up.push(match old.is_empty() {
-                true => format!("MachineDeployment {name} has {} replicas", deployment.spec.replicas),
-                false => format!(
-                    "MachineDeployment {name} replaces the machines of {} with class {class} (revision {})",
-                    old.join(", "),
-                    revision(newest)
-                ),
-            });
-        }
-        if let Some(set) = set {
-            let (name, wanted) = (set.name_any(), set.spec.replicas);
-            let age = match newest {
-                Some(newest) if newest.name_any() != name => "old",
-                _ => "new",
-            };
-            up.push(format!("{age} set {name} has {} of {wanted} machines", self.count(&name)));
-        }
-        Chain { up }
-    }
-
-    /// The set of the latest revision of a deployment.
-    fn newest(&self, deployment: &str) -> Option<&MachineSet> {
-        owned_by(&self.sets, deployment).filter_map(|name| self.sets.get(name)).max_by_key(|set| revision(set))
-    }
-
-    fn count(&self, set: &str) -> usize {
-        owned_by(&self.machines, set).count()
-    }
-
-    /// The usual causes that do not apply to an object.
-    fn ruled_out(&self, object: &Subject, owners: &[Subject]) -> Vec<RuledOut> {
-        let mut found = Vec::new();
-        let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
-        let family: Vec<&Subject> = [object].into_iter().chain(owners).collect();
-        let named = |kind: &str| family.iter().find(|one| one.kind == kind).map(|one| one.name.as_str());
-        if named(DEPLOYMENT).and_then(|name| self.deployments.get(name)).is_some_and(|one| !one.spec.paused) {
-            rule_out("paused", "not paused");
-        }
-        if named(SET).and_then(|name| self.sets.get(name)).is_some_and(|set| !set.labels().contains_key(labels::FREEZE))
-        {
-            rule_out("frozen", "not frozen");
-        }
-        let class = match object.kind.as_str() {
-            MACHINE => self.machines.get(&object.name).map(|machine| &machine.spec.class.name),
-            SET => self.sets.get(&object.name).map(|set| &set.spec.template.spec.class.name),
-            DEPLOYMENT => self.deployments.get(&object.name).map(|one| &one.spec.template.spec.class.name),
-            _ => None,
-        };
-        let is_read = |kind: &str| self.unread.iter().all(|unread| unread != kind);
-        let plan = class.and_then(|class| Some((class, self.previews.get(CLASS)?.get(class)?)));
-        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets")) {
-            rule_out("class", &format!("class {class} and its Secrets are there"));
-        }
-        if self.manager_of(&object.kind).is_some_and(|manager| manager.is_alive(self.now)) {
-            rule_out("manager", "a manager runs");
-        }
-        found
-    }
-
     /// The kind that could not be read, if a wait is for it.
     fn depends_on(&self, wait: &Wait) -> Option<&'static str> {
         let kind = match wait.kind {
@@ -427,33 +354,6 @@ impl Facts {
         let is_of_sets = move |machine: &Machine| sets.iter().any(|set| is_owned(machine, set));
         self.machines.iter().filter(move |(_, machine)| is_of_sets(machine)).map(|(name, _)| name)
     }
-
-    fn known(&self, object: &Subject) -> Known {
-        let name = &object.name;
-        let known = match object.kind.as_str() {
-            DEPLOYMENT => self.deployments.get(name).map(of_deployment),
-            SET => self.sets.get(name).map(|set| Known { owners: self.owners(set), ..of_set(set) }),
-            MACHINE => {
-                let of = |machine| Known { owners: self.owners(machine), ..of_machine(machine, self.now) };
-                self.machines.get(name).map(of)
-            }
-            _ => None,
-        };
-        known.unwrap_or_default()
-    }
-
-    /// Owners, up to the deployment.
-    fn owners(&self, object: &impl ResourceExt) -> Vec<Subject> {
-        let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
-            return Vec::new();
-        };
-        let subject = self.subject(&owner.kind, &owner.name);
-        let above = match owner.kind.as_str() {
-            SET => self.sets.get(&owner.name).map(|set| self.owners(set)),
-            _ => None,
-        };
-        [subject].into_iter().chain(above.unwrap_or_default()).collect()
-    }
 }
 
 /// Those that are not settled, the worst and longest first.
@@ -463,109 +363,10 @@ fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
     found
 }
 
-/// What the object itself says.
-#[derive(Default)]
-struct Known {
-    state: String,
-    since: Option<Timestamp>,
-    failed: Option<String>,
-    /// A wait that its status shows.
-    shown: Option<Wait>,
-    owners: Vec<Subject>,
-}
-
-/// The condition of a Machine whose drain makes no progress.
-const DRAIN_BLOCKED: &str = "DrainBlocked";
-/// Longest text of a failed operation.
-const LONGEST: usize = 300;
-
-/// The beginning of `lastOperation.description` of a Machine whose creation needs something.
-const NEEDS: &str = "Waiting for ";
-/// The end of `lastOperation.description` while a Node is drained.
-const DRAINS: &str = "Initiate node drain";
-
-/// The wait that the status of a Machine shows: a drain without progress, something that its creation needs, or a failed call of
-/// the cloud.
-fn shown_wait(machine: &Machine) -> Option<Wait> {
-    let status = machine.status.clone().unwrap_or_default();
-    let deleted = machine.metadata.deletion_timestamp.as_ref();
-    let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
-    let forced = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
-    let eviction = |text: &str| {
-        let text = format!("pods to be evicted: {}", short(text));
-        Some(Wait { kind: WaitKind::Eviction, text, until: forced })
-    };
-    let last = status.last_operation;
-    let text = last.description.trim_end_matches(DRAINS).trim();
-    if let Some(blocked) = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True") {
-        return eviction(blocked.message.as_deref().unwrap_or_default());
-    }
-    if deleted.is_some() && text.len() < last.description.len() && text.contains("disruption budget") {
-        return eviction(text);
-    }
-    if let Some(needed) = text.strip_prefix(NEEDS) {
-        let kind = if needed.to_lowercase().contains("secret") { WaitKind::Secret } else { WaitKind::MachineWrite };
-        return Some(Wait { kind, text: short(needed), until: None });
-    }
-    let wait = || Wait { kind: WaitKind::DriverRetry, text: format!("the next attempt: {}", short(text)), until: None };
-    (last.state == Some(OperationState::Failed)).then(wait)
-}
-
-/// The beginning of a long text.
-fn short(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} …", text[..end].trim_end()),
-        None => text.to_owned(),
-    }
-}
-
-fn of_deployment(deployment: &MachineDeployment) -> Known {
-    let status = deployment.status.clone().unwrap_or_default();
-    let wanted = deployment.spec.replicas;
-    let state = format!(
-        "{} of {wanted} machines updated, {} available, {} in total",
-        status.updated_replicas, status.available_replicas, status.replicas
-    );
-    let since = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
-    let since = since.and_then(|condition| condition.last_update_time.as_ref()).map(|time| time.0);
-    let failed = status
-        .failed_machines
-        .first()
-        .map(|summary| format!("{}: {}", summary.name, summary.last_operation.description));
-    Known { state, since, failed, ..Known::default() }
-}
-
-fn of_set(set: &MachineSet) -> Known {
-    let status = set.status.clone().unwrap_or_default();
-    let state =
-        format!("{} of {} machines, {} available", status.replicas, set.spec.replicas, status.available_replicas);
-    Known { state, ..Known::default() }
-}
-
-fn of_machine(machine: &Machine, now: Timestamp) -> Known {
-    let status = machine.status.clone().unwrap_or_default();
-    let deleted = machine.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-    let phase = status.current_status.phase;
-    let state = match (deleted, phase.as_str()) {
-        (Some(_), _) => "Terminating".to_owned(),
-        (None, "") => "new".to_owned(),
-        (None, phase) => phase.to_owned(),
-    };
-    let since = deleted.or_else(|| status.current_status.last_update_time.as_ref().map(|time| time.0));
-    let last = status.last_operation;
-    let failed = (last.state == Some(OperationState::Failed)).then(|| {
-        let age = last.last_update_time.as_ref().map(|time| format!(", {} ago", ago(now, time.0))).unwrap_or_default();
-        let code = if last.error_code.is_empty() { String::new() } else { format!(" ({})", last.error_code) };
-        format!("{}{code}{age}", short(&last.description))
-    });
-    let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
-    Known { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
-}
-
 fn told(wait: &Wait, object: &Subject) -> Told {
     let guide = wait.kind.guide();
     let remedies = guide.remedies.iter().map(|remedy| remedied(remedy, object)).collect();
-    let kind = format!("{:?}", wait.kind);
+    let kind = wait.kind;
     let (text, until) = (wait.text.clone(), wait.until);
     Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
 }
@@ -580,10 +381,6 @@ fn remembered(waits: &[Remembered], object: &Subject) -> Vec<Told> {
     waits.iter().filter_map(told).collect()
 }
 
-fn revision(set: &MachineSet) -> u64 {
-    set.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
 fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
     let text = remedy.text.replace("{namespace}", &object.namespace).replace("{name}", &object.name);
     Remedied { text, note: remedy.note, danger: remedy.danger }
@@ -594,7 +391,7 @@ pub(in crate::cli) fn owned_by<'a>(all: &'a ByName<impl ResourceExt>, owner: &st
     all.iter().filter(move |(_, object)| is_owned(*object, owner)).map(|(name, _)| name)
 }
 
-fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
+pub(super) fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
     object.owner_references().iter().any(|one| one.controller == Some(true) && one.name == owner)
 }
 
@@ -614,10 +411,6 @@ pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {
         "mcmmachine" | "mcmmachines" => Some(INFRASTRUCTURE),
         _ => None,
     }
-}
-
-pub(in crate::cli) fn node_of(machine: &Machine) -> &str {
-    machine.labels().get("node").map(String::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,16 +8,19 @@ use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::{
-    exit::{Answer, Exit},
-    format::Format,
-    reading::{
-        self, ReadingOptions,
-        family::{Change, Family, changes, revision_of},
-        story::Facts,
+use crate::{
+    cli::{
+        exit::{Answer, Exit},
+        format::Format,
+        reading::{
+            self, ReadingOptions,
+            family::{Change, Family, changes},
+            story::Facts,
+        },
+        table::table_for,
+        terminal::{Look, LookOptions, ago},
     },
-    table::table_for,
-    terminal::{Look, LookOptions, ago},
+    controllers::machine_deployment::revision_of,
 };
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
@@ -91,7 +94,7 @@ pub(in crate::cli) fn revisions(facts: &Facts, family: &Family<'_>) -> Vec<Revis
         let created = set.creation_timestamp().map(|time| time.0);
         let is_current = current.as_ref() == Some(&name);
         Revision {
-            revision: revision_of(*set),
+            revision: revision_of(set),
             is_current,
             class: set.spec.template.spec.class.name.clone(),
             machines: machines.len() - going,

@@ -1,11 +1,8 @@
 //! `mcm rollout status`: reads the caches until the rollout ends.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -20,9 +17,8 @@ use crate::{
         reading::{
             self, ReadingOptions,
             progress::{Progress, State},
-            story::DEPLOYMENT,
         },
-        terminal::{Look, LookOptions},
+        terminal::{Look, LookOptions, print},
     },
     plan::Subject,
     process::ReadOnly,
@@ -60,15 +56,15 @@ pub struct StatusOptions {
 /// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
 pub(super) async fn run(options: StatusOptions) -> Result<()> {
     let cell = options.reading.open().await?;
-    let name = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?.name;
-    let timeout = options.timeout;
-    let follow = follow(&cell, &name, &options);
-    let Some(timeout) = timeout else { return follow.await };
+    let object = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?;
+    let name = &object.name;
+    let follow = follow(&cell, &object, &options);
+    let Some(timeout) = options.timeout else { return follow.await };
     tokio::select! {
         ended = follow => ended,
         () = sleep(timeout) => Err(Ended {
             message: format!("the rollout of {name} is not done after {timeout:?} (--timeout)"),
-            hint: why(&cell, &name),
+            hint: why(&cell, name),
             exit: Exit::TimedOut,
         }
         .into()),
@@ -79,9 +75,8 @@ fn why(cell: &ReadOnly, name: &str) -> String {
     format!("mcm why {name} -n {}", cell.namespace)
 }
 
-async fn follow(cell: &ReadOnly, name: &str, options: &StatusOptions) -> Result<()> {
-    let look = options.look.stdout();
-    let object = Subject { kind: DEPLOYMENT.to_owned(), namespace: cell.namespace.clone(), name: name.to_owned() };
+async fn follow(cell: &ReadOnly, object: &Subject, options: &StatusOptions) -> Result<()> {
+    let (look, name) = (options.look.stdout(), &object.name);
     let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output));
     let mut managers = reading::managers(cell).await;
     let mut ticks = interval(LOOK);
@@ -91,7 +86,7 @@ async fn follow(cell: &ReadOnly, name: &str, options: &StatusOptions) -> Result<
             managers = reading::managers(cell).await;
         }
         let facts = reading::cached(cell, managers.clone());
-        let Some(seen) = Seen::of(&facts, &object) else {
+        let Some(seen) = Seen::of(&facts, object) else {
             return Err(Ended::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };
         let blocked = watch.look(facts.now, &seen);
@@ -179,11 +174,7 @@ impl Screen {
         }
         let back = if is_live && self.lines > 0 { format!("\x1b[{}A\x1b[J", self.lines) } else { String::new() };
         (self.shown, self.lines) = (key, text.lines().count());
-        let mut out = io::stdout().lock();
-        match out.write_all(format!("{back}{text}").as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.context("write to standard output"),
-        }
+        print(&format!("{back}{text}")).map(drop)
     }
 }
 

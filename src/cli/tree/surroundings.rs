@@ -1,12 +1,16 @@
 //! Reads the Nodes of machines, the pods that keep drained Nodes, and disruption budgets.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
+use anyhow::Result;
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use crate::{
-    cli::reading::story::{Facts, MACHINE},
+    cli::reading::{
+        self,
+        story::{Facts, MACHINE},
+    },
     drain::PodFacts,
     plan::Subject,
     process::ReadOnly,
@@ -16,8 +20,6 @@ use super::branch::Surroundings;
 
 /// Nodes whose pods are read. Each needs a request.
 const MOST_NODES: usize = 50;
-/// The most pods of a Node, or budgets, that are read.
-const MOST: u32 = 1000;
 
 /// Reads what surrounds the machines of some objects.
 pub(super) async fn read(cell: &ReadOnly, facts: &Facts, roots: &[Subject]) -> Surroundings {
@@ -40,21 +42,21 @@ pub(super) async fn read(cell: &ReadOnly, facts: &Facts, roots: &[Subject]) -> S
         match pods {
             Ok(pods) => drop(found.pods.insert((*node).to_owned(), pods)),
             Err(error) => {
-                found.unread.push(format!("pods could not be read: {error}"));
+                found.unread.push(format!("pods could not be read: {error:#}"));
                 break;
             }
         }
     }
     match budgets(target).await {
         Ok(budgets) => found.budgets = budgets,
-        Err(error) => found.unread.push(format!("disruption budgets could not be read: {error}")),
+        Err(error) => found.unread.push(format!("disruption budgets could not be read: {error:#}")),
     }
     found
 }
 
 /// Names of the Nodes of machines that are deleted.
 fn drained<'a>(facts: &'a Facts, roots: &[Subject]) -> Vec<&'a str> {
-    let mut nodes = BTreeMap::new();
+    let mut nodes = BTreeSet::new();
     for root in roots {
         let machines: Vec<&String> = match root.kind.as_str() {
             MACHINE => facts.machines.get_key_value(&root.name).map(|(name, _)| name).into_iter().collect(),
@@ -62,21 +64,19 @@ fn drained<'a>(facts: &'a Facts, roots: &[Subject]) -> Vec<&'a str> {
         };
         for machine in machines.into_iter().filter_map(|name| facts.machines.get(name)) {
             if let Some(node) = machine.node_name().filter(|_| machine.is_terminating()) {
-                nodes.insert(node, ());
+                nodes.insert(node);
             }
         }
     }
-    nodes.into_keys().collect()
+    nodes.into_iter().collect()
 }
 
-async fn pods_on(target: &Client, node: &str) -> kube::Result<Vec<PodFacts>> {
-    let params = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(MOST);
-    let pods: Api<Pod> = Api::all(target.clone());
-    let facts = pods.list(&params).await?.items.iter().map(PodFacts::of).collect::<Vec<_>>();
-    Ok(facts.into_iter().filter(|pod| pod.is_drained() && !pod.is_finished).collect())
+async fn pods_on(target: &Client, node: &str) -> Result<Vec<PodFacts>> {
+    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let pods = reading::pages(&Api::<Pod>::all(target.clone()), on_node).await?;
+    Ok(pods.iter().map(PodFacts::of).filter(|pod| pod.is_drained() && !pod.is_finished).collect())
 }
 
-async fn budgets(target: &Client) -> kube::Result<Vec<PodDisruptionBudget>> {
-    let all: Api<PodDisruptionBudget> = Api::all(target.clone());
-    Ok(all.list(&ListParams::default().limit(MOST)).await?.items)
+async fn budgets(target: &Client) -> Result<Vec<PodDisruptionBudget>> {
+    reading::pages(&Api::all(target.clone()), ListParams::default()).await
 }

@@ -12,10 +12,11 @@ use crate::{
     cli::{
         exit::Ended,
         reading::{
-            family::{Family, changes, revision_of},
+            family::{Family, changes, is_frozen, is_set_frozen},
             story::{DEPLOYMENT, Facts, MACHINE, SET},
         },
     },
+    controllers::machine_deployment::revision_of,
     plan::Subject,
 };
 
@@ -153,10 +154,10 @@ fn restart(facts: &Facts, object: &Subject, family: &Family<'_>) -> Result<Chang
 fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64>) -> Result<Change, Ended> {
     let (deployment, name) = (family.deployment, &object.name);
     let hint = format!("mcm rollout history {name} -n {}", object.namespace);
-    let known = || family.sets.iter().filter(|set| revision_of(**set) > 0);
+    let known = || family.sets.iter().filter(|set| revision_of(set) > 0);
     // As the controllers choose it: the second-highest revision.
     let set: Option<&MachineSet> = match wanted {
-        Some(wanted) => known().find(|set| revision_of(**set) == wanted).copied(),
+        Some(wanted) => known().find(|set| revision_of(set) == wanted).copied(),
         None => known().nth(1).copied(),
     };
     let Some(set) = set else {
@@ -193,10 +194,6 @@ fn machines(number: usize) -> String {
     if number == 1 { "1 machine".to_owned() } else { format!("{number} machines") }
 }
 
-fn is_frozen(object: &impl ResourceExt) -> bool {
-    object.labels().get(labels::FREEZE).is_some_and(|value| value == labels::TRUE)
-}
-
 fn freeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
     let (name, namespace) = (&object.name, &object.namespace);
     let Some(set) = facts.sets.get(name).filter(|_| object.kind == SET) else {
@@ -206,7 +203,7 @@ fn freeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
         ));
     };
     deleted(object, set)?;
-    if is_frozen(set) {
+    if labels::is_true(set, labels::FREEZE) {
         return Err(Ended::no(
             format!("MachineSet {name} is frozen already"),
             format!("mcm unfreeze machineset/{name} -n {namespace}"),
@@ -228,23 +225,14 @@ fn unfreeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
     let not_frozen = || Ended::no(format!("{} {name} is not frozen", object.kind), why.clone());
     let change = match object.kind.as_str() {
         SET => {
-            let set = facts
-                .sets
-                .get(name)
-                .filter(|set| {
-                    has_freeze(
-                        *set,
-                        set.status.as_ref().map(|it| it.conditions.iter().any(|one| one.type_ == "Frozen")),
-                    )
-                })
-                .ok_or_else(not_frozen)?;
+            let set = facts.sets.get(name).filter(|set| is_set_frozen(set)).ok_or_else(not_frozen)?;
             change(object, set, patch, says)
         }
         DEPLOYMENT => {
             let is_frozen = |one: &&MachineDeployment| {
                 let sets = facts.family(name).map(|family| family.sets).unwrap_or_default();
-                has_freeze(*one, one.status.as_ref().map(|it| it.conditions.iter().any(|one| one.type_ == "Frozen")))
-                    || sets.into_iter().any(is_frozen)
+                let conditions = one.status.as_ref().map(|status| status.conditions.as_slice());
+                is_frozen(*one, conditions.unwrap_or_default()) || sets.into_iter().any(is_set_frozen)
             };
             let deployment = facts.deployments.get(name).filter(is_frozen).ok_or_else(not_frozen)?;
             change(object, deployment, patch, says)
@@ -252,10 +240,6 @@ fn unfreeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
         _ => return Err(not_frozen()),
     };
     Ok(Change { next: Some(why), ..change })
-}
-
-fn has_freeze(object: &impl ResourceExt, condition: Option<bool>) -> bool {
-    is_frozen(object) || condition.unwrap_or_default()
 }
 
 fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
@@ -272,7 +256,7 @@ fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
             format!("kubectl delete machine {name} -n {namespace} drains and replaces it"),
         ));
     };
-    if machine.labels().get(label).is_some_and(|value| value == labels::TRUE) {
+    if labels::is_true(machine, label) {
         return Err(Ended::no(
             format!("the drain of Machine {name} is forced already"),
             format!("mcm why machine/{name} -n {namespace}"),

@@ -232,7 +232,7 @@ pub async fn run(request: Request) -> Result<Answer> {
 }
 
 async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
-    let control = writing.kubeconfig.clone().map_or(ControlKubeconfig::Default, ControlKubeconfig::Named);
+    let control = ControlKubeconfig::from(writing.kubeconfig.clone());
     let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
     let client = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
     kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;

@@ -9,7 +9,10 @@ use kube::{Api, ResourceExt, api::ListParams, core::Selector};
 use crate::{
     cli::{
         error::Misuse,
-        reading::story::{self, Answer, Chain, Facts, MACHINE, Verdict},
+        reading::{
+            self,
+            story::{Answer, Chain, Facts, MACHINE, Verdict},
+        },
     },
     plan::Subject,
     process::ReadOnly,
@@ -30,12 +33,10 @@ pub(super) async fn answer(cell: &ReadOnly, facts: &Facts, wanted: &str) -> Resu
     let nodes = nodes_of(cell, &budget).await?;
     let status = budget.status.clone().unwrap_or_default();
     let drained = facts.machines.iter().filter(|(_, machine)| {
-        machine.metadata.deletion_timestamp.is_some() && nodes.contains(story::node_of(machine))
+        machine.metadata.deletion_timestamp.is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
     });
-    let object =
-        |name: &String| Subject { kind: MACHINE.to_owned(), namespace: facts.namespace.clone(), name: name.clone() };
     let machines: Vec<Answer> = match status.disruptions_allowed {
-        0 => drained.map(|(name, _)| facts.answer(&object(name))).collect(),
+        0 => drained.map(|(name, _)| facts.answer(&facts.subject(MACHINE, name))).collect(),
         _ => Vec::new(),
     };
     let is_never = status.disruptions_allowed == 0 && status.desired_healthy >= status.expected_pods;
@@ -75,7 +76,7 @@ async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
         None => (Api::all(client), wanted),
     };
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = api.list(&params).await.context("list poddisruptionbudgets of the target cluster")?.items;
+    let found = reading::pages(&api, params).await.context("read the target cluster")?;
     let names: Vec<String> =
         found.iter().map(|one| format!("pdb/{}/{}", one.namespace().unwrap_or_default(), one.name_any())).collect();
     let mut found = found.into_iter();
@@ -103,6 +104,6 @@ async fn nodes_of(cell: &ReadOnly, budget: &PodDisruptionBudget) -> Result<BTree
     };
     let selector = Selector::try_from(selector).context("the selector of the budget")?;
     let params = ListParams::default().labels_from(&selector);
-    let pods = pods.list(&params).await.context("list the pods of the budget")?.items;
+    let pods = reading::pages(&pods, params).await.context("read the pods of the budget")?;
     Ok(pods.into_iter().filter_map(|pod| pod.spec?.node_name).collect())
 }

@@ -139,7 +139,7 @@ fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
         look.section(text, "until", &format!("{until:.0}, in {left}, at the latest"));
     }
     look.section(text, "because", wait.meaning);
-    look.section(text, "", &format!("({}: {})", wait.kind, wait.end.text()));
+    look.section(text, "", &format!("({:?}: {})", wait.kind, wait.end.text()));
 }
 
 fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp) {

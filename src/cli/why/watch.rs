@@ -1,9 +1,6 @@
 //! Answers again after each change.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, stream};
@@ -20,7 +17,7 @@ use crate::{
     cli::{
         exit::Answer,
         reading::story::{self, Verdict},
-        terminal::Look,
+        terminal::{Look, print},
     },
     process::ReadOnly,
 };
@@ -48,7 +45,7 @@ pub(super) async fn run(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
             Ok(answered) => {
                 let Answered { text, verdict, objects } = answered;
                 let is_news = shown.as_ref().is_none_or(|(known, _)| *known != objects);
-                if (is_news || look.is_terminal) && show(look, &text).is_err() {
+                if (is_news || look.is_terminal) && !show(look, &text)? {
                     return Ok(Answer { text: String::new(), exit: exit(verdict) });
                 }
                 shown = Some((objects, verdict));
@@ -87,15 +84,7 @@ where
     watcher(api, watcher::Config::default()).default_backoff().map(drop).boxed()
 }
 
-fn show(look: Look, text: &str) -> io::Result<()> {
+fn show(look: Look, text: &str) -> Result<bool> {
     const CLEAR: &str = "\x1b[H\x1b[2J";
-    let mut out = io::stdout().lock();
-    if look.is_terminal {
-        out.write_all(CLEAR.as_bytes())?;
-    }
-    out.write_all(text.as_bytes())?;
-    if !look.is_terminal {
-        out.write_all(b"\n")?;
-    }
-    out.flush()
+    if look.is_terminal { print(&format!("{CLEAR}{text}")) } else { print(&format!("{text}\n")) }
 }

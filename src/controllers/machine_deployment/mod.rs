@@ -41,6 +41,7 @@ pub(crate) use bounds::{Bounds, IntOrPercent};
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
+pub(crate) use sets::revision::revision_of;
 
 /// The bounds of a rollout; `None` if the spec is invalid.
 pub(crate) fn bounds_of(deployment: &MachineDeployment) -> Option<Bounds> {

@@ -2,9 +2,12 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    cli::reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Told},
+    cli::{
+        events::Line,
+        reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Told},
+    },
     plan::{
-        Subject,
+        Subject, WaitKind,
         guide::{Danger, End},
     },
 };
@@ -19,7 +22,7 @@ fn subject(kind: &str, name: &str) -> Subject {
 fn answer(kind: &str, name: &str, text: &str) -> Answer {
     let remedy = Remedied { text: text.to_owned(), note: "a note", danger: Danger::KillsPods };
     let wait = Told {
-        kind: "Eviction".to_owned(),
+        kind: WaitKind::Eviction,
         text: text.to_owned(),
         meaning: "A budget allows no eviction.",
         end: End::Others,
@@ -47,8 +50,9 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
 
 /// A page whose every text is the given one.
 fn shown(text: &str) -> String {
-    let occurrence = Occurrence {
-        at: Timestamp::from_second(500).unwrap(),
+    let line = Line {
+        first: Timestamp::from_second(400).unwrap(),
+        last: Timestamp::from_second(500).unwrap(),
         kind: text.to_owned(),
         name: text.to_owned(),
         reason: text.to_owned(),
@@ -71,7 +75,7 @@ fn shown(text: &str) -> String {
         bar,
         strategy: text.to_owned(),
         machines: vec![machine],
-        occurrences: vec![&occurrence],
+        events: vec![&line],
     };
     page(&View {
         namespace: text,

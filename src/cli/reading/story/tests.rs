@@ -3,7 +3,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::{terminal::Look, why::report};
+use crate::cli::{
+    terminal::{Look, ago},
+    why::report,
+};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -117,7 +120,7 @@ fn a_wait_for_a_user_comes_first_with_its_remedies() {
     let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
     let facts = with_machine(&json!({}), &[], &waits);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
-    assert_eq!(answer.waits.iter().map(|wait| wait.kind.as_str()).collect::<Vec<_>>(), ["Class", "NodeJoin"]);
+    assert_eq!(answer.waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Class, WaitKind::NodeJoin]);
     assert!(answer.waits[0].remedies.iter().any(|remedy| remedy.text == "kubectl get machineclass -n demo"));
     let owners: Vec<&str> = answer.owners.iter().map(|owner| owner.name.as_str()).collect();
     assert_eq!(owners, ["pool-1", "pool"]);
@@ -143,7 +146,7 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     let facts = with_machine(&blocked, &[("list pods of node a", true)], &[]);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
-    assert_eq!((wait.kind.as_str(), wait.until), ("Eviction", Some(at(960))));
+    assert_eq!((wait.kind, wait.until), (WaitKind::Eviction, Some(at(960))));
     assert_eq!(wait.text, "pods to be evicted: budget demo/strict allows none");
     assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, Verdict::Waiting, "Terminating"));
     assert_eq!(answer.since, Some(at(360)));
@@ -153,20 +156,20 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
 #[case::evictions(
     "Evictions are refused by the disruption budget ns/db. Initiate node drain",
     true,
-    "Eviction",
+    WaitKind::Eviction,
     "pods to be evicted: Evictions are refused by the disruption budget ns/db."
 )]
-#[case::a_secret("Waiting for Secret demo/pool", false, "Secret", "Secret demo/pool")]
+#[case::a_secret("Waiting for Secret demo/pool", false, WaitKind::Secret, "Secret demo/pool")]
 #[case::a_write(
     "Waiting for the API server to accept the finalizer",
     false,
-    "MachineWrite",
+    WaitKind::MachineWrite,
     "the API server to accept the finalizer"
 )]
 fn a_wait_that_the_manager_shows_in_the_status_is_known(
     #[case] description: &str,
     #[case] is_deleted: bool,
-    #[case] kind: &str,
+    #[case] kind: WaitKind,
     #[case] text: &str,
 ) {
     let mut more = json!({"status": {"lastOperation": {"state": "Processing", "description": description}}});
@@ -175,7 +178,7 @@ fn a_wait_that_the_manager_shows_in_the_status_is_known(
     }
     let facts = with_machine(&more, &[("look", true)], &[]);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
-    assert_eq!((answer.waits[0].kind.as_str(), answer.waits[0].text.as_str()), (kind, text));
+    assert_eq!((answer.waits[0].kind, answer.waits[0].text.as_str()), (kind, text));
     assert_eq!(answer.next, []);
 }
 
@@ -203,7 +206,7 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     let facts = with_machine(&failed, &[("get VM status", true)], &[]);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!(answer.failed.as_deref(), Some("no stock (ResourceExhausted), 1m ago"));
-    assert_eq!((answer.waits[0].kind.as_str(), answer.verdict), ("DriverRetry", Verdict::Waiting));
+    assert_eq!((answer.waits[0].kind, answer.verdict), (WaitKind::DriverRetry, Verdict::Waiting));
 }
 
 #[rstest]
@@ -301,8 +304,8 @@ fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_no
     assert_eq!(answer.tried.as_deref(), Some("create VM: it has none"));
     let [wait] = answer.waits.as_slice() else { panic!("{:?}", answer.waits) };
     assert_eq!(
-        (wait.kind.as_str(), wait.since, wait.until, wait.plans),
-        ("DriverRetry", Some(at(300)), Some(at(720)), Some(7))
+        (wait.kind, wait.since, wait.until, wait.plans),
+        (WaitKind::DriverRetry, Some(at(300)), Some(at(720)), Some(7))
     );
 }
 

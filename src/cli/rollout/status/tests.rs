@@ -2,10 +2,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::reading::story::Facts;
 use crate::{
     cli::reading::{
-        story::MACHINE,
+        story::{DEPLOYMENT, Facts, MACHINE},
         testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
     },
     plan::WaitKind,

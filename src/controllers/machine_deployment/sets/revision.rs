@@ -39,7 +39,7 @@ pub(in super::super) fn shared_annotations(annotations: &BTreeMap<String, String
 }
 
 /// The revision of a set; 0 if it has none.
-pub(in super::super) fn revision_of(set: &MachineSet) -> i64 {
+pub(crate) fn revision_of(set: &MachineSet) -> i64 {
     set.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
