@@ -327,7 +327,30 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_list_is_read_to_its_last_page() {
+        let server = service_fn(|request: Request<Body>| async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            assert!(query.contains("limit=500") && query.contains("labelSelector=a"), "{query}");
+            let (name, next) = if query.contains("continue=second") { ("b", "") } else { ("a", "second") };
+            let page = json!({
+                "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"continue": next},
+                "items": [{"metadata": {"name": name}}],
+            });
+            Ok::<_, BoxError>(Response::new(Body::from(page.to_string().into_bytes())))
+        });
+        let maps: Api<ConfigMap> = Api::namespaced(Client::new(server, "demo"), "demo");
+        let found = pages(&maps, ListParams::default().labels("a")).await.unwrap();
+        assert_eq!(found.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a", "b"]);
+    }
 
     #[test]
     fn a_kind_that_was_not_read_is_named_with_the_user_who_may_not() {
