@@ -8,7 +8,7 @@ use crate::{
     nodes::Nodes,
     simulation::{ENDPOINTS, Simulation},
     support::{
-        objects,
+        identity, objects,
         scene::Scene,
         world::{Manager, World},
     },
@@ -34,8 +34,7 @@ impl Prepared {
         let name = format!("all-classes-{}", self.world.namespace);
         let (group, version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");
         let rule = json!({"apiGroups": ["machine.sapcloud.io"], "resources": ["machineclasses"], "verbs": ["list"]});
-        let account =
-            json!({"kind": "ServiceAccount", "name": "machine-controller-manager", "namespace": self.world.namespace});
+        let account = json!({"kind": "ServiceAccount", "name": identity::ACCOUNT, "namespace": self.world.namespace});
         let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
         let binding = json!({
             "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},

@@ -16,9 +16,14 @@ use serde_json::{Value, json};
 
 use super::{control_plane::ControlPlane, objects};
 
+/// The account in the manifests of `config/standalone`.
+pub const ACCOUNT: &str = "mcm";
 /// Roles in the control and in the target cluster, and the name of the account in the manifests.
-const LEAST: (&str, &str, &str) =
-    (include_str!("../../config/standalone/control.yaml"), include_str!("../../config/standalone/target.yaml"), "mcm");
+const LEAST: (&str, &str, &str) = (
+    include_str!("../../config/standalone/control.yaml"),
+    include_str!("../../config/standalone/target.yaml"),
+    ACCOUNT,
+);
 /// For `tests/faults`, which also runs the Go programs.
 const OF_GO: (&str, &str, &str) = (
     include_str!("../../config/rbac/control.yaml"),
