@@ -11,6 +11,7 @@ mod drain;
 mod driver;
 mod plan;
 mod process;
+mod rehearsal;
 mod runtime;
 mod safety;
 

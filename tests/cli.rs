@@ -62,6 +62,7 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[case("check", &["check"])]
 #[case("dashboard", &["dashboard"])]
 #[case("check-takeover", &["check", "takeover"])]
+#[case("plan", &["plan"])]
 #[case("convert", &["convert"])]
 #[case("adopt", &["adopt"])]
 #[case("adopt-apply", &["adopt", "apply"])]

@@ -64,7 +64,7 @@ const FLOORS: [&[&str]; 12] = [
     &["drivers", "crates/simulated-cloud"],
     &["driver"],
     &["safety"],
-    &["controllers"],
+    &["controllers", "rehearsal"],
     &["capi"],
     &["process"],
     &["cli"],

@@ -22,6 +22,7 @@ use super::{
     events::EventsOptions,
     flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, GoFlags, MachineControllerOptions, RunOptions},
     normalize::underscores_to_dashes,
+    plan::PlanOptions,
     rollout::RolloutCommand,
     simulated_cloud::SimulatedCloudOptions,
     top::TopOptions,
@@ -160,6 +161,16 @@ pub enum Command {
         after_help = "Examples:\n  mcm dashboard -n demo\n  mcm dashboard -n demo --port 8090\n\nNext: open the address that it prints."
     )]
     Dashboard(DashboardOptions),
+    /// Say what a change does to machines, before it is made
+    ///
+    /// Plays the controllers on virtual time, against an API server in memory and a cloud without VMs, beginning with the objects as
+    /// they are. Nothing is written: the API server is asked with dry runs what it would store. It needs no manager, and works where
+    /// the Go programs run. Exit codes: 0 if the plan was made, 3 if --fail-on matches or the change would be refused, 1 if it could
+    /// not be found out.
+    #[command(
+        after_help = "Examples:\n  mcm plan -f pool.yaml -n demo\n  mcm plan pool -n demo --set template.spec.class.name=small\n  mcm plan pool -n demo --replicas 10 -o json\n  mcm plan pool -n demo --to-revision 3 --fail-on replace,blocked\n  mcm plan pool -n demo                        what is about to happen anyway"
+    )]
+    Plan(Box<PlanOptions>),
     /// Convert objects between Cluster API and MCM
     ///
     /// Reads files, never a cluster. Pass related objects together: deployment, template, class, Secret, health check.
@@ -312,6 +323,7 @@ impl Command {
             | Self::Unfreeze(_)
             | Self::Drain { .. }
             | Self::Machine { .. }
+            | Self::Plan(_)
             | Self::Crd { .. }
             | Self::Completion { .. }
             | Self::Complete { .. }

@@ -18,7 +18,7 @@ use super::{
     events,
     exit::{Answer, No},
     flags::LogOptions,
-    logging, rollout, run, simulated_cloud, terminal, top, tree,
+    logging, plan, rollout, run, simulated_cloud, terminal, top, tree,
     verbs::{self, Verb},
     version, why,
 };
@@ -48,6 +48,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Drain { command } => return answer(verbs::run(command.verb())),
         Command::Machine { command } => return answer(verbs::run(command.verb())),
         Command::Check(options) => return answer(check::run(options, args::go_flags)),
+        Command::Plan(options) => return answer(plan::run(*options)),
         Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
         Command::MachineControllerManager(options) => {
             serve(&options.generic.log.clone(), run::controller_manager(*options))

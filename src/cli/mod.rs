@@ -21,6 +21,7 @@ mod format;
 pub mod logging;
 mod normalize;
 pub mod objects;
+mod plan;
 mod reading;
 mod rollout;
 pub mod run;

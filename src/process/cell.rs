@@ -165,7 +165,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
 }
 
 /// The settings of the controllers.
-pub(super) fn settings(process: &ProcessOptions, has_target: bool, drivers: Catalogue) -> Settings {
+pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Catalogue) -> Settings {
     Settings {
         machine: process.machine.clone(),
         deployment: machine_deployment::Policy { has_target, ..process.deployment },

@@ -36,6 +36,8 @@ use host::{Fleet, Host};
 pub(crate) use crate::runtime::cell::Unread;
 pub(crate) use build_info::{VERSION, commit};
 pub(crate) use built_in::{DriverSources, drivers_of_build};
+#[cfg(test)]
+pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::node::Node,
-    controllers::{KINDS, MACHINES, SETS, node},
+    controllers::{KINDS, MACHINES, SETS, Settings, node},
     driver::Catalogue,
     runtime::{
         cache::Key,
@@ -23,7 +23,6 @@ use crate::{
         clock::{Clock, SystemClock},
         events::Events,
         kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
-        limiter::Rate,
         metrics::Metrics,
         preview::Preview,
         target::{Assignment, TargetClients, TargetId, Targets},
@@ -59,12 +58,14 @@ pub(crate) struct ReadOnly {
     cell: Arc<Cell>,
     /// A client for the control cluster, which only reads.
     pub control: Client,
+    /// A client for the target cluster, which only reads; `None` without a target.
+    pub target: Option<Client>,
+    /// The settings of the controllers.
+    pub settings: Settings,
     /// The namespace of the objects.
     pub namespace: String,
     /// The time of this computer.
     pub clock: Arc<dyn Clock>,
-    /// A client for the target cluster, which only reads; `None` without a target.
-    pub target: Option<Client>,
     /// Kinds that could not be read.
     pub unread: Vec<Unread>,
 }
@@ -131,33 +132,22 @@ impl ReadOnly {
     pub(crate) async fn open(process: &ProcessOptions, namespace: Option<String>, drivers: Catalogue) -> Result<Self> {
         let reach = Reach::load(process, namespace).await?;
         kubeconfig::check(&reach.control, &reach.server).await?;
-        Self::of(process, reach, drivers).await
+        Ok(Self::of(process, reach, drivers).await)
     }
 
     /// Reads the caches of one namespace through clients of the same options.
-    ///
-    /// # Errors
-    /// The options have no single namespace.
-    pub(crate) async fn of(process: &ProcessOptions, reach: Reach, drivers: Catalogue) -> Result<Self> {
+    pub(crate) async fn of(process: &ProcessOptions, reach: Reach, drivers: Catalogue) -> Self {
         let Reach { control, target, namespace, .. } = reach;
-        let assignment = match clusters_of(process)? {
-            (_, TargetKubeconfig::None) => Assignment::None,
-            _ => Assignment::One(TargetId::only()),
-        };
+        let target = target.map(|(client, _)| client);
+        let assignment = if target.is_some() { Assignment::One(TargetId::only()) } else { Assignment::None };
         let targets = Targets::new(assignment, node::cache_for(&process.roles));
-        let of_target = target.as_ref().map(|(client, _)| client.clone());
-        if let Some((client, _)) = target {
-            let clients = TargetClients {
-                requests: client.clone(),
-                drains: client,
-                evictions: Rate { qps: 0.0, burst: 0 },
-                clock: None,
-            };
-            drop(targets.connect(&TargetId::only(), &clients));
+        if let Some(client) = &target {
+            drop(targets.connect(&TargetId::only(), &TargetClients::one(client)));
         }
-        let (cell, clock) = cell(process, &control, &namespace, targets, drivers);
+        let settings = settings(process, targets.exist(), drivers);
+        let (cell, clock) = cell(process, &control, &namespace, targets, &settings);
         let unread = cell.unread_after(PATIENCE).await;
-        Ok(Self { cell, control, target: of_target, namespace, clock, unread })
+        Self { cell, control, target, settings, namespace, clock, unread }
     }
 
     /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.
@@ -170,9 +160,11 @@ impl ReadOnly {
         self.cell.cached()
     }
 
-    /// The Nodes in the cache.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.cell.targets().only().map(|target| target.nodes.cache.all()).unwrap_or_default()
+    /// The Nodes of the target cluster; `None` if they could not be read, or there is no target.
+    pub(crate) fn nodes(&self) -> Option<Vec<Arc<Node>>> {
+        let target = self.cell.targets().only()?;
+        let cache = &target.nodes.cache;
+        cache.is_synced().then(|| cache.all())
     }
 
     /// The Leases of the managers in the namespace.
@@ -189,7 +181,7 @@ fn cell(
     control: &Client,
     namespace: &str,
     targets: Arc<Targets>,
-    drivers: Catalogue,
+    settings: &Settings,
 ) -> (Arc<Cell>, Arc<dyn Clock>) {
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -200,7 +192,6 @@ fn cell(
         entropy: Arc::new(rand::random),
         cells: Arc::default(),
     };
-    let settings = settings(process, targets.exist(), drivers);
     let config = Config {
         name: String::new(),
         scope: Scope::Namespace(namespace.to_owned()),
@@ -209,7 +200,7 @@ fn cell(
         events: Events::start(control.clone(), "mcm", Arc::clone(&clock), metrics),
         shared,
     };
-    (Cell::new(config, KINDS, &process.roles, &settings), clock)
+    (Cell::new(config, KINDS, &process.roles, settings), clock)
 }
 
 /// Requests that only ask the API server what a user may do, and who the user is.
@@ -235,13 +226,13 @@ fn only_reads(method: &Method, path: &str) -> bool {
     })
 }
 
-/// The same client, which refuses every request that could write.
+/// The same client, which refuses every request that could write; dry runs of patches are sent.
 fn reading(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move {
-            if !only_reads(request.method(), request.uri().path()) {
+            if !only_reads(request.method(), request.uri().path()) && !is_dry_run(&request) {
                 let (method, path) = (request.method().clone(), request.uri().path().to_owned());
                 return Err(BoxError::from(WouldWrite { method, path }));
             }
@@ -249,6 +240,12 @@ fn reading(client: Client) -> Client {
         }
     });
     Client::new(service, namespace)
+}
+
+/// The API server answers what it would store, and stores nothing.
+fn is_dry_run(request: &Request<Body>) -> bool {
+    let mut pairs = request.uri().query().unwrap_or_default().split('&');
+    request.method() == Method::PATCH && pairs.any(|pair| pair == "dryRun=All")
 }
 
 #[cfg(test)]
@@ -272,10 +269,12 @@ mod tests {
         maps.create(&PostParams::default(), &map).await.unwrap_err();
         maps.replace("a", &PostParams::default(), &map).await.unwrap_err();
         maps.patch("a", &PatchParams::default(), &Patch::Merge(&map)).await.unwrap_err();
+        maps.patch("a", &PatchParams::default().dry_run(), &Patch::Merge(&map)).await.unwrap();
+        maps.create(&PostParams { dry_run: true, ..PostParams::default() }, &map).await.unwrap_err();
         let error = maps.delete("a", &DeleteParams::default()).await.unwrap_err();
         let kube::Error::Service(error) = error else { panic!("{error}") };
         assert!(error.to_string().contains("this command only reads"), "{error}");
-        assert_eq!(*seen.lock(), [Method::GET]);
+        assert_eq!(*seen.lock(), [Method::GET, Method::PATCH]);
     }
 
     #[rstest::rstest]

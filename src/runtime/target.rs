@@ -121,7 +121,6 @@ pub(crate) struct TargetClients {
 
 impl TargetClients {
     /// One client for everything, without a limit of evictions.
-    #[cfg(test)]
     pub fn one(client: &Client) -> Self {
         Self { requests: client.clone(), drains: client.clone(), evictions: Rate { qps: 0.0, burst: 0 }, clock: None }
     }

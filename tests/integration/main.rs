@@ -22,6 +22,7 @@ mod in_place;
 mod leadership;
 mod lifecycle;
 mod namespace_deletion;
+mod plan;
 mod preserve;
 #[cfg(feature = "remote")]
 mod remote_driver;

@@ -76,7 +76,7 @@ impl ReadingOptions {
     /// # Errors
     /// A driver of this build cannot be opened.
     pub(super) async fn cell(&self, reach: Reach) -> Result<ReadOnly> {
-        ReadOnly::of(&self.process(), reach, drivers()?).await
+        Ok(ReadOnly::of(&self.process(), reach, drivers()?).await)
     }
 
     fn process(&self) -> ProcessOptions {

@@ -89,7 +89,7 @@ impl Facts {
                 }
             }
         }
-        let bounds = bounds_of(deployment);
+        let bounds = bounds_of(deployment).ok();
         progress.most = bounds.map_or(progress.wanted, |bounds| bounds.max_replicas());
         progress.least = bounds.map_or(progress.wanted, |bounds| bounds.min_available());
         Some(progress)

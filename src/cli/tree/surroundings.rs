@@ -23,7 +23,7 @@ const MOST_NODES: usize = 50;
 
 /// Reads what surrounds the machines of some objects.
 pub(super) async fn read(cell: &ReadOnly, facts: &Facts, roots: &[Subject]) -> Surroundings {
-    let nodes = cell.nodes().into_iter().map(|node| (node.name_any(), node)).collect();
+    let nodes = cell.nodes().into_iter().flatten().map(|node| (node.name_any(), node)).collect();
     let mut found = Surroundings { nodes, ..Surroundings::default() };
     let Some(target) = &cell.target else { return found };
     let drained: Vec<&str> = drained(facts, roots).into_iter().filter(|node| found.nodes.contains_key(*node)).collect();

@@ -37,16 +37,12 @@ use crate::{
 };
 
 pub(crate) use autoscaler::chosen;
-pub(crate) use bounds::{Bounds, IntOrPercent};
+pub(crate) use bounds::IntOrPercent;
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
 pub(crate) use sets::revision::revision_of;
-
-/// The bounds of a rollout; `None` if the spec is invalid.
-pub(crate) fn bounds_of(deployment: &MachineDeployment) -> Option<Bounds> {
-    validate::validate(deployment).ok().map(|spec| spec.bounds)
-}
+pub(crate) use validate::bounds_of;
 
 /// The input of a plan for a deployment.
 #[derive(Clone, Debug)]

@@ -52,6 +52,14 @@ pub(super) enum Violation {
     UnknownOrchestration(String),
 }
 
+/// The bounds of a rollout.
+///
+/// # Errors
+/// Why its spec is invalid.
+pub(crate) fn bounds_of(deployment: &MachineDeployment) -> Result<Bounds, String> {
+    validate(deployment).map(|spec| spec.bounds).map_err(|invalid| invalid.to_string())
+}
+
 /// Checks a spec and resolves its bounds.
 pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Invalid> {
     let spec = &deployment.spec;

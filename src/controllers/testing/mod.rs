@@ -1,8 +1,6 @@
 //! A small world in memory for tests of planners: objects as an API server stores them, time that advances only when a
 //! test moves it, and simple stand-ins for the controllers that are not under test.
 
-mod api_server;
-mod clock;
 mod leading;
 mod model;
 mod stand_in;
@@ -10,6 +8,8 @@ mod store;
 mod tiny;
 mod wire;
 mod world;
+
+use crate::rehearsal::{api_server, clock};
 
 pub(crate) use api_server::{merge, merge_strategically};
 pub(crate) use leading::{Leading, Standby, settings, until};

@@ -6,11 +6,12 @@
 //! becomes of each. Time is that of the tokio runtime.
 
 mod answer;
-pub(in crate::controllers::testing) mod call;
-pub(in crate::controllers::testing) mod kinds;
+pub(crate) mod call;
+pub(crate) mod kinds;
 mod merge;
-pub(in crate::controllers::testing) mod network;
+pub(crate) mod network;
 mod signal;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -26,40 +27,26 @@ use serde_json::Value;
 use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
+#[cfg(test)]
 pub(crate) use self::{
-    call::{Call, OUTSIDE, Verb},
-    kinds::{
-        ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, CONFIG_MAPS, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, NODES, PODS,
-        SECRETS, SETS, VOLUMES,
-    },
+    call::OUTSIDE,
+    kinds::{ATTACHMENTS, BUDGETS, CLAIMS, CONFIG_MAPS, EVENTS, LEASES, PODS, VOLUMES},
     merge::merge_strategically,
-    network::{Broken, Fate, Network, Outcome, Perfect},
+    network::{Broken, Fate},
+};
+pub(crate) use self::{
+    call::{Call, Verb},
+    kinds::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, SECRETS, SETS},
+    network::{Network, Outcome, Perfect},
+    state::Write,
     store::{Object, Refusal},
 };
 use super::clock::VirtualClock;
 pub(crate) use crate::api::patch::apply as merge;
 use crate::runtime::clock::Clock;
 use signal::Signal;
+use state::State;
 use store::{Effect, Store};
-
-/// A write that was carried out, or was refused.
-#[derive(Debug)]
-pub(crate) struct Write<'a> {
-    pub call: &'a Call,
-    pub before: Option<&'a Object>,
-    pub after: Option<&'a Object>,
-    /// Why it was refused.
-    pub refusal: Option<&'a Refusal>,
-}
-
-impl Write<'_> {
-    /// Whether anything is different now.
-    pub(crate) fn changed(&self) -> bool {
-        self.before.map(|object| object.version) != self.after.map(|object| object.version)
-    }
-}
-
-type Observer = Arc<dyn Fn(&Write<'_>) + Send + Sync>;
 
 /// Handle of an API server; clones share it.
 #[derive(Clone)]
@@ -70,21 +57,13 @@ pub(crate) struct ApiServer {
     resumed: Signal,
 }
 
-struct State {
-    store: Store,
-    network: Arc<dyn Network>,
-    observer: Option<Observer>,
-    calls: Vec<Arc<Call>>,
-    largest_page: usize,
-    is_paused: bool,
-}
-
 impl ApiServer {
     pub(crate) fn new(clock: &VirtualClock, network: Arc<dyn Network>) -> Self {
         let state = State {
             store: Store::default(),
             network,
             observer: None,
+            #[cfg(test)]
             calls: Vec::new(),
             largest_page: usize::MAX,
             is_paused: false,
@@ -110,23 +89,27 @@ impl ApiServer {
     }
 
     /// Lists have pages of at most this size, regardless of the requested limit.
+    #[cfg(test)]
     pub(crate) fn set_largest_page(&self, size: usize) {
         self.state().largest_page = size;
     }
 
     /// Paused, it accepts requests and does not answer them.
+    #[cfg(test)]
     pub(crate) fn set_paused(&self, paused: bool) {
         self.state().is_paused = paused;
         self.resumed.send();
     }
 
     /// All watchers of this kind have to list it again.
+    #[cfg(test)]
     pub(crate) fn forget_history(&self, kind: &Kind) {
         self.state().store.forget_history(kind);
         self.changed[kind.plural].send();
     }
 
     /// Every request that arrived.
+    #[cfg(test)]
     pub(crate) fn calls(&self) -> Vec<Arc<Call>> {
         self.state().calls.clone()
     }
@@ -140,14 +123,21 @@ impl ApiServer {
         self.state().store.all(kind).cloned().collect()
     }
 
-    /// Creates an object for a test.
+    /// Stores an object of another API server with its UID, times, owners and status.
+    pub(crate) fn seed(&self, kind: &'static Kind, object: Value) {
+        self.state().store.seed(kind, object);
+        self.changed[kind.plural].send();
+    }
+
+    /// Creates an object from outside.
     pub(crate) fn create(&self, kind: &'static Kind, object: Value) -> Result<Arc<Object>, Refusal> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         let mut call = Call::from_outside(Verb::Create, kind, &namespace, "", self.clock.now());
         let status = object.get("status").cloned();
         call.body = Arc::new(object);
         let created = self.write(&call, |store, now| store.write(&call, now))?;
-        let created = created.after.unwrap();
+        let missing = || Refusal::new(404, "NotFound", "the object is gone");
+        let created = created.after.ok_or_else(missing)?;
         match status.filter(|_| kind.is_custom && kind.has_status) {
             Some(status) => self.edit(kind, &namespace, created.name(), |object| object["status"] = status),
             None => Ok(created),
@@ -164,7 +154,7 @@ impl ApiServer {
     ) -> Result<Arc<Object>, Refusal> {
         let call = Call::from_outside(Verb::Update, kind, namespace, name, self.clock.now());
         let effect = self.write(&call, |store, _| store.edit(&call, change))?;
-        Ok(effect.answer.unwrap())
+        effect.answer.ok_or_else(|| Refusal::new(404, "NotFound", "the object is gone"))
     }
 
     /// Deletes an object as another client would.
@@ -179,10 +169,6 @@ impl ApiServer {
 
     fn network(&self) -> Arc<dyn Network> {
         Arc::clone(&self.state().network)
-    }
-
-    fn version(&self) -> u64 {
-        self.state().store.version()
     }
 
     fn changes_of(&self, kind: &Kind) -> Signal {
@@ -216,6 +202,7 @@ impl ApiServer {
         let fate = self.network().fate(&call);
         sleep(fate.there).await;
         self.wait_until_resumed().await;
+        #[cfg(test)]
         self.state().calls.push(Arc::new(call.clone()));
         let lost = || Err(io::Error::other("connection reset by peer").into());
         let answer = match fate.outcome {
@@ -268,7 +255,14 @@ impl ApiServer {
                     Err(refusal) => answer::refusal(Some(call), &refusal),
                 }
             }
-            Verb::Watch => answer::respond(200, Body::from_stream(watch::stream(self.clone(), call.clone()))),
+            Verb::Watch => answer::respond(
+                200,
+                Body::from_stream(watch::stream(Arc::clone(&self.state), self.changes_of(call.kind), call.clone())),
+            ),
+            _ if call.is_dry_run() => match self.state().store.dry_run(call) {
+                Ok(object) => answer::object(call, 200, &object),
+                Err(refusal) => answer::refusal(Some(call), &refusal),
+            },
             _ => match self.write(call, |store, now| store.write(call, now)) {
                 Ok(effect) => answer::effect(call, &effect),
                 Err(refusal) => answer::refusal(Some(call), &refusal),

@@ -1,7 +1,7 @@
 //! Answers as they go over the wire.
 
 use axum::body::Body;
-use http::Response;
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) fn list(call: &Call, page: &Page) -> Response<Body> {
             text.push(b',');
         }
         if call.is_partial {
-            serde_json::to_writer(&mut text, &metadata_only(&object.value)).unwrap();
+            text.extend_from_slice(metadata_only(&object.value).to_string().as_bytes());
         } else {
             text.extend_from_slice(&object.text());
         }
@@ -78,5 +78,9 @@ fn json(code: u16, value: &Value) -> Response<Body> {
 }
 
 pub(super) fn respond(code: u16, body: Body) -> Response<Body> {
-    Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json").body(body).unwrap()
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
 }

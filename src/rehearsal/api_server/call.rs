@@ -24,8 +24,10 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// The sender; every client has a name.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for tests"))]
     pub caller: Arc<str>,
     /// When it was sent.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for tests"))]
     pub at: Timestamp,
     pub verb: Verb,
     pub kind: &'static Kind,
@@ -80,7 +82,7 @@ impl Call {
         })
     }
 
-    /// A change of an object by the test itself.
+    /// A change of an object from outside, not by a client.
     pub(super) fn from_outside(verb: Verb, kind: &'static Kind, namespace: &str, name: &str, at: Timestamp) -> Self {
         Self {
             caller: Arc::from(OUTSIDE),
@@ -94,6 +96,11 @@ impl Call {
             is_partial: false,
             body: Arc::new(Value::Null),
         }
+    }
+
+    /// A patch that is answered and not carried out.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.verb == Verb::MergePatch && self.query.get("dryRun").is_some_and(|value| value == "All")
     }
 
     /// The UID without which the write is not carried out.
@@ -115,6 +122,7 @@ impl Call {
     }
 
     /// The subject of the call, in one line.
+    #[cfg(test)]
     pub(crate) fn subject(&self) -> String {
         let name = match (&*self.name, self.body["metadata"]["name"].as_str()) {
             ("", Some(name)) => name,
@@ -125,7 +133,7 @@ impl Call {
     }
 }
 
-/// The name under which a test itself writes.
+/// The name of a caller that is not a client.
 pub(crate) const OUTSIDE: &str = "outside";
 
 fn query(text: &str) -> BTreeMap<String, String> {
@@ -140,14 +148,14 @@ fn decoded(text: &str) -> String {
         rest = tail;
         match (first, tail) {
             (b'%', [high, low, tail @ ..]) => {
-                let digits = [*high, *low];
-                let digits = std::str::from_utf8(&digits).unwrap();
-                bytes.push(u8::from_str_radix(digits, 16).unwrap());
+                let digit = |one: &u8| char::from(*one).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                let (high, low) = (digit(high).unwrap_or_default(), digit(low).unwrap_or_default());
+                bytes.push(high << 4 | low);
                 rest = tail;
             }
             (b'+', _) => bytes.push(b' '),
             (byte, _) => bytes.push(*byte),
         }
     }
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8_lossy(&bytes).into_owned()
 }

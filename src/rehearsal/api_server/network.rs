@@ -15,6 +15,7 @@ pub(crate) struct Fate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "faults are for tests"))]
 pub(crate) enum Outcome {
     Answered,
     /// Not carried out, and no answer.
@@ -31,6 +32,7 @@ pub(crate) enum Outcome {
 
 /// How a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "faults are for tests"))]
 pub(crate) enum Broken {
     /// The server closes it.
     Closed,

@@ -32,7 +32,7 @@ impl Object {
 
     /// JSON, made once.
     pub(super) fn text(&self) -> Bytes {
-        self.text.get_or_init(|| Bytes::from(serde_json::to_vec(&self.value).unwrap())).clone()
+        self.text.get_or_init(|| Bytes::from(self.value.to_string())).clone()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -103,6 +103,9 @@ pub(super) struct Store {
     pages: BTreeMap<String, (u64, Vec<Arc<Object>>)>,
 }
 
+/// The most changes of a kind that are kept for watches.
+const LONGEST: usize = 20_000;
+
 /// One page of a list.
 pub(super) struct Page {
     pub version: u64,
@@ -149,6 +152,7 @@ impl Store {
     }
 
     /// Watches have to list again.
+    #[cfg(test)]
     pub(super) fn forget_history(&mut self, kind: &Kind) {
         self.version += 1;
         self.forgotten.insert(kind.plural, self.version);
@@ -169,9 +173,25 @@ impl Store {
         }
     }
 
+    /// Stores an object of another API server with its metadata; only the resource version is new. Every object gets a UID, without
+    /// which caches do not keep it.
+    pub(super) fn seed(&mut self, kind: &Kind, mut value: Value) -> Option<Arc<Object>> {
+        value["apiVersion"] = json!(kind.api_version());
+        value["kind"] = json!(kind.name);
+        let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let name = value["metadata"]["name"].as_str()?.to_owned();
+        if !value["metadata"]["uid"].is_string() {
+            value["metadata"]["uid"] = json!(format!("{}-{name}", kind.name.to_lowercase()));
+        }
+        Some(self.put(kind, (namespace, name), value, "ADDED"))
+    }
+
     fn create(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
-        let mut value = Value::clone(&call.body);
         let kind = call.kind;
+        if !call.body["metadata"].is_object() {
+            return Err(Refusal::new(400, "BadRequest", "the object has no metadata"));
+        }
+        let mut value = Value::clone(&call.body);
         self.serial += 1;
         let serial = self.serial;
         let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
@@ -189,17 +209,17 @@ impl Store {
         value["apiVersion"] = json!(kind.api_version());
         value["kind"] = json!(kind.name);
         if kind.is_custom && kind.has_status {
-            value.as_object_mut().unwrap().remove("status");
+            set(&mut value, "status", Value::Null);
         }
-        let meta = value["metadata"].as_object_mut().unwrap();
-        meta.remove("deletionTimestamp");
-        meta.insert("uid".to_owned(), json!(format!("{}-{serial}", kind.name.to_lowercase())));
-        meta.insert("creationTimestamp".to_owned(), json!(written(now)));
+        let meta = &mut value["metadata"];
+        set(meta, "deletionTimestamp", Value::Null);
+        set(meta, "uid", json!(format!("{}-{serial}", kind.name.to_lowercase())));
+        set(meta, "creationTimestamp", json!(written(now)));
         if kind.is_custom {
-            meta.insert("generation".to_owned(), json!(1));
+            set(meta, "generation", json!(1));
         }
         if kind.is_namespaced {
-            meta.insert("namespace".to_owned(), json!(call.namespace));
+            set(meta, "namespace", json!(call.namespace));
         }
         let object = self.put(kind, key, value, "ADDED");
         Ok(Effect { before: None, after: Some(Arc::clone(&object)), answer: Some(object) })
@@ -239,6 +259,15 @@ impl Store {
             }
         }
         Ok(self.store(call, before, after))
+    }
+
+    /// The object as a merge patch would store it.
+    pub(super) fn dry_run(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
+        let before = self.find(call)?;
+        let mut after = before.value.clone();
+        merge(&mut after, &call.body);
+        keep_what_is_not_written(call, &before.value, &mut after);
+        Ok(Object::new(after, before.version))
     }
 
     fn store(&mut self, call: &Call, before: Arc<Object>, mut after: Value) -> Effect {
@@ -292,7 +321,7 @@ impl Store {
             self.remove(call.kind, &key, after);
             return Ok(Effect { before: Some(before), after: None, answer: None });
         }
-        let ends = now + SignedDuration::from_secs(grace);
+        let ends = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         after["metadata"]["deletionTimestamp"] = json!(written(ends));
         after["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         if let Some(generation) = after["metadata"]["generation"].as_i64() {
@@ -336,7 +365,7 @@ impl Store {
         Ok(Effect { answer: None, ..effect })
     }
 
-    /// Changes an object for the test itself.
+    /// Changes an object from outside.
     pub(super) fn edit(&mut self, call: &Call, change: impl FnOnce(&mut Value)) -> Result<Effect, Refusal> {
         let before = self.find(call)?;
         let mut after = before.value.clone();
@@ -372,7 +401,13 @@ impl Store {
 
     fn report(&mut self, plural: &'static str, what: &'static str, object: &Arc<Object>) {
         let change = Change { version: self.version, at: Instant::now(), what, object: Arc::clone(object) };
-        self.history.entry(plural).or_default().push(change);
+        let history = self.history.entry(plural).or_default();
+        history.push(change);
+        if history.len() > LONGEST {
+            // Watches that are this late list again.
+            let forgotten = history.drain(..LONGEST / 2).next_back();
+            self.forgotten.extend(forgotten.map(|change| (plural, change.version)));
+        }
     }
 }
 
@@ -424,8 +459,8 @@ fn set(target: &mut Value, field: &str, value: Value) {
 }
 
 fn without_meta(value: &Value) -> impl PartialEq + '_ {
-    let fields = value.as_object().unwrap();
-    fields.iter().filter(|(key, _)| *key != "metadata" && *key != "status").collect::<Vec<_>>()
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter(|(key, _)| *key != "metadata" && *key != "status").collect::<Vec<_>>()
 }
 
 fn strings(list: &Value) -> impl Iterator<Item = &str> {

@@ -1,18 +1,19 @@
 //! The stream of a watch.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::body::Bytes;
 use futures::Stream;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    ApiServer,
     answer::{self, metadata_only},
     call::Call,
     network::Broken,
     signal::Signal,
+    state::State,
     store::{self, Change},
 };
 
@@ -22,7 +23,7 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 const CHUNK: usize = 50;
 
 struct Watch {
-    server: ApiServer,
+    state: Arc<Mutex<State>>,
     call: Call,
     version: u64,
     ends_at: Instant,
@@ -37,17 +38,22 @@ struct Watch {
 }
 
 /// Lines of JSON, one for each change, until the watch ends.
-pub(super) fn stream(server: ApiServer, call: Call) -> impl Stream<Item = io::Result<Bytes>> + Send {
+pub(super) fn stream(
+    state: Arc<Mutex<State>>,
+    changed: Signal,
+    call: Call,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
     let now = Instant::now();
     let asked = call.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(300);
-    let life = server.network().watch_lasts(&call);
+    let network = Arc::clone(&state.lock().network);
+    let life = network.watch_lasts(&call);
     let longest = now + Duration::from_secs(asked);
     let (ends_at, end) = life.map_or((longest, Broken::Closed), |(after, end)| (longest.min(now + after), end));
     let version = call.query.get("resourceVersion").and_then(|version| version.parse().ok());
     let watch = Watch {
-        version: version.unwrap_or_else(|| server.version()),
-        changed: server.changes_of(call.kind),
-        server,
+        version: version.unwrap_or_else(|| state.lock().store.version()),
+        changed,
+        state,
         call,
         ends_at,
         end: Some(end),
@@ -92,8 +98,8 @@ impl Watch {
     /// Text of changes that are to be shown now. `None` if they are forgotten.
     fn take_due(&mut self) -> Option<Option<Bytes>> {
         let now = Instant::now();
-        let server = self.server.clone();
-        let state = server.state();
+        let shared = Arc::clone(&self.state);
+        let state = shared.lock();
         let changes = state.store.changes_after(self.call.kind, self.version)?;
         let mut text = Vec::new();
         for change in changes.iter().take(CHUNK) {
@@ -137,7 +143,7 @@ fn write(text: &mut Vec<u8>, change: &Change, is_partial: bool) {
     text.extend_from_slice(change.what.as_bytes());
     text.extend_from_slice(b"\",\"object\":");
     if is_partial {
-        serde_json::to_writer(&mut *text, &metadata_only(&change.object.value)).unwrap();
+        text.extend_from_slice(metadata_only(&change.object.value).to_string().as_bytes());
     } else {
         text.extend_from_slice(&change.object.text());
     }

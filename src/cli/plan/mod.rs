@@ -1,0 +1,508 @@
+//! `mcm plan`: says what a change would do to machines, before it is made.
+
+mod answer;
+pub(super) mod change;
+mod fields;
+mod obstacles;
+mod outcome;
+mod rehearse;
+mod report;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use anyhow::Result;
+use clap::{ArgAction, Args, ValueEnum};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+pub(super) use self::answer::Plan;
+use self::{
+    answer::{Effect, Field, ObjectPlan, Summary, Verdict},
+    change::{Change, Version, Wish, secret_exists},
+    fields::{Difference, differences},
+    outcome::{Case, of},
+    rehearse::{Scene, to_value},
+};
+use super::{
+    error::Misuse,
+    exit::{Answer, Exit},
+    format::Format,
+    objects,
+    reading::{
+        self, ReadingOptions,
+        story::{CLASS, DEPLOYMENT, Facts},
+    },
+    terminal::{Look, LookOptions},
+};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    },
+    controllers::{machine_class::secret_refs, machine_deployment::bounds_of},
+    process::ReadOnly,
+    rehearsal::play::Cue,
+};
+
+/// The most machines of a deployment that are played.
+const MOST_MACHINES: usize = 5_000;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct PlanOptions {
+    /// The MachineDeployment or MachineClass: NAME or KIND/NAME. Without a change, the plan is what is about to happen anyway
+    #[arg(value_name = "OBJECT", conflicts_with = "files", required_unless_present = "files")]
+    object: Option<String>,
+    /// Files or folders with the objects as they would be applied; "-" is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    files: Vec<PathBuf>,
+    /// A field and its new value, such as template.spec.class.name=small; a dot in a name is written "\."
+    #[arg(long = "set", value_name = "FIELD=VALUE", action = ArgAction::Append, conflicts_with_all = ["files", "delete"])]
+    set: Vec<String>,
+    /// The new number of machines
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"])]
+    replicas: Option<i32>,
+    /// The revision whose template the deployment gets; 0 is the previous one
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"])]
+    to_revision: Option<i64>,
+    /// The object is deleted
+    #[arg(long, conflicts_with = "files")]
+    delete: bool,
+    /// The rounds: equal ones as one, or all
+    #[arg(long, value_enum, default_value_t = Steps::Summary)]
+    steps: Steps,
+    /// Exit with 3 if the plan has one of these
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "EFFECT")]
+    fail_on: Vec<FailOn>,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// Format of the answer
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    #[command(flatten)]
+    look: LookOptions,
+}
+
+/// The rounds that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Steps {
+    /// Equal rounds as one.
+    Summary,
+    /// The round of each machine beside it.
+    All,
+}
+
+/// A plan that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// Machines are replaced.
+    Replace,
+    /// Machines or objects are deleted without a replacement.
+    Delete,
+    /// Machines are updated in place.
+    InPlace,
+    /// Something is in the way that a user has to end.
+    Blocked,
+    /// An object could not be judged.
+    Unknown,
+    /// Anything changes.
+    Change,
+}
+
+impl FailOn {
+    fn is_met(self, plan: &Plan) -> bool {
+        let any = |verdicts: &[Verdict]| plan.objects.iter().any(|object| verdicts.contains(&object.verdict));
+        match self {
+            Self::Replace => any(&[Verdict::Replaces]),
+            Self::Delete => any(&[Verdict::Deletes]) || plan.summary.delete > plan.summary.create,
+            Self::InPlace => plan.summary.in_place > 0,
+            Self::Blocked => plan.blocked,
+            Self::Unknown => !plan.complete,
+            Self::Change => plan.objects.iter().any(|object| object.verdict != Verdict::NoChange),
+        }
+    }
+}
+
+/// Says what a change would do.
+///
+/// # Errors
+/// The clusters or files cannot be read, or there is no such object.
+pub async fn run(options: PlanOptions) -> Result<Answer> {
+    let files: Vec<Value> = options
+        .files
+        .iter()
+        .map(|path| objects::read(path))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    let cell = options.reading.open().await?;
+    let facts = reading::facts(&cell).await?;
+    let (changes, mut notes) = match &options.object {
+        Some(wanted) => (vec![change_of(&options, &facts, wanted)?], Vec::new()),
+        None => changes_of_files(&files, &cell.namespace)?,
+    };
+    notes.extend(reading::notes(&cell, &facts));
+    let mut plan = plan_of(&cell, &facts, &changes).await?;
+    plan.notes.splice(0..0, notes);
+    let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
+    let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
+    let text = match options.output {
+        Format::Text => report(options.look.stdout(), &plan, options.steps),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+    };
+    Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })
+}
+
+/// The plan as text.
+pub(super) fn report(look: Look, plan: &Plan, steps: Steps) -> String {
+    report::plan(look, plan, steps == Steps::All)
+}
+
+fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Change> {
+    let object = reading::find(facts, wanted)?;
+    let kind = match object.kind.as_str() {
+        DEPLOYMENT => DEPLOYMENT,
+        CLASS => CLASS,
+        other => {
+            let message =
+                format!("a plan is for a MachineDeployment or a MachineClass, and {} is a {other}", object.name);
+            return Err(Misuse { message, hint: "name the MachineDeployment that owns it".to_owned() }.into());
+        }
+    };
+    if options.delete {
+        return Ok(Change { kind, name: object.name, wish: Wish::Delete });
+    }
+    let misuse = |message: String| Misuse { message, hint: "see mcm plan --help".to_owned() };
+    let mut patches = Vec::new();
+    if kind == CLASS && (options.replicas.is_some() || options.to_revision.is_some()) {
+        return Err(misuse("a MachineClass has neither replicas nor revisions".to_owned()).into());
+    }
+    if let Some(revision) = options.to_revision {
+        patches.push(to_revision(facts, &object.name, revision)?);
+    }
+    patches.extend(options.replicas.map(|replicas| json!({ "spec": { "replicas": replicas } })));
+    for text in &options.set {
+        let patch = fields::assignment(text).map_err(misuse)?;
+        let is_whole = kind == CLASS || patch.get("spec").is_some() || patch.get("metadata").is_some();
+        patches.push(if is_whole { patch } else { json!({ "spec": patch }) });
+    }
+    let wish = if patches.is_empty() {
+        Wish::Nothing
+    } else {
+        // Merging keeps the nulls of a merge patch, which remove fields.
+        Wish::Patch(patches.into_iter().fold(json!({}), |mut all, one| {
+            fields::join(&mut all, one);
+            all
+        }))
+    };
+    Ok(Change { kind, name: object.name, wish })
+}
+
+/// A merge patch that gives a deployment the template of an earlier revision; 0 is the previous one.
+///
+/// # Errors
+/// There is no such revision.
+pub(super) fn to_revision(facts: &Facts, name: &str, revision: i64) -> Result<Value, Misuse> {
+    let revision_of =
+        |set: &MachineSet| set.annotations().get(labels::REVISION).and_then(|text| text.parse::<i64>().ok());
+    let mut sets: Vec<(i64, &MachineSet)> =
+        sets_of(facts, name).into_iter().filter_map(|set| Some((revision_of(set)?, set))).collect();
+    sets.sort_by_key(|(revision, _)| *revision);
+    let found = match revision {
+        0 => sets.len().checked_sub(2).and_then(|previous| sets.get(previous)),
+        revision => sets.iter().find(|(number, _)| *number == revision),
+    };
+    let Some((_, set)) = found else {
+        let known: Vec<String> = sets.iter().map(|(number, _)| number.to_string()).collect();
+        let message = format!("deployment {name} has no revision {revision} to return to");
+        return Err(Misuse { message, hint: format!("its revisions are {}", known.join(", ")) });
+    };
+    let live = facts.deployments.get(name).map(|live| to_value(&live.spec.template)).unwrap_or_default();
+    let mut template = to_value(&set.spec.template);
+    if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
+        labels.remove(labels::TEMPLATE_HASH);
+    }
+    let patch = crate::api::patch::diff(&live, &template).unwrap_or_else(|| json!({}));
+    Ok(json!({ "spec": { "template": patch } }))
+}
+
+fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Vec<String>)> {
+    let (mut changes, mut notes) = (Vec::new(), Vec::new());
+    for object in files {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let own = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
+        match change::kind_of(object) {
+            Some(kind) if own == namespace => changes.push(Change { kind, name, wish: Wish::File(object.clone()) }),
+            Some(kind) => {
+                let message =
+                    format!("{kind} {name} is in namespace {own}, and the command reads namespace {namespace}");
+                return Err(Misuse { message, hint: format!("mcm plan -n {own}") }.into());
+            }
+            None => notes.push(format!("{} {name} was not planned", object["kind"].as_str().unwrap_or("object"))),
+        }
+    }
+    if changes.is_empty() {
+        let message = "the files have no MachineDeployment and no MachineClass".to_owned();
+        return Err(Misuse { message, hint: "mcm plan NAME plans an object that exists".to_owned() }.into());
+    }
+    // The classes come first: deployments are played with them.
+    changes.sort_by_key(|change| change.kind != CLASS);
+    Ok((changes, notes))
+}
+
+/// Plans changes of objects of one namespace. Nothing is written.
+///
+/// # Errors
+/// An object cannot be read.
+pub(super) async fn plan_of(cell: &ReadOnly, facts: &Facts, changes: &[Change]) -> Result<Plan> {
+    let mut planner = Planner::of(cell, facts).await;
+    let mut plans = Vec::new();
+    for change in changes {
+        let version = change::version(cell, change).await?;
+        planner.notes.extend(version.note.clone());
+        plans.push(match change.kind {
+            CLASS => planner.class(change, &version),
+            _ => planner.deployment(change, &version).await,
+        });
+    }
+    Ok(Plan::of(facts.now, plans, planner.notes))
+}
+
+struct Planner<'a> {
+    cell: &'a ReadOnly,
+    facts: &'a Facts,
+    /// Classes as they will be.
+    classes: reading::story::ByName<MachineClass>,
+    missing_secrets: BTreeSet<String>,
+    nodes: Option<Vec<Value>>,
+    budgets: Vec<obstacles::Strict>,
+    notes: Vec<String>,
+}
+
+impl<'a> Planner<'a> {
+    async fn of(cell: &'a ReadOnly, facts: &'a Facts) -> Self {
+        let mut notes = Vec::new();
+        let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
+        if cell.target.is_some() && nodes.is_none() {
+            notes.push("Nodes could not be read: those of running machines are taken for ready".to_owned());
+        }
+        let budgets = match &cell.target {
+            Some(target) => obstacles::strict_budgets(target).await.unwrap_or_else(|error| {
+                notes.push(format!("pods and budgets could not be read, so blocked drains are unknown: {error}"));
+                Vec::new()
+            }),
+            None => Vec::new(),
+        };
+        let mut planner = Self {
+            cell,
+            facts,
+            classes: facts.classes.clone(),
+            missing_secrets: BTreeSet::new(),
+            nodes,
+            budgets,
+            notes,
+        };
+        planner.look_for_secrets(facts.classes.values().cloned().collect()).await;
+        planner
+    }
+
+    async fn look_for_secrets(&mut self, classes: Vec<MachineClass>) {
+        let names: BTreeSet<(String, String)> = classes
+            .iter()
+            .flat_map(secret_refs)
+            .filter(|secret| !secret.name.is_empty())
+            .map(|secret| (secret.namespace.clone(), secret.name.clone()))
+            .collect();
+        let mut is_unknown = false;
+        for (namespace, name) in names {
+            let namespace = if namespace.is_empty() { &self.cell.namespace } else { &namespace };
+            match secret_exists(&self.cell.control, namespace, &name).await {
+                Some(true) => {}
+                Some(false) => drop(self.missing_secrets.insert(name)),
+                None => is_unknown = true,
+            }
+        }
+        if is_unknown {
+            self.notes.push("Secrets may not be read: those of classes are taken for existing".to_owned());
+        }
+    }
+
+    /// A class replaces no machine.
+    fn class(&mut self, change: &Change, version: &Version) -> ObjectPlan {
+        let mut plan = ObjectPlan::of(CLASS, &self.cell.namespace, &change.name, Verdict::ReplacesNothing);
+        if let Some(reason) = &version.refused {
+            return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
+        }
+        let users: Vec<(&String, usize)> = (self.facts.deployments.iter())
+            .filter(|(_, one)| one.spec.template.spec.class.name == change.name)
+            .map(|(name, _)| (name, machines_of(self.facts, name).len()))
+            .collect();
+        for (name, count) in &users {
+            plan.remarks
+                .push(format!("used by MachineDeployment {name}: {} keep the VMs they have", of(*count, "machine")));
+        }
+        let Some(wanted) = &version.wanted else {
+            plan.verdict = Verdict::Deletes;
+            "DELETES the class".clone_into(&mut plan.headline);
+            if !users.is_empty() {
+                plan.remarks.push("a finalizer keeps the class until no machine and no deployment uses it".to_owned());
+            }
+            return plan;
+        };
+        if let Some(live) = &version.live {
+            let changed = differences::<MachineClass>(live, wanted);
+            let effect = |one: &Difference| if one.is_same { Effect::Same } else { Effect::NewMachines };
+            plan.fields = changed.iter().map(|one| field(one, effect(one))).collect();
+            if plan.fields.iter().all(|one| one.effect == Effect::Same) {
+                (plan.verdict, plan.headline) = (Verdict::NoChange, Verdict::NoChange.words().to_owned());
+            } else {
+                let restart = |(name, _): &(&String, usize)| {
+                    format!("to replace them: mcm rollout restart {name} -n {}", self.cell.namespace)
+                };
+                plan.remarks.extend(users.iter().map(restart));
+            }
+        } else {
+            (plan.verdict, plan.headline) = (Verdict::Creates, "CREATES the class".to_owned());
+        }
+        match serde_json::from_value::<MachineClass>(wanted.clone()) {
+            Ok(class) => {
+                let drivers = &self.cell.settings.drivers;
+                plan.blockers = obstacles::of_class(&change.name, Some(&class), drivers, &self.missing_secrets);
+                self.classes.insert(change.name.clone(), class);
+            }
+            Err(error) => {
+                return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..refused(plan) };
+            }
+        }
+        plan
+    }
+
+    async fn deployment(&self, change: &Change, version: &Version) -> ObjectPlan {
+        let plan = ObjectPlan::of(DEPLOYMENT, &self.cell.namespace, &change.name, Verdict::Unknown);
+        if let Some(reason) = &version.refused {
+            return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
+        }
+        let typed =
+            |value: &Option<Value>| value.as_ref().map(|value| serde_json::from_value(value.clone())).transpose();
+        let (live, wanted): (Option<MachineDeployment>, Option<MachineDeployment>) =
+            match (typed(&version.live), typed(&version.wanted)) {
+                (Ok(live), Ok(wanted)) => (live, wanted),
+                (Err(error), _) => {
+                    return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..plan };
+                }
+                (_, Err(error)) => {
+                    return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..refused(plan) };
+                }
+            };
+        if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
+            return ObjectPlan { reason: Some(reason), ..refused(plan) };
+        }
+        let machines = machines_of(self.facts, &change.name);
+        let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
+        if machines.len().max(wished) > MOST_MACHINES {
+            let reason = format!("more than {MOST_MACHINES} machines are not played");
+            return ObjectPlan { reason: Some(reason), ..plan };
+        }
+        match self.play(change, version, live.as_ref(), wanted.as_ref(), machines, plan.clone()).await {
+            Ok(plan) => plan,
+            Err(failure) => ObjectPlan { reason: Some(failure.to_string()), settles: false, ..plan },
+        }
+    }
+
+    async fn play(
+        &self,
+        change: &Change,
+        version: &Version,
+        live: Option<&MachineDeployment>,
+        wanted: Option<&MachineDeployment>,
+        machines: Vec<&Machine>,
+        mut plan: ObjectPlan,
+    ) -> Result<ObjectPlan, crate::rehearsal::play::Failure> {
+        let sets = sets_of(self.facts, &change.name);
+        let class = wanted.map(|wanted| wanted.spec.template.spec.class.name.clone());
+        let strategy = wanted.and_then(|wanted| wanted.spec.strategy.in_place_update.as_ref());
+        let scene = Scene {
+            now: self.facts.now,
+            namespace: &self.cell.namespace,
+            settings: &self.cell.settings,
+            has_target: self.cell.target.is_some(),
+            deployment: version.live.as_ref(),
+            sets,
+            classes: self.classes_of(&machines, class.as_deref()),
+            machines: machines.clone(),
+            missing_secrets: &self.missing_secrets,
+            nodes: self.nodes_of(&machines),
+            selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
+        };
+        let fields = match (&version.live, &version.wanted, live) {
+            (Some(before), Some(after), Some(live)) => {
+                scene.fields(live, differences::<MachineDeployment>(before, after)).await?
+            }
+            _ => Vec::new(),
+        };
+        let cue = match (&version.live, &version.wanted) {
+            (_, None) => Some(Cue::Delete),
+            (None, Some(wanted)) => Some(Cue::Create(wanted.clone())),
+            (Some(_), Some(wanted)) => (change.wish != Wish::Nothing).then(|| Cue::Write(wanted.clone())),
+        };
+        let course = scene.play(&change.name, cue).await?;
+        let policy = &self.cell.settings.machine;
+        Case { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
+
+        let mut blockers = obstacles::of_objects(&plan, wanted, &machines, self.facts.now);
+        if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
+            let drivers = &self.cell.settings.drivers;
+            blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.missing_secrets));
+        }
+        blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
+        if !plan.settles && blockers.is_empty() {
+            blockers.extend(obstacles::of_waits(&course.waits, &self.cell.namespace));
+        }
+        plan.blockers = blockers;
+        Ok(plan)
+    }
+
+    fn classes_of(&self, machines: &[&Machine], class: Option<&str>) -> Vec<&MachineClass> {
+        let names: BTreeSet<&str> =
+            machines.iter().map(|machine| machine.spec.class.name.as_str()).chain(class).collect();
+        names.into_iter().filter_map(|name| self.classes.get(name)).collect()
+    }
+
+    /// The Nodes of the machines.
+    fn nodes_of(&self, machines: &[&Machine]) -> Option<Vec<Value>> {
+        let names: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+        let is_of = |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| names.contains(name));
+        Some(self.nodes.as_ref()?.iter().filter(is_of).cloned().collect())
+    }
+}
+
+fn refused(plan: ObjectPlan) -> ObjectPlan {
+    ObjectPlan {
+        verdict: Verdict::Refused,
+        headline: Verdict::Refused.words().to_owned(),
+        summary: Summary::default(),
+        ..plan
+    }
+}
+
+fn field(one: &Difference, effect: Effect) -> Field {
+    Field { path: one.dotted(), old: one.old.clone(), new: one.new.clone(), effect }
+}
+
+fn sets_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a MachineSet> {
+    let uid = facts.deployments.get(deployment).and_then(ResourceExt::uid);
+    facts.sets.values().filter(|set| uid.is_some() && owner_of(*set) == uid).collect()
+}
+
+fn machines_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a Machine> {
+    let sets: BTreeSet<String> = sets_of(facts, deployment).into_iter().filter_map(ResourceExt::uid).collect();
+    facts.machines.values().filter(|machine| owner_of(*machine).is_some_and(|uid| sets.contains(&uid))).collect()
+}
+
+fn owner_of(object: &impl ResourceExt) -> Option<String> {
+    object.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! Plays changes of a deployment, as the controllers would carry them out.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    answer::{Effect, Field},
+    fields::Difference,
+    outcome::{effect, join_of},
+};
+use crate::{
+    api::machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
+    controllers::{Settings, machine_class::secret_refs},
+    rehearsal::{
+        api_server::{CLASSES, DEPLOYMENTS, MACHINES, NODES, SECRETS, SETS},
+        cloud::{Pace, ready},
+        play::{Cue, Failure, Seed, Stage, play},
+        record::Course,
+    },
+};
+
+/// Real time for one rehearsal.
+const LIMIT: Duration = Duration::from_mins(10);
+/// Real time for the effects of fields.
+const LIMIT_OF_FIELDS: Duration = Duration::from_secs(60);
+/// Time of a join where no machine of the deployment tells one.
+const JOIN: Duration = Duration::from_mins(2);
+/// Time of the deletion of a VM.
+const LEAVE: Duration = Duration::from_secs(5);
+/// Time of an update by the agent on a Node.
+const UPDATE: Duration = Duration::from_mins(1);
+/// More changed fields are not played one by one.
+const MOST_FIELDS: usize = 40;
+/// Machines from which progress is shown on a terminal.
+const MANY: usize = 300;
+
+/// The facts that all rehearsals of a deployment share.
+pub(super) struct Scene<'a> {
+    pub now: Timestamp,
+    pub namespace: &'a str,
+    pub settings: &'a Settings,
+    pub has_target: bool,
+    pub deployment: Option<&'a Value>,
+    pub sets: Vec<&'a MachineSet>,
+    pub machines: Vec<&'a Machine>,
+    /// The classes as they will be.
+    pub classes: Vec<&'a MachineClass>,
+    /// Names of Secrets that do not exist.
+    pub missing_secrets: &'a BTreeSet<String>,
+    /// Nodes by name; `None` if they are not known, and so taken for ready.
+    pub nodes: Option<Vec<Value>>,
+    /// Users select the Nodes to be updated in place.
+    pub selects: bool,
+}
+
+impl Scene<'_> {
+    /// Plays a change, or what happens without one.
+    ///
+    /// # Errors
+    /// The rehearsal did not come to an end.
+    pub(super) async fn play(&self, name: &str, cue: Option<Cue>) -> Result<Course, Failure> {
+        let mut seeds: Vec<Seed> = Vec::new();
+        seeds.extend(self.deployment.map(|value| (&DEPLOYMENTS, value.clone())));
+        seeds.extend(self.sets.iter().map(|set| (&SETS, to_value(set))));
+        seeds.extend(self.machines.iter().map(|machine| (&MACHINES, to_value(machine))));
+        for class in &self.classes {
+            seeds.push((&CLASSES, served(class)));
+            for secret in secret_refs(class).filter(|one| !self.missing_secrets.contains(&one.name)) {
+                let namespace = if secret.namespace.is_empty() { self.namespace } else { &secret.namespace };
+                seeds.push((&SECRETS, placeholder(namespace, &secret.name)));
+            }
+        }
+        seeds.extend(self.seed_nodes());
+        let join = join_of(&self.machines).unwrap_or(JOIN);
+        let stage = Stage {
+            now: self.now,
+            namespace: self.namespace.to_owned(),
+            name: name.to_owned(),
+            seeds,
+            cues: cue.into_iter().collect(),
+            settings: self.settings.clone(),
+            has_target: self.has_target,
+            pace: Pace { join, leave: LEAVE, update: UPDATE },
+            selects: self.selects,
+            judge: self.judge(),
+        };
+        let mut courses = watched(stage, LIMIT, self.machines.len()).await?;
+        courses.pop().ok_or(Failure::Ended)
+    }
+
+    fn seed_nodes(&self) -> Vec<Seed> {
+        match &self.nodes {
+            Some(nodes) => nodes.iter().map(|node| (&NODES, node.clone())).collect(),
+            None => self.machines.iter().filter_map(|machine| assumed(machine)).map(|node| (&NODES, node)).collect(),
+        }
+    }
+
+    /// Classes are judged by the drivers of this build, as far as these serve them.
+    fn judge(&self) -> crate::rehearsal::cloud::Judge {
+        let drivers = Arc::clone(&self.settings.drivers);
+        let classes: Vec<MachineClass> = self.classes.iter().map(|class| (*class).clone()).collect();
+        Arc::new(move |served| {
+            let class = classes.iter().find(|class| class.metadata.name == served.metadata.name)?;
+            drivers.validate(class).ok()
+        })
+    }
+
+    /// The effect of each changed field: it is made alone to a deployment of one machine, which is played.
+    ///
+    /// # Errors
+    /// The rehearsal did not come to an end.
+    pub(super) async fn fields(
+        &self,
+        live: &MachineDeployment,
+        differences: Vec<Difference>,
+    ) -> Result<Vec<Field>, Failure> {
+        let mut fields: Vec<Field> = differences.iter().map(known_effect).collect();
+        let mut played: Vec<usize> = (0..fields.len()).filter(|one| fields[*one].effect == Effect::Unknown).collect();
+        if played.is_empty() || played.len() > MOST_FIELDS {
+            return Ok(fields);
+        }
+        // The strategy decides on the effects of the others, and a paused deployment shows none.
+        played.sort_by_key(|one| match differences[*one].path.get(1).map(String::as_str) {
+            Some("strategy") => 0,
+            Some("paused") => 2,
+            _ => 1,
+        });
+        let mut value = alone(live);
+        let mut cues = vec![Cue::Create(value.clone())];
+        for one in &played {
+            crate::api::patch::apply(&mut value, &differences[*one].patch());
+            cues.push(Cue::Write(value.clone()));
+        }
+        let classes: BTreeSet<&str> = differences
+            .iter()
+            .filter_map(|one| one.new.as_str())
+            .chain([live.spec.template.spec.class.name.as_str()])
+            .collect();
+        let mut seeds: Vec<Seed> = vec![(&SECRETS, placeholder(self.namespace, "rehearsal"))];
+        seeds.extend(classes.into_iter().map(|name| {
+            (
+                &CLASSES,
+                json!({
+                    "metadata": { "name": name, "namespace": self.namespace },
+                    "provider": "", "providerSpec": {},
+                    "secretRef": { "name": "rehearsal", "namespace": self.namespace },
+                }),
+            )
+        }));
+        let quick = Duration::from_secs(1);
+        let stage = Stage {
+            now: self.now,
+            namespace: self.namespace.to_owned(),
+            name: live.name_any(),
+            seeds,
+            cues,
+            settings: self.settings.clone(),
+            has_target: true,
+            pace: Pace { join: quick, leave: quick, update: quick },
+            selects: true,
+            judge: Arc::new(|_| None),
+        };
+        let courses = watched(stage, LIMIT_OF_FIELDS, 0).await?;
+        for (pair, one) in courses.windows(2).zip(played) {
+            fields[one].effect = effect(&pair[0], &pair[1]);
+        }
+        Ok(fields)
+    }
+}
+
+/// The effect of a field that needs no rehearsal.
+fn known_effect(difference: &Difference) -> Field {
+    let path: Vec<&str> = difference.path.iter().map(String::as_str).collect();
+    let effect = match path.as_slice() {
+        _ if difference.is_same => Effect::Same,
+        ["spec", "replicas"] => Effect::Scale,
+        _ => Effect::Unknown,
+    };
+    Field { path: difference.dotted(), old: difference.old.clone(), new: difference.new.clone(), effect }
+}
+
+/// The deployment with one machine, as if it were new.
+fn alone(live: &MachineDeployment) -> Value {
+    let mut value = to_value(live);
+    value["metadata"] = json!({
+        "name": live.name_any(),
+        "namespace": live.metadata.namespace,
+        "labels": live.metadata.labels,
+    });
+    value["spec"]["replicas"] = json!(1);
+    if let Some(spec) = value["spec"].as_object_mut() {
+        spec.remove("paused");
+        spec.remove("rollbackTo");
+    }
+    value
+}
+
+/// Plays, and shows progress on a terminal.
+async fn watched(stage: Stage, limit: Duration, machines: usize) -> Result<Vec<Course>, Failure> {
+    let progress = Arc::new(AtomicUsize::new(0));
+    let playing = play(stage, &progress, limit);
+    if machines < MANY || !io::stderr().is_terminal() {
+        return playing.await;
+    }
+    let mut playing = std::pin::pin!(playing);
+    loop {
+        let pause = tokio::time::sleep(Duration::from_millis(250));
+        tokio::select! {
+            done = &mut playing => {
+                show("\r\x1b[K");
+                return done;
+            }
+            () = pause => show(&format!("\r\x1b[Krehearsing: {} machines joined or gone", progress.load(Ordering::Relaxed))),
+        }
+    }
+}
+
+/// Progress is no result: a failure to show it is none.
+fn show(text: &str) {
+    let mut stderr = io::stderr().lock();
+    drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+}
+
+/// The only driver of a rehearsal serves classes that name none.
+fn served(class: &MachineClass) -> Value {
+    let mut value = to_value(class);
+    value["provider"] = json!("");
+    value
+}
+
+/// A Secret of that name. The contents of the real one are never read.
+fn placeholder(namespace: &str, name: &str) -> Value {
+    // "rehearsal", in base64.
+    json!({ "metadata": { "name": name, "namespace": namespace, "uid": format!("secret-{name}") }, "data": { "userData": "cmVoZWFyc2Fs" } })
+}
+
+/// A Node for a machine that has one and is not known to be unhealthy.
+fn assumed(machine: &Machine) -> Option<Value> {
+    let name = machine.node_name()?;
+    let is_up = matches!(machine.phase(), MachinePhase::Running | MachinePhase::InPlaceUpdating);
+    let condition = if is_up { vec![ready(Timestamp::UNIX_EPOCH)] } else { Vec::new() };
+    Some(json!({
+        "metadata": { "name": name, "uid": format!("node-{name}"), "labels": { "kubernetes.io/hostname": name } },
+        "spec": { "providerID": machine.spec.provider_id },
+        "status": { "conditions": condition },
+    }))
+}
+
+pub(super) fn to_value(typed: &impl Serialize) -> Value {
+    serde_json::to_value(typed).unwrap_or_default()
+}

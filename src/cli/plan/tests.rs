@@ -1,0 +1,302 @@
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::{
+    cli::{
+        flags::{ControlKubeconfig, TargetKubeconfig},
+        run::reading_options,
+    },
+    driver::Catalogue,
+    process::Reach,
+    rehearsal::{
+        api_server::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS},
+        clock::VirtualClock,
+        cloud::Pace,
+        play::{Seed, Stage, play},
+        record::Ending,
+    },
+};
+
+const NAMESPACE: &str = "demo";
+
+fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "provider": "elsewhere", "providerSpec": { "image": "one" },
+        "secretRef": { "name": "pool", "namespace": NAMESPACE },
+    })
+}
+
+fn deployment(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": { "name": "pool", "namespace": NAMESPACE },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "pool": "pool" } },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 1 } },
+            "template": {
+                "metadata": { "labels": { "pool": "pool" } },
+                "spec": { "class": { "kind": "MachineClass", "name": "large" }, "drainTimeout": "10m" },
+            },
+        },
+    })
+}
+
+/// An object of a rehearsal with identifiers that no other rehearsal gives.
+fn elsewhere(value: &Value) -> Value {
+    let text =
+        value.to_string().replace("\"uid\":\"", "\"uid\":\"elsewhere-").replace("rehearsal:///", "elsewhere:///");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A control plane with a pool that is settled.
+struct Plane {
+    server: ApiServer,
+    cell: ReadOnly,
+}
+
+impl Plane {
+    async fn of(deployment: &Value) -> Self {
+        let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
+        let settings = crate::process::settings(&process, true, Catalogue::default());
+        let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
+        let mut seeds: Vec<Seed> = vec![(&CLASSES, class("small")), (&CLASSES, class("large")), (&SECRETS, secret)];
+        let classes = seeds.iter().map(|(kind, value)| {
+            let mut value = value.clone();
+            value["provider"] = json!("");
+            (*kind, value)
+        });
+        // An hour ago, in whole seconds, so that ages are the same in each run.
+        let now = Timestamp::from_second(Timestamp::now().as_second() - 3600).unwrap();
+        let stage = Stage {
+            now,
+            namespace: NAMESPACE.to_owned(),
+            name: "pool".to_owned(),
+            seeds: classes.collect(),
+            cues: vec![Cue::Create(deployment.clone())],
+            settings,
+            has_target: true,
+            pace: Pace {
+                join: Duration::from_secs(124),
+                leave: Duration::from_secs(5),
+                update: Duration::from_secs(60),
+            },
+            selects: false,
+            judge: Arc::new(|_| None),
+        };
+        let courses = play(stage, &Arc::new(AtomicUsize::new(0)), Duration::from_secs(60)).await.unwrap();
+        let course = &courses[0];
+        assert_eq!(
+            course.ending,
+            Ending::Settled,
+            "{:?} {:?}\n{:#?}",
+            course.waits,
+            course.entries,
+            course.objects["Machine"].first()
+        );
+        for (kind, name) in [(&DEPLOYMENTS, "MachineDeployment"), (&SETS, "MachineSet"), (&MACHINES, "Machine")] {
+            seeds.extend(course.objects[name].iter().map(|value| (kind, elsewhere(value))));
+        }
+        seeds.extend(course.nodes.values().map(|node| (&NODES, elsewhere(node))));
+        let server = ApiServer::new(&VirtualClock::starting(Timestamp::now()), Arc::new(Perfect));
+        for (kind, value) in seeds {
+            server.seed(kind, value);
+        }
+        let client = server.client("plan");
+        let uri = http::Uri::default();
+        let reach = Reach {
+            control: client.clone(),
+            server: uri.clone(),
+            target: Some((client, uri)),
+            namespace: NAMESPACE.to_owned(),
+        };
+        let cell = ReadOnly::of(&process, reach, Catalogue::default()).await;
+        Self { server, cell }
+    }
+
+    async fn plan(&self, changes: &[Change]) -> Plan {
+        let facts = reading::facts(&self.cell).await.unwrap();
+        let mut plan = plan_of(&self.cell, &facts, changes).await.unwrap();
+        plan.at = "2026-11-26T10:04:53Z".to_owned();
+        plan
+    }
+
+    async fn patched(&self, patch: Value) -> Plan {
+        self.plan(&[change(Wish::Patch(patch))]).await
+    }
+
+    fn writes(&self) -> usize {
+        use crate::rehearsal::api_server::Verb;
+        let reads = [Verb::Get, Verb::List, Verb::Watch];
+        let is_write = |call: &&Arc<crate::rehearsal::api_server::Call>| {
+            !reads.contains(&call.verb) && !call.query.contains_key("dryRun")
+        };
+        self.server.calls().iter().filter(is_write).count()
+    }
+}
+
+fn change(wish: Wish) -> Change {
+    Change { kind: DEPLOYMENT, name: "pool".to_owned(), wish }
+}
+
+fn of_template(spec: &Value) -> Value {
+    json!({ "spec": { "template": { "spec": spec } } })
+}
+
+fn text(plan: &Plan) -> String {
+    report(Look::PLAIN, plan, Steps::Summary)
+}
+
+#[tokio::test]
+async fn a_new_class_replaces_each_machine_within_the_bounds() {
+    let plane = Plane::of(&deployment(5)).await;
+    let patch = of_template(&json!({
+        "class": { "name": "small" }, "drainTimeout": "2m", "nodeTemplate": { "metadata": { "labels": { "team": "blue" } } },
+    }));
+    let plan = plane.patched(patch).await;
+    insta::assert_snapshot!("new_class", text(&plan));
+    insta::assert_snapshot!("new_class_wide", report(Look { width: 200, ..Look::PLAIN }, &plan, Steps::All));
+    insta::assert_snapshot!("new_class_json", serde_json::to_string_pretty(&plan).unwrap());
+    assert_eq!(plane.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_duration_that_is_written_differently_changes_nothing() {
+    let plane = Plane::of(&deployment(2)).await;
+    let plan = plane.patched(of_template(&json!({ "drainTimeout": "600s" }))).await;
+    insta::assert_snapshot!("written_differently", text(&plan));
+    let nothing = plane.plan(&[change(Wish::Nothing)]).await;
+    assert_eq!(nothing.objects[0].verdict, Verdict::NoChange, "{nothing:?}");
+}
+
+#[tokio::test]
+async fn replicas_scale_and_a_deletion_deletes() {
+    let plane = Plane::of(&deployment(3)).await;
+    for (name, wish) in [
+        ("scale_up", Wish::Patch(json!({ "spec": { "replicas": 5 } }))),
+        ("scale_down", Wish::Patch(json!({ "spec": { "replicas": 1 } }))),
+        ("delete", Wish::Delete),
+    ] {
+        insta::assert_snapshot!(name, text(&plane.plan(&[change(wish)]).await));
+    }
+}
+
+#[tokio::test]
+async fn an_in_place_update_keeps_the_machines() {
+    let mut pool = deployment(3);
+    pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
+        "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 1 } });
+    let plane = Plane::of(&pool).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    insta::assert_snapshot!("in_place", text(&plan));
+}
+
+#[tokio::test]
+async fn a_missing_class_and_a_paused_deployment_are_in_the_way() {
+    let plane = Plane::of(&deployment(2)).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "nonesuch" } }))).await;
+    insta::assert_snapshot!("missing_class", text(&plan));
+    assert!(plan.blocked, "{plan:?}");
+    let paused = json!({ "spec": { "paused": true, "template": { "spec": { "class": { "name": "small" } } } } });
+    let plan = plane.patched(paused).await;
+    insta::assert_snapshot!("paused", text(&plan));
+    let invalid = plane.patched(json!({ "spec": { "strategy": { "type": "Sometimes" } } })).await;
+    insta::assert_snapshot!("refused", text(&invalid));
+}
+
+#[tokio::test]
+async fn a_class_replaces_nothing_and_a_new_deployment_is_created_with_it() {
+    let plane = Plane::of(&deployment(2)).await;
+    let mut small = class("large");
+    small["providerSpec"]["image"] = json!("two");
+    let mut other = deployment(3);
+    other["metadata"]["name"] = json!("other");
+    for label in ["/spec/selector/matchLabels/pool", "/spec/template/metadata/labels/pool"] {
+        *other.pointer_mut(label).unwrap() = json!("other");
+    }
+    let (changes, notes) = changes_of_files(&[other, small], NAMESPACE).unwrap();
+    assert!(notes.is_empty());
+    insta::assert_snapshot!("files", text(&plane.plan(&changes).await));
+}
+
+/// The fields of a schema, each with another value.
+fn leaves(found: &mut Vec<(String, Value)>, at: &str, schema: &Value) {
+    if let Some(fields) = schema["properties"].as_object() {
+        for (name, field) in fields {
+            leaves(found, &format!("{at}/{name}"), field);
+        }
+        return;
+    }
+    let value = match schema["type"].as_str().unwrap() {
+        "object" => json!({ "team": "blue" }),
+        "array" if at.ends_with("/taints") => json!([{ "key": "team", "value": "blue", "effect": "NoSchedule" }]),
+        "array" => json!(["team"]),
+        "boolean" => json!(true),
+        "integer" => json!(7),
+        _ if at.ends_with("/class/name") => json!("small"),
+        _ if at.ends_with("Timeout") => json!("3m0s"),
+        _ => json!("other"),
+    };
+    found.push((at.to_owned(), value));
+}
+
+/// Every field of the template in the schema of the kind: a plan replaces machines if and only if the set of the deployment does
+/// not make the template any more, by the rule of the controllers.
+#[tokio::test]
+async fn the_effect_of_each_field_is_that_of_the_comparison_of_templates() {
+    let plane = Plane::of(&deployment(1)).await;
+    let crds = to_value(&crate::api::crd::crds());
+    let crds = crds.as_array().unwrap().iter();
+    let crd = crds.clone().find(|crd| crd["spec"]["names"]["kind"] == DEPLOYMENT).unwrap();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/template";
+    let mut values = Vec::new();
+    leaves(&mut values, "", crd.pointer(schema).unwrap());
+    assert!(values.len() > 20, "{values:?}");
+    let (mut told, facts) = (String::new(), reading::facts(&plane.cell).await.unwrap());
+    let live = &facts.deployments["pool"];
+    for (pointer, value) in values {
+        let template =
+            pointer.rsplit('/').filter(|part| !part.is_empty()).fold(value, |inner, part| json!({ part: inner }));
+        let patch = json!({ "spec": { "template": template } });
+        let mut wanted = to_value(live);
+        crate::api::patch::apply(&mut wanted, &patch);
+        let typed: MachineDeployment = serde_json::from_value(wanted).unwrap();
+        let is_equal = facts.sets.values().next().unwrap().spec.makes(&typed.spec.template);
+        let plan = plane.patched(patch).await;
+        let object = &plan.objects[0];
+        assert_eq!(object.fields.len(), 1, "{pointer}: {object:?}");
+        let effect = object.fields[0].effect;
+        assert_eq!(effect == Effect::Replace, !is_equal, "{pointer}: {object:?}");
+        assert_eq!(object.summary.delete > 0, !is_equal, "{pointer}: {object:?}");
+        told.push_str(&format!("{pointer}: {effect:?}\n"));
+    }
+    insta::assert_snapshot!("effects", told);
+}
+
+/// The time is printed. The limit is far above it, for builds without optimisation on machines under load.
+#[tokio::test]
+async fn rounds_of_many_machines_are_folded() {
+    let plane = Plane::of(&deployment(50)).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    assert_eq!((plan.summary.create, plan.summary.delete), (50, 50), "{}", text(&plan));
+    assert!(text(&plan).lines().count() < 24, "{}", text(&plan));
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_answer() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/plan.schema.json");
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Plan)).unwrap() + "\n";
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(published == schema, "run UPDATE_DOCS=1 cargo test --lib the_published_schema");
+}
