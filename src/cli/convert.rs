@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    answers::AnswerOptions,
     objects::{self, ObjectsError},
     table::table_for,
 };
-use crate::capi::conversion::{self, Conversion, Infrastructure, Loss, Options, Refusal};
+use crate::capi::conversion::{self, Conversion, Infrastructure, Loss, Options, Question, Refusal};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -33,6 +34,14 @@ pub struct ConvertOptions {
     /// Infrastructure provider of the Cluster API machines
     #[arg(long, value_enum, default_value_t = Provider::Mcm)]
     infrastructure: Provider,
+    /// Secret with the credentials of a MachineClass that is made from the template of another provider
+    #[arg(long, value_name = "NAME")]
+    credentials_secret: Option<String>,
+    /// Secret with reusable join data, in place of the object of a bootstrap provider; NAME=SECRET for one deployment or pool
+    #[arg(long, value_name = "[NAME=]SECRET")]
+    bootstrap_secret: Vec<String>,
+    #[command(flatten)]
+    answers: AnswerOptions,
 }
 
 /// An infrastructure provider.
@@ -95,7 +104,11 @@ pub fn run(options: &ConvertOptions) -> Result<String, ConvertError> {
         let paths: Vec<String> = options.files.iter().map(|path| path.display().to_string()).collect();
         return Err(ConvertError::Nothing { paths: paths.join(", ") });
     }
+    let mut answers = options.answers.answers();
+    options.bootstrap_secret.iter().for_each(|text| answers.add(Question::BootstrapSecret, text));
     let known = Options {
+        credentials: options.credentials_secret.clone(),
+        answers,
         cluster: options.cluster.clone(),
         now: Some(Timestamp::now()),
         infrastructure: match options.infrastructure {

@@ -1,6 +1,7 @@
 //! The command line: sub-commands, flags and their errors.
 
 pub mod adopt;
+mod answers;
 pub mod apply;
 mod args;
 mod check;

@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     api::machine::{Machine, MachineClass},
-    capi::types::{self, Side, names},
+    capi::{
+        conversion::Answers,
+        types::{self, Side, names},
+    },
     controllers::{machine, secret::MetadataOfSecret},
     driver::{Catalogue, MachineRequest, SecretData},
     runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets},
@@ -47,6 +50,8 @@ pub struct World {
     pub drivers: Catalogue,
     /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
+    /// Values that this template leaves to its provider.
+    pub answers: Answers,
 }
 
 /// Something cannot be read. Nothing is concluded from it.
@@ -115,6 +120,7 @@ impl World {
             unit: unit.clone(),
             objects: BTreeMap::new(),
             credentials: self.credentials.clone(),
+            answers: self.answers.clone(),
             cloud: None,
             now: Timestamp::now(),
         }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        conversion::{ProviderRole, provider_id},
+        conversion::{Answers, ProviderRole, provider_id},
         types::{MCMMigration, Side, names},
     },
 };
@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub objects: BTreeMap<Id, Object>,
     /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
+    /// Values that this template leaves to its provider.
+    pub answers: Answers,
     /// The answers of the cloud; `None` if it was not asked.
     pub cloud: Option<Cloud>,
     /// The time.

@@ -81,7 +81,7 @@ pub fn class_made(s: &Snapshot) -> Conversion {
     let clusters = Kind::of_others(ProviderRole::Cluster).flat_map(|kind| s.all(kind));
     let deployment = s.deployment_of(Side::ClusterApi).map(Object::as_written);
     let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(deployment).collect();
-    let mut made = conversion::class_of_template(&template.as_written(), &around);
+    let mut made = conversion::class_of_template(&template.as_written(), &around, &s.answers);
     if let Some(secret) = &s.credentials {
         let reference = json!({ "name": secret, "namespace": s.namespace });
         made.objects.iter_mut().for_each(|class| class["credentialsSecretRef"] = reference.clone());

@@ -1,5 +1,6 @@
 //! When an unhealthy machine is replaced: four fields of the native template, a MachineHealthCheck on the other side.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -143,12 +144,14 @@ pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
             "list both, or neither and nothing else",
         );
     }
+    let all = IntOrString::String("100%".to_owned());
     let unsupported = [
         ("spec.checks.unhealthyMachineConditions", !spec.checks.unhealthy_machine_conditions.is_empty()),
         ("spec.checks.unhealthyExpressions", !spec.checks.unhealthy_expressions.is_empty()),
         (
             "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo",
-            spec.remediation.trigger_if.unhealthy_less_than_or_equal_to.is_some(),
+            // All machines at once is no limit; it is the default of v1beta1.
+            spec.remediation.trigger_if.unhealthy_less_than_or_equal_to.as_ref().is_some_and(|most| *most != all),
         ),
         ("spec.remediation.triggerIf.unhealthyInRange", !spec.remediation.trigger_if.unhealthy_in_range.is_empty()),
         ("spec.remediation.templateRef", !spec.remediation.template_ref.is_empty()),

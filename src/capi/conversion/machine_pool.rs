@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    defaults,
+    answers::Question,
+    cloud, defaults,
     infrastructure::{bootstrap, content_of, zone_of},
     input::{Document, Input},
     keys::without_bookkeeping,
@@ -25,8 +26,9 @@ use super::{
 use crate::{
     api::machine::{self, MachineClass},
     capi::types::{
-        ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec,
-        MachineDeployment, MachineDeploymentSpec, MachinePool, ObjectRef, TemplateResource,
+        Bootstrap, ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachinePoolSpec, MCMMachineSpec,
+        MCMMachineTemplate, MCMMachineTemplateSpec, MachineDeployment, MachineDeploymentSpec, MachinePool, ObjectRef,
+        TemplateResource,
         names::{self, is_label_value},
     },
 };
@@ -40,14 +42,23 @@ const REFERENCE: &str = "spec.template.spec.infrastructureRef";
 struct Noted {
     pool: MachinePool,
     infrastructure: MCMMachinePool,
+    /// The object of the bootstrap provider, in whose place a Secret has the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config_ref: Option<ObjectRef>,
+    /// The pool of another provider, if it has one; then `infrastructure` has its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    foreign: Option<Value>,
 }
 
 /// Converts a pool. The deployments come first in the result.
 pub(super) fn to_native(mut source: MachinePool, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
     defaults::pool(&mut source);
-    let Some(infrastructure) = infrastructure_of(&source, input, report) else { return Outcome::default() };
+    let Some((infrastructure, foreign)) = infrastructure_of(&source, input, options, report) else {
+        return Outcome::default();
+    };
     let replicas = source.spec.replicas.unwrap_or_default();
-    let noted = Noted::of(source, infrastructure, report);
+    let config_ref = answered(&mut source, options);
+    let noted = Noted { config_ref, foreign, ..Noted::of(source, infrastructure, report) };
     let deployments = noted.deployments(replicas, input, options, report);
     let Ok(note) = serde_json::to_string(&noted) else { return Outcome::default() };
     let mut objects = Vec::new();
@@ -102,7 +113,7 @@ pub(super) fn restored(input: &Input<'_>, options: &Options) -> (Vec<Restored>, 
 
 impl Noted {
     fn of(pool: MachinePool, infrastructure: MCMMachinePool, report: &mut Report) -> Self {
-        let mut noted = Self { pool, infrastructure };
+        let mut noted = Self { pool, infrastructure, config_ref: None, foreign: None };
         noted.pool.metadata = kept(&noted.pool.metadata, report);
         noted.infrastructure.metadata = kept(&noted.infrastructure.metadata, report);
         noted.pool.spec.replicas = None;
@@ -114,6 +125,7 @@ impl Noted {
 
     /// Notes are annotations, which any client may write.
     fn in_namespace(mut self, namespace: &str) -> Self {
+        self.foreign = self.foreign.filter(|foreign| cloud::is_foreign_in(foreign, namespace));
         for metadata in [&mut self.pool.metadata, &mut self.infrastructure.metadata] {
             metadata.namespace = super::metadata::namespace(namespace);
         }
@@ -163,7 +175,8 @@ impl Noted {
             kind: TEMPLATE_KIND.to_owned(),
             name: self.template_name(zone),
         };
-        if let Some(zone) = zone {
+        // The zone of a pool of another provider is that of its subnet or its class.
+        if let Some(zone) = zone.filter(|_| self.foreign.is_none()) {
             template.spec.failure_domain = zone.to_owned();
         }
         let cluster_name = spec.cluster_name.clone();
@@ -236,9 +249,13 @@ impl Noted {
         let cluster = self.pool.spec.cluster_name.clone();
         let mut outcome = Outcome::default();
         for derived in made.iter().flat_map(|(_, others)| others).filter(|one| one["kind"] == "MachineClass") {
-            let class: MachineClass = serde_json::from_value(derived.clone()).ok()?;
+            let mut class: MachineClass = serde_json::from_value(derived.clone()).ok()?;
             let name = class.metadata.name.clone()?;
-            let known = input.class(&namespace, &name)?;
+            let mut known = input.class(&namespace, &name)?;
+            if self.foreign.is_some() {
+                // Pools of other providers have no credentials, so users add them to the class.
+                (class.credentials_secret_ref, known.credentials_secret_ref) = (None, None);
+            }
             if (MachineClass { metadata: class.metadata.clone(), ..known }) != class {
                 return None;
             }
@@ -249,9 +266,16 @@ impl Noted {
         let class = made.first().and_then(|(made, _)| input.class(&namespace, &made.spec.template.spec.class.name));
         let secret = bootstrap::to_capi(class.as_ref(), &data_secret_name, &place, &mut report);
         self.pool.spec.replicas = Some(replicas);
+        let has_config = self.config_ref.is_some();
+        if let Some(config_ref) = self.config_ref.take() {
+            self.pool.spec.template.spec.bootstrap = Bootstrap { config_ref, data_secret_name: None };
+        }
         outcome.objects.extend(serde_json::to_value(&self.pool));
-        outcome.objects.extend(serde_json::to_value(&self.infrastructure));
-        outcome.objects.extend(secret);
+        match self.foreign.take() {
+            Some(foreign) => outcome.objects.push(foreign),
+            None => outcome.objects.extend(serde_json::to_value(&self.infrastructure)),
+        }
+        outcome.objects.extend(secret.filter(|_| !has_config));
         Some(outcome).filter(|_| report.refusals.is_empty())
     }
 }
@@ -265,12 +289,36 @@ pub fn spread(replicas: i32, zones: &[String]) -> Vec<(Option<&str>, i32)> {
     zones.into_iter().map(Some).zip(shares).collect()
 }
 
-/// The infrastructure object of a pool.
-fn infrastructure_of(pool: &MachinePool, input: &Input<'_>, report: &mut Report) -> Option<MCMMachinePool> {
+/// Puts the Secret in the answer of the user in the place of the object of a bootstrap provider, which is returned.
+fn answered(pool: &mut MachinePool, options: &Options) -> Option<ObjectRef> {
+    let bootstrap = &mut pool.spec.template.spec.bootstrap;
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let answer = options.answers.get(Question::BootstrapSecret, name)?;
+    if bootstrap.config_ref == ObjectRef::default() {
+        return None;
+    }
+    bootstrap.data_secret_name = Some(answer.to_owned());
+    Some(std::mem::take(&mut bootstrap.config_ref))
+}
+
+/// The infrastructure object of a pool. That of another provider becomes one with a class, and is returned beside it.
+fn infrastructure_of(
+    pool: &MachinePool,
+    input: &Input<'_>,
+    options: &Options,
+    report: &mut Report,
+) -> Option<(MCMMachinePool, Option<Value>)> {
     let reference = &pool.spec.template.spec.infrastructure_ref;
+    if reference.api_group == INFRASTRUCTURE_GROUP && cloud::provider_of_pool(&reference.kind).is_some() {
+        return foreign_pool(pool, input, options, report).map(|(made, foreign)| (made, Some(foreign)));
+    }
     if reference.api_group != INFRASTRUCTURE_GROUP || reference.kind != KIND {
         let reason = format!("{} {} is not {KIND}", reference.api_group, reference.kind);
-        report.refuse(REFERENCE, reason, "create a MachineDeployment from the pool first");
+        let advice = match is_managed(&reference.kind) {
+            true => "leave the pool out: its cloud manages the machines",
+            false => "create a MachineDeployment from the pool first",
+        };
+        report.refuse(REFERENCE, reason, advice);
         return None;
     }
     let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
@@ -292,7 +340,41 @@ fn infrastructure_of(pool: &MachinePool, input: &Input<'_>, report: &mut Report)
     }
     // A strategy stays native, so nothing of it is lost.
     report.refusals.extend(problems.refusals);
-    found
+    found.map(|found| (found, None))
+}
+
+/// Whether the cloud manages the machines of a pool of this kind.
+fn is_managed(kind: &str) -> bool {
+    kind.contains("Managed") || kind.starts_with("ROSA")
+}
+
+/// The pool of another provider, and the same as one of mcm with its class inside.
+fn foreign_pool(
+    pool: &MachinePool,
+    input: &Input<'_>,
+    options: &Options,
+    report: &mut Report,
+) -> Option<(MCMMachinePool, Value)> {
+    let reference = &pool.spec.template.spec.infrastructure_ref;
+    let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
+    let Some(document) = input.find(INFRASTRUCTURE_GROUP, &reference.kind, namespace, &reference.name) else {
+        report.refuse(REFERENCE, format!("{} {} is not among the objects", reference.kind, reference.name), "add it");
+        return None;
+    };
+    // The pool of the other provider has a separate report.
+    let mut problems = Report::of(&reference.kind, &reference.name);
+    let class = cloud::class_of(document, input, &options.answers, &mut problems)?;
+    if !problems.refusals.is_empty() {
+        report.refuse(REFERENCE, format!("the {} cannot be converted", reference.kind), "see its refusals");
+    }
+    let class = cloud::with_credentials(class, options, REFERENCE, report);
+    let spec = MCMMachinePoolSpec { machine_class: Some(content_of(&class)), ..MCMMachinePoolSpec::default() };
+    let metadata = ObjectMeta {
+        name: Some(reference.name.clone()),
+        namespace: pool.metadata.namespace.clone(),
+        ..ObjectMeta::default()
+    };
+    Some((MCMMachinePool { metadata, spec, status: None }, cloud::without_bookkeeping(document.value)))
 }
 
 fn kept(metadata: &ObjectMeta, report: &mut Report) -> ObjectMeta {

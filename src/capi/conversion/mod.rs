@@ -4,10 +4,12 @@
 //! the other side cannot hold is noted in an annotation if ignoring it changes no VM, and refused if it does. An object
 //! with a refusal has no result.
 
+mod answers;
 mod cloud;
 mod defaults;
 mod health;
 mod health_check;
+mod hybrid;
 mod infrastructure;
 mod input;
 mod keys;
@@ -27,7 +29,9 @@ mod strategy;
 mod template;
 #[cfg(test)]
 mod tests;
+mod v1beta1;
 
+pub use answers::{Answers, Question};
 pub(crate) use cloud::{
     PROVIDERS, is_interruptible,
     provider::{ProviderKinds, ProviderRole},

@@ -1,5 +1,6 @@
 use jiff::Timestamp;
 
+use super::answers::Answers;
 use crate::api::GoDuration;
 
 /// Settings of a conversion beyond the objects.
@@ -11,6 +12,10 @@ pub struct Options {
     pub now: Option<Timestamp>,
     /// The infrastructure provider that serves the machines on the side of Cluster API.
     pub infrastructure: Infrastructure,
+    /// Secret with the credentials of a class that is made from the template of another provider.
+    pub credentials: Option<String>,
+    /// Values that templates leave to their provider.
+    pub answers: Answers,
     /// The defaults of the native controllers: the values of their flags.
     pub native: NativeDefaults,
 }

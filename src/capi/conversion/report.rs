@@ -1,6 +1,6 @@
 //! Losses and refusals of a conversion, each with its path.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -84,6 +84,31 @@ impl Report {
         let (object, path) = (self.object.clone(), path.into());
         self.refusals.push(Refusal { object, path, reason: reason.into(), advice: advice.into() });
     }
+}
+
+/// Joins what is said of several objects of one kind in the same words, in the place of the first.
+pub(super) fn merged<T>(all: Vec<T>, parts: impl Fn(&mut T) -> (&mut String, String)) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    let mut positions: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for mut one in all {
+        let (object, said) = parts(&mut one);
+        let (kind, name) = object.split_once(' ').unwrap_or((object.as_str(), ""));
+        let (key, name) = ((kind.to_owned(), said), name.to_owned());
+        match positions.get(&key).and_then(|position| kept.get_mut(*position)) {
+            Some(first) => {
+                let object = parts(first).0;
+                let is_there = object.split_once(' ').is_some_and(|(_, all)| all.split(", ").any(|one| one == name));
+                if !is_there {
+                    object.push_str(&format!(", {name}"));
+                }
+            }
+            None => {
+                positions.insert(key, kept.len());
+                kept.push(one);
+            }
+        }
+    }
+    kept
 }
 
 /// The result for one object.

@@ -6,14 +6,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
+    answers::Answers,
     cloud::{self, provider::ProviderRole},
     health_check::{self, Coverage},
+    hybrid,
     input::{Document, Input},
     keys, machine, machine_deployment,
     machine_pool::{self, Restored},
     machine_set,
     options::{Infrastructure, Options},
-    report::{Loss, Outcome, Refusal, Report},
+    report::{Loss, Outcome, Refusal, Report, merged},
+    v1beta1,
 };
 use crate::{
     api::machine as native,
@@ -43,11 +46,15 @@ struct Run {
 
 /// Converts objects of Cluster API to native ones. Native objects, Secrets and what is not referred to stay.
 pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
-    let input = Input::of(objects);
-    let mut run = Run::default();
+    let given = flattened(objects);
+    let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
+    let input = Input::of(&read);
+    let mut run = Run::of(&input, options);
     let references = References::of(&input);
-    for document in &input.documents {
+    for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
+            (CORE_GROUP, "Cluster" | "ClusterClass") if hybrid::has_topology(document) => run.topology(document),
+            (CORE_GROUP, "ClusterClass") => run.keep(document, given),
             (CORE_GROUP, _) if document.version != version_of(CORE) => {
                 let advice = "convert the file first: clusterctl convert";
                 run.refuse(document, format!("{}/{} is not {CORE}", document.group, document.version), advice);
@@ -67,6 +74,9 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
             (CORE_GROUP, "Machine") => {
                 run.convert(document, |source, report| machine::to_native(source, &input, options, report));
             }
+            (CORE_GROUP, "MachineHealthCheck") if hybrid::is_for_control_plane(document.value) => {
+                run.keep(document, given);
+            }
             (CORE_GROUP, "MachineHealthCheck") => run.convert(document, |source: MachineHealthCheck, report| {
                 health_check::check(&source, &coverages(&input, document.namespace), report);
                 Outcome::default()
@@ -76,6 +86,10 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     let reason = "MCM cannot pause the objects of a cluster";
                     report.refuse("spec.paused", reason, "convert when the cluster is no longer paused");
                 }
+                if hybrid::has_control_plane(document.value) {
+                    report.lose("", KEPT, "");
+                    return vec![given.clone()].into();
+                }
                 report.lose("", "has no MCM counterpart", "the target cluster is a flag of the controllers");
                 Outcome::default()
             }),
@@ -84,19 +98,29 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     run.lose(document, "no object refers to it");
                 }
             }
-            (INFRASTRUCTURE_GROUP, kind) if cloud::provider_of(kind, ProviderRole::Template).is_some() => {
+            (INFRASTRUCTURE_GROUP, kind) if hybrid::is_foreign(kind) => {
                 let is_used = references.has(kind, document);
-                run.convert(document, |_: Value, report| {
-                    // A class that is used is written with its user.
-                    let class = cloud::class_of(document, &input, report).filter(|_| !is_used);
-                    class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
-                });
+                let is_kept = hybrid::is_kept_by_others(document, &input);
+                if is_kept {
+                    run.keep(document, given);
+                }
+                if is_used || !is_kept {
+                    run.convert(document, |_: Value, report| {
+                        // A class that is used is written with its user.
+                        let class = cloud::class_of(document, &input, &options.answers, report).filter(|_| !is_used);
+                        class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
+                    });
+                }
             }
-            (INFRASTRUCTURE_GROUP, kind) if cloud::provider_of(kind, ProviderRole::Cluster).is_some() => {
+            (INFRASTRUCTURE_GROUP, kind)
+                if cloud::provider_of(kind, ProviderRole::Cluster).is_some()
+                    && !hybrid::keeps_control_plane(&input, document.namespace) =>
+            {
                 run.lose(document, "has no MCM counterpart");
             }
             ("", "Secret") if references.has("Secret", document) => {}
             (native::GROUP, _) | ("", "Secret") => run.pass(document),
+            _ if hybrid::stays(document) => run.keep(document, given),
             _ => run.refuse(document, "mcm does not convert this kind", "leave it out"),
         }
     }
@@ -104,18 +128,41 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
 }
 
 /// Converts native objects to those of Cluster API. Classes and Secrets stay, because mcm's infrastructure provider
-/// also uses them.
+/// also uses them. Workers of another provider become those of mcm, unless the provider of the cloud is wanted.
 pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
-    let input = Input::of(objects);
-    let mut run = Run::default();
+    let given = flattened(objects);
+    let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
+    let input = Input::of(&read);
+    let mut run = Run::of(&input, options);
+    let references = References::of(&input);
+    let takes_workers =
+        options.infrastructure == Infrastructure::Mcm && input.documents.iter().any(hybrid::refers_to_other);
     let (pools, losses) = machine_pool::restored(&input, options);
     run.result.losses.extend(losses.losses);
     let is_in_a_pool = |document: &Document<'_>| {
         let identity = (document.namespace.to_owned(), document.name.to_owned());
         pools.iter().any(|pool| pool.members.contains(&identity))
     };
-    for document in &input.documents {
+    for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
+            (CORE_GROUP, "Cluster" | "ClusterClass")
+                if options.infrastructure == Infrastructure::Mcm && hybrid::has_topology(document) =>
+            {
+                run.topology(document);
+            }
+            (CORE_GROUP, _) if takes_workers && hybrid::refers_to_other(document) => {
+                run.convert(document, |_: Value, report| hybrid::moved(document, given, &input, report));
+            }
+            (INFRASTRUCTURE_GROUP, kind)
+                if takes_workers && references.has(kind, document) && hybrid::is_foreign(kind) =>
+            {
+                if hybrid::is_kept_by_others(document, &input) {
+                    run.keep(document, given);
+                }
+                run.convert(document, |_: Value, report| hybrid::made(document, &input, options, report));
+            }
+            (CORE_GROUP, _) if takes_workers => run.keep(document, given),
+            _ if takes_workers && hybrid::stays(document) => run.keep(document, given),
             (native::GROUP, _) if document.version != native::VERSION => {
                 let advice = "correct apiVersion";
                 run.refuse(document, format!("{}/{} is not known", document.group, document.version), advice);
@@ -146,8 +193,9 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
                 });
             }
             (native::GROUP, "MachineClass") | ("", "Secret") | (CORE_GROUP | INFRASTRUCTURE_GROUP, _) => {
-                run.pass(document);
+                run.result.objects.push(given.clone());
             }
+            _ if hybrid::stays(document) => run.result.objects.push(given.clone()),
             _ => run.refuse(document, "mcm does not convert this kind", "leave it out"),
         }
     }
@@ -160,13 +208,13 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
 
 /// The class for a machine template of another provider, without Secrets. `around` says where the template is used: the
 /// provider's object for the cluster, and a deployment.
-pub fn class_of_template(template: &Value, around: &[Value]) -> Conversion {
+pub fn class_of_template(template: &Value, around: &[Value], answers: &Answers) -> Conversion {
     let all: Vec<Value> = std::iter::once(template).chain(around).cloned().collect();
     let input = Input::of(&all);
     let mut run = Run::default();
     if let Some(document) = input.documents.first() {
         run.convert(document, |_: Value, report| {
-            let class = cloud::class_of(document, &input, report);
+            let class = cloud::class_of(document, &input, answers, report);
             class.into_iter().flat_map(serde_json::to_value).collect::<Vec<_>>().into()
         });
     }
@@ -191,7 +239,30 @@ pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
     run.finish()
 }
 
+/// The note on objects that are not converted.
+const KEPT: &str = "stays as it is, with its provider";
+
+/// All objects, without lists around them.
+fn flattened(objects: &[Value]) -> Vec<&Value> {
+    let is_list = |value: &Value| value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    let mut all = Vec::new();
+    for value in objects {
+        match value.get("items").and_then(Value::as_array).filter(|_| is_list(value)) {
+            Some(items) => all.extend(flattened(items)),
+            None => all.push(value),
+        }
+    }
+    all
+}
+
 impl Run {
+    fn of(input: &Input<'_>, options: &Options) -> Self {
+        let mut run = Self::default();
+        let is_known = |name: &str| input.documents.iter().any(|document| document.name == name);
+        run.result.refusals = options.answers.check(is_known);
+        run
+    }
+
     fn convert<T: DeserializeOwned + Serialize>(
         &mut self,
         document: &Document<'_>,
@@ -217,6 +288,18 @@ impl Run {
 
     fn pass(&mut self, document: &Document<'_>) {
         self.result.objects.push(document.value.clone());
+    }
+
+    /// Passes an object of another provider as it was given, with a note.
+    fn keep(&mut self, document: &Document<'_>, given: &Value) {
+        self.result.objects.push(given.clone());
+        self.lose(document, KEPT);
+    }
+
+    fn topology(&mut self, document: &Document<'_>) {
+        let mut report = Report::of(document.kind, document.name);
+        hybrid::refuse_topology(if document.kind == "Cluster" { "spec.topology" } else { "spec.workers" }, &mut report);
+        self.result.refusals.extend(report.refusals);
     }
 
     fn lose(&mut self, document: &Document<'_>, reason: &str) {
@@ -254,6 +337,10 @@ impl Run {
             }
         }
         result.objects = kept;
+        result.losses =
+            merged(result.losses, |one| (&mut one.object, [&*one.path, &one.reason, &one.advice].join("\n")));
+        result.refusals =
+            merged(result.refusals, |one| (&mut one.object, [&*one.path, &one.reason, &one.advice].join("\n")));
         result
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         adoption::{Kind, Object, Unit, Way, has_finalizer, lone_name, observe::World, way_of},
         types::{MCMMigration, Side, names},
     },
-    cli::{error::Misuse, flags::DriverOptions},
+    cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
     driver::{Catalogue, Guards},
     process::DriverSources,
     runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
@@ -49,6 +49,8 @@ pub(super) struct Place {
     #[arg(long, value_name = "NAME")]
     credentials_secret: Option<String>,
     #[command(flatten)]
+    answers: AnswerOptions,
+    #[command(flatten)]
     drivers: DriverOptions,
 }
 
@@ -65,7 +67,8 @@ impl Place {
             _ => self.workload(&management, &namespace).await?,
         };
         let credentials = self.credentials_secret.clone();
-        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials })
+        let answers = self.answers.answers();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
     }
 
     async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {

@@ -40,6 +40,7 @@ impl World {
             unit: Unit::Deployment("d".to_owned()),
             objects: BTreeMap::new(),
             credentials: None,
+            answers: Default::default(),
             cloud: None,
             now: Timestamp::UNIX_EPOCH,
         };

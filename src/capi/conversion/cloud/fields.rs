@@ -36,6 +36,11 @@ impl Fields {
         self.key(name).and_then(|key| self.fields.get(&key)).is_some_and(|value| !value.is_null())
     }
 
+    /// A field that stays.
+    pub fn peek(&self, name: &str) -> Option<&Value> {
+        self.fields.get(&self.key(name)?)
+    }
+
     /// Go matches names without regard to case.
     fn key(&self, name: &str) -> Option<String> {
         let exact = self.fields.contains_key(name).then(|| name.to_owned());

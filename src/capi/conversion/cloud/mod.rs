@@ -16,17 +16,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{
+    answers::Answers,
     input::{Document, Input},
     keys::{self, Keys, Treatment},
     metadata::{filled, namespace},
+    options::Options,
     report::Report,
 };
 use crate::{
-    api::machine::{ClassContent, MachineClass},
+    api::machine::{ClassContent, MachineClass, SecretRef},
     capi::types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
 use provider::{IdForms, InfrastructureProvider, ProviderRole, Template};
+
+/// Path of the spec of a machine in a template.
+const MACHINE_SPEC: &str = "spec.template.spec";
 
 /// All providers. Each is described beside its conversions.
 pub const PROVIDERS: [&InfrastructureProvider; 2] = [&aws::PROVIDER, &gcp::PROVIDER];
@@ -47,6 +52,11 @@ pub fn provider_of(kind: &str, role: ProviderRole) -> Option<&'static Infrastruc
     PROVIDERS.into_iter().find(|provider| provider.kinds.with_role(role).kind == kind)
 }
 
+/// The provider that has this kind of pools.
+pub fn provider_of_pool(kind: &str) -> Option<&'static InfrastructureProvider> {
+    PROVIDERS.into_iter().find(|provider| provider.kinds.pool == kind)
+}
+
 /// The provider of the cloud of a driver.
 pub fn provider_of_driver(driver: &str) -> Option<&'static InfrastructureProvider> {
     PROVIDERS.into_iter().find(|provider| provider.kinds.driver == driver)
@@ -57,23 +67,48 @@ pub fn is_interruptible(provider_spec: &Value) -> bool {
     PROVIDERS.into_iter().any(|provider| (provider.is_interruptible)(provider_spec))
 }
 
-/// The class of a template. Its Secrets are not set.
-pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report) -> Option<MachineClass> {
-    let provider = provider_of(document.kind, ProviderRole::Template)?;
+/// Whether the subnet of a VM determines its zone, so that a class without a zone is complete.
+pub fn zone_is_of_subnet(kind: &str) -> bool {
+    let provider = provider_of(kind, ProviderRole::Template).or_else(|| provider_of_pool(kind));
+    provider.is_some_and(|provider| provider.zone_is_of_subnet)
+}
+
+/// The class of a template or pool. Its Secrets are not set.
+pub fn class_of(
+    document: &Document<'_>,
+    input: &Input<'_>,
+    answers: &Answers,
+    report: &mut Report,
+) -> Option<MachineClass> {
+    let of_template = provider_of(document.kind, ProviderRole::Template);
+    let provider = of_template.or_else(|| provider_of_pool(document.kind))?;
     let version = provider.kinds.version;
-    if document.version != version {
+    if !provider.kinds.reads(document.version) {
         report.refuse("apiVersion", format!("{} is not known", document.version), format!("use {version}"));
         return None;
     }
-    let machine_spec = machine_spec_of(document, report);
+    let (machine_spec, path) = match of_template {
+        Some(_) => (machine_spec_of(document, report), MACHINE_SPEC),
+        None => ((provider.of_pool)(&document.value["spec"], report), provider.pool_path),
+    };
     let users = Users::of(document, input);
-    let cluster_name = users.cluster.clone().unwrap_or_else(|| cluster_label(document.value));
+    let labelled = || Some(cluster_label(document.value)).filter(|name| !name.is_empty());
+    let cluster_name = users.cluster.clone().or_else(labelled).or_else(|| only_cluster(document, input));
+    let cluster_name = cluster_name.unwrap_or_default();
     if cluster_name.is_empty() {
         report.refuse("", "the cluster is not known", format!("label it with {}", names::CLUSTER_NAME));
     }
     let cluster = cluster_of(provider, document, &cluster_name, input);
-    let template =
-        Template { machine_spec: &machine_spec, cluster_name: &cluster_name, cluster: &cluster, zones: &users.zones };
+    let template = Template {
+        name: document.name,
+        machine_spec: &machine_spec,
+        path,
+        cluster_name: &cluster_name,
+        cluster: &cluster,
+        zones: &users.zones,
+        version: &users.version,
+        answers,
+    };
     let content = ClassContent {
         provider: provider.kinds.driver.to_owned(),
         provider_spec: (provider.to_native)(&template, report),
@@ -89,6 +124,17 @@ pub fn class_of(document: &Document<'_>, input: &Input<'_>, report: &mut Report)
         ..ObjectMeta::default()
     };
     Some(MachineClass::with_content(metadata, None, content))
+}
+
+/// The class with the credentials of the options. Without them, their absence is reported.
+pub fn with_credentials(class: MachineClass, options: &Options, path: &str, report: &mut Report) -> MachineClass {
+    let Some(secret) = &options.credentials else {
+        report.lose(path, "the class has no credentials", "set credentialsSecretRef in the class");
+        return class;
+    };
+    let namespace = class.metadata.namespace.clone().unwrap_or_default();
+    let credentials_secret_ref = Some(SecretRef { name: secret.clone(), namespace });
+    MachineClass { credentials_secret_ref, ..class }
 }
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.
@@ -145,8 +191,12 @@ fn copied(path: &str, mut all: Keys, report: &mut Report) -> Keys {
     all
 }
 
-/// A template without the fields that its provider writes.
+/// A template or pool without the fields that its provider writes.
 pub fn without_bookkeeping(template: &Value) -> Value {
+    let mut spec = template["spec"].clone();
+    if let Value::Object(fields) = &mut spec {
+        fields.retain(|name, _| !["providerID", "providerIDList"].contains(&name.as_str()));
+    }
     let mut metadata = json!({});
     for field in ["name", "namespace", "labels", "annotations"] {
         let mut value = template["metadata"][field].clone();
@@ -158,26 +208,29 @@ pub fn without_bookkeeping(template: &Value) -> Value {
         }
     }
     json!({
-        "apiVersion": template["apiVersion"], "kind": template["kind"], "metadata": metadata, "spec": template["spec"],
+        "apiVersion": template["apiVersion"], "kind": template["kind"], "metadata": metadata, "spec": spec,
     })
 }
 
-/// Whether a noted value is a template in this namespace. Notes are annotations, which any client may write.
-pub fn is_template_in(value: &Value, namespace: &str) -> bool {
+/// Whether a noted value is a template or pool in this namespace. Notes are annotations, which any client may write.
+pub fn is_foreign_in(value: &Value, namespace: &str) -> bool {
     let kind = value["kind"].as_str().unwrap_or_default();
-    let provider = provider_of(kind, ProviderRole::Template);
-    let version = provider.map(|provider| format!("{INFRASTRUCTURE_GROUP}/{}", provider.kinds.version));
-    value["apiVersion"].as_str() == version.as_deref()
-        && version.is_some()
+    let provider = provider_of(kind, ProviderRole::Template).or_else(|| provider_of_pool(kind));
+    let version = value["apiVersion"].as_str().and_then(|version| version.split_once('/'));
+    let is_known = |(group, version): (&str, &str)| {
+        group == INFRASTRUCTURE_GROUP && provider.is_some_and(|provider| provider.kinds.reads(version))
+    };
+    version.is_some_and(is_known)
         && value["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
         && without_bookkeeping(value) == *value
 }
 
-/// Settings from the deployments and sets that use a template.
+/// Settings from the deployments, sets and pools that use a template.
 #[derive(Default)]
 struct Users {
     cluster: Option<String>,
     zones: Vec<String>,
+    version: String,
 }
 
 impl Users {
@@ -191,13 +244,26 @@ impl Users {
                 continue;
             }
             users.cluster = owner.value["spec"]["clusterName"].as_str().map(str::to_owned);
-            let zone = spec["failureDomain"].as_str().unwrap_or_default().to_owned();
-            if !users.zones.contains(&zone) {
-                users.zones.push(zone);
+            users.version = spec["version"].as_str().unwrap_or_default().to_owned();
+            let of_pool = owner.value["spec"]["failureDomains"].as_array().cloned().unwrap_or_default();
+            let zones = if of_pool.is_empty() { vec![spec["failureDomain"].clone()] } else { of_pool };
+            for zone in zones.iter().map(|zone| zone.as_str().unwrap_or_default().to_owned()) {
+                if !users.zones.contains(&zone) {
+                    users.zones.push(zone);
+                }
             }
         }
         users
     }
+}
+
+/// The only Cluster among the objects.
+fn only_cluster(document: &Document<'_>, input: &Input<'_>) -> Option<String> {
+    let mut clusters = input
+        .documents
+        .iter()
+        .filter(|one| one.group == CORE_GROUP && one.kind == "Cluster" && one.namespace == document.namespace);
+    clusters.next().filter(|_| clusters.next().is_none()).map(|only| only.name.to_owned())
 }
 
 fn cluster_label(value: &Value) -> String {

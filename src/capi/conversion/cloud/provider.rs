@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::capi::conversion::report::Report;
+use crate::capi::conversion::{
+    answers::{Answers, Question},
+    report::Report,
+};
 
 /// An infrastructure provider whose cloud has a driver.
 pub struct InfrastructureProvider {
@@ -10,10 +13,16 @@ pub struct InfrastructureProvider {
     pub kinds: ProviderKinds,
     /// The `providerSpec` of a template.
     pub(super) to_native: fn(&Template<'_>, &mut Report) -> Value,
+    /// The spec of the machines of a pool, from the spec of the pool.
+    pub(super) of_pool: fn(&Value, &mut Report) -> Value,
+    /// Path of the description of a machine in a pool.
+    pub(super) pool_path: &'static str,
     /// The spec of a machine with this `providerSpec`.
     pub(super) to_capi: fn(&Value, &mut Report) -> Value,
     /// Whether the cloud may stop a VM with this `providerSpec` at any time.
     pub is_interruptible: fn(&Value) -> bool,
+    /// The subnet of a VM determines its zone.
+    pub zone_is_of_subnet: bool,
     /// Provider IDs of its VMs.
     pub ids: IdForms,
 }
@@ -25,12 +34,16 @@ pub struct ProviderKinds {
     pub driver: &'static str,
     /// API version of the kinds.
     pub version: &'static str,
+    /// Older versions whose fields have the same names and meanings.
+    pub older: &'static [&'static str],
     /// Kind of the infrastructure of a cluster.
     pub cluster: KindName,
     /// Kind of the infrastructure of a machine.
     pub machine: KindName,
     /// Kind of the templates of machines.
     pub template: KindName,
+    /// Kind of the pools of machines.
+    pub pool: &'static str,
 }
 
 /// The names of a kind.
@@ -59,6 +72,11 @@ impl ProviderRole {
 }
 
 impl ProviderKinds {
+    /// Whether this version of the kinds is read.
+    pub fn reads(&self, version: &str) -> bool {
+        version == self.version || self.older.contains(&version)
+    }
+
     /// The kind with a role.
     pub const fn with_role(&self, role: ProviderRole) -> KindName {
         match role {
@@ -71,14 +89,37 @@ impl ProviderKinds {
 
 /// A template of machines, and its surroundings.
 pub struct Template<'a> {
-    /// `spec.template.spec` of the template.
+    /// Its name.
+    pub name: &'a str,
+    /// The spec of a machine.
     pub machine_spec: &'a Value,
+    /// Path of that spec in the object.
+    pub path: &'a str,
     /// Name of the Cluster.
     pub cluster_name: &'a str,
     /// Infrastructure of the cluster; null if it is not among the objects.
     pub cluster: &'a Value,
     /// Failure domains of the deployments and sets that use the template, each once; the empty text stands for none.
     pub zones: &'a [String],
+    /// Version of Kubernetes; empty if it is not known.
+    pub version: &'a str,
+    /// Values that the template leaves to its provider.
+    pub answers: &'a Answers,
+}
+
+impl Template<'_> {
+    /// The answer of the user for this template.
+    pub fn answer(&self, question: Question) -> Option<&str> {
+        self.answers.get(question, self.name)
+    }
+
+    /// The zone, if there is only one.
+    pub fn zone(&self) -> Option<&str> {
+        match self.zones {
+            [zone] => Some(zone.as_str()).filter(|zone| !zone.is_empty()),
+            _ => None,
+        }
+    }
 }
 
 /// Provider IDs of the VMs of a cloud, in the form of the driver and in that of Nodes.

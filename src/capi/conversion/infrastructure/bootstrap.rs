@@ -7,6 +7,7 @@ use crate::{
     api::machine::MachineClass,
     capi::{
         conversion::{
+            answers::Question,
             input::Input,
             keys::Keys,
             notes::{BOOTSTRAP_FORMAT, MADE_FROM},
@@ -38,14 +39,18 @@ pub fn user_data_of(secret: &str) -> String {
     format!("{secret}-userdata")
 }
 
-/// Name of the Secret with the bootstrap data.
-pub fn data_secret_name(bootstrap: &Bootstrap, at: &str, report: &mut Report) -> String {
+/// Name of the Secret with the bootstrap data. The answer of the user replaces the object of a bootstrap provider.
+pub fn data_secret_name(bootstrap: &Bootstrap, place: &Place<'_>, report: &mut Report) -> String {
+    let at = place.prefix();
     let name = bootstrap.data_secret_name.clone().unwrap_or_default();
     if bootstrap.config_ref != ObjectRef::default() {
+        if let Some(answer) = place.options.answers.get(Question::BootstrapSecret, place.name) {
+            return answer.to_owned();
+        }
         report.refuse(
             format!("{at}spec.bootstrap.configRef"),
             "MCM creates no bootstrap data (BootstrapConfigRefUnsupported)",
-            "name a Secret with reusable join data in dataSecretName instead",
+            "name a Secret with reusable join data in dataSecretName instead, or in --bootstrap-secret of mcm convert",
         );
     } else if name.is_empty() {
         report.refuse(

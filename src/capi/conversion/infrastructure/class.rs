@@ -33,14 +33,14 @@ pub fn content_of(class: &MachineClass) -> ClassContent {
 }
 
 pub fn derived_class(
+    name: String,
     content: &ClassContent,
-    base: &str,
     template: &ObjectRef,
     in_namespace: &str,
     data_secret_name: &str,
 ) -> MachineClass {
     let metadata = ObjectMeta {
-        name: Some(derived_name(content, base, data_secret_name)),
+        name: Some(name),
         namespace: namespace(in_namespace),
         annotations: Some([(MADE_FROM.to_owned(), format!("{}/{}", template.kind, template.name))].into()),
         ..ObjectMeta::default()

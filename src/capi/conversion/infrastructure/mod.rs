@@ -28,6 +28,9 @@ use noted::{Noted, infrastructure_object, kind_of, object_of, plain};
 
 pub use class::{content_of, named, zone_of};
 
+/// Where the object of a bootstrap provider is noted.
+const CONFIG_REF: &str = "spec.bootstrap.configRef";
+
 /// The objects that a machine of Cluster API refers to.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -44,7 +47,10 @@ pub struct Found {
 /// Resolves the references of a machine of Cluster API.
 pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, report: &mut Report) -> Found {
     let (at, namespace, input) = (place.prefix(), place.namespace, place.input);
-    let data_secret_name = data_secret_name(&spec.bootstrap, at, report);
+    let data_secret_name = data_secret_name(&spec.bootstrap, place, report);
+    if spec.bootstrap.config_ref != ObjectRef::default() {
+        notes.note(&format!("{at}{CONFIG_REF}"), &spec.bootstrap.config_ref);
+    }
     let reference = &spec.infrastructure_ref;
     let Some((noted, inner)) = infrastructure_object(reference, place, report) else {
         return Found::default();
@@ -81,7 +87,8 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
             return found;
         };
         let base = if by_name.is_empty() { &reference.name } else { by_name };
-        let class = derived_class(content, base, reference, namespace, &data_secret_name);
+        let name = noted.derived_name(content, base, &data_secret_name);
+        let class = derived_class(name, content, reference, namespace, &data_secret_name);
         found.objects.push(serde_json::to_value(&class).unwrap_or_default());
         match bootstrap::to_native(&data_secret_name, place, report) {
             Some(secret) => found.objects.push(secret),
@@ -93,7 +100,10 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
         }
         class.metadata.name.unwrap_or_default()
     };
-    check_zone(spec, content.as_ref(), at, report);
+    // The subnet of a template of another provider determines the zone.
+    if noted.foreign.is_none() {
+        check_zone(spec, content.as_ref(), at, report);
+    }
     if inner.creation_timeout_seconds.is_some() {
         let reason = format!("creationTimeoutSeconds of {} has no MCM counterpart", reference.name);
         report.lose(format!("{at}spec.infrastructureRef"), reason, "the health check determines creationTimeout");
@@ -136,8 +146,8 @@ pub fn to_capi(
     if let Some(noted) = notes.take::<Noted>(&format!("{at}spec.infrastructureRef")) {
         let was_derived = noted.spec.machine_class_ref.name != class;
         let is_same_class = noted.class == class
-            && (!was_derived || known.as_ref().is_some_and(|known| noted.derived_name(known) == class))
-            && noted.foreign.as_ref().is_none_or(|foreign| cloud::is_template_in(foreign, place.namespace));
+            && (!was_derived || known.as_ref().is_some_and(|known| noted.name_of(known) == class))
+            && noted.foreign.as_ref().is_none_or(|foreign| cloud::is_foreign_in(foreign, place.namespace));
         if is_same_class {
             let is_same_node = noted.spec.node_template == node;
             let name = if is_same_node || place.owner == Owner::Machine { noted.name.clone() } else { made.name };
@@ -160,18 +170,13 @@ pub fn to_capi(
         report.refuse(format!("{at}spec.nodeTemplate.metadata"), reason, "remove other labels and annotations");
     }
     outcome.objects.push(object_of(&made, place));
-    match bootstrap::to_capi(known.as_ref(), &made.data_secret_name, place, report) {
-        Some(secret) => outcome.objects.push(secret),
-        None => report.lose(
-            format!("{at}spec.class"),
-            format!(
-                "Secret {} is not written, because the Secret of the class is not among the objects",
-                made.data_secret_name
-            ),
-            format!("create it with type {} and the bootstrap data as {VALUE}", names::SECRET_TYPE),
-        ),
-    }
-    spec.bootstrap = Bootstrap { data_secret_name: Some(made.data_secret_name.clone()), ..Bootstrap::default() };
+    spec.bootstrap = match notes.take::<ObjectRef>(&format!("{at}{CONFIG_REF}")) {
+        Some(config_ref) => Bootstrap { config_ref, data_secret_name: None },
+        None => {
+            outcome.objects.extend(bootstrap_secret(known.as_ref(), &made.data_secret_name, place, report));
+            Bootstrap { data_secret_name: Some(made.data_secret_name.clone()), ..Bootstrap::default() }
+        }
+    };
     spec.failure_domain = made.failure_domain.clone();
     let foreign = |pointer: &str| made.foreign.as_ref()?.pointer(pointer)?.as_str().map(str::to_owned);
     spec.infrastructure_ref = ObjectRef {
@@ -180,6 +185,24 @@ pub fn to_capi(
         name: foreign("/metadata/name").unwrap_or_else(|| made.name.clone()),
     };
     outcome
+}
+
+/// The bootstrap Secret of a class.
+fn bootstrap_secret(
+    class: Option<&MachineClass>,
+    data_secret_name: &str,
+    place: &Place<'_>,
+    report: &mut Report,
+) -> Option<Value> {
+    let made = bootstrap::to_capi(class, data_secret_name, place, report);
+    if made.is_none() {
+        let reason = format!(
+            "Secret {data_secret_name} is not written, because the Secret of the class is not among the objects"
+        );
+        let advice = format!("create it with type {} and the bootstrap data as {VALUE}", names::SECRET_TYPE);
+        report.lose(format!("{}spec.class", place.prefix()), reason, advice);
+    }
+    made
 }
 
 /// The template of a class for the provider of its cloud.

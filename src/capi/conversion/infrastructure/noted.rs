@@ -11,7 +11,10 @@ use super::{
     class::{content_of, derived_name, named},
 };
 use crate::{
-    api::{machine::MachineClass, wire::is_zero},
+    api::{
+        machine::{ClassContent, MachineClass},
+        wire::is_zero,
+    },
     capi::{
         conversion::{
             cloud::{self, provider::ProviderRole},
@@ -51,14 +54,20 @@ pub struct Noted {
 
 impl Noted {
     /// The name that a class with this content would have been given.
-    pub fn derived_name(&self, class: &MachineClass) -> String {
-        let mut content = class.content();
+    pub fn name_of(&self, class: &MachineClass) -> String {
+        let by_name = &self.spec.machine_class_ref.name;
+        let base = if by_name.is_empty() { &self.name } else { by_name };
+        self.derived_name(&class.content(), base, &self.data_secret_name)
+    }
+
+    /// The name of a class that is derived from this object.
+    pub fn derived_name(&self, content: &ClassContent, base: &str, data_secret_name: &str) -> String {
+        let mut content = content.clone();
         if self.foreign.is_some() {
             // Templates of other providers have no credentials, so users add them to the class.
             content.credentials_secret_ref = None;
         }
-        let by_name = &self.spec.machine_class_ref.name;
-        derived_name(&content, if by_name.is_empty() { &self.name } else { by_name }, &self.data_secret_name)
+        derived_name(&content, base, data_secret_name)
     }
 }
 
@@ -186,12 +195,11 @@ fn foreign_template(
     };
     // The template has a separate report.
     let mut problems = Report::of(&reference.kind, &reference.name);
-    let class = cloud::class_of(document, input, &mut problems)?;
+    let class = cloud::class_of(document, input, &place.options.answers, &mut problems)?;
     if !problems.refusals.is_empty() {
-        let reason = format!("{} {} cannot be converted", reference.kind, reference.name);
-        report.refuse(path, reason, "see its refusals");
+        report.refuse(path, format!("the {} cannot be converted", reference.kind), "see its refusals");
     }
-    report.lose(path, "the class has no credentials", "set credentialsSecretRef in the class");
+    let class = cloud::with_credentials(class, place.options, path, report);
     let noted = Noted {
         name: reference.name.clone(),
         foreign: Some(cloud::without_bookkeeping(document.value)),

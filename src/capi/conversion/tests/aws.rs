@@ -113,10 +113,10 @@ fn each_field_of_an_aws_template_is_converted(
 
 #[rstest]
 #[case("/providerID", json!("x"), "providerID")]
-#[case("/ami", json!({ "eksLookupType": "AmazonLinux" }), "ami.eksLookupType,ami.id")]
+#[case("/ami", json!({ "eksLookupType": "AmazonLinux" }), "ami.id")]
 #[case("/iamInstanceProfile", json!(null), "iamInstanceProfile")]
-#[case("/subnet", json!({ "filters": [{ "name": "a", "values": ["b"] }] }), "subnet.filters,subnet.id")]
-#[case("/additionalSecurityGroups/0", json!({ "filters": [{ "name": "a", "values": ["b"] }] }), "additionalSecurityGroups[0].filters")]
+#[case("/subnet", json!({ "filters": [{ "name": "a", "values": ["b"] }] }), "subnet.id")]
+#[case("/additionalSecurityGroups/0", json!({ "filters": [{ "name": "a", "values": ["b"] }] }), "additionalSecurityGroups")]
 #[case("/rootVolume", json!(null), "rootVolume")]
 #[case("/rootVolume/type", json!("io2"), "rootVolume.type")]
 #[case("/rootVolume/encryptionKey", json!("key"), "rootVolume.encryptionKey")]
@@ -150,10 +150,7 @@ fn an_aws_template_that_means_another_vm_is_refused(#[case] field: &str, #[case]
 #[test]
 fn an_aws_template_needs_its_cluster() {
     let conversion = to_native(&aws()[..1], &options());
-    assert_eq!(
-        refused(&conversion),
-        ["", "spec.template.spec.securityGroupOverrides.node", "spec.template.spec.securityGroupOverrides.lb"]
-    );
+    assert_eq!(refused(&conversion), ["", "spec.template.spec.additionalSecurityGroups"]);
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn r34_a_paused_object_is_refused(#[case] prefix: &str, #[case] pointer: &str) {
 #[test]
 fn an_api_version_that_is_not_known_is_refused() {
     let mut given = capi_deployment();
-    set(&mut given[0], "/apiVersion", json!("cluster.x-k8s.io/v1beta1"));
+    set(&mut given[0], "/apiVersion", json!("cluster.x-k8s.io/v1alpha4"));
     assert_eq!(refused(&to_native(&given)), ["kind"]);
 }
 

@@ -4,6 +4,7 @@ mod any;
 mod aws;
 mod clouds;
 mod gcp;
+mod generated;
 mod golden;
 mod health_check;
 mod laws;
@@ -13,6 +14,7 @@ mod machine_pool;
 mod policy;
 mod template;
 mod untrusted;
+mod v1beta1;
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
-//! AWSMachineTemplate of Cluster API Provider AWS (`v1beta2`), and the `providerSpec` of the driver `AWS`.
+//! AWSMachineTemplate and AWSMachinePool of Cluster API Provider AWS (`v1beta2`), and the `providerSpec` of the driver `AWS`.
 
 mod ids;
+mod pool;
 mod shared;
 mod to_capi;
 mod to_native;
@@ -12,12 +13,17 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     kinds: ProviderKinds {
         driver: "AWS",
         version: "v1beta2",
+        older: &["v1beta1"],
         cluster: KindName { kind: "AWSCluster", plural: "awsclusters" },
         machine: KindName { kind: "AWSMachine", plural: "awsmachines" },
         template: KindName { kind: "AWSMachineTemplate", plural: "awsmachinetemplates" },
+        pool: "AWSMachinePool",
     },
     to_native: to_native::to_native,
+    of_pool: pool::machine_spec,
+    pool_path: "spec.awsLaunchTemplate",
     to_capi: to_capi::to_capi,
     is_interruptible: |spec| spec["spotPrice"].is_string(),
+    zone_is_of_subnet: true,
     ids: ids::IDS,
 };

@@ -2,7 +2,9 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{ROOT, SNP, metadata_options};
 use crate::capi::conversion::{
+    answers::Question,
     cloud::{
+        MACHINE_SPEC,
         fields::{Fields, filled, object, text},
         provider::Template,
     },
@@ -15,10 +17,10 @@ const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 
 /// The `providerSpec` of a template.
 pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
-    let &Template { machine_spec, cluster_name, cluster, zones: _ } = template;
-    let mut given = Fields::of("spec.template.spec", machine_spec.clone(), report);
+    let &Template { machine_spec, cluster_name, cluster, path, .. } = template;
+    let mut given = Fields::of(path, machine_spec.clone(), report);
     refuse_unsupported(&mut given, report);
-    let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
+    let region = region_of(cluster);
     if region.is_empty() {
         report.refuse("", "the region is not known", "add the AWSCluster to the objects");
     }
@@ -26,13 +28,13 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     let profile = given.required("iamInstanceProfile", report, "MCM requires one", "name it");
     let (spot_price, market) = market(&mut given, report);
     let made = object([
-        ("ami", text(image(&mut given, report))),
+        ("ami", text(image(&mut given, template, report))),
         ("region", text(region)),
         ("machineType", text(machine_type)),
         ("iam", Some(json!({ "name": profile }))),
         ("keyName", text(key_name(&mut given, cluster, report))),
-        ("blockDevices", Some(block_devices(&mut given, report).into())),
-        ("networkInterfaces", Some(json!([interface(&mut given, cluster, report)]))),
+        ("blockDevices", Some(block_devices(&mut given, template, report).into())),
+        ("networkInterfaces", Some(json!([interface(&mut given, template, report)]))),
         ("tags", Some(tags(&mut given, cluster_name, cluster, report).into())),
         ("instanceMetadataOptions", metadata_options(&mut given, report)),
         ("cpuOptions", cpu_options(&mut given, report)),
@@ -69,14 +71,30 @@ fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
     let reason = "MCM stores user data in the VM, not in a secret of the cloud";
     given.lose("cloudInit", report, reason, "keep credentials out of it");
     for name in ["imageLookupFormat", "imageLookupOrg", "imageLookupBaseOS"] {
-        given.lose(name, report, "has no effect beside ami.id", "");
+        given.lose(name, report, "has no effect beside an image that is named", "");
     }
+    let reason = "the provider ignores it in a template";
+    given.lose("failureDomain", report, reason, "set failureDomain in the deployment that uses the template");
 }
 
-fn image(given: &mut Fields, report: &mut Report) -> String {
+fn region_of(cluster: &Value) -> &str {
+    cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn image(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> String {
     let mut ami = given.object("ami", report);
-    ami.refuse("eksLookupType", report, "MCM does not look up images", "set ami.id");
-    let image = ami.required("id", report, "MCM does not look up images", "name the image");
+    ami.lose("eksLookupType", report, "has no effect beside an image that is named", "");
+    let named = ami.text("id", report);
+    let image = Some(named.as_str()).filter(|named| !named.is_empty()).or_else(|| template.answer(Question::Image));
+    if image.is_none() {
+        let version = if template.version.is_empty() { "the version of the machines" } else { template.version };
+        let reason = format!(
+            "the provider looks up the image of {version} in {}, and MCM does not",
+            region_of(template.cluster)
+        );
+        report.ask(ami.path("id"), Question::Image, &reason);
+    }
+    let image = image.unwrap_or_default().to_owned();
     ami.finish(report);
     image
 }
@@ -104,34 +122,10 @@ fn tags(given: &mut Fields, cluster_name: &str, cluster: &Value, report: &mut Re
 
 /// One interface with the security groups that the provider would give it: those for nodes and for the load balancer, and
 /// the additional ones.
-fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value {
-    let mut overrides = given.object("securityGroupOverrides", report);
-    let mut groups: Vec<Value> = Vec::new();
-    for role in ["node", "lb"] {
-        let own = overrides.take(role);
-        let of_cluster = cluster.pointer(&format!("/status/networkStatus/securityGroups/{role}/id")).cloned();
-        match own.or(of_cluster) {
-            Some(id) => groups.push(id),
-            None => report.refuse(
-                overrides.path(role),
-                "the security group of the cluster for this role is not known",
-                "name it here, or add the AWSCluster with its status",
-            ),
-        }
-    }
-    overrides.finish(report);
-    for mut group in given.objects("additionalSecurityGroups", report) {
-        groups.extend(group.take("id"));
-        group.refuse("filters", report, "MCM does not look up security groups", "set id");
-        group.finish(report);
-    }
-    groups.dedup();
-    let mut subnet = given.object("subnet", report);
-    subnet.refuse("filters", report, "MCM does not look up subnets", "set id");
-    let id = subnet.required("id", report, "MCM requires a subnet", "name it");
-    subnet.finish(report);
+fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Value {
+    let groups = security_groups(given, template, report);
     let made = object([
-        ("subnetID", text(id)),
+        ("subnetID", text(subnet(given, template, report))),
         ("securityGroupIDs", Some(groups.into())),
         ("associatePublicIPAddress", given.take("publicIP")),
         ("interfaceType", given.filled("networkInterfaceType")),
@@ -139,17 +133,126 @@ fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value 
     made.into()
 }
 
-fn block_devices(given: &mut Fields, report: &mut Report) -> Vec<Value> {
+/// The groups for the roles of a node, and the additional ones. The answer of the user stands for those that are not named.
+fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
+    let (mut groups, mut is_complete) = (Vec::new(), true);
+    let mut overrides = given.object("securityGroupOverrides", report);
+    for role in ["node", "lb"] {
+        let of_cluster = format!("/status/networkStatus/securityGroups/{role}/id");
+        let id = overrides.take(role).or_else(|| template.cluster.pointer(&of_cluster).cloned());
+        is_complete &= id.is_some();
+        groups.extend(id);
+    }
+    overrides.finish(report);
+    for mut group in given.objects("additionalSecurityGroups", report) {
+        let id = group.take("id");
+        is_complete &= id.is_some();
+        group.take("filters");
+        groups.extend(id);
+        group.finish(report);
+    }
+    match template.answer(Question::SecurityGroups) {
+        _ if is_complete => {}
+        Some(answer) => groups.extend(answer.split(',').map(Value::from)),
+        None => {
+            let reason = "the provider finds security groups by role or filter, and not all of them are known; \
+                          an AWSCluster with its status has those of the roles";
+            report.ask(given.path("additionalSecurityGroups"), Question::SecurityGroups, reason);
+        }
+    }
+    let mut seen = Vec::new();
+    groups.retain(|group| {
+        !seen.contains(group) && {
+            seen.push(group.clone());
+            true
+        }
+    });
+    groups
+}
+
+/// The subnet of the template, or else the one that the provider would choose, or else the answer of the user.
+fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> String {
+    let mut subnet = given.object("subnet", report);
+    let named = subnet.text("id", report);
+    let filters = subnet.take("filters");
+    subnet.finish(report);
+    if !named.is_empty() {
+        return named;
+    }
+    if template.zones.len() > 1 {
+        let reason = format!("it is used in the zones {}, and an MCM class has one subnet", template.zones.join(", "));
+        report.refuse(subnet_path(given), reason, "create a template for each zone");
+        return String::new();
+    }
+    let wants_public = given.peek("publicIP") == Some(&Value::Bool(true));
+    let of_cluster = || subnet_of_cluster(template, wants_public).filter(|_| filters.is_none());
+    let Some(found) = template.answer(Question::Subnet).or_else(of_cluster) else {
+        let zone = template.zone().map(|zone| format!(" in {zone}")).unwrap_or_default();
+        report.ask(
+            subnet_path(given),
+            Question::Subnet,
+            &format!("the provider chooses a subnet{zone}, and MCM does not"),
+        );
+        return String::new();
+    };
+    found.to_owned()
+}
+
+fn subnet_path(given: &Fields) -> String {
+    format!("{}.id", given.path("subnet"))
+}
+
+/// The first subnet of the cluster that fits. A cluster that is not ready does not name all of its subnets, and the machines of
+/// a pool are in several.
+fn subnet_of_cluster<'a>(template: &Template<'a>, is_public: bool) -> Option<&'a str> {
+    const ASSOCIATION: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
+    if template.cluster["status"]["ready"] != true || template.path != MACHINE_SPEC {
+        return None;
+    }
+    let subnets = template.cluster.pointer("/spec/network/subnets")?.as_array()?;
+    let fits = |subnet: &&Value| {
+        (subnet["isPublic"] == true) == is_public
+            && subnet["tags"][ASSOCIATION] != "secondary"
+            && template.zone().is_none_or(|zone| subnet["availabilityZone"] == zone)
+    };
+    let id_of = |subnet: &'a Value| {
+        let found = |name: &str| subnet[name].as_str().filter(|id| id.starts_with("subnet-"));
+        found("resourceID").or_else(|| found("id"))
+    };
+    subnets.iter().find(fits).and_then(id_of)
+}
+
+fn block_devices(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
     let mut devices = Vec::new();
-    if given.has("rootVolume") {
-        let root = given.object("rootVolume", report);
-        devices.push(volume(root, true, report));
-    } else {
-        report.refuse(given.path("rootVolume"), "MCM requires size and type of the root volume", "set them");
+    let answer = root_volume(given, template, report);
+    let mut root = given.map("rootVolume", report);
+    match answer {
+        Some((size, type_)) => {
+            root.entry("size").or_insert(size);
+            root.entry("type").or_insert(type_);
+        }
+        None if ["size", "type"].iter().any(|name| !root.contains_key(*name)) => {
+            let reason = "the provider takes size and type of the root volume from the image, and MCM does not";
+            report.ask(given.path("rootVolume"), Question::RootVolume, reason);
+        }
+        None => {}
+    }
+    if root.contains_key("type") {
+        devices.push(volume(Fields::of(given.path("rootVolume"), root.into(), report), true, report));
     }
     let others = given.objects("nonRootVolumes", report);
     devices.extend(others.into_iter().map(|other| volume(other, false, report)));
     devices
+}
+
+/// Size and type in the answer of the user.
+fn root_volume(given: &Fields, template: &Template<'_>, report: &mut Report) -> Option<(Value, Value)> {
+    let answer = template.answer(Question::RootVolume)?;
+    let parsed = answer.split_once(':').and_then(|(size, type_)| Some((size.parse::<u32>().ok()?, type_)));
+    if parsed.is_none() {
+        report.refuse(given.path("rootVolume"), format!("{answer:?} is not a size and a type"), "write them as 20:gp3");
+    }
+    parsed.map(|(size, type_)| (size.into(), type_.into()))
 }
 
 fn volume(mut volume: Fields, is_root: bool, report: &mut Report) -> Value {

@@ -1,6 +1,7 @@
-//! GCPMachineTemplate of Cluster API Provider GCP (`v1beta1`), and the `providerSpec` of the driver `GCP`.
+//! GCPMachineTemplate and GCPMachinePool of Cluster API Provider GCP (`v1beta1`), and the `providerSpec` of the driver `GCP`.
 
 mod ids;
+mod pool;
 mod shared;
 mod to_capi;
 mod to_native;
@@ -14,13 +15,18 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     kinds: ProviderKinds {
         driver: "GCP",
         version: "v1beta1",
+        older: &[],
         cluster: KindName { kind: "GCPCluster", plural: "gcpclusters" },
         machine: KindName { kind: "GCPMachine", plural: "gcpmachines" },
         template: KindName { kind: "GCPMachineTemplate", plural: "gcpmachinetemplates" },
+        pool: "GCPMachinePool",
     },
     to_native: to_native::to_native,
+    of_pool: pool::machine_spec,
+    pool_path: "spec",
     to_capi: to_capi::to_capi,
     is_interruptible,
+    zone_is_of_subnet: false,
     ids: ids::IDS,
 };
 

@@ -2,6 +2,7 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{LOCAL_SSD, SCRATCH};
 use crate::capi::conversion::{
+    answers::Question,
     cloud::{
         fields::{Fields, filled, object, text},
         provider::Template,
@@ -21,27 +22,28 @@ const OFF: &str = "off";
 
 /// The `providerSpec` of a template.
 pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
-    let &Template { machine_spec, cluster_name, cluster, zones } = template;
+    let &Template { machine_spec, cluster_name, cluster, zones, path, .. } = template;
     if zones.len() > 1 {
         let reason = format!("it is used in the zones {}, and an MCM class has one", zones.join(", "));
         report.refuse("", reason, "create a template for each zone");
     }
-    let zone = zones.first().map(String::as_str).unwrap_or_default();
-    let mut given = Fields::of("spec.template.spec", machine_spec.clone(), report);
+    let zone = zone_of(template);
+    let mut given = Fields::of(path, machine_spec.clone(), report);
     given.refuse("providerID", report, "a template is for many VMs", "remove it");
     given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
     if region.is_empty() {
         report.refuse("", "the region is not known", "add the GCPCluster to the objects");
     }
-    if zone.is_empty() {
-        report.refuse("", "the zone is not known", "set failureDomain in the deployment that uses the template");
+    if zone.is_empty() && zones.len() < 2 {
+        let reason = "the deployment has no failureDomain: the provider takes the first zone of the region";
+        report.ask("", Question::Zone, reason);
     }
     if given.choice("confidentialCompute", &ON_OFF, report) == Some(ON) {
         let reason = "MCM does not support confidential computing";
         report.refuse(given.path("confidentialCompute"), reason, "remove it");
     }
-    let labels = given.filled("additionalLabels");
+    let labels = labels(&mut given, cluster, report);
     let gpu = gpu(&mut given, report);
     let account = given
         .take("serviceAccounts")
@@ -53,7 +55,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
         ("machineType", text(given.required("instanceType", report, "is required", "name the type of the VM"))),
         ("canIpForward", Some(forwards.into())),
         ("deletionProtection", Some(false.into())),
-        ("disks", Some(disks(&mut given, labels.as_ref(), report).into())),
+        ("disks", Some(disks(&mut given, template, labels.as_ref(), report).into())),
         ("scheduling", Some(scheduling(&mut given, gpu.is_some(), report))),
         ("gpu", gpu),
         ("labels", labels),
@@ -67,12 +69,33 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     made.into()
 }
 
-fn disks(given: &mut Fields, labels: Option<&Value>, report: &mut Report) -> Vec<Value> {
+/// The zone of the deployment, or else the answer of the user, or else the first zone of the cluster.
+fn zone_of<'a>(template: &'a Template<'_>) -> &'a str {
+    let of_cluster = || {
+        let found = template.cluster.pointer("/status/failureDomains")?.as_object()?;
+        found.keys().min().map(String::as_str)
+    };
+    let is_open = template.zones.len() < 2;
+    let found = template.zone().or_else(|| template.answer(Question::Zone)).or_else(of_cluster);
+    found.filter(|_| is_open).unwrap_or_default()
+}
+
+/// Labels of cluster and machine.
+fn labels(given: &mut Fields, cluster: &Value, report: &mut Report) -> Option<Value> {
+    let of_cluster = cluster.pointer("/spec/additionalLabels").and_then(Value::as_object).cloned();
+    let mut labels = of_cluster.unwrap_or_default();
+    labels.extend(given.map("additionalLabels", report));
+    filled(labels)
+}
+
+fn disks(given: &mut Fields, template: &Template<'_>, labels: Option<&Value>, report: &mut Report) -> Vec<Value> {
     let family = given.text("imageFamily", report);
     let image = given.text("image", report);
-    let image = if image.is_empty() { family } else { image };
+    let named = [image, family].into_iter().find(|image| !image.is_empty());
+    let image = named.or_else(|| template.answer(Question::Image).map(str::to_owned)).unwrap_or_default();
     if image.is_empty() {
-        report.refuse(given.path("image"), "MCM does not look up images", "name the image");
+        let reason = "the provider takes an image by the version of Kubernetes, and MCM does not";
+        report.ask(given.path("image"), Question::Image, reason);
     }
     let root = object([
         ("autoDelete", Some(true.into())),
