@@ -11,14 +11,13 @@ use super::{
     report::{Outcome, Report},
 };
 use crate::capi::types::{
-    CORE_GROUP, ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachinePoolSpec, MCMMachineSpec, MCMMachineTemplate,
-    MCMMachineTemplateSpec, TemplateResource, names,
+    CONTROL_PLANE_GROUP, CORE_GROUP, ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachinePoolSpec,
+    MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec, TemplateResource, names,
 };
 
 /// The API version of the kinds of mcm.
 const VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const REFERENCE: &str = "/spec/template/spec/infrastructureRef";
-const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
 
 /// Whether an object is an owner of workers: its machines can be those of another infrastructure provider.
 pub(super) fn has_workers(document: &Document<'_>) -> bool {

@@ -38,5 +38,7 @@ pub use machine_set::{MachineSet, MachineSetSpec, MachineSetStatus};
 pub const CORE: &str = "cluster.x-k8s.io/v1beta2";
 /// API group of the core kinds.
 pub const CORE_GROUP: &str = "cluster.x-k8s.io";
+/// API group of control plane providers.
+pub const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
 /// API group of infrastructure providers.
 pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     api::machine::{ClassContent, MachineClass, SecretRef},
-    capi::types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+    capi::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
 use provider::{IdForms, InfrastructureProvider, ProviderRole, Template};
@@ -270,13 +270,17 @@ fn cluster_label(value: &Value) -> String {
     value["metadata"]["labels"][names::CLUSTER_NAME].as_str().unwrap_or_default().to_owned()
 }
 
-/// The infrastructure object of the cluster: labelled or named after it.
+/// The infrastructure object of the cluster, labelled or named after it, or its managed control plane.
 fn cluster_of(provider: &InfrastructureProvider, document: &Document<'_>, cluster: &str, input: &Input<'_>) -> Value {
-    let all = input.documents.iter().filter(|one| {
-        one.group == INFRASTRUCTURE_GROUP
-            && one.kind == provider.kinds.cluster.kind
-            && one.namespace == document.namespace
-    });
-    let mut found = all.filter(|one| one.name == cluster || cluster_label(one.value) == cluster);
+    let owner = input.find(CORE_GROUP, "Cluster", document.namespace, cluster);
+    let control_plane = owner.and_then(|owner| owner.value["spec"]["controlPlaneRef"]["name"].as_str());
+    let is_its = |one: &Document<'_>| match one.group {
+        INFRASTRUCTURE_GROUP => {
+            one.kind == provider.kinds.cluster.kind && (one.name == cluster || cluster_label(one.value) == cluster)
+        }
+        CONTROL_PLANE_GROUP => one.kind == provider.kinds.managed && control_plane == Some(one.name),
+        _ => false,
+    };
+    let mut found = input.documents.iter().filter(|one| one.namespace == document.namespace && is_its(one));
     found.next().map(|one| one.value.clone()).unwrap_or_default()
 }

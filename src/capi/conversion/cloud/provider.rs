@@ -38,6 +38,8 @@ pub struct ProviderKinds {
     pub older: &'static [&'static str],
     /// Kind of the infrastructure of a cluster.
     pub cluster: KindName,
+    /// Kind of the control plane that the cloud manages, which then describes the network of the cluster; empty if none is read.
+    pub managed: &'static str,
     /// Kind of the infrastructure of a machine.
     pub machine: KindName,
     /// Kind of the templates of machines.

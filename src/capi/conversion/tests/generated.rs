@@ -224,6 +224,37 @@ fn an_aws_class_has_the_answers() {
     assert_eq!(spec["keyName"], Value::Null, "a launch template has no key of the cluster");
 }
 
+/// The cloud manages the control plane, whose object describes the network.
+#[rstest]
+#[case::by_default(json!(null), "demo_c1-control-plane")]
+#[case::named(json!("prod"), "prod")]
+fn the_vms_of_an_eks_cluster_have_its_tag_and_groups(#[case] name: Value, #[case] tag: &str) {
+    let version = "controlplane.cluster.x-k8s.io/v1beta2";
+    let mut given = aws("MachineDeployment");
+    let spec = json!({ "region": "eu-west-1", "eksClusterName": name });
+    given[1] = object(version, "AWSManagedControlPlane", "c1-control-plane", spec);
+    let groups = json!({ "node": { "id": "sg-a" }, "node-eks-additional": { "id": "sg-b" } });
+    set(&mut given[1], "/status/networkStatus/securityGroups", groups);
+    set(&mut given[0], "/spec/controlPlaneRef", reference(version, "AWSManagedControlPlane", "c1-control-plane"));
+    let made = objects(to_capi(&given, &answered()));
+    let spec = &of_kind(&made, "MachineClass")["providerSpec"];
+    assert_eq!(spec["tags"][format!("kubernetes.io/cluster/{tag}")], "owned");
+    assert_eq!(spec["networkInterfaces"][0]["securityGroupIDs"], json!(["sg-a", "sg-b"]));
+}
+
+/// Files for an upgrade have templates that nothing refers to yet.
+#[test]
+fn a_template_without_users_is_of_the_only_cluster() {
+    let mut given = aws("MachineDeployment");
+    let mut other = given[9].clone();
+    set(&mut other, "/metadata/name", json!("next"));
+    set(&mut other, "/apiVersion", json!("infrastructure.cluster.x-k8s.io/v1beta1"));
+    given.push(other);
+    let made = objects(to_native(&given, &answered()));
+    let class = made.iter().find(|one| one["kind"] == "MachineClass" && one["metadata"]["name"] == "next").unwrap();
+    assert_eq!(class["providerSpec"]["region"], "eu-west-1");
+}
+
 #[test]
 fn a_gcp_class_has_the_labels_of_the_cluster() {
     let mut given = gcp("MachineDeployment");

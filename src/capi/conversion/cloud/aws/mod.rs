@@ -15,6 +15,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
         version: "v1beta2",
         older: &["v1beta1"],
         cluster: KindName { kind: "AWSCluster", plural: "awsclusters" },
+        managed: shared::MANAGED,
         machine: KindName { kind: "AWSMachine", plural: "awsmachines" },
         template: KindName { kind: "AWSMachineTemplate", plural: "awsmachinetemplates" },
         pool: "AWSMachinePool",

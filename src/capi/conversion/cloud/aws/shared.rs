@@ -7,6 +7,8 @@ use crate::capi::conversion::{
     report::Report,
 };
 
+/// A control plane of EKS.
+pub(super) const MANAGED: &str = "AWSManagedControlPlane";
 pub(super) const SNP: &str = "AMDEncryptedVirtualizationNestedPaging";
 /// The name of the root device, whatever the image calls it.
 pub(super) const ROOT: &str = "/root";

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::shared::{ROOT, SNP, metadata_options};
+use super::shared::{MANAGED, ROOT, SNP, metadata_options};
 use crate::capi::conversion::{
     answers::Question,
     cloud::{
@@ -35,7 +35,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
         ("keyName", text(key_name(&mut given, cluster, report))),
         ("blockDevices", Some(block_devices(&mut given, template, report).into())),
         ("networkInterfaces", Some(json!([interface(&mut given, template, report)]))),
-        ("tags", Some(tags(&mut given, cluster_name, cluster, report).into())),
+        ("tags", Some(tags(&mut given, &name_in_cloud(template, cluster_name, report), cluster, report).into())),
         ("instanceMetadataOptions", metadata_options(&mut given, report)),
         ("cpuOptions", cpu_options(&mut given, report)),
         ("placement", placement(&mut given)),
@@ -45,6 +45,28 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     ]);
     given.finish(report);
     made.into()
+}
+
+/// The name of the cluster in the tags of its VMs: that of EKS, which its control plane names or has by default.
+fn name_in_cloud(template: &Template<'_>, cluster_name: &str, report: &mut Report) -> String {
+    const LONGEST: usize = 100;
+    let cluster = template.cluster;
+    if cluster["kind"] != MANAGED {
+        return cluster_name.to_owned();
+    }
+    let text = |pointer: &str| cluster.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let by_default = || {
+        let name = format!("{}_{}", text("/metadata/namespace")?, text("/metadata/name")?.replace('.', "_"));
+        Some(name).filter(|name| name.len() < LONGEST)
+    };
+    text("/spec/eksClusterName").map(str::to_owned).or_else(by_default).unwrap_or_else(|| {
+        report.refuse(
+            "",
+            "the name of the EKS cluster is not known",
+            format!("set spec.eksClusterName of the {MANAGED}"),
+        );
+        String::new()
+    })
 }
 
 fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
@@ -137,7 +159,8 @@ fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -
 fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
     let (mut groups, mut is_complete) = (Vec::new(), true);
     let mut overrides = given.object("securityGroupOverrides", report);
-    for role in ["node", "lb"] {
+    let second = if template.cluster["kind"] == MANAGED { "node-eks-additional" } else { "lb" };
+    for role in ["node", second] {
         let of_cluster = format!("/status/networkStatus/securityGroups/{role}/id");
         let id = overrides.take(role).or_else(|| template.cluster.pointer(&of_cluster).cloned());
         is_complete &= id.is_some();

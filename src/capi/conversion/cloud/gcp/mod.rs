@@ -17,6 +17,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
         version: "v1beta1",
         older: &[],
         cluster: KindName { kind: "GCPCluster", plural: "gcpclusters" },
+        managed: "",
         machine: KindName { kind: "GCPMachine", plural: "gcpmachines" },
         template: KindName { kind: "GCPMachineTemplate", plural: "gcpmachinetemplates" },
         pool: "GCPMachinePool",
