@@ -47,8 +47,8 @@ pub(super) fn stays(document: &Document<'_>) -> bool {
 
 /// Whether an object other than an owner of workers refers to this one, such as a control plane to its template.
 pub(super) fn is_kept_by_others(document: &Document<'_>, input: &Input<'_>) -> bool {
-    let others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
-    others.into_iter().any(|one| refers(&one.value["spec"], document.kind, document.name))
+    let mut others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
+    others.any(|one| refers(&one.value["spec"], document.kind, document.name))
 }
 
 /// Whether a value has a reference to an object, at any depth.
@@ -64,8 +64,8 @@ fn refers(value: &Value, kind: &str, name: &str) -> bool {
 
 /// Whether a Cluster among the objects has a control plane of a provider.
 pub(super) fn keeps_control_plane(input: &Input<'_>, namespace: &str) -> bool {
-    let clusters = input.documents.iter().filter(|one| one.group == CORE_GROUP && one.kind == "Cluster");
-    clusters.into_iter().any(|one| one.namespace == namespace && has_control_plane(one.value))
+    let mut clusters = input.documents.iter().filter(|one| one.group == CORE_GROUP && one.kind == "Cluster");
+    clusters.any(|one| one.namespace == namespace && has_control_plane(one.value))
 }
 
 /// Whether a Cluster has a control plane of a provider.
