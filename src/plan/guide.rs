@@ -31,7 +31,8 @@ pub enum Danger {
     LosesData,
 }
 
-/// Something that a user can do. `{namespace}` and `{name}` stand for those of the object that waits.
+/// Something that a user can do. `{kind}`, `{namespace}` and `{name}` stand for those of the object that waits. A remedy with
+/// `{machine}`, `{machineset}` or `{node}` is only for a Machine, a MachineSet, or a Machine with a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Remedy {
     /// A command, or an instruction.
@@ -73,12 +74,14 @@ fn guide(meaning: &'static str, end: End, remedies: &[Remedy]) -> Guide {
     Guide { meaning, end, remedies: remedies.to_vec() }
 }
 
-const DESCRIBE_MACHINE: Remedy = safe("kubectl describe machine {name} -n {namespace}", "");
+const DESCRIBE: Remedy = safe("kubectl describe {kind} {name} -n {namespace}", "shows its status and its events");
+const SEE_MACHINES: Remedy = safe("mcm why -n {namespace}", "names the machines that wait");
+const REPLACE: Remedy = replaces("kubectl delete machine {machine} -n {namespace}", "replaces it now");
 const CHECK_CLASS: Remedy =
     safe("kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check -f -", "names each wrong field");
 const SEE_NODES: Remedy = safe("kubectl get nodes", "with the kubeconfig of the target cluster");
 const FORCE_DELETION: Remedy =
-    kills_pods("kubectl label machine {name} -n {namespace} force-deletion=True", "deletes it without a drain");
+    kills_pods("kubectl label machine {machine} -n {namespace} force-deletion=True", "deletes it without a drain");
 
 impl WaitKind {
     /// The kind with a name.
@@ -154,7 +157,7 @@ impl WaitKind {
             Self::CacheUntrusted => guide(
                 "The list of objects may be out of date, because its API server was silent. Nothing is concluded from a missing object.",
                 End::Others,
-                &[safe("check the API server: kubectl get --raw /readyz", "")],
+                &[safe("kubectl get --raw /readyz", "checks the API server")],
             ),
             Self::Class => guide(
                 "The MachineClass is missing, invalid, or of a provider that this manager does not serve.",
@@ -169,15 +172,15 @@ impl WaitKind {
             Self::CloudOperation => guide(
                 "The cloud works on a request, such as the creation or deletion of a VM.",
                 End::Others,
-                &[DESCRIBE_MACHINE],
+                &[DESCRIBE],
             ),
             Self::DriverRetry => guide(
                 "A call of the cloud failed, and is made again later. The error is in the status of the Machine.",
                 End::Others,
                 &[
-                    DESCRIBE_MACHINE,
+                    DESCRIBE,
                     safe(
-                        "mcm class check --live",
+                        "kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check --live -f -",
                         "asks the cloud for the image, the network and the quota of the class",
                     ),
                 ],
@@ -196,8 +199,8 @@ impl WaitKind {
                 "Other controllers keep the object with their finalizers.",
                 End::Others,
                 &[safe(
-                    "kubectl get machine,machineset,machinedeployment {name} -n {namespace} -o jsonpath='{.items[*].metadata.finalizers}'",
-                    "",
+                    "kubectl get {kind} {name} -n {namespace} -o jsonpath='{.metadata.finalizers}'",
+                    "shows the finalizers: each names its controller",
                 )],
             ),
             Self::Hold => guide(
@@ -205,7 +208,11 @@ impl WaitKind {
                 End::User,
                 &[
                     safe("resume the Cluster or the object, if it is paused on purpose", ""),
-                    safe("mcm adopt status --cluster NAME", "if it is migrated"),
+                    safe(
+                        "kubectl get {kind} {name} -n {namespace} -o yaml",
+                        "its owners and annotations name the controller",
+                    ),
+                    safe("if it is migrated: mcm adopt status --cluster NAME", ""),
                 ],
             ),
             Self::InPlaceUpdate => guide("A Node is updated in place by an agent on it.", End::Others, &[SEE_NODES]),
@@ -214,28 +221,19 @@ impl WaitKind {
                 End::Others,
                 &[safe("clusterctl describe cluster NAME -n {namespace} --show-conditions all", "")],
             ),
-            Self::MachineAvailability => guide(
-                "Machines have to become available before the next change.",
-                End::Controllers,
-                &[safe("mcm why -n {namespace}", "names the machines that wait")],
-            ),
+            Self::MachineAvailability => {
+                guide("Machines have to become available before the next change.", End::Controllers, &[SEE_MACHINES])
+            }
             Self::MachineCount => guide(
                 "The number of machines is counted regularly. Above its limit no machines are created.",
                 End::Routine,
                 &[],
             ),
-            Self::MachineDeletion => guide(
-                "Machines have to be deleted first.",
-                End::Controllers,
-                &[safe("mcm why -n {namespace}", "names the machines that wait")],
-            ),
+            Self::MachineDeletion => guide("Machines have to be deleted first.", End::Controllers, &[SEE_MACHINES]),
             Self::MachineWrite => guide(
                 "The API server refuses a write of the Machine, for example because of an admission webhook or a quota.",
                 End::User,
-                &[
-                    DESCRIBE_MACHINE,
-                    safe("kubectl get validatingwebhookconfigurations,validatingadmissionpolicies", ""),
-                ],
+                &[DESCRIBE, safe("kubectl get validatingwebhookconfigurations,validatingadmissionpolicies", "")],
             ),
             Self::NodeClaim => guide(
                 "A Node has no Machine yet, or its Machine has not taken it.",
@@ -245,16 +243,12 @@ impl WaitKind {
             Self::NodeHealth => guide(
                 "The Node is not healthy. At the end of the health timeout the Machine fails and is replaced.",
                 End::Others,
-                &[SEE_NODES, replaces("kubectl delete machine {name} -n {namespace}", "replaces it now")],
+                &[SEE_NODES, REPLACE],
             ),
             Self::NodeJoin => guide(
                 "The VM runs, and its Node has not joined the cluster, or is not healthy. At the end of the creation timeout the Machine is replaced.",
                 End::Others,
-                &[
-                    safe("read the console log of the VM: most often the user data failed", ""),
-                    SEE_NODES,
-                    replaces("kubectl delete machine {name} -n {namespace}", "replaces it now"),
-                ],
+                &[safe("read the console log of the VM: most often the user data failed", ""), SEE_NODES, REPLACE],
             ),
             Self::NodeTemplate => guide(
                 "The API server refuses the labels, annotations or taints of the node template.",
@@ -286,18 +280,27 @@ impl WaitKind {
             Self::PodTermination => guide(
                 "Pods were evicted and still terminate.",
                 End::Others,
-                &[safe("kubectl get pods -A --field-selector spec.nodeName=NODE", ""), FORCE_DELETION],
+                &[
+                    safe(
+                        "kubectl get pods -A --field-selector spec.nodeName={node}",
+                        "with the kubeconfig of the target cluster",
+                    ),
+                    FORCE_DELETION,
+                ],
             ),
             Self::Preservation => guide(
                 "Machines are preserved until a time.",
                 End::Controllers,
-                &[replaces(
-                    "kubectl annotate machine {name} -n {namespace} node.machine.sapcloud.io/preserve=false --overwrite",
-                    "",
-                )],
+                &[
+                    DESCRIBE,
+                    replaces(
+                        "kubectl annotate machine {machine} -n {namespace} node.machine.sapcloud.io/preserve=false --overwrite",
+                        "ends its preservation: a failed Machine is replaced",
+                    ),
+                ],
             ),
             Self::Replacement => {
-                guide("A failed Machine is replaced by its MachineSet.", End::Controllers, &[DESCRIBE_MACHINE])
+                guide("A failed Machine is replaced by its MachineSet.", End::Controllers, &[DESCRIBE])
             }
             Self::ReplacementPermit => guide(
                 "Many machines became unhealthy at the same time. They are replaced one after the other, so that an outage of a network does not delete a cluster.",
@@ -307,18 +310,18 @@ impl WaitKind {
             Self::Rollout => guide(
                 "The rollout continues when the machines that it began with are created, available or deleted.",
                 End::Controllers,
-                &[safe("mcm why -n {namespace}", "names the machines that wait")],
+                &[SEE_MACHINES],
             ),
             Self::ScaleUpBlocked => guide(
                 "The MachineSet is frozen or must not be scaled up.",
                 End::User,
                 &[
                     safe(
-                        "kubectl get machineset {name} -n {namespace} -o yaml",
+                        "kubectl get machineset {machineset} -n {namespace} -o yaml",
                         "shows the condition Frozen with its reason",
                     ),
                     replaces(
-                        "kubectl annotate machineset {name} -n {namespace} safety.machine.sapcloud.io/unfreeze=True",
+                        "kubectl annotate machineset {machineset} -n {namespace} safety.machine.sapcloud.io/unfreeze=True",
                         "if the number of machines is right",
                     ),
                 ],
@@ -331,14 +334,14 @@ impl WaitKind {
             Self::SpecCorrection => guide(
                 "The spec is invalid.",
                 End::User,
-                &[safe("kubectl edit the object: the wait names the field", "")],
+                &[safe("kubectl edit {kind} {name} -n {namespace}", "correct the field that the wait names")],
             ),
             Self::Unreadable => guide(
                 "An object of the family cannot be decoded, so it is not known what it says.",
                 End::User,
                 &[safe(
-                    "kubectl get machines,machinesets,machinedeployments -n {namespace} -o yaml, and correct the field that the event names",
-                    "",
+                    "kubectl get events -n {namespace} --field-selector reason=Unreadable",
+                    "names the field to correct",
                 )],
             ),
             Self::Unsupported => guide(
@@ -355,7 +358,7 @@ impl WaitKind {
             Self::VmLookup => guide(
                 "The VM of the machine is looked for: without an answer of the cloud none is created or deleted.",
                 End::Others,
-                &[DESCRIBE_MACHINE],
+                &[DESCRIBE],
             ),
             Self::VolumeAttachment => guide(
                 "Volumes have to be attached to another Node before the next pod with volumes is evicted.",
@@ -368,7 +371,7 @@ impl WaitKind {
                 &[
                     safe("kubectl get volumeattachments", ""),
                     loses_data(
-                        "kubectl label machine {name} -n {namespace} force-deletion=True",
+                        "kubectl label machine {machine} -n {namespace} force-deletion=True",
                         "does not wait for volumes",
                     ),
                 ],
@@ -414,6 +417,10 @@ impl End {
     }
 }
 
+/// The names that remedies leave open.
+#[cfg(test)]
+const PLACES: [&str; 6] = ["kind", "namespace", "name", "machine", "machineset", "node"];
+
 /// The page `docs/waits.md`.
 #[cfg(test)]
 fn page() -> String {
@@ -426,7 +433,9 @@ fn page() -> String {
         if !remedies.is_empty() {
             text += "\n| You can | Effect |\n|---|---|\n";
             for Remedy { text: remedy, note, danger } in remedies {
-                let remedy = remedy.replace('{', "<").replace('}', ">").replace('|', "\\|");
+                let remedy = PLACES.into_iter().fold(remedy.replace('|', "\\|"), |text, place| {
+                    text.replace(&format!("{{{place}}}"), &format!("<{place}>"))
+                });
                 let is_command = ["kubectl ", "mcm ", "clusterctl "].iter().any(|start| remedy.starts_with(start));
                 let remedy = if is_command { format!("`{remedy}`") } else { remedy };
                 let note = if note.is_empty() { String::new() } else { format!(": {note}") };
@@ -451,6 +460,12 @@ mod tests {
             let Guide { meaning, end, remedies } = kind.guide();
             assert!(meaning.ends_with('.'), "{kind:?}");
             assert_eq!(remedies.is_empty(), end == End::Routine, "{kind:?}");
+            let is_for_all = |remedy: &Remedy| !remedy.text.contains("{machineset}") && !remedy.text.contains("{node}");
+            let is_of_sets = kind == WaitKind::ScaleUpBlocked;
+            assert!(
+                end == End::Routine || is_of_sets || remedies.iter().any(is_for_all),
+                "{kind:?} has no remedy for every kind of object"
+            );
         }
     }
 

@@ -34,4 +34,5 @@ mod standby;
 mod start_and_end;
 mod steer;
 mod volumes;
+mod waits;
 mod why;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{
-    Router,
+    Json, Router,
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -16,6 +16,7 @@ use axum::{
 use futures::{Stream, StreamExt, stream::unfold};
 use http::{Method, StatusCode, header};
 use kube::Client;
+use serde_json::json;
 use tokio::{net::TcpListener, sync::watch};
 
 use super::control_plane::ControlPlane;
@@ -25,11 +26,16 @@ use super::control_plane::ControlPlane;
 pub struct Call {
     pub method: Method,
     pub path: String,
+    /// As sent, without the question mark.
+    pub query: String,
     pub is_watch: bool,
 }
 
 /// Selects calls.
 pub type Which = fn(&Call) -> bool;
+
+/// The status with which a call is refused.
+pub type Refusal = fn(&Call) -> Option<StatusCode>;
 
 /// Watches of Nodes.
 pub fn node_watches(call: &Call) -> bool {
@@ -62,6 +68,8 @@ struct Orders {
     most: usize,
     /// How long each call but a watch waits before it is passed on.
     delay: Duration,
+    /// Calls that are answered here.
+    refused: Option<Refusal>,
 }
 
 #[derive(Clone)]
@@ -84,7 +92,10 @@ impl Door {
         let address = listener.local_addr().unwrap();
         let (orders, receiver) = watch::channel(Orders::default());
         let ignored = Arc::<AtomicUsize>::default();
-        let client = Client::try_from(server.anonymous()).unwrap();
+        // An answer such as 429 is for the caller.
+        let mut config = server.anonymous();
+        config.default_retry = false;
+        let client = Client::try_from(config).unwrap();
         let heard = Heard::default();
         let shared = Shared { client, orders: receiver, ignored: Arc::clone(&ignored), heard: Arc::clone(&heard) };
         let router = Router::new().fallback(pass).with_state(shared);
@@ -113,6 +124,11 @@ impl Door {
         self.orders.send_replace(Orders { delay, ..Orders::default() });
     }
 
+    /// From now on such calls are refused, as an API server does.
+    pub fn refuse(&self, which: Refusal) {
+        self.orders.send_replace(Orders { refused: Some(which), ..Orders::default() });
+    }
+
     /// The requests so far, each with the time of its arrival.
     pub fn heard(&self) -> Vec<(SystemTime, Call)> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -132,11 +148,20 @@ impl Door {
 async fn pass(State(shared): State<Shared>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
-    let call = Call { method: request.method().clone(), path: request.uri().path().to_owned(), is_watch };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let call = Call { method, path, query: query.to_owned(), is_watch };
     shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push((SystemTime::now(), call.clone()));
     let delay = shared.orders.borrow().delay;
     if !is_watch && !delay.is_zero() {
         tokio::time::sleep(delay).await;
+    }
+    let refused = shared.orders.borrow().refused;
+    if let Some(status) = refused.and_then(|refused| refused(&call)) {
+        let body = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(),
+            "reason": status.canonical_reason(), "message": format!("{} {} is refused in this test", call.method, call.path),
+        });
+        return (status, Json(body)).into_response();
     }
     if shared.ignores(&call) {
         let mut orders = shared.orders.clone();

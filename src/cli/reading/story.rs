@@ -174,11 +174,35 @@ pub(in crate::cli) struct Answer {
     pub unread: Vec<&'static str>,
 }
 
+impl Answer {
+    /// Only what is known of every object.
+    fn new(object: Subject, verdict: Verdict, state: String, waits: Vec<Told>) -> Self {
+        Self {
+            object,
+            verdict,
+            state,
+            since: None,
+            next: Vec::new(),
+            waits,
+            tried: None,
+            chain: Chain::default(),
+            ruled_out: Vec::new(),
+            failed: None,
+            owners: Vec::new(),
+            machines: Vec::new(),
+            unread: Vec::new(),
+        }
+    }
+}
+
 impl Facts {
     /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
     pub(in crate::cli) fn find(&self, text: &str) -> Option<Subject> {
         let (kind, name) = match text.split_once('/') {
-            Some((kind, name)) => (Some(kind_of(kind)?), name),
+            Some((kind, name)) => match kind_of(kind) {
+                Some(known) => (Some(known), name),
+                None => return self.remembered_object(kind, name),
+            },
             None => (None, text),
         };
         let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
@@ -192,6 +216,13 @@ impl Facts {
             return Some(self.subject(MACHINE, machine));
         }
         kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
+    }
+
+    /// An object that a manager remembers, of a kind as kubectl takes it.
+    fn remembered_object(&self, kind: &str, name: &str) -> Option<Subject> {
+        let is_of = |known: &str| [known, &format!("{known}s")].iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let found = self.memory.explained.iter().find(|one| is_of(&one.object.kind) && one.object.name == name)?;
+        Some(self.subject(&found.object.kind, name))
     }
 
     /// Names of all objects, for suggestions.
@@ -231,6 +262,10 @@ impl Facts {
     /// Everything that is not settled, the worst and longest first.
     pub(in crate::cli) fn all(&self) -> Vec<Answer> {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
+        let planned = |kind: &str| CONTROLLERS.iter().any(|(known, _)| *known == kind);
+        let others = self.memory.explained.iter().map(|one| &one.object);
+        let others = others.filter(|object| !planned(&object.kind));
+        let every = every.chain(others.map(|object| self.subject(&object.kind, &object.name)));
         // A note says what could not be read. All objects that need it would hide those that wait.
         let is_known = |answer: &Answer| answer.verdict != Verdict::Unknown || answer.unread.is_empty();
         unsettled(every.map(|object| self.alone(&object)).filter(is_known))
@@ -240,37 +275,26 @@ impl Facts {
         let facts = self.known(object);
         let preview = self.previews.get(object.kind.as_str()).and_then(|all| all.get(&object.name));
         let Some(preview) = preview else {
-            return Answer {
-                object: object.clone(),
-                verdict: Verdict::Unknown,
-                state: "cannot be planned: it is gone, or it cannot be read".to_owned(),
-                since: None,
-                next: Vec::new(),
-                waits: Vec::new(),
-                tried: None,
-                chain: Chain::default(),
-                ruled_out: Vec::new(),
-                failed: facts.failed,
-                owners: facts.owners,
-                machines: Vec::new(),
-                unread: Vec::new(),
-            };
+            let unknown = "cannot be planned: it is gone, or it cannot be read".to_owned();
+            let answer = Answer::new(object.clone(), Verdict::Unknown, unknown, Vec::new());
+            let (failed, owners) = (facts.failed, facts.owners);
+            return self.from_memory(object).unwrap_or(Answer { failed, owners, ..answer });
         };
         let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
         let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
-        let mut waits: Vec<Told> = planned.into_iter().map(|wait| told(wait, object)).collect();
+        let mut waits: Vec<Told> = planned.into_iter().map(|wait| self.told(wait, object)).collect();
         let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
         if let Some(shown) = &facts.shown
             && waits.is_empty()
         {
-            waits.push(told(shown, object));
+            waits.push(self.told(shown, object));
             next.retain(|step| !step.is_look);
         }
         let explained = self.memory.of(object);
-        let remembered = explained.map(|explained| remembered(&explained.waits, object)).unwrap_or_default();
+        let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
         if !remembered.is_empty() {
             waits = remembered;
             next.retain(|step| !step.is_look);
@@ -297,6 +321,43 @@ impl Facts {
             machines: Vec::new(),
             unread,
         }
+    }
+
+    /// A wait with its entry in the catalogue.
+    fn told(&self, wait: &Wait, object: &Subject) -> Told {
+        let guide = wait.kind.guide();
+        let node = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
+            _ => None,
+        };
+        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, object, node)).collect();
+        let Wait { kind, ref text, until } = *wait;
+        let text = text.clone();
+        Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+    }
+
+    /// The waits that a manager remembers, without routine checks and kinds of another version.
+    fn remembered(&self, waits: &[Remembered], object: &Subject) -> Vec<Told> {
+        let told = |wait: &Remembered| {
+            let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
+            let of_kind = self.told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
+            Some(Told { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
+        };
+        waits.iter().filter_map(told).collect()
+    }
+
+    /// The answer for an object of a kind that only managers plan, such as a Secret.
+    fn from_memory(&self, object: &Subject) -> Option<Answer> {
+        let explained = self.memory.of(object)?;
+        let mut waits = self.remembered(&explained.waits, object);
+        waits.sort_by_key(|wait| wait.end);
+        let since = waits.iter().filter_map(|wait| wait.since).min();
+        let verdict = self.verdict(&object.kind, &waits, &[]);
+        Some(Answer {
+            tried: explained.step.clone(),
+            since,
+            ..Answer::new(object.clone(), verdict, String::new(), waits)
+        })
     }
 
     /// The kind that could not be read, if a wait is for it.
@@ -363,27 +424,23 @@ fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
     found
 }
 
-fn told(wait: &Wait, object: &Subject) -> Told {
-    let guide = wait.kind.guide();
-    let remedies = guide.remedies.iter().map(|remedy| remedied(remedy, object)).collect();
-    let kind = wait.kind;
-    let (text, until) = (wait.text.clone(), wait.until);
-    Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
-}
-
-/// The waits that a manager remembers, without routine checks and kinds of another version.
-fn remembered(waits: &[Remembered], object: &Subject) -> Vec<Told> {
-    let told = |wait: &Remembered| {
-        let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
-        let of_kind = told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
-        Some(Told { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
-    };
-    waits.iter().filter_map(told).collect()
-}
-
-fn remedied(remedy: &Remedy, object: &Subject) -> Remedied {
-    let text = remedy.text.replace("{namespace}", &object.namespace).replace("{name}", &object.name);
-    Remedied { text, note: remedy.note, danger: remedy.danger }
+/// The text of a remedy for an object; `None` if it is for objects of another kind.
+fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>) -> Option<Remedied> {
+    let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
+    let kind = object.kind.to_lowercase();
+    let places = [
+        ("{kind}", Some(kind.as_str())),
+        ("{namespace}", Some(&object.namespace)),
+        ("{name}", Some(&object.name)),
+        ("{machine}", of(MACHINE)),
+        ("{machineset}", of(SET)),
+        ("{node}", node),
+    ];
+    let text = places.into_iter().try_fold(remedy.text.to_owned(), |text, (place, value)| match value {
+        Some(value) => Some(text.replace(place, value)),
+        None => (!text.contains(place)).then_some(text),
+    })?;
+    Some(Remedied { text, note: remedy.note, danger: remedy.danger })
 }
 
 /// Names of the objects that `owner` controls.

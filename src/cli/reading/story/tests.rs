@@ -326,3 +326,34 @@ fn the_rollout_and_the_set_say_why_a_machine_is_touched_at_all_and_usual_causes_
     let checks: Vec<&str> = answer.ruled_out.iter().map(|one| one.check).collect();
     assert_eq!(checks, ["paused", "frozen", "manager"]);
 }
+
+#[test]
+fn a_remedy_is_offered_only_to_objects_of_its_kind() {
+    let facts = with_machine(&json!({}), &[], &[]);
+    let texts = |kind: &str, name: &str, wait: WaitKind| -> Vec<String> {
+        let wait = Wait { kind: wait, text: String::new(), until: None };
+        facts.told(&wait, &facts.subject(kind, name)).remedies.into_iter().map(|remedy| remedy.text).collect()
+    };
+    let describe = |kind: &str, name: &str| format!("kubectl describe {kind} {name} -n demo");
+    let set = texts(SET, "pool-1", WaitKind::Preservation);
+    assert_eq!(set, [describe("machineset", "pool-1")]);
+    let machine = texts(MACHINE, "pool-1-a", WaitKind::Preservation);
+    assert_eq!((machine.len(), &machine[0]), (2, &describe("machine", "pool-1-a")));
+    let without_node = texts(MACHINE, "pool-1-a", WaitKind::PodTermination);
+    assert!(without_node.iter().all(|text| !text.contains("spec.nodeName")), "{without_node:?}");
+}
+
+#[test]
+fn an_object_that_only_a_manager_plans_is_answered_from_its_memory() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    let explained = json!({
+        "object": {"kind": "Secret", "name": "old"}, "lastPlanned": "2026-01-01T00:00:00Z",
+        "waits": [{"kind": "Users", "text": "classes that name it: small", "since": "2026-01-01T00:00:00Z", "plans": 2}],
+    });
+    facts.memory.explained.push(serde_json::from_value(explained).unwrap());
+    assert_eq!(facts.find("secret/new"), None);
+    let answer = facts.answer(&facts.find("secrets/old").unwrap());
+    assert_eq!((answer.verdict, answer.waits[0].kind), (Verdict::Blocked, WaitKind::Users));
+    assert_eq!(answer.since, answer.waits[0].since);
+    assert_eq!(facts.all().iter().map(|one| one.object.name.as_str()).collect::<Vec<_>>(), ["old"]);
+}
