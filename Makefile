@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -52,6 +52,9 @@ test-charts: ## Test the Helm chart and the kustomize bases with the real helm
 
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
+
+test-dashboard: ## Test the page of mcm dashboard in headless Chromium with axe, and make its pictures (skipped without Chromium; needs npm)
+	@hack/dashboard
 
 test-clouds: ## Test the drivers of clouds and mcm with them in simulations of these clouds (FEATURES=aws,gcp for some; needs Python)
 	@hack/test-clouds

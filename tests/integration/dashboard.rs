@@ -1,15 +1,17 @@
 //! `mcm dashboard` over HTTP: only its own page reads it, and its JSON is that of `mcm why`.
 
-use std::{env, process::Stdio};
+use std::{env, ffi::OsString, fs, path::Path, process::Stdio};
 
+use kube::api::{Patch, PatchParams};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
 };
 
-use crate::support::{objects, program::mcm, secrets, world::World};
+use crate::support::{objects, pods, program::mcm, secrets, world::World};
 
 /// A dashboard that runs, and its address.
 struct Dashboard {
@@ -93,50 +95,178 @@ async fn pages_of_other_origins_and_names_are_refused() {
     assert_eq!(posted.status(), StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// The page in a browser, which `hack/dashboard` provides: it loads nothing from elsewhere, and axe finds no violation.
-#[tokio::test]
-async fn a_browser_shows_the_page_and_axe_finds_no_violation() {
-    let (Some(browser), Some(axe)) = (env::var_os("MCM_CHROMIUM"), env::var_os("MCM_AXE")) else { return };
-    let world = World::new("page-browser").await;
-    let _manager = world.run(&[]).await;
-    world.pool(2, json!({})).await;
-    world.settled(2, "small").await;
-    let mut waits = objects::deployment("waits", 2);
-    waits["spec"]["template"]["spec"]["class"]["name"] = "nowhere".into();
-    world.apply(waits).await;
-    world.until("machines that wait", |scene| scene.machines.len() == 4).await;
-    let dashboard = Dashboard::start(&world).await;
-    let folder = tempfile::tempdir().unwrap();
-    let run = async |words: &[&str], url: &str| {
-        let output = Command::new(&browser)
-            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1240,860"])
-            .args(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--allow-file-access-from-files"])
-            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-            .args(words)
+/// Deployments as an operator meets them: a rollout that a budget stops, a cloud without room, and one that is settled.
+async fn stuck(world: &World) {
+    world.classes().await;
+    let mut class = objects::class("gpu");
+    class["providerSpec"]["instanceType"] = "gpu".into();
+    world.apply(class).await;
+    world.cloud.control(json!({"stockOuts": [{"instanceType": "gpu"}]})).await;
+    for (name, class, replicas) in [("batch", "small", 2), ("gpu", "gpu", 1), ("web", "small", 3)] {
+        let mut deployment = objects::deployment(name, replicas);
+        deployment["spec"]["template"]["spec"]["class"]["name"] = class.into();
+        world.apply(deployment).await;
+    }
+    let nodes = world
+        .find("five machines that serve", |scene| {
+            let serving: Vec<String> =
+                scene.machines.iter().filter(|(_, it)| it.is_available()).map(|(name, _)| name.clone()).collect();
+            (serving.len() == 5).then_some(serving)
+        })
+        .await;
+    for node in nodes.iter().filter(|name| name.starts_with("web")) {
+        pods::run(&world.target, &world.namespace, pods::pod(&format!("on-{node}"), node)).await;
+    }
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    world.apply(budget).await;
+    let large = json!({"spec": {"template": {"spec": {"class": {"name": "large"}}}}});
+    world.deployments().patch("web", &PatchParams::default(), &Patch::Merge(large)).await.unwrap();
+    world
+        .until("a drain that the budget stops", |scene| {
+            let text = |machine: &mcm::api::machine::Machine| {
+                machine.status.clone().unwrap_or_default().last_operation.description
+            };
+            scene.machines.values().any(|machine| text(machine).contains("disruption budget"))
+        })
+        .await;
+}
+
+/// Headless Chromium, which `make test-dashboard` provides.
+struct Browser {
+    program: OsString,
+    folder: TempDir,
+}
+
+impl Browser {
+    fn find() -> Option<Self> {
+        Some(Self { program: env::var_os("MCM_CHROMIUM")?, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// Opens an address with further flags. Names of other hosts lead nowhere.
+    async fn open(&self, flags: &[&str], url: &str) -> String {
+        const FLAGS: [&str; 9] = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--allow-file-access-from-files",
+        ];
+        let nowhere = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1";
+        let has_rules = flags.iter().any(|flag| flag.starts_with("--host-resolver-rules"));
+        let output = Command::new(&self.program)
+            .args(FLAGS)
+            .args((!has_rules).then_some(nowhere))
+            .arg(format!("--user-data-dir={}", self.folder.path().join("profile").display()))
+            .args(flags)
             .arg(url)
             .output()
             .await
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
-    };
-    let page = run(&["--dump-dom"], &dashboard.url).await;
-    assert!(page.contains("Why it does not go on") && page.contains("nowhere"), "{page}");
-    if let Some(picture) = env::var_os("MCM_PICTURE") {
-        run(&[&format!("--screenshot={}", picture.display())], &dashboard.url).await;
     }
+}
 
-    // The page itself allows no script but its own.
+/// The colours that a user prefers, as Chromium takes them.
+const SCHEMES: [(&str, &str); 2] =
+    [("light", "--blink-settings=preferredColorScheme=1"), ("dark", "--blink-settings=preferredColorScheme=0")];
+
+#[tokio::test]
+async fn a_browser_shows_the_page_and_axe_finds_no_violation() {
+    let (Some(browser), Some(axe)) = (Browser::find(), env::var_os("MCM_AXE")) else { return };
+    let world = World::new("page-browser").await;
+    // With election, so that the page names who leads.
+    let _manager = world.launch_run(&[]).ready().await;
+    stuck(&world).await;
+    let dashboard = Dashboard::start(&world).await;
+    let address = format!("{}?deployment=web", dashboard.url);
+    let is_told = |page: &str| page.contains("Why it does not go on") && page.contains("disruption budget");
+    let log = browser.folder.path().join("net.json");
+    let page = browser.open(&["--dump-dom", &format!("--log-net-log={}", log.display())], &address).await;
+    assert!(is_told(&page), "{page}");
+    let requested = requested(&log, &dashboard.url);
+    assert!(requested.iter().any(|url| url.ends_with("/style.css")), "{requested:?}");
+    assert!(requested.iter().all(|url| url.starts_with("http://127.0.0.1:")), "{requested:?}");
+    let page = dashboard.get("?deployment=web").await.text().await.unwrap();
+    assert!(is_told(&page), "without script: {page}");
+
+    let axe = fs::read_to_string(axe).unwrap();
+    let copy = browser.folder.path().join("page.html");
+    fs::write(&copy, judged(&dashboard, &axe).await).unwrap();
+    for (name, scheme) in SCHEMES {
+        let size = "--window-size=1240,1300";
+        let in_file = format!("file://{}", copy.display());
+        let found = browser.open(&[size, scheme, "--virtual-time-budget=20000", "--dump-dom"], &in_file).await;
+        assert!(found.contains("<pre id=\"axe\">[]</pre>"), "{name}: {found}");
+        if let Some(folder) = env::var_os("MCM_PICTURES") {
+            let picture = Path::new(&folder).join(format!("dashboard-{name}.png"));
+            browser.open(&[size, scheme, &format!("--screenshot={}", picture.display())], &address).await;
+            let length = fs::metadata(&picture).unwrap().len();
+            assert!((10_000..200_000).contains(&length), "{} has {length} bytes", picture.display());
+        }
+    }
+    let narrow = browser.open(&["--window-size=500,900", "--dump-dom"], &address).await;
+    assert!(is_told(&narrow));
+}
+
+/// The page without its own script, and with axe, which writes the violations. The page itself allows no other script.
+async fn judged(dashboard: &Dashboard, axe: &str) -> String {
+    const JUDGE: &str = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})\
+        .then((found) => {\
+            const text = JSON.stringify(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]));\
+            document.documentElement.innerHTML = '<body><pre id=axe></pre></body>';\
+            document.getElementById('axe').textContent = text;\
+        })";
     let style = dashboard.get("style.css").await.text().await.unwrap();
-    let axe = std::fs::read_to_string(axe).unwrap();
-    let judge = "axe.run().then(found => document.documentElement.innerHTML = '<p id=axe>' + \
-                 btoa(JSON.stringify(found.violations.map(one => [one.id, one.nodes.length]))) + '</p>')";
-    let html = dashboard.get("").await.text().await.unwrap();
+    let html = dashboard.get("?deployment=web").await.text().await.unwrap();
     let html = html.replace("<link rel=\"stylesheet\" href=\"style.css\">", &format!("<style>{style}</style>"));
     let html = html.replace("<script src=\"script.js\" defer></script>", "");
-    let copy = folder.path().join("page.html");
-    std::fs::write(&copy, html.replace("</body>", &format!("<script>{axe}\n{judge}</script></body>"))).unwrap();
-    let judged = run(&["--virtual-time-budget=10000", "--dump-dom"], &format!("file://{}", copy.display())).await;
-    let none = "<p id=\"axe\">W10=</p>";
-    assert!(judged.contains(none), "violations in base64: {judged}");
+    html.replace("</body>", &format!("<script>{axe}\n{JUDGE}</script></body>"))
+}
+
+/// The addresses that the page requested, from the log of the browser's network. The browser itself also makes requests.
+fn requested(log: &Path, page: &str) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap();
+    let origin = page.split('/').take(3).collect::<Vec<_>>().join("/");
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.trim_end_matches(',')).ok());
+    let of_page = events.filter(|event| event["params"]["initiator"] == origin.as_str());
+    of_page.filter_map(|event| event["params"]["url"].as_str().map(str::to_owned)).collect()
+}
+
+/// Another page in the same browser, and a name of another server that suddenly leads to this computer.
+#[tokio::test]
+async fn a_browser_shows_the_page_to_no_other_origin() {
+    let Some(browser) = Browser::find() else { return };
+    let world = World::new("page-origin").await;
+    world.classes().await;
+    world.apply(objects::deployment("pool", 0)).await;
+    let dashboard = Dashboard::start(&world).await;
+    let own = browser.open(&["--dump-dom"], &dashboard.url).await;
+    assert!(own.contains("pool"), "{own}");
+
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let other = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let script = format!(
+        "const read = (mode) => fetch('{}', {{mode}}).then((answer) => answer.text()).then((text) => text || 'empty', () => 'refused');\
+         Promise.all(['cors', 'no-cors'].map(read)).then((all) => document.body.textContent = 'read: ' + all.join(' and '))",
+        dashboard.url
+    );
+    let page = format!("<!doctype html><title>other</title><body><script>{script}</script></body>");
+    let router = axum::Router::new().fallback(async move || axum::response::Html(page));
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let read = browser.open(&["--virtual-time-budget=10000", "--dump-dom"], &other).await;
+    server.abort();
+    assert!(read.contains("read: refused and refused") || read.contains("read: refused and empty"), "{read}");
+
+    let address = dashboard.url.trim_start_matches("http://127.0.0.1:");
+    let rules = "--host-resolver-rules=MAP attacker.example 127.0.0.1";
+    let rebound = browser.open(&[rules, "--dump-dom"], &format!("http://attacker.example:{address}")).await;
+    assert!(rebound.contains("open the address that mcm dashboard printed") && !rebound.contains("pool"), "{rebound}");
 }

@@ -31,15 +31,21 @@ pub(super) fn page(view: &View<'_>) -> String {
     }
     main.push_str("</section>");
     let mut header = format!(
-        "<header><b>mcm</b><span>namespace {}</span><span class=\"muted\">read-only, {:.0}</span>",
+        "<header><b class=\"brand\">mcm</b><span>namespace <b>{}</b></span><span class=\"muted\">read-only, as of \
+         <time datetime=\"{:.0}\">{}</time></span>",
         Text(view.namespace),
-        view.now
+        view.now,
+        view.now.strftime("%H:%M:%S UTC")
     );
-    for manager in view.managers {
-        let _ = write!(header, "<span class=\"muted\">{}</span>", Text(&manager.state(view.now)));
-    }
-    for note in view.notes {
-        let _ = write!(header, "<span class=\"note\">{}</span>", Text(note));
+    if !(view.managers.is_empty() && view.notes.is_empty()) {
+        header.push_str("<ul class=\"facts\">");
+        for manager in view.managers {
+            let _ = write!(header, "<li>{}</li>", Text(&manager.state(view.now)));
+        }
+        for note in view.notes {
+            let _ = write!(header, "<li class=\"note\">{}</li>", Text(note));
+        }
+        header.push_str("</ul>");
     }
     header.push_str("</header>");
     document(&format!("mcm · {}", view.namespace), &format!("{header}<main>{main}</main>"))
@@ -127,14 +133,20 @@ fn push_chosen(html: &mut String, chosen: &Chosen<'_>, now: Timestamp) {
     let _ = write!(html, "<div class=\"card\"><div class=\"row\"><h1>{}</h1>", Text(&answer.object.name));
     let _ = write!(html, "<span class=\"muted\">{}</span></div>", Text(&chosen.strategy));
     push_bar(html, *bar);
-    let _ = write!(
-        html,
-        "<div class=\"row muted\"><span>{} new · {} old · {} being deleted</span><span>{} wanted · {} available</span></div></div>",
-        bar.new, bar.old, bar.going, bar.wanted, bar.available
-    );
+    html.push_str("<ul class=\"numbers\">");
+    for (class, number, word) in [
+        ("new", bar.new, "new"),
+        ("old", bar.old, "old"),
+        ("going", bar.going, "being deleted"),
+        ("available", bar.available, "available"),
+        ("wanted", bar.wanted, "wanted"),
+    ] {
+        let _ = write!(html, "<li class=\"{class}\"><b>{number}</b> {word}</li>");
+    }
+    html.push_str("</ul></div>");
     push_why(html, answer, now);
     push_machines(html, &chosen.machines, now);
-    push_time_line(html, &chosen.events);
+    push_time_line(html, &chosen.events, now);
 }
 
 fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
@@ -167,8 +179,8 @@ fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
 
 fn push_waits(html: &mut String, answer: &Answer, now: Timestamp) {
     for wait in &answer.waits {
-        let until = wait.until.map(|until| format!(", at the latest for {}", ago(until, now))).unwrap_or_default();
-        let _ = write!(html, "<p><b>waits for {}</b>{}</p>", Text(&wait.text), Text(&until));
+        let until = wait.until.map(|until| format!(", {} longer at the most", ago(until, now))).unwrap_or_default();
+        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", Text(&wait.text), Text(&until));
         let _ = write!(html, "<p class=\"muted\">{}</p>", Text(wait.meaning));
     }
     if let Some(failed) = &answer.failed {
@@ -221,15 +233,16 @@ fn push_machines(html: &mut String, machines: &[Answer], now: Timestamp) {
     html.push_str("</ul></div>");
 }
 
-fn push_time_line(html: &mut String, events: &[&Line]) {
-    html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Time</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
+fn push_time_line(html: &mut String, events: &[&Line], now: Timestamp) {
+    html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Ago</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
     for one in events {
         let class = if one.is_warning { " class=\"warning\"" } else { "" };
         let count = if one.count > 1 { format!(" ×{}", one.count) } else { String::new() };
         let _ = write!(
             html,
-            "<tr{class}><td>{:.0}</td><td>{}</td><td>{}</td><td>{}{count}</td></tr>",
+            "<tr{class}><td><time datetime=\"{:.0}\">{}</time></td><td>{}</td><td>{}</td><td>{}{count}</td></tr>",
             one.last,
+            ago(now, one.last),
             Text(&one.name),
             Text(&one.reason),
             Text(&one.message)

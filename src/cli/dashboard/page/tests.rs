@@ -114,7 +114,7 @@ fn the_reason_comes_first() {
     let html = shown("pool");
     let places = ["Why it does not go on", "Machines · 1", "What happened"].map(|title| html.find(title).unwrap());
     assert!(places.is_sorted());
-    assert!(html.contains("waits for pool") && html.contains("×14") && html.contains("blocked 4m"), "{html}");
+    assert!(html.contains("waits for <b>pool</b>") && html.contains("×14") && html.contains("blocked 4m"), "{html}");
 }
 
 #[test]
