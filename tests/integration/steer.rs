@@ -9,7 +9,7 @@ use mcm::api::labels;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::support::{objects, pods, program::mcm, wait, world::World};
+use crate::support::{identity, objects, pods, program::mcm, wait, world::World};
 
 /// Runs a command in the namespace of a world.
 async fn run(world: &World, words: &[&str]) -> Output {
@@ -120,6 +120,46 @@ async fn a_rollout_that_a_budget_blocks_ends_with_its_code_and_a_forced_drain_en
 
     text(&world, &["drain", "force", &node, "--yes"], 0).await;
     world.settled(1, "large").await;
+}
+
+/// A user with the ClusterRoles `view` and `mcm-view`, in the namespace and in the whole cluster.
+#[tokio::test]
+async fn a_user_with_view_runs_every_reading_command() {
+    let world = World::new("steer-view").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let commands: [&[&str]; 8] = [
+        &["why"],
+        &["why", "pool"],
+        &["tree"],
+        &["tree", "pool"],
+        &["rollout", "status", "pool", "--timeout", "30s"],
+        &["rollout", "history", "pool"],
+        &["events", "--for", "pool"],
+        &["top"],
+    ];
+    for is_of_cluster in [false, true] {
+        let viewer =
+            identity::viewer(&world.client, world.admin(), &world.namespace, is_of_cluster, world.folder()).await;
+        for words in commands {
+            let run = Command::new(mcm())
+                .args(words)
+                .args(["-n", &world.namespace, "--kubeconfig"])
+                .arg(&viewer)
+                .stdin(std::process::Stdio::null())
+                .output();
+            let output = run.await.unwrap();
+            let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            // Without a right to see Nodes, the state of a machine is unknown.
+            let is_answered = match is_of_cluster {
+                true => output.status.code() == Some(0),
+                false => matches!(output.status.code(), Some(0 | 3)),
+            };
+            assert!(is_answered, "{words:?}, in the cluster: {is_of_cluster}: {}:\n{said}\n{error}", output.status);
+            assert!(!said.is_empty() && !error.contains("error:"), "{words:?}:\n{said}\n{error}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -477,6 +477,9 @@ impl Tools {
 
 /// What the manager remembers of the objects that wait.
 async fn waiting(world: &World, manager: &Manager) -> Vec<Value> {
+    // A manager refuses many connections at the same time.
+    static QUESTIONS: Semaphore = Semaphore::const_new(2);
+    let _turn = QUESTIONS.acquire().await.unwrap();
     let (status, text) = manager.get(&format!("/explain?namespace={}&limit=1000", world.namespace)).await;
     assert_eq!(status, 200, "{text}");
     serde_json::from_str::<Value>(&text).unwrap()["items"].as_array().unwrap().clone()

@@ -158,10 +158,17 @@ fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
     let _ = write!(html, "<div class=\"card why {}\"><div class=\"row\"><h2>{title}</h2>", class_of(answer.verdict));
     push_pill(html, answer.verdict, answer.since, now);
     let _ = write!(html, "</div><p>{}</p>", Text(&answer.state));
+    push_chains(html, answer);
     push_waits(html, answer, now);
     for step in answer.next.iter().take(5) {
         let _ = write!(html, "<p>next: {}: {}</p>", Text(&step.action), Text(&step.reason));
     }
+    push_remedies(html, answer);
+    html.push_str("</div>");
+}
+
+/// From the deployment to the cause, for the worst machines.
+fn push_chains(html: &mut String, answer: &Answer) {
     let worst = answer.machines.iter().filter(|machine| !machine.waits.is_empty() || machine.failed.is_some()).take(3);
     for machine in worst {
         let _ = write!(
@@ -173,15 +180,16 @@ fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
             Text(&reason(machine))
         );
     }
-    push_remedies(html, answer);
-    html.push_str("</div>");
 }
 
 fn push_waits(html: &mut String, answer: &Answer, now: Timestamp) {
-    for wait in &answer.waits {
+    for (number, wait) in answer.waits.iter().enumerate() {
         let until = wait.until.map(|until| format!(", {} longer at the most", ago(until, now))).unwrap_or_default();
         let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", Text(&wait.text), Text(&until));
-        let _ = write!(html, "<p class=\"muted\">{}</p>", Text(wait.meaning));
+        let is_last = answer.waits.get(number + 1).is_none_or(|next| next.meaning != wait.meaning);
+        if is_last {
+            let _ = write!(html, "<p class=\"muted\">{}</p>", Text(wait.meaning));
+        }
     }
     if let Some(failed) = &answer.failed {
         let _ = write!(html, "<p><b>failed:</b> {}</p>", Text(failed));
@@ -198,7 +206,7 @@ fn reason(answer: &Answer) -> String {
 fn push_remedies(html: &mut String, answer: &Answer) {
     let of_machines = answer.machines.iter().take(3).flat_map(|machine| &machine.waits);
     let mut remedies: Vec<&Remedied> = Vec::new();
-    for remedy in answer.waits.iter().chain(of_machines).flat_map(|wait| &wait.remedies) {
+    for remedy in of_machines.chain(&answer.waits).flat_map(|wait| &wait.remedies) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
@@ -210,8 +218,9 @@ fn push_remedies(html: &mut String, answer: &Answer) {
     for remedy in remedies {
         let class = if remedy.danger == Danger::Safe { "good" } else { "bad" };
         let _ = write!(html, "<li><span class=\"pill {class}\">{}</span> ", Text(remedy.danger.text()));
-        let _ =
-            write!(html, "<code>{}</code> <span class=\"muted\">{}</span></li>", Text(&remedy.text), Text(remedy.note));
+        let element = if remedy.is_command() { "code" } else { "span" };
+        let (text, note) = (Text(&remedy.text), Text(remedy.note));
+        let _ = write!(html, "<{element}>{text}</{element}> <span class=\"muted\">{note}</span></li>");
     }
     html.push_str("</ul>");
 }

@@ -86,7 +86,7 @@ fn bar(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Bar {
         |name: &String| facts.machines.get(name).is_some_and(|machine| machine.metadata.deletion_timestamp.is_some());
     let going = machines.iter().filter(|name| is_going(name)).count();
     let new = number(status.updated_replicas);
-    let old = number(status.replicas).saturating_sub(new);
+    let old = machines.len().saturating_sub(new + going);
     Bar { wanted: number(deployment.spec.replicas), new, old, going, available: number(status.available_replicas) }
 }
 

@@ -137,6 +137,13 @@ pub(in crate::cli) struct Remedied {
     pub danger: crate::plan::guide::Danger,
 }
 
+impl Remedied {
+    /// Whether its text can be run as it is.
+    pub(in crate::cli) fn is_command(&self) -> bool {
+        ["kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
+    }
+}
+
 /// The answer for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
