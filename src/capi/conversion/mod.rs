@@ -33,9 +33,9 @@ mod v1beta1;
 
 pub use answers::{Answers, Question};
 pub(crate) use cloud::{
-    PROVIDERS, is_interruptible,
+    PROVIDERS, is_interruptible, network_provider,
     provider::{ProviderKinds, ProviderRole},
-    provider_id,
+    provider_id, with_network,
 };
 pub(crate) use defaults::{deployment as default_deployment, machine as default_machine};
 pub(crate) use infrastructure::{

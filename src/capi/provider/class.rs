@@ -69,6 +69,7 @@ impl Description<'_> {
         if !zone.is_empty() && zone_of(Some(&content)).as_deref() != Some(zone) {
             let advice = match is_inline {
                 true => "use a template whose machineClass is in that zone".to_owned(),
+                false if self.infrastructure.known().is_none() => "use a template with a class of that zone".to_owned(),
                 false => format!(
                     "name a class of that zone in spec.failureDomains[].machineClassOverrides[{name}] of the MCMCluster"
                 ),

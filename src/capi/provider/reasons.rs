@@ -41,6 +41,8 @@ pub(super) const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureRea
 pub(super) const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
 /// Neither the MCMCluster nor its Cluster has the address of the API server.
 pub(super) const WAITING_FOR_ENDPOINT: &str = "WaitingForControlPlaneEndpoint";
+/// The infrastructure of the Cluster, of another provider, lacks the subnet or security groups that the class leaves to it.
+pub(super) const WAITING_FOR_NETWORK: &str = "WaitingForClusterNetwork";
 /// The bootstrap data exists, or the VM boots without it.
 pub(super) const AVAILABLE: &str = "Available";
 /// The class exists and fits.

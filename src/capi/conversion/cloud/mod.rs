@@ -28,7 +28,7 @@ use crate::{
     capi::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
-use provider::{IdForms, InfrastructureProvider, ProviderRole, Template};
+use provider::{IdForms, InfrastructureProvider, ProviderKinds, ProviderRole, Template};
 
 /// Path of the spec of a machine in a template.
 const MACHINE_SPEC: &str = "spec.template.spec";
@@ -60,6 +60,22 @@ pub fn provider_of_pool(kind: &str) -> Option<&'static InfrastructureProvider> {
 /// The provider of the cloud of a driver.
 pub fn provider_of_driver(driver: &str) -> Option<&'static InfrastructureProvider> {
     PROVIDERS.into_iter().find(|provider| provider.kinds.driver == driver)
+}
+
+/// The provider whose infrastructure of a cluster, of this kind, has the network of a class that names none.
+pub fn network_provider(cluster_kind: &str, content: &ClassContent) -> Option<&'static ProviderKinds> {
+    let kinds = &aws::PROVIDER.kinds;
+    let is_open = cluster_kind == kinds.cluster.kind && content.provider == kinds.driver;
+    (is_open && aws::network::is_open(&content.provider_spec)).then_some(kinds)
+}
+
+/// The class in the network of that infrastructure.
+///
+/// # Errors
+/// What the infrastructure lacks.
+pub fn with_network(content: &ClassContent, zone: &str, cluster: &Value) -> Result<ClassContent, String> {
+    let provider_spec = aws::network::closed(&content.provider_spec, zone, cluster)?;
+    Ok(ClassContent { provider_spec, ..content.clone() })
 }
 
 /// Whether the cloud of a VM with this `providerSpec` may stop it at any time. The driver need not be known by its name.

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use kube::api::ListParams;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use serde_json::Value;
 
 use super::{Action, Snapshot};
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
+        conversion::ProviderKinds,
         object::apply::read,
         provider::native_managers::Managers,
-        types::{Cluster, MCMCluster, MCMMachine, Machine},
+        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
     },
     controllers::secret::MetadataOfSecret,
     plan::Step,
@@ -71,6 +76,10 @@ impl Execute for MCMMachines {
                     read_natives(self, &turn.key.namespace).await?;
                     turn.session.has_read_natives = true;
                 }
+                Action::ReadNetwork { kinds, name } => {
+                    let found = read_network(self, kinds, &turn.key.namespace, &name).await?;
+                    turn.session.network = Some(Arc::new(found));
+                }
             }
             event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
@@ -97,4 +106,20 @@ async fn read_natives(kind: &MCMMachines, namespace: &str) -> Result<(), Reconci
         let Some(token) = next else { return Ok(()) };
         page = page.continue_token(&token);
     }
+}
+
+/// The infrastructure of a Cluster, of another provider; null if it does not exist.
+async fn read_network(
+    kind: &MCMMachines,
+    kinds: &ProviderKinds,
+    namespace: &str,
+    name: &str,
+) -> Result<Value, ReconcileError> {
+    let version = GroupVersionKind::gvk(INFRASTRUCTURE_GROUP, kinds.version, kinds.cluster.kind);
+    let resource = ApiResource::from_gvk_with_plural(&version, kinds.cluster.plural);
+    let client = kind.objects.api(namespace).into_client();
+    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+    let what = format!("{} {namespace}/{name}", kinds.cluster.kind);
+    let found = api.get_opt(name).await.map_err(|source| ReconcileError::read(what, source))?;
+    Ok(found.map_or(Value::Null, |object| object.data))
 }

@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::{
     api::machine::{self as native_api, MachineClass},
     capi::{
+        conversion::ProviderKinds,
         object::{
             gate::Obstacle,
             view::{Owner, View},
@@ -69,12 +70,14 @@ pub(super) struct Snapshot {
 }
 
 /// Results of the live reads of a reconcile.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     /// The native Machine does not exist.
     pub is_native_gone: bool,
     /// The native Machines in the caches are as they were during this reconcile.
     pub has_read_natives: bool,
+    /// The infrastructure of the Cluster, of another provider; null if it does not exist.
+    pub network: Option<Arc<Value>>,
 }
 
 /// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
@@ -96,6 +99,8 @@ pub(super) enum Action {
     ReadNative,
     /// Read all native Machines of the namespace live.
     ReadNatives,
+    /// Read the infrastructure of the Cluster, of another provider, live.
+    ReadNetwork { kinds: &'static ProviderKinds, name: String },
 }
 
 impl fmt::Display for Action {
@@ -127,6 +132,7 @@ impl fmt::Display for Action {
             Self::DeleteNative(machine) => write!(f, "delete MCM Machine {}", machine.name_any()),
             Self::ReadNative => write!(f, "read the MCM Machine live"),
             Self::ReadNatives => write!(f, "read all MCM Machines live"),
+            Self::ReadNetwork { kinds, name } => write!(f, "read {} {name} live", kinds.cluster.kind),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Observe for MCMMachines {
             infrastructure,
             class,
             bootstrap,
-            session: *session,
+            session: session.clone(),
         })
     }
 }

@@ -1,15 +1,16 @@
 //! Computes one verdict for each condition of the machine.
 
 use kube::ResourceExt;
+use serde_json::Value;
 
-use super::{Snapshot, native};
+use super::{Action, Snapshot, native};
 use crate::{
     api::{
         labels,
         machine::{ClassContent, Machine, MachinePhase, OperationState},
     },
     capi::{
-        conversion::{provider_id, zone_of},
+        conversion::{ProviderKinds, network_provider, provider_id, with_network, zone_of},
         object::{
             conditions::Desired,
             gate::Gated,
@@ -20,7 +21,7 @@ use crate::{
             observe::pool_of,
             reasons,
         },
-        types::ClassRef,
+        types::{ClassRef, INFRASTRUCTURE_GROUP},
     },
 };
 
@@ -88,7 +89,45 @@ impl Snapshot {
             infrastructure: &self.infrastructure,
             class: &self.class,
         };
-        description.resolve()
+        match (description.resolve(), &self.session.network) {
+            (Class::Usable { name, content, is_inline: true }, Some(cluster)) => {
+                self.in_network(name, &content, cluster)
+            }
+            (class, _) => class,
+        }
+    }
+
+    /// The class in the network that its Cluster has from another provider.
+    fn in_network(&self, name: String, content: &ClassContent, cluster: &Value) -> Class {
+        let Some((kinds, reference)) = self.network_of(content) else {
+            return Class::Usable { name, content: Box::new(content.clone()), is_inline: true };
+        };
+        let zone = zone_of(Some(content)).unwrap_or_default();
+        match with_network(content, &zone, cluster) {
+            Ok(content) => Class::Usable { name, content: Box::new(content), is_inline: true },
+            Err(lack) => {
+                let kind = kinds.cluster.kind;
+                let text = format!("machineClass names no subnet or security groups, and {kind} {reference}: {lack}");
+                Class::Problem(Desired::no(reasons::WAITING_FOR_NETWORK, text))
+            }
+        }
+    }
+
+    /// The infrastructure of the Cluster, of another provider, that has the network of a class which names none.
+    fn network_of(&self, content: &ClassContent) -> Option<(&'static ProviderKinds, &str)> {
+        let reference = &self.cluster.known()?.spec.infrastructure_ref;
+        let kinds = network_provider(&reference.kind, content)?;
+        (reference.api_group == INFRASTRUCTURE_GROUP).then_some((kinds, reference.name.as_str()))
+    }
+
+    /// The live read that the class of the object needs before it is created.
+    pub(super) fn missing_network(&self, class: &Class) -> Option<Action> {
+        let Class::Usable { content, is_inline: true, .. } = class else { return None };
+        if self.session.network.is_some() || self.is_member() || !matches!(self.own_class, View::Missing) {
+            return None;
+        }
+        let (kinds, name) = self.network_of(content)?;
+        Some(Action::ReadNetwork { kinds, name: name.to_owned() })
     }
 
     /// Name of the Cluster.

@@ -1,3 +1,5 @@
+use jiff::SignedDuration;
+
 use super::{Action, Snapshot, native, parts::Parts, status};
 use crate::{
     capi::{
@@ -11,6 +13,9 @@ use crate::{
     controllers::object::finalizer,
     plan::{Plan, Plannable, WaitKind},
 };
+
+/// Time until the infrastructure of another provider is read again for a class that needs it.
+const NETWORK_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
 impl Plannable for Snapshot {
     type Action = Action;
@@ -39,7 +44,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let parts = Parts::of(snapshot, &class);
     match snapshot.own_native() {
         Some(machine) => {
-            if restore_class(plan, snapshot, &class) {
+            if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
                 return;
             }
             if let Some(patch) = native::healed(snapshot, machine) {
@@ -55,6 +60,9 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         None if parts.may_create() && take_over(plan, snapshot) => return,
         None if parts.may_create() && is_free(snapshot) && !snapshot.is_member() => {
+            if read_network(plan, snapshot, &class) {
+                return;
+            }
             create(plan, snapshot, &class);
             return;
         }
@@ -64,8 +72,17 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
     if !summary.is_true() {
         let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
-        plan.wait(WaitKind::Infrastructure, format!("its VM: {missing}"), None);
+        // The infrastructure of another provider is not watched.
+        let due = snapshot.session.network.as_ref().and_then(|_| snapshot.now.checked_add(NETWORK_PERIOD).ok());
+        plan.wait(WaitKind::Infrastructure, format!("its VM: {missing}"), due);
     }
+}
+
+/// The network of a class that names none is read before the class is created.
+fn read_network(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) -> bool {
+    let Some(action) = snapshot.missing_network(class) else { return false };
+    plan.then(action, "the class leaves its network to the Cluster");
+    true
 }
 
 /// A former MCMMachine of this name was removed by force, and its native Machine keeps the VM that the object names.
@@ -143,7 +160,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         return;
     }
     if let Some(machine) = snapshot.own_native() {
-        if restore_class(plan, snapshot, &class) {
+        if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
             return;
         }
         let text = "the MCM Machine is being deleted";
@@ -167,6 +184,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         !was_taken && !snapshot.is_member() && snapshot.rival.is_none() && matches!(snapshot.native, View::Missing);
     if !snapshot.object.spec.provider_id.is_empty() && is_untaken {
         match &class {
+            Class::Usable { .. } if read_network(plan, snapshot, &class) => {}
             Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),
             Class::Usable { .. } => {
                 plan.wait(WaitKind::Class, "the name of its MachineClass to become free", None);

@@ -2,6 +2,7 @@
 
 mod ids;
 mod pool;
+pub mod network;
 mod shared;
 mod to_capi;
 mod to_native;

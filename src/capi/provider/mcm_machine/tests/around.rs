@@ -59,3 +59,34 @@ fn t26_nothing_is_done_beside_a_native_manager() {
     assert!(world.native.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_null());
     assert_eq!(world.status().initialization.provisioned, Some(true), "I2");
 }
+
+/// A template for Clusters of the provider for AWS names no subnet: the class of each machine does.
+#[test]
+fn a_class_without_a_network_is_created_in_that_of_the_cluster() {
+    let mut world = World::with_data();
+    world.set_cluster(&json!({ "spec": { "infrastructureRef": { "kind": "AWSCluster", "name": "c" } } }));
+    let content = json!({ "provider": "AWS", "providerSpec": { "region": "r" }, "nodeTemplate": {
+        "capacity": {}, "instanceType": "m", "region": "r", "zone": "r-a",
+    } });
+    world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content } }));
+    world.pass();
+    assert_eq!(world.condition("Ready"), "False WaitingForClusterNetwork");
+    assert_eq!((world.classes.get("m"), &world.native), (None, &None));
+    world.network = json!({
+        "spec": { "network": { "subnets": [{ "id": "subnet-1", "availabilityZone": "r-a" }] } },
+        "status": { "networkStatus": { "securityGroups": { "node": { "id": "sg-1" }, "lb": { "id": "sg-2" } } } },
+    });
+    world.pass();
+    let interfaces = json!([{ "subnetID": "subnet-1", "securityGroupIDs": ["sg-1", "sg-2"] }]);
+    assert_eq!(world.classes["m"]["providerSpec"], json!({ "region": "r", "networkInterfaces": interfaces }));
+    assert!(world.native.is_some());
+    assert!(world.object.as_ref().unwrap()["spec"]["machineClass"]["providerSpec"]["networkInterfaces"].is_null());
+
+    // The class comes back with its network.
+    world.vm("aws:///r/i-1");
+    world.pass();
+    let class = world.classes.remove("m").unwrap();
+    world.delete();
+    world.pass();
+    assert_eq!(world.classes.get("m"), Some(&class));
+}

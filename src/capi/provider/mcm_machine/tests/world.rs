@@ -35,6 +35,8 @@ pub(super) struct World {
     pub secrets: Vec<String>,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
+    /// The infrastructure of the Cluster, of another provider.
+    pub network: Value,
     pub filter: Option<String>,
     pub now: i64,
     /// Every action, as text.
@@ -69,6 +71,7 @@ impl World {
             unseen_rival: None,
             secrets: vec!["boot".to_owned()],
             obstacle: None,
+            network: Value::Null,
             filter: None,
             now: 0,
             log: Vec::new(),
@@ -166,7 +169,7 @@ impl World {
             if self.object.is_none() {
                 return Vec::new();
             }
-            let plan = plan(&self.snapshot(session));
+            let plan = plan(&self.snapshot(session.clone()));
             self.story.push_str(&plan.to_string());
             if plan.steps.is_empty() {
                 return plan.waits.into_iter().map(|wait| wait.text).collect();
@@ -217,6 +220,7 @@ impl World {
                     self.set_native(&deleted());
                 }
                 Action::ReadNative => session.is_native_gone = self.native.is_none(),
+                Action::ReadNetwork { .. } => session.network = Some(self.network.clone().into()),
                 Action::ReadNatives => {
                     session.has_read_natives = true;
                     self.rival = self.unseen_rival.take().or_else(|| self.rival.take());
