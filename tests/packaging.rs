@@ -79,11 +79,21 @@ fn a_release_has_components_metadata_and_templates() {
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
     let expected = [
+        "cluster-template-aws-hybrid.yaml",
+        "cluster-template-aws-topology.yaml",
+        "cluster-template-aws.yaml",
+        "cluster-template-gcp-hybrid.yaml",
+        "cluster-template-gcp-topology.yaml",
         "cluster-template-gcp.yaml",
         "cluster-template-machine-pool.yaml",
+        "cluster-template-openstack-topology.yaml",
+        "cluster-template-openstack.yaml",
         "cluster-template-simulated.yaml",
         "cluster-template-topology.yaml",
         "cluster-template.yaml",
+        "clusterclass-aws.yaml",
+        "clusterclass-gcp.yaml",
+        "clusterclass-openstack.yaml",
         "clusterclass-simulated.yaml",
         "infrastructure-components.yaml",
         "metadata.yaml",
@@ -166,19 +176,31 @@ fn there_is_one_deployment_with_a_container_named_manager() {
     assert!(defaults.clone().count() >= 3 && defaults.into_iter().all(|argument| !argument.contains(":=}")), "K5");
 }
 
+/// Names of Nodes that the cloud controller managers expect.
+const OF_AWS: &str = "{{ ds.meta_data.local_hostname }}";
+const OF_GCP: &str = "{{ ds.meta_data.local_hostname.split('.')[0] }}";
+const OF_OPENSTACK: &str = "{{ local_hostname }}";
+
 /// MV5, T9: nothing in the provider may list VMs and delete those without an object.
 /// Without it a kubelet gives its Node no provider ID and no cloud controller manager does, so no Machine gets its Node.
 #[rstest]
-#[case::default("cluster-template.yaml", "{{ ds.meta_data.local_hostname }}")]
-#[case::gcp("cluster-template-gcp.yaml", "{{ ds.meta_data.local_hostname.split('.')[0] }}")]
-#[case::class("clusterclass-simulated.yaml", "{{ ds.meta_data.local_hostname }}")]
+#[case::default("cluster-template.yaml", OF_AWS)]
+#[case::aws("cluster-template-aws.yaml", OF_AWS)]
+#[case::aws_hybrid("cluster-template-aws-hybrid.yaml", OF_AWS)]
+#[case::aws_class("clusterclass-aws.yaml", OF_AWS)]
+#[case::gcp("cluster-template-gcp.yaml", OF_GCP)]
+#[case::gcp_hybrid("cluster-template-gcp-hybrid.yaml", OF_GCP)]
+#[case::gcp_class("clusterclass-gcp.yaml", OF_GCP)]
+#[case::openstack("cluster-template-openstack.yaml", OF_OPENSTACK)]
+#[case::openstack_class("clusterclass-openstack.yaml", OF_OPENSTACK)]
+#[case::class("clusterclass-simulated.yaml", OF_AWS)]
 fn every_kubeadm_template_leaves_provider_ids_to_a_cloud_controller_manager(#[case] file: &str, #[case] name: &str) {
     let external = serde_json::json!([{ "name": "cloud-provider", "value": "external" }]);
     let all = serde_json::to_value(objects(&file_of_release(file))).unwrap();
     let registrations = found(&all, "nodeRegistration");
     assert_eq!(registrations.len(), 3, "two of the control plane, one of workers");
     for registration in registrations {
-        assert_eq!((&registration["name"], &registration["kubeletExtraArgs"]), (&Value::from(name), &external));
+        assert_eq!((&registration["name"], &registration["kubeletExtraArgs"][0]), (&Value::from(name), &external[0]));
     }
     let specs = found(&all, "kubeadmConfigSpec");
     assert_eq!(specs.len(), 1);
@@ -194,7 +216,19 @@ fn all_templates_with_kubeadm_are_known() {
         .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
         .collect();
     with.sort_unstable();
-    assert_eq!(with, ["cluster-template-gcp.yaml", "cluster-template.yaml", "clusterclass-simulated.yaml"]);
+    let expected = [
+        "cluster-template-aws-hybrid.yaml",
+        "cluster-template-aws.yaml",
+        "cluster-template-gcp-hybrid.yaml",
+        "cluster-template-gcp.yaml",
+        "cluster-template-openstack.yaml",
+        "cluster-template.yaml",
+        "clusterclass-aws.yaml",
+        "clusterclass-gcp.yaml",
+        "clusterclass-openstack.yaml",
+        "clusterclass-simulated.yaml",
+    ];
+    assert_eq!(with, expected);
 }
 
 /// The values of a field, at any depth.

@@ -8,16 +8,13 @@ use parking_lot::Mutex;
 use roxmltree::Document;
 use serde_json::{Value, json};
 
-use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
 use crate::{
     aws::Ec2,
+    gcp::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve},
     scene::{KUBERNETES, Scene, name_of},
     simulation::Simulation,
     world::{World, play},
 };
-
-#[path = "../clouds/gcp/fake/mod.rs"]
-mod fake;
 
 const ZONE: &str = "europe-west1-b";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
@@ -70,30 +67,34 @@ impl Clouds {
 
     /// The user data of the VM of a machine, where cloud-init and Ignition find them.
     async fn user_data(&self, provider: &str, machine: &str) -> Option<Vec<u8>> {
-        if provider == "AWS" {
-            return self.user_data_of_ec2(machine).await;
+        match provider {
+            "AWS" => user_data_of_ec2(&self.ec2, machine).await,
+            _ => user_data_of_gce(&self.gce, machine),
         }
-        let gce = self.gce.lock();
-        let vm = gce.vms.get(&(ZONE.to_owned(), machine.to_owned()))?;
-        let items = vm.resource["metadata"]["items"].as_array()?;
-        let item = items.iter().find(|item| item["key"] == "user-data")?;
-        Some(item["value"].as_str()?.as_bytes().to_vec())
     }
+}
 
-    async fn user_data_of_ec2(&self, machine: &str) -> Option<Vec<u8>> {
-        let vm = self.ec2.vms().await.into_iter().find(|vm| vm.machine == machine)?;
-        let id = vm.provider_id.rsplit('/').next()?;
-        let words = [
-            ("Action", "DescribeInstanceAttribute"),
-            ("Version", "2016-11-15"),
-            ("InstanceId", id),
-            ("Attribute", "userData"),
-        ];
-        let answer = self.ec2.proxy.ask(&words).await;
-        let document = Document::parse(&answer).unwrap();
-        let value = document.descendants().find(|node| node.has_tag_name("value"))?.text()?;
-        STANDARD.decode(value.trim()).ok()
-    }
+pub async fn user_data_of_ec2(ec2: &Ec2, machine: &str) -> Option<Vec<u8>> {
+    let vm = ec2.vms().await.into_iter().find(|vm| vm.machine == machine)?;
+    let id = vm.provider_id.rsplit('/').next()?;
+    let words = [
+        ("Action", "DescribeInstanceAttribute"),
+        ("Version", "2016-11-15"),
+        ("InstanceId", id),
+        ("Attribute", "userData"),
+    ];
+    let answer = ec2.proxy.ask(&words).await;
+    let document = Document::parse(&answer).unwrap();
+    let value = document.descendants().find(|node| node.has_tag_name("value"))?.text()?;
+    STANDARD.decode(value.trim()).ok()
+}
+
+pub fn user_data_of_gce(gce: &Shared, machine: &str) -> Option<Vec<u8>> {
+    let gce = gce.lock();
+    let vm = gce.vms.get(&(ZONE.to_owned(), machine.to_owned()))?;
+    let items = vm.resource["metadata"]["items"].as_array()?;
+    let item = items.iter().find(|item| item["key"] == "user-data")?;
+    Some(item["value"].as_str()?.as_bytes().to_vec())
 }
 
 /// A set of one machine with bootstrap data in a format.

@@ -1,6 +1,7 @@
 //! 9.2: a cluster from the template.
 
 use crate::{
+    hybrid,
     scene::{Scene, condition, name_of},
     world::{VERSION, World, play},
 };
@@ -92,5 +93,23 @@ fn an_idle_cluster_is_idle_and_heals() {
             })
             .await;
         assert_eq!(scene.vms().await.len(), 1);
+    });
+}
+
+/// The control plane is of another provider; mcm has the workers.
+#[test]
+fn workers_join_the_control_plane_of_another_provider() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_authority(world, "hybrid").await;
+        let other = hybrid::create(&scene, 2).await;
+        scene.until("all Machines to run", async || scene.has_running(3)).await;
+        assert_eq!((other.deeds().len(), scene.all("awsmachine").len(), scene.all("mcmmachine").len()), (1, 1, 2));
+        scene.kubectl(&["patch", "cluster", "hybrid", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]);
+        let is_paused = |object: &serde_json::Value| condition(object, "Paused") == "True Paused";
+        let are_paused = async || scene.all("mcmmachine").iter().all(is_paused).then_some(());
+        scene.until("the provider to leave the machines alone", are_paused).await;
+        scene.kubectl(&["patch", "cluster", "hybrid", "--type=merge", "-p", r#"{"spec":{"paused":false}}"#]);
+        scene.kubectl(&["delete", "cluster", "hybrid", "--timeout=170s"]);
+        assert!(scene.vms().await.is_empty());
     });
 }

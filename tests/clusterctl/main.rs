@@ -23,10 +23,26 @@ mod cluster;
 mod day_2;
 mod diagnostics;
 mod failures;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod flavours;
+#[cfg(all(feature = "aws", feature = "gcp"))]
+#[allow(dead_code, reason = "the tests of drivers use more of it")]
+#[path = "../clouds/gcp"]
+mod gcp {
+    pub mod fake;
+    mod world;
+
+    pub use self::world::World;
+}
+mod hybrid;
 mod install;
 mod lone;
 mod moves;
 mod native_managers;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+#[allow(dead_code, reason = "the tests of drivers use more of it")]
+#[path = "../clouds/openstack/mod.rs"]
+mod openstack;
 mod other_provider;
 mod other_providers;
 mod pools;
@@ -42,3 +58,7 @@ mod stand_in;
 mod topology;
 mod upgrade;
 mod world;
+
+// For the fake of OpenStack.
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+use mcm_driver::testing as kit;

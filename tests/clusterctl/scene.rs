@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    support::wait,
+    support::{objects, wait},
     world::{VERSION, World},
 };
 
@@ -37,6 +37,28 @@ impl Scene {
         let scene = Self { world, namespace, name: name.to_owned() };
         scene.add_secret("kubeconfig", &[("value", world.workload.kubeconfig())]);
         scene
+    }
+
+    /// A namespace for a cluster of this name, whose control plane kubeadm's controllers create.
+    pub async fn with_authority(world: &'static World, name: &str) -> Self {
+        let scene = Self { world, namespace: world.management.namespace(name).await, name: name.to_owned() };
+        scene.add_authority().await;
+        scene
+    }
+
+    /// The authority of the workload cluster, from which kubeadm's controllers make its kubeconfig, and an object that
+    /// `kubeadm init` creates in it.
+    pub async fn add_authority(&self) {
+        let pki = self.world.workload.folder().join("pki");
+        self.add_secret("ca", &[("tls.crt", &pki.join("ca.crt")), ("tls.key", &pki.join("ca.key"))]);
+        let configuration = format!(
+            "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {KUBERNETES}\n"
+        );
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeadm-config", "namespace": "kube-system"},
+            "data": {"ClusterConfiguration": configuration},
+        });
+        objects::apply(&self.world.workload.client(), &object).await;
     }
 
     /// A Secret of the cluster, from files.
@@ -75,8 +97,13 @@ impl Scene {
 
     /// The output of `clusterctl generate cluster`.
     pub fn generate(&self, flavour: &str, workers: usize) -> String {
+        self.generate_with(flavour, workers, &[])
+    }
+
+    /// The same with variables of the flavour.
+    pub fn generate_with(&self, flavour: &str, workers: usize, variables: &[(&str, &str)]) -> String {
         let (workers, version) = (workers.to_string(), format!("mcm:{VERSION}"));
-        self.world.must(&[
+        let words = [
             "generate",
             "cluster",
             &self.name,
@@ -90,7 +117,10 @@ impl Scene {
             KUBERNETES,
             "--worker-machine-count",
             &workers,
-        ])
+        ];
+        let output = self.world.command(&words).envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "clusterctl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// The control plane has no controller, so its status is written here.

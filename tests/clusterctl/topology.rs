@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{KUBERNETES, Scene, condition, name_of},
-    support::objects,
+    scene::{Scene, condition, name_of},
     world::{World, play},
 };
 
@@ -26,27 +25,12 @@ const QUIET: [&str; 8] = [
 /// The cluster that clusterctl makes of the class, once its machines are Nodes. Its control plane is an API server that runs
 /// already; with its authority, kubeadm's controllers make the kubeconfig.
 pub async fn with_topology(world: &'static World, name: &str) -> Scene {
-    let namespace = world.management.namespace(name).await;
-    let scene = Scene { world, namespace, name: name.to_owned() };
-    let pki = world.workload.folder().join("pki");
-    scene.add_secret("ca", &[("tls.crt", &pki.join("ca.crt")), ("tls.key", &pki.join("ca.key"))]);
-    is_initialized(world).await;
+    let scene = Scene::with_authority(world, name).await;
     let text = scene.generate("topology", WORKERS);
     assert!(text.contains("kind: ClusterClass"), "clusterctl adds the class: {text}");
     world.kubectl_with(&["apply", "-f", "-"], &text);
     scene.until("control plane and workers to be Nodes", async || scene.has_running(1 + WORKERS)).await;
     scene
-}
-
-/// Objects that `kubeadm init` creates in a workload cluster.
-async fn is_initialized(world: &World) {
-    let configuration =
-        format!("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {KUBERNETES}\n");
-    let object = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeadm-config", "namespace": "kube-system"},
-        "data": {"ClusterConfiguration": configuration},
-    });
-    objects::apply(&world.workload.client(), &object).await;
 }
 
 /// Changes one field.

@@ -1,0 +1,404 @@
+//! The flavours of clouds: one `clusterctl generate cluster` with the documented variables becomes machines with Nodes, on the
+//! stand-in of each cloud.
+
+use std::{
+    collections::BTreeSet,
+    io::Write,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, task::JoinHandle};
+
+use crate::{
+    aws::Ec2,
+    bootstrap::{user_data_of_ec2, user_data_of_gce},
+    gcp, openstack,
+    other_provider::{AWS, GCP, Kinds, Network, OtherProvider, Vms},
+    scene::{Scene, name_of},
+    simulation::{Simulation, Vm},
+    support::{identity, program::MCM},
+    world::{World, play},
+};
+
+const WORKERS: usize = 2;
+const REGION: &str = "eu-west-1";
+const GCP_ZONE: &str = "europe-west1-b";
+const IMAGE: &str = "projects/os/global/images/os-1";
+
+/// A cloud with one zone.
+#[async_trait]
+trait StandIn: Send + Sync + 'static {
+    fn simulation(&self) -> &dyn Simulation;
+
+    fn zone(&self) -> String;
+
+    /// Variables of the flavours without a default, and those that the stand-in has another value for.
+    fn variables(&self) -> Vec<(&'static str, String)>;
+
+    /// The user data of the VM of a machine, where cloud-init reads them.
+    async fn user_data(&self, machine: &str) -> Option<Vec<u8>>;
+
+    /// The ID of a VM that the cloud controller manager writes on its Node.
+    fn node_id(&self, vm: &Vm) -> String;
+}
+
+/// moto, and the zone of its subnet.
+struct OnAws {
+    ec2: Ec2,
+    zone: String,
+}
+
+impl OnAws {
+    async fn start() -> Self {
+        let ec2 = Ec2::start().await;
+        let words = [("Action", "DescribeSubnets"), ("Version", "2016-11-15"), ("SubnetId.1", ec2.subnet.as_str())];
+        let answer = ec2.proxy.ask(&words).await;
+        let document = roxmltree::Document::parse(&answer).unwrap();
+        let zone = document.descendants().find(|node| node.has_tag_name("availabilityZone"));
+        let zone = zone.and_then(|node| node.text()).unwrap().to_owned();
+        Self { ec2, zone }
+    }
+}
+
+#[async_trait]
+impl StandIn for OnAws {
+    fn simulation(&self) -> &dyn Simulation {
+        &self.ec2
+    }
+
+    fn zone(&self) -> String {
+        self.zone.clone()
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("AWS_REGION", REGION),
+            ("AWS_ZONE", &self.zone),
+            ("AWS_AMI_ID", "ami-12c6146b"),
+            ("AWS_SUBNET_ID", &self.ec2.subnet),
+            ("AWS_SECURITY_GROUP_ID", &self.ec2.group),
+            ("AWS_CONTROL_PLANE_INSTANCE_PROFILE", "node"),
+            ("AWS_NODE_INSTANCE_PROFILE", "node"),
+        ];
+        all.map(|(name, value)| (name, value.to_owned())).to_vec()
+    }
+
+    async fn user_data(&self, machine: &str) -> Option<Vec<u8>> {
+        user_data_of_ec2(&self.ec2, machine).await
+    }
+
+    fn node_id(&self, vm: &Vm) -> String {
+        format!("aws:///{}/{}", self.zone, last(&vm.provider_id))
+    }
+}
+
+#[async_trait]
+impl StandIn for gcp::World {
+    fn simulation(&self) -> &dyn Simulation {
+        self
+    }
+
+    fn zone(&self) -> String {
+        GCP_ZONE.to_owned()
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("GCP_PROJECT", gcp::fake::PROJECT),
+            ("GCP_REGION", "europe-west1"),
+            ("GCP_ZONE", GCP_ZONE),
+            ("GCP_SUBNETWORK", "nodes"),
+            ("GCP_SERVICE_ACCOUNT", "nodes@my-project.iam.gserviceaccount.com"),
+            ("IMAGE_ID", IMAGE),
+        ];
+        all.map(|(name, value)| (name, value.to_owned())).to_vec()
+    }
+
+    async fn user_data(&self, machine: &str) -> Option<Vec<u8>> {
+        user_data_of_gce(&self.gce, machine)
+    }
+
+    fn node_id(&self, vm: &Vm) -> String {
+        vm.provider_id.replacen("gce:///", "gce://", 1)
+    }
+}
+
+#[async_trait]
+impl StandIn for openstack::World {
+    fn simulation(&self) -> &dyn Simulation {
+        self
+    }
+
+    fn zone(&self) -> String {
+        "nova".to_owned()
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let spec = &self.spec("")["spec"];
+        let text = |field: &str| spec.pointer(field).and_then(Value::as_str).unwrap().to_owned();
+        vec![
+            ("OPENSTACK_IMAGE_NAME", text("/imageName")),
+            ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", text("/flavorName")),
+            ("OPENSTACK_NODE_MACHINE_FLAVOR", text("/flavorName")),
+            ("OPENSTACK_SSH_KEY_NAME", text("/keyName")),
+            ("OPENSTACK_NETWORK_ID", text("/networkID")),
+            ("OPENSTACK_SUBNET_ID", text("/subnetIDs/0")),
+            ("OPENSTACK_SECURITY_GROUP", text("/securityGroups/0")),
+        ]
+    }
+
+    async fn user_data(&self, machine: &str) -> Option<Vec<u8>> {
+        let openstack = self.openstack.lock();
+        let server = openstack.cloud.existing().into_iter().find(|server| server.name == machine)?;
+        Some(server.user_data.clone())
+    }
+
+    fn node_id(&self, vm: &Vm) -> String {
+        format!("openstack:///{}", last(&vm.provider_id))
+    }
+}
+
+fn last(id: &str) -> &str {
+    id.rsplit('/').next().unwrap()
+}
+
+/// Simulated kubelets and the cloud controller manager of a cluster: each VM becomes a Node, until it is gone.
+struct Kubelets {
+    nodes: Api<Node>,
+    cluster: String,
+    task: JoinHandle<()>,
+}
+
+impl Kubelets {
+    fn run(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
+        let nodes: Api<Node> = Api::all(scene.world.workload.client());
+        let (api, cluster) = (nodes.clone(), scene.name.clone());
+        let task = tokio::spawn(async move {
+            let mut period = tokio::time::interval(Duration::from_millis(500));
+            let mut joined = BTreeSet::new();
+            loop {
+                period.tick().await;
+                let mut vms = cloud.simulation().vms().await;
+                vms.retain(|vm| vm.cluster == cluster && vm.is_running);
+                for vm in &vms {
+                    // It may exist already.
+                    let node = node(&vm.node, &cluster, &cloud.node_id(vm));
+                    api.create(&PostParams::default(), &node).await.ok();
+                    joined.insert(vm.node.clone());
+                }
+                for gone in joined.iter().filter(|name| !vms.iter().any(|vm| vm.node == **name)) {
+                    api.delete(gone, &DeleteParams::default()).await.ok();
+                }
+            }
+        });
+        Self { nodes, cluster: scene.name.clone(), task }
+    }
+
+    async fn are_gone(&self) -> Option<()> {
+        let own = ListParams::default().labels(&format!("cluster={}", self.cluster));
+        self.nodes.list(&own).await.ok()?.items.is_empty().then_some(())
+    }
+}
+
+impl Drop for Kubelets {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn node(name: &str, cluster: &str, id: &str) -> Node {
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Simulated", "message": "simulated"});
+    let node = json!({
+        "metadata": {"name": name, "labels": {"cluster": cluster}}, "spec": {"providerID": id},
+        "status": {"conditions": [ready], "nodeInfo": node_info()},
+    });
+    serde_json::from_value(node).unwrap()
+}
+
+fn node_info() -> Value {
+    let fields = [
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ];
+    let mut all: serde_json::Map<String, Value> =
+        fields.into_iter().map(|field| (field.to_owned(), json!("simulated"))).collect();
+    all.insert("kubeletVersion".to_owned(), json!(crate::scene::KUBERNETES));
+    all.into()
+}
+
+/// The VMs of the control plane, which the other provider makes in the same cloud.
+struct OfOther {
+    cloud: Arc<dyn StandIn>,
+    cluster: String,
+}
+
+#[async_trait]
+impl Vms for OfOther {
+    async fn create(&self, machine: &DynamicObject) -> Option<String> {
+        let name = machine.metadata.name.as_deref()?;
+        let all = self.cloud.simulation().vms().await;
+        if !all.iter().any(|vm| vm.machine == name) {
+            self.cloud.simulation().create(name, &self.cluster).await;
+        }
+        let all = self.cloud.simulation().vms().await;
+        all.iter().find(|vm| vm.machine == name).map(|vm| self.cloud.node_id(vm))
+    }
+
+    async fn delete(&self, id: &str) -> Option<()> {
+        let all = self.cloud.simulation().vms().await;
+        let vm = all.iter().find(|vm| self.cloud.node_id(vm) == id)?;
+        self.cloud.simulation().end(&vm.provider_id).await;
+        Some(())
+    }
+}
+
+/// The provider of a cloud, with the network of a cluster as it shows it.
+async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvider {
+    let endpoint = identity::server(scene.world.workload.kubeconfig());
+    let endpoint = json!({"host": endpoint.ip().to_string(), "port": endpoint.port()});
+    let zone = cloud.zone();
+    let mut status = json!({"ready": true, "failureDomains": {(zone.as_str()): {"controlPlane": true}}});
+    let mut spec = json!({"controlPlaneEndpoint": endpoint});
+    let kinds: &Kinds = if cloud.simulation().provider() == "AWS" { &AWS } else { &GCP };
+    if cloud.simulation().provider() == "AWS" {
+        let variables = cloud.variables();
+        let value = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+        let group = json!({"id": value("AWS_SECURITY_GROUP_ID"), "name": "node"});
+        status["networkStatus"] = json!({"securityGroups": {"node": group, "lb": group}});
+        let private = json!({"id": "private-a", "resourceID": value("AWS_SUBNET_ID"), "availabilityZone": zone});
+        let public = json!({"id": "public-a", "resourceID": "subnet-0", "availabilityZone": zone, "isPublic": true});
+        spec["network"] = json!({"vpc": {"id": "vpc-1"}, "subnets": [public, private]});
+    }
+    let vms = Arc::new(OfOther { cloud: Arc::clone(cloud), cluster: scene.name.clone() });
+    OtherProvider::start_on(scene, kinds, vms, Some(Network { spec, status })).await
+}
+
+/// The objects that the documentation lets a user create once in a namespace: credentials, and the manifests of the addons.
+fn prepare(scene: &Scene, cloud: &dyn StandIn) {
+    let provider = cloud.simulation().provider().to_lowercase();
+    let metadata = |name: String| json!({"name": name, "namespace": scene.namespace});
+    let mut credentials = cloud.simulation().secret();
+    credentials.as_object_mut().unwrap().remove("userData");
+    scene.world.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": metadata(format!("{provider}-credentials")),
+        "stringData": credentials,
+    }));
+    for addon in [format!("{provider}-cloud-controller-manager"), "cni".to_owned()] {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("{}-{addon}", scene.name), "namespace": "kube-system"},
+        });
+        scene.world.apply(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(addon),
+            "data": {"manifest.yaml": manifest.to_string()},
+        }));
+    }
+}
+
+/// The flavour with all documented variables.
+fn generate(scene: &Scene, flavour: &str, cloud: &dyn StandIn) -> String {
+    let variables = cloud.variables();
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    scene.generate_with(flavour, WORKERS, &variables)
+}
+
+/// Each class is one that its driver accepts, and the cloud has its VM with the user data that kubeadm's provider wrote.
+async fn assert_machines(scene: &Scene, cloud: &dyn StandIn, count: usize) {
+    let machines = scene.all("mcmmachine");
+    assert_eq!(machines.len(), count);
+    for machine in &machines {
+        let owner = scene.get("machines.cluster.x-k8s.io", name_of(machine));
+        let secret = scene.get("secret", owner["spec"]["bootstrap"]["dataSecretName"].as_str().unwrap());
+        let written: k8s_openapi::ByteString = serde_json::from_value(secret["data"]["value"].clone()).unwrap();
+        let read = cloud.user_data(name_of(machine)).await;
+        assert!(read.as_ref() == Some(&written.0), "the VM of {} has other user data", name_of(machine));
+        let text = String::from_utf8(written.0).unwrap();
+        assert!(text.starts_with("## template: jinja\n#cloud-config") && text.contains("cloud-provider"), "{text}");
+        assert_eq!(machine["status"]["failureDomain"], cloud.zone());
+        check(&scene.get("machineclass", name_of(machine)));
+    }
+    assert_eq!(cloud.simulation().violations(), [""; 0]);
+}
+
+/// `mcm class check` finds no error.
+fn check(class: &Value) {
+    let mut command = Command::new(MCM);
+    command.args(["class", "check", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(class.to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains("warning"), "{text}");
+}
+
+/// Core applies both manifests to the workload cluster.
+async fn assert_addons(scene: &Scene, cloud: &dyn StandIn) {
+    let workload: Client = scene.world.workload.client();
+    let all: Api<ConfigMap> = Api::namespaced(workload, "kube-system");
+    let provider = cloud.simulation().provider().to_lowercase();
+    for addon in [format!("{provider}-cloud-controller-manager"), "cni".to_owned()] {
+        let name = format!("{}-{addon}", scene.name);
+        scene.until(&format!("the addon {name}"), async || all.get_opt(&name).await.ok()?).await;
+    }
+}
+
+async fn start(provider: &str) -> Arc<dyn StandIn> {
+    // Its servers have the same IDs in each fake, and the tests share the cluster of the Nodes.
+    static OPENSTACK: OnceCell<Arc<openstack::World>> = OnceCell::const_new();
+    match provider {
+        "aws" => Arc::new(OnAws::start().await),
+        "gcp" => Arc::new(gcp::World::new().await),
+        _ => OPENSTACK.get_or_init(async || Arc::new(openstack::World::new().await)).await.clone(),
+    }
+}
+
+#[rstest]
+#[case::aws("aws")]
+#[case::aws_hybrid("aws-hybrid")]
+#[case::gcp("gcp")]
+#[case::gcp_hybrid("gcp-hybrid")]
+#[case::openstack("openstack")]
+#[case::aws_topology("aws-topology")]
+#[case::gcp_topology("gcp-topology")]
+#[case::openstack_topology("openstack-topology")]
+fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
+    play(async |world: &'static World| {
+        let (provider, is_hybrid) = (flavour.split('-').next().unwrap(), flavour.ends_with("-hybrid"));
+        let cloud = start(provider).await;
+        let scene = Scene::with_authority(world, &flavour.replace("topology", "class")).await;
+        prepare(&scene, cloud.as_ref());
+        let other = if is_hybrid { Some(other_provider(&scene, &cloud).await) } else { None };
+        let kubelets = Kubelets::run(&scene, Arc::clone(&cloud));
+
+        world.kubectl_with(&["apply", "-f", "-"], &generate(&scene, flavour, cloud.as_ref()));
+        scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
+
+        let own = if is_hybrid { WORKERS } else { 1 + WORKERS };
+        assert_machines(&scene, cloud.as_ref(), own).await;
+        assert_addons(&scene, cloud.as_ref()).await;
+        let domains = &scene.get("cluster", &scene.name)["status"]["failureDomains"];
+        assert_eq!(domains, &json!([{"name": cloud.zone(), "controlPlane": true}]));
+        assert_eq!(other.as_ref().map_or(0, |other| other.deeds().len()), 1 + WORKERS - own);
+
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        assert!(cloud.simulation().vms().await.iter().all(|vm| vm.cluster != scene.name));
+        scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+    });
+}
