@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::{
+    hybrid,
     props::{self, Kind, Props},
     scene::{Scene, condition},
     support::{guard, program::mcm},
@@ -19,6 +20,9 @@ const NAME: &str = "demo";
 const DEPLOYMENT: &str = "demo-md-0";
 const POOL: &str = "demo-mp-0";
 const MACHINES: usize = 3;
+/// The Cluster with the control plane of another provider.
+const HYBRID: &str = "hybrid";
+const WORKERS: usize = 2;
 
 struct Play<'a> {
     world: &'static World,
@@ -32,6 +36,7 @@ pub async fn play(world: &'static World, screen: &Screen, keep: bool) -> Result<
     let cluster: &'static Scene = Box::leak(Box::new(Scene::in_namespace(world, NAME.to_owned(), NAME)));
     let mut play = Play { world, cluster, show: Show::new(screen, props::watch(world, NAME)) };
     play.install().await?;
+    play.create_hybrid().await?;
     play.create().await?;
     play.kill().await?;
     play.add_pool().await?;
@@ -53,6 +58,25 @@ impl Play<'_> {
         let title = format!("clusterctl init --infrastructure mcm:{VERSION}");
         let result = "core, kubeadm's providers and mcm are installed and run";
         self.show.act(&title, doing, |_| true, None, result).await
+    }
+
+    /// Network and control plane are of another provider, workers of mcm.
+    async fn create_hybrid(&mut self) -> Result<()> {
+        let scene = Scene { world: self.world, namespace: NAME.to_owned(), name: HYBRID.to_owned() };
+        let scene: &'static Scene = Box::leak(Box::new(scene));
+        let doing = aside(async move || {
+            scene.add_authority().await;
+            hybrid::create(scene, WORKERS).await
+        });
+        let reached = |props: &Props| {
+            props.running("hybrid-control-plane").len() == 1 && props.running("hybrid-md-0").len() == WORKERS
+        };
+        let title = format!("clusterctl generate cluster {HYBRID} --flavor aws-hybrid | kubectl apply -f -");
+        let result = "a simulation of the provider for AWS made the control plane, and mcm the workers; all are Nodes";
+        let _other = self.show.act(&title, doing, reached, None, result).await?;
+        let doing = aside(async move || drop(scene.kubectl(&["delete", "cluster", HYBRID, "--timeout=120s"])));
+        let reached = |props: &Props| props.all(Kind::Node).next().is_none();
+        self.show.act("kubectl delete cluster hybrid", doing, reached, None, "its VMs and Nodes are gone").await
     }
 
     async fn create(&mut self) -> Result<()> {

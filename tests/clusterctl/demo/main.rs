@@ -3,6 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "without its clusters there is no demo")]
 
 mod acts;
+#[path = "../hybrid.rs"]
+mod hybrid;
+#[allow(dead_code, reason = "the demo has one provider beside mcm")]
+#[path = "../other_provider.rs"]
+mod other_provider;
 mod props;
 #[path = "../reading.rs"]
 mod reading;
