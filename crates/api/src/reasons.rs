@@ -73,6 +73,7 @@ strings! {
         WaitingForOwner = "WaitingForOwner", WaitingForCluster = "WaitingForCluster",
         WaitingForMCMObjects = "WaitingForMCMObjects",
         WaitingForClusterInfrastructureReady = "WaitingForClusterInfrastructureReady",
+        WaitingForClusterNetwork = "WaitingForClusterNetwork",
         WaitingForBootstrapData = "WaitingForBootstrapData", WaitingForControlPlaneEndpoint = "WaitingForControlPlaneEndpoint",
         ClassMissing = "ClassMissing", FailureDomainUnavailable = "FailureDomainUnavailable", SecretMissing = "SecretMissing",
         NameTaken = "NameTaken", MachineControllerManagerActive = "MachineControllerManagerActive", VmTaken = "VMTaken", VmLost = "VMLost",

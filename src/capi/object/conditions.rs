@@ -83,11 +83,12 @@ pub(in crate::capi) fn set_paused(
 }
 
 /// Reasons for which `Ready` is not True during normal operation.
-const PROGRESS: [EventReason; 10] = [
+const PROGRESS: [EventReason; 11] = [
     EventReason::WaitingForOwner,
     EventReason::WaitingForCluster,
     EventReason::WaitingForMCMObjects,
     EventReason::WaitingForClusterInfrastructureReady,
+    EventReason::WaitingForClusterNetwork,
     EventReason::WaitingForBootstrapData,
     EventReason::WaitingForControlPlaneEndpoint,
     EventReason::NotProvisioned,
