@@ -55,13 +55,16 @@ pub(super) fn flags(workload: &Workload) -> Vec<Finding> {
     findings
 }
 
-/// A container without a command runs the program of its image.
+/// A container without a command runs the program of its image. Gardener deploys its sidecars so.
 pub(super) fn entry_points(workload: &Workload) -> Vec<Finding> {
     let without = workload.containers.iter().filter(|container| !container.has_command);
     without
         .map(|container| {
             let text = format!("container {} names no command, so it runs the program of its image", container.name);
-            Finding::note("command", text).then(format!("set its command to [/{}]", container.program))
+            Finding::note("command", text).then(format!(
+                "use an image whose entry point is /{0}, or set its command to [/{0}]",
+                container.program
+            ))
         })
         .collect()
 }

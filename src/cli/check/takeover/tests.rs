@@ -98,7 +98,8 @@ fn flags_in_a_script_are_an_open_question() {
 fn a_container_without_a_command_depends_on_its_image() {
     let findings = judge::entry_points(&workload(nothing));
     assert_eq!(findings.len(), 1);
-    assert_eq!(findings[0].next.as_deref(), Some("set its command to [/machine-controller]"));
+    let next = "use an image whose entry point is /machine-controller, or set its command to [/machine-controller]";
+    assert_eq!(findings[0].next.as_deref(), Some(next));
 }
 
 #[rstest]
