@@ -12,6 +12,7 @@ export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
 .PHONY: help build static demo test test-rules book test-charts test-clusterctl test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -23,11 +24,11 @@ build: ## Build the debug binary without cloud drivers, target/debug/mcm
 static: ## Build the release binary for an image, without shared libraries
 	@hack/build-static
 
-release: ## Make the release VERSION=v0.1.0 in dist/VERSION, offline (KEY=FILE signs it; see docs/install.md)
-	@hack/release/run $(VERSION) $(if $(KEY),--key $(KEY)) $(RELEASE)
+release: ## Make the release VERSION=v0.1.0 in dist/VERSION, offline (IMAGE=REGISTRY/mcm:TAG names its image, KEY=FILE signs it; see docs/install.md)
+	@hack/release/run $(VERSION) $(if $(IMAGE),--image $(IMAGE)) $(if $(KEY),--key $(KEY)) $(RELEASE)
 
 release-twice: ## Make the release VERSION=v0.1.0 two times in different folders, and compare all bytes
-	@hack/release/run $(VERSION) --twice $(if $(KEY),--key $(KEY)) $(RELEASE)
+	@hack/release/run $(VERSION) --twice $(if $(IMAGE),--image $(IMAGE)) $(if $(KEY),--key $(KEY)) $(RELEASE)
 
 demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
@@ -49,6 +50,9 @@ test-clusterctl: ## Run the tests with clusterctl and the real core of Cluster A
 
 test-charts: ## Test the Helm chart and the kustomize bases with the real helm
 	@hack/test-charts
+
+test-pages: ## Follow the first page of each of the three users literally, with a release on disk
+	@hack/test-pages
 
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
@@ -80,7 +84,7 @@ check: ## Check formatting and lints, as CI does
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-features --all-targets -- -D warnings
-	$(CARGO) clippy --locked --workspace --all-features --test charts --test clouds --test clusterctl --test faults -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-features --test charts --test clouds --test clusterctl --test faults --test pages -- -D warnings
 
 check-features: ## Check each driver alone, and none
 	@hack/check-features

@@ -20,6 +20,8 @@ mod metrics;
 mod monitoring;
 #[path = "packaging/reference.rs"]
 mod reference;
+#[path = "support/console.rs"]
+mod steps;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -102,6 +104,20 @@ fn a_release_has_components_metadata_and_templates() {
     assert_eq!(files, expected);
     let text = fs::read_to_string(folder.join("infrastructure-components.yaml")).unwrap();
     assert!(text.contains("image: registry.example/mcm:v0.2.7\n"));
+}
+
+/// K4: with a later series clusterctl finds no latest release.
+#[test]
+fn the_last_series_of_the_metadata_is_that_of_the_release() {
+    for (version, expected) in [("v0.1.3", "1"), ("v0.2.0", "1 2")] {
+        let (base, _) = release(&[version]);
+        let file = base.path().join("infrastructure-mcm").join(version).join("metadata.yaml");
+        let metadata: Value = serde_yaml_ng::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        let series = metadata["releaseSeries"].as_array().unwrap().iter();
+        let minors: Vec<String> = series.map(|one| one["minor"].to_string()).collect();
+        assert_eq!(minors.join(" "), expected);
+        assert!(metadata["releaseSeries"].as_array().unwrap().iter().all(|one| one["contract"] == "v1beta2"));
+    }
 }
 
 /// K4, B5.
@@ -348,16 +364,20 @@ fn the_values_of_the_chart_have_no_credentials() {
 }
 
 /// Gardener reads each `imageVectorOverwrite` as a list of images with the names in its own image vectors, and refuses one
-/// with neither `ref` nor `repository`.
+/// with neither `ref` nor `repository`. It passes a command to the first container, and to the second only flags.
 #[rstest]
-#[case::gardenlet("gardenlet-values.yaml", "machine-controller-manager")]
-#[case::extension("extension-values.yaml", "machine-controller-manager-provider-aws")]
-fn image_vectors_for_gardener_name_the_images_of_gardener(#[case] file: &str, #[case] name: &str) {
+#[case::gardenlet("gardenlet-values.yaml", "machine-controller-manager", "")]
+#[case::extension("extension-values.yaml", "machine-controller-manager-provider-aws", "-machine-controller")]
+fn image_vectors_for_gardener_name_the_images_of_gardener(
+    #[case] file: &str,
+    #[case] name: &str,
+    #[case] entry_point: &str,
+) {
     let values = yaml(&format!("config/gardener/{file}"));
     let vector: Value = serde_yaml_ng::from_str(values["imageVectorOverwrite"].as_str().unwrap()).unwrap();
     let images = vector["images"].as_array().unwrap();
     assert_eq!((images.len(), &images[0]["name"]), (1, &name.into()));
-    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let tag = format!("v{}{entry_point}", env!("CARGO_PKG_VERSION"));
     assert!(images[0]["repository"].is_string() && images[0]["tag"] == tag && images[0]["ref"].is_null());
 }
 

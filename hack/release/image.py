@@ -9,11 +9,14 @@ PASSWD = f"root:x:0:0:root:/:/sbin/nologin\nmcm:x:{USER}:{USER}:mcm:/:/sbin/nolo
 GROUP = f"root:x:0:\nmcm:x:{USER}:\n"
 # The names of the Go programs: invoked by one of them, mcm takes its flags.
 NAMES = ("machine-controller-manager", "machine-controller")
+# Gardener starts the sidecar of a provider by the entry point of its image, and passes only flags. So the release has its image a
+# second time with another entry point, under a tag with this suffix. Its layer is the same.
+ENTRY_POINTS = {"": "mcm", "-machine-controller": "machine-controller"}
 OCI = "application/vnd.oci.image"
 
 
 class Image:
-    """The image of one architecture."""
+    """The image of one architecture: a layer, and a manifest for each suffix of the tag."""
 
     def __init__(self, architecture, program, certificates, labels, time):
         root = Tar(time)
@@ -27,21 +30,26 @@ class Image:
         created = datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.architecture = architecture
         self.blobs = {}
-        layers = [self._blob(f"{OCI}.layer.v1.tar+gzip", compressed(layer))]
+        self.layer = self._blob(f"{OCI}.layer.v1.tar+gzip", compressed(layer))
         config = {
             "architecture": architecture,
             "os": "linux",
             "created": created,
-            "config": {"User": f"{USER}:{USER}", "WorkingDir": "/", "Entrypoint": ["/mcm"], "Env": ["PATH=/"],
+            "config": {"User": f"{USER}:{USER}", "WorkingDir": "/", "Env": ["PATH=/"],
                        "Labels": labels | {"org.opencontainers.image.created": created}},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256(layer)}"]},
             "history": [{"created": created, "created_by": "hack/release/run"}],
         }
-        self.config = self._blob(f"{OCI}.config.v1+json", json_bytes(config))
-        self.layers = layers
-        manifest = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": self.config, "layers": layers}
-        self.manifest = self._blob(f"{OCI}.manifest.v1+json", json_bytes(manifest))
-        self.manifest["platform"] = {"os": "linux", "architecture": architecture}
+        self.configs, self.manifests = {}, {}
+        for suffix, name in ENTRY_POINTS.items():
+            self._add(suffix, config | {"config": config["config"] | {"Entrypoint": [f"/{name}"]}})
+
+    def _add(self, suffix, config):
+        described = self._blob(f"{OCI}.config.v1+json", json_bytes(config))
+        manifest = {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": described, "layers": [self.layer]}
+        platform = {"os": "linux", "architecture": self.architecture}
+        self.configs[suffix] = described
+        self.manifests[suffix] = self._blob(f"{OCI}.manifest.v1+json", json_bytes(manifest)) | {"platform": platform}
 
     def _blob(self, media_type, data):
         self.blobs[sha256(data)] = data
@@ -49,28 +57,29 @@ class Image:
 
 
 def layout(images, reference, labels, time):
-    """A layout with all images behind one reference, as a tar archive, and the digest of its index. With one image, docker load
+    """A layout with all images, as a tar archive, and the digests of their indexes by reference. With one architecture, docker load
     takes it too."""
     blobs = {digest: data for image in images for digest, data in image.blobs.items()}
-    index = json_bytes({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "annotations": labels,
-                        "manifests": [image.manifest for image in images]})
-    digest = sha256(index)
-    blobs[digest] = index
-    tag = reference.rsplit(":", 1)[1]
-    names = {"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": reference}
-    top = {"mediaType": f"{OCI}.index.v1+json", "digest": f"sha256:{digest}", "size": len(index), "annotations": names}
+    digests, top = {}, []
+    for suffix in ENTRY_POINTS:
+        name = reference + suffix
+        index = json_bytes({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "annotations": labels,
+                            "manifests": [image.manifests[suffix] for image in images]})
+        digest = digests[name] = sha256(index)
+        blobs[digest] = index
+        names = {"org.opencontainers.image.ref.name": name.rsplit(":", 1)[1], "io.containerd.image.name": name}
+        top.append({"mediaType": f"{OCI}.index.v1+json", "digest": f"sha256:{digest}", "size": len(index), "annotations": names})
     tar = Tar(time)
     tar.file("oci-layout", json_bytes({"imageLayoutVersion": "1.0.0"}))
-    tar.file("index.json", json_bytes({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [top]}))
+    tar.file("index.json", json_bytes({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": top}))
     if len(images) == 1:
-        tar.file("manifest.json", json_bytes([{
-            "Config": _path(images[0].config),
-            "RepoTags": [reference],
-            "Layers": [_path(layer) for layer in images[0].layers],
-        }]))
+        tar.file("manifest.json", json_bytes([
+            {"Config": _path(images[0].configs[suffix]), "RepoTags": [reference + suffix], "Layers": [_path(images[0].layer)]}
+            for suffix in ENTRY_POINTS
+        ]))
     for name in sorted(blobs):
         tar.file(f"blobs/sha256/{name}", blobs[name])
-    return tar.bytes(), digest
+    return tar.bytes(), digests
 
 
 def _path(blob):

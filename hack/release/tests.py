@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -27,6 +28,11 @@ VERSION = "v" + re.search(r'(?m)^version = "(.*)"', (ROOT / "Cargo.toml").read_t
 NAME = f"mcm-{VERSION}"
 NATIVE = binary.native()
 OTHER = {"amd64": "arm64", "arm64": "amd64"}[NATIVE]
+# The drivers in the program under test, as in its release.
+FEATURES = os.environ.get("FEATURES", "")
+if FEATURES == "all":
+    FEATURES = ",".join(sorted(folder.name for folder in (ROOT / "drivers").iterdir()))
+CLUSTERCTL = Path(os.environ["KUBEBUILDER_ASSETS"]) / "clusterctl"
 DIFFERS = {"SHA256SUMS.sig", "provenance.intoto.jsonl"}
 
 
@@ -58,7 +64,7 @@ class ReleaseTest(unittest.TestCase):
         if cls.other:
             cls.binaries.append(f"--binary={OTHER}={cls.other}")
         cls.architectures = [NATIVE, OTHER] if cls.other else [NATIVE]
-        cls.arguments = [*cls.binaries, "--features=", f"--key={key(cls.folder / 'key.pem')}"]
+        cls.arguments = [*cls.binaries, f"--features={FEATURES}", f"--key={key(cls.folder / 'key.pem')}"]
         release(cls.folder, *cls.arguments)
         cls.made = cls.folder / VERSION
 
@@ -75,7 +81,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_a_release_is_complete(self):
         expected = {"SHA256SUMS", "SHA256SUMS.sig", "mcm.pub", "mcm.yaml", "crds.yaml", "crds-cluster-api.yaml",
-                    "provenance.json", "provenance.intoto.jsonl", f"{NAME}-image.tar"}
+                    "provenance.json", "provenance.intoto.jsonl", f"{NAME}-image.tar", f"{NAME}-manifests.tar.gz"}
         for architecture in self.architectures:
             expected |= {f"{NAME}-linux-{architecture}.tar.gz", f"{NAME}-linux-{architecture}.cdx.json",
                          f"{NAME}-image-{architecture}.tar"}
@@ -144,8 +150,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_the_images_have_a_numeric_user_labels_and_the_names_of_the_go_programs(self):
         for architecture in self.architectures:
-            archive = f"oci-archive:{self.made / NAME}-image.tar"
-            found = json.loads(run("skopeo", "--override-arch", architecture, "inspect", "--config", archive).stdout)
+            found = self.inspected(architecture, VERSION, "--config")
             self.assertEqual((found["architecture"], found["os"]), (architecture, "linux"))
             config = found["config"]
             self.assertEqual((config["User"], config["Entrypoint"], config["WorkingDir"]), ("65532:65532", ["/mcm"], "/"))
@@ -161,23 +166,77 @@ class ReleaseTest(unittest.TestCase):
                 self.assertEqual(os.readlink(root / name), "mcm")
             self.assertEqual((root / "mcm").stat().st_mode & 0o7777, 0o755)
 
-    def test_docker_reads_the_image_of_one_architecture(self):
-        archive = f"docker-archive:{self.made / NAME}-image-{NATIVE}.tar:localhost/mcm:{VERSION}"
-        self.assertEqual(json.loads(run("skopeo", "inspect", archive).stdout)["Architecture"], NATIVE)
+    def inspected(self, architecture, reference, *flags):
+        """What skopeo finds behind a reference of the image."""
+        archive = f"oci-archive:{self.made / NAME}-image.tar:{reference}"
+        return json.loads(run("skopeo", "--override-arch", architecture, "inspect", *flags, archive).stdout)
+
+    def test_the_image_for_sidecars_of_gardener_differs_in_its_entry_point_alone(self):
+        sidecar = f"{VERSION}-machine-controller"
+        for architecture in self.architectures:
+            one, other = (self.inspected(architecture, reference, "--config") for reference in (VERSION, sidecar))
+            self.assertEqual(other["config"].pop("Entrypoint"), ["/machine-controller"])
+            one["config"].pop("Entrypoint")
+            self.assertEqual(one, other)
+            layers = [self.inspected(architecture, reference)["Layers"] for reference in (VERSION, sidecar)]
+            self.assertEqual((layers[0], len(layers[0])), (layers[1], 1))
+        listed = run("tar", "-tf", self.made / f"{NAME}-image.tar").stdout.splitlines()
+        # For each architecture a layer, and two times a configuration and a manifest; two indexes.
+        self.assertEqual(len([name for name in listed if re.search("sha256/.", name)]), 5 * len(self.architectures) + 2)
+
+    def test_gardener_starts_the_sidecar_with_flags_alone(self):
+        """The command line of a container without a command: the entry point of its image, and its arguments."""
+        entry = self.inspected(NATIVE, f"{VERSION}-machine-controller", "--config")["config"]["Entrypoint"]
+        program = self.unpacked(NATIVE) / entry[0].lstrip("/")
+        said = run(program, "--help").stdout
+        self.assertIn("--machine-creation-timeout", said)
+        self.assertNotIn("--safety-up", said)
+
+    def test_docker_reads_the_images_of_one_architecture(self):
+        for suffix in ("", "-machine-controller"):
+            archive = f"docker-archive:{self.made / NAME}-image-{NATIVE}.tar:localhost/mcm:{VERSION}{suffix}"
+            self.assertEqual(json.loads(run("skopeo", "inspect", archive).stdout)["Architecture"], NATIVE)
 
     def test_a_registry_gets_the_digest_of_the_provenance(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        source = f"oci-archive:{self.made / NAME}-image.tar"
-        run("skopeo", "copy", "--all", "--preserve-digests", source, f"oci:{folder}:{VERSION}")
-        index = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
         subjects = json.loads((self.made / "provenance.json").read_text())["subject"]
-        image = [subject for subject in subjects if subject["name"] == f"localhost/mcm:{VERSION} (image)"]
-        self.assertEqual(index, "sha256:" + image[0]["digest"]["sha256"])
+        digests = {subject["name"]: "sha256:" + subject["digest"]["sha256"] for subject in subjects}
+        for reference in (VERSION, f"{VERSION}-machine-controller"):
+            source, copy = f"oci-archive:{self.made / NAME}-image.tar:{reference}", folder / reference
+            run("skopeo", "copy", "--all", "--preserve-digests", source, f"oci:{copy}:{reference}")
+            index = json.loads((copy / "index.json").read_text())["manifests"][0]["digest"]
+            self.assertEqual(index, digests[f"localhost/mcm:{reference} (image)"])
+
+    def test_one_parameter_sets_the_image_everywhere(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        image = "registry.test:5000/machines/mcm:v7-rc.1"
+        command = ["make", "release", f"VERSION={VERSION}", f"IMAGE={image}",
+                   f"RELEASE=--trial --out {folder} --features= {self.binaries[0]}"]
+        run(*command, cwd=ROOT)
+        made = folder / VERSION
+        for archive in (f"{NAME}-manifests.tar.gz", f"mcm-{VERSION[1:]}.tgz"):
+            run("tar", "-xzf", made / archive, "-C", folder)
+        for base in ("standalone", "drop-in", "cluster-api"):
+            said = run(Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl", "kustomize", folder / "config" / base).stdout
+            self.assertEqual({*re.findall(r"\bimage: (\S+)", said)}, {image})
+        values = (folder / "mcm/values.yaml").read_text()
+        self.assertRegex(values, r'(?m)^  repository: registry.test:5000/machines/mcm$')
+        self.assertRegex(values, r'(?m)^  tag: "v7-rc.1"$')
+        gardener = {file.name: file.read_text() for file in (folder / "config/gardener").iterdir()}
+        self.assertIn(f"'{image}'", gardener["one-shoot.yaml"])
+        for file, tag in {"gardenlet-values.yaml": "v7-rc.1", "extension-values.yaml": "v7-rc.1-machine-controller"}.items():
+            self.assertIn(f"repository: registry.test:5000/machines/mcm\n      tag: {tag}\n", gardener[file])
+        components = made / f"clusterctl/infrastructure-mcm/{VERSION}"
+        for file in ("infrastructure-components.yaml", "stand-in-components.yaml"):
+            self.assertIn(f"image: {image}\n", (components / file).read_text())
+        with tarfile.open(made / f"{NAME}-image-{NATIVE}.tar") as layout:
+            loaded = json.load(layout.extractfile("manifest.json"))
+        self.assertEqual([tag for one in loaded for tag in one["RepoTags"]], [image, f"{image}-machine-controller"])
 
     def test_the_list_of_packages_is_that_of_cargo(self):
         for architecture in self.architectures:
             tree = run("cargo", "tree", "--locked", "--offline", "-p", "mcm", "-e", "normal,no-proc-macro", "--target",
-                       binary.TARGETS[architecture], "--prefix", "none", "-f", "{p}", cwd=ROOT).stdout
+                       binary.TARGETS[architecture], "--features", FEATURES, "--prefix", "none", "-f", "{p}", cwd=ROOT).stdout
             linked = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
             listed = json.loads((self.made / f"{NAME}-linux-{architecture}.cdx.json").read_text())
             components = [listed["metadata"]["component"], *listed["components"]]
@@ -203,8 +262,8 @@ class ReleaseTest(unittest.TestCase):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         run("tar", "-xzf", self.made / f"{NAME}-linux-{NATIVE}.tar.gz", "-C", folder)
         names = self.files(folder).keys()
-        self.assertTrue({"mcm", "LICENSE", "README.md", "completions/mcm.bash", "completions/_mcm",
-                         "completions/mcm.fish", "man/mcm.1", "man/mcm-why.1"} <= names, names)
+        self.assertTrue({"mcm", "LICENSE", "README.md", "completions/mcm.bash", "completions/_mcm", "completions/mcm.fish",
+                         "man/mcm.1", "man/mcm-why.1", "templates/simulated/pool.yaml"} <= names, names)
         self.assertIn(f"mcm {VERSION[1:]}\n", run(folder / "mcm", "version").stdout)
         run("bash", "-n", folder / "completions/mcm.bash")
 
@@ -217,14 +276,15 @@ class ReleaseTest(unittest.TestCase):
             env=os.environ | {"KREW_ROOT": str(folder)}, stdin=subprocess.DEVNULL)
         self.assertIn(f"mcm {VERSION[1:]}\n", run(folder / "bin/kubectl-mcm", "version").stdout)
 
+    @unittest.skipUnless(CLUSTERCTL.exists(), "hack/control-plane get cluster-api makes clusterctl")
     def test_clusterctl_reads_the_provider(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        url = f"file://{self.made}/clusterctl/infrastructure-mcm/{VERSION}/infrastructure-components.yaml"
+        url = f"file://{self.made}/clusterctl/infrastructure-mcm/latest/infrastructure-components.yaml"
         provider = {"name": "mcm", "type": "InfrastructureProvider", "url": url}
         (folder / "config.yaml").write_text(json.dumps({"providers": [provider]}))
         offline = os.environ | {"CLUSTERCTL_DISABLE_VERSIONCHECK": "true", "GOPROXY": "off"}
-        said = run(Path(os.environ["KUBEBUILDER_ASSETS"]) / "clusterctl", "generate", "provider", "--config",
-                   folder / "config.yaml", "--infrastructure", f"mcm:{VERSION}", env=offline).stdout
+        said = run(CLUSTERCTL, "generate", "provider", "--config",
+                   folder / "config.yaml", "--infrastructure", "mcm", env=offline).stdout
         self.assertIn(f"image: localhost/mcm:{VERSION}\n", said)
 
     def test_the_image_of_another_architecture_serves(self):
@@ -274,6 +334,8 @@ class ReleaseTest(unittest.TestCase):
             "architectures are amd64 and arm64": dict(arguments=["--arch=riscv64"]),
             "is no private key for ECDSA P-256": dict(arguments=[f"--key={weak}"]),
             "pass --certificates FILE": dict(arguments=["--certificates=/nonexistent"]),
+            "needs a tag": dict(arguments=["--image=registry.test:5000/mcm"]),
+            "which is not latest": dict(arguments=["--image=registry.test/mcm:latest"]),
         }
         for reason, case in cases.items():
             arguments = case.get("arguments", self.binaries)

@@ -167,6 +167,9 @@ impl Cluster {
             container[field].as_array().into_iter().flatten().map(|word| word.as_str().unwrap().to_owned()).collect()
         };
         let mut command = words("command");
+        if command.is_empty() {
+            command.push(entry_point(container["image"].as_str().unwrap()).to_owned());
+        }
         // The image has links for the names of the Go programs, which the binary also takes as its first argument.
         match command.remove(0).trim_start_matches(['.', '/']) {
             "mcm" => {}
@@ -219,6 +222,11 @@ impl Cluster {
         })
         .collect()
     }
+}
+
+/// The entry point of an image of a release, of which hack/release/tests.py makes sure.
+pub fn entry_point(image: &str) -> &'static str {
+    if image.ends_with("-machine-controller") { "/machine-controller" } else { "/mcm" }
 }
 
 /// The documents of a manifest.

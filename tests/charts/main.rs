@@ -12,3 +12,4 @@ mod kustomize;
 mod options;
 mod release;
 mod rights;
+mod shoot;

@@ -205,7 +205,7 @@ impl World {
     }
 
     /// clusterctl takes cert-manager as installed if its kinds exist. The control plane is a kind without a controller.
-    async fn install_certificate_kinds(&self) {
+    pub async fn install_certificate_kinds(&self) {
         let none: [(&str, &str); 0] = [];
         self.kind("cert-manager.io", "v1", "Issuer", &none);
         self.kind("cert-manager.io", "v1", "Certificate", &none);
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// Core and the kubeadm managers as processes, to which their webhooks are pointed.
-    async fn start_managers(&self) {
+    pub async fn start_managers(&self) {
         let managers = [
             ("capi-core", "capi-webhook-service", "MachinePool=true,ClusterTopology=true"),
             (

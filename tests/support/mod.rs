@@ -5,6 +5,7 @@
 pub mod attach_detach;
 pub mod cloud;
 pub mod clouds;
+pub mod console;
 pub mod control_plane;
 pub mod door;
 pub mod guard;
