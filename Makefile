@@ -11,8 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \

@@ -1,8 +1,8 @@
 //! AWSMachineTemplate and AWSMachinePool of Cluster API Provider AWS (`v1beta2`), and the `providerSpec` of the driver `AWS`.
 
 mod ids;
-mod pool;
 pub mod network;
+mod pool;
 mod shared;
 mod to_capi;
 mod to_native;
