@@ -177,6 +177,10 @@ impl CloudApi for Embedded {
     async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
         CloudApi::list(&**self.cloud(), cluster).await
     }
+
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+        CloudApi::set_member(&**self.cloud(), balancer, id, is_member).await
+    }
 }
 
 /// Opens and locks the state file. Without the lock, two processes would overwrite each other's changes.

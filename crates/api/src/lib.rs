@@ -5,6 +5,7 @@ pub mod crd;
 pub mod duration;
 pub mod hash;
 pub mod labels;
+pub mod load_balancer;
 pub mod machine;
 pub mod node;
 pub mod patch;

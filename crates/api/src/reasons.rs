@@ -77,6 +77,7 @@ strings! {
         WaitingForBootstrapData = "WaitingForBootstrapData", WaitingForControlPlaneEndpoint = "WaitingForControlPlaneEndpoint",
         ClassMissing = "ClassMissing", FailureDomainUnavailable = "FailureDomainUnavailable", SecretMissing = "SecretMissing",
         NameTaken = "NameTaken", MachineControllerManagerActive = "MachineControllerManagerActive", VmTaken = "VMTaken", VmLost = "VMLost",
+        Registering = "Registering", LoadBalancerUnsupported = "LoadBalancerUnsupported",
         VmNotFound = "VMNotFound", VmNotRunning = "VMNotRunning",
         ProviderIdUnknown = "ProviderIDUnknown", NotConnected = "NotConnected",
         ReplicasNotManagedElsewhere = "ReplicasNotManagedElsewhere",

@@ -28,7 +28,11 @@ use super::{
     spec::Problems,
     vm::{Listed, Vm},
 };
-use mcm_api::{GoDuration, machine::MachineClass};
+use mcm_api::{
+    GoDuration,
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::MachineClass,
+};
 
 /// How drivers are guarded.
 #[derive(Clone)]
@@ -178,6 +182,20 @@ impl<G: Guard> Driver for Guarded<G> {
         self.inner.tag(request, is_listed).await
     }
 
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        self.inner.load_balancers()
+    }
+
+    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let call = self.call(Operation::Register, &request.class);
+        self.guard.around(call, self.inner.register(request, balancer)).await
+    }
+
+    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let call = self.call(Operation::Deregister, &request.class);
+        self.guard.around(call, self.inner.deregister(request, balancer)).await
+    }
+
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         let call = Call { provider: self.name(), operation: Operation::VolumeIds, account: None };
         self.guard.around(call, self.inner.volume_ids(specs)).await
@@ -248,13 +266,23 @@ pub struct TimeLimits {
     pub list: Duration,
     /// Of [`Driver::volume_ids`].
     pub volume_ids: Duration,
+    /// Of [`Driver::register`] and [`Driver::deregister`].
+    pub members: Duration,
 }
 
 impl Default for TimeLimits {
     /// Generous: drivers of the reference wait up to ten minutes for one VM.
     fn default() -> Self {
         let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
-        Self { create: long, initialize: long, delete: long, status: short, list: long, volume_ids: short }
+        Self {
+            create: long,
+            initialize: long,
+            delete: long,
+            status: short,
+            list: long,
+            volume_ids: short,
+            members: short,
+        }
     }
 }
 
@@ -268,6 +296,7 @@ impl TimeLimits {
             Operation::Status => self.status,
             Operation::List => self.list,
             Operation::VolumeIds => self.volume_ids,
+            Operation::Register | Operation::Deregister => self.members,
         }
     }
 }
@@ -332,6 +361,7 @@ impl Guard for CallLimits {
 mod tests {
     use super::*;
     use crate::testing::FakeDriver;
+    use mcm_api::load_balancer::Simulated;
     use rstest::rstest;
 
     type Observation = (String, Operation, Duration, Result<(), Code>);
@@ -353,6 +383,10 @@ mod tests {
         }
     }
 
+    fn balancer() -> LoadBalancer {
+        LoadBalancer::Simulated(Simulated { name: "cp".to_owned() })
+    }
+
     async fn call(driver: &dyn Driver, operation: Operation) -> Result<(), DriverError> {
         let request = FakeDriver::request();
         match operation {
@@ -362,6 +396,8 @@ mod tests {
             Operation::Status => driver.status(&request).await.map(|_| ()),
             Operation::List => driver.list(&request.class, &request.secret).await.map(|_| ()),
             Operation::VolumeIds => driver.volume_ids(&[]).await.map(|_| ()),
+            Operation::Register => driver.register(&request, &balancer()).await,
+            Operation::Deregister => driver.deregister(&request, &balancer()).await,
         }
     }
 
@@ -372,6 +408,8 @@ mod tests {
     #[case(Operation::Status)]
     #[case(Operation::List)]
     #[case(Operation::VolumeIds)]
+    #[case(Operation::Register)]
+    #[case(Operation::Deregister)]
     #[tokio::test(start_paused = true)]
     async fn every_call_is_measured_under_its_own_name(#[case] operation: Operation) {
         let recorder = Arc::new(Recorder::default());
@@ -420,6 +458,8 @@ mod tests {
     #[case(Operation::Status, 4)]
     #[case(Operation::List, 5)]
     #[case(Operation::VolumeIds, 6)]
+    #[case(Operation::Register, 7)]
+    #[case(Operation::Deregister, 7)]
     #[tokio::test(start_paused = true)]
     async fn every_call_has_its_own_deadline(#[case] operation: Operation, #[case] seconds: u64) {
         let limits = TimeLimits {
@@ -429,6 +469,7 @@ mod tests {
             status: Duration::from_secs(4),
             list: Duration::from_secs(5),
             volume_ids: Duration::from_secs(6),
+            members: Duration::from_secs(7),
         };
         let start = Instant::now();
         let taking = |time| Guarded { inner: Arc::new(FakeDriver::named("fake").taking(time)), guard: limits };

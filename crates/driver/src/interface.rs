@@ -13,7 +13,10 @@ use super::{
     spec::Problems,
     vm::{Listed, Vm},
 };
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::{Machine, MachineClass},
+};
 
 /// Secret data for one call: credentials and user data. Its content never appears in `Debug` output.
 #[derive(Clone, Default)]
@@ -129,6 +132,29 @@ pub trait Driver: Send + Sync + 'static {
         Err(DriverError::new(Code::Unimplemented, message))
     }
 
+    /// The kind of load balancer whose members [`Self::register`] and [`Self::deregister`] change; `None` if the driver changes
+    /// none. Makes no cloud call.
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        None
+    }
+
+    /// Makes the VM with the Machine's provider ID a member of a load balancer that exists. Succeeds if it is one.
+    async fn register(&self, _: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        Err(no_members(self.name(), balancer))
+    }
+
+    /// Ends the membership of that VM. Succeeds if it is no member, and if the VM does not exist. [`Code::NotFound`] means that
+    /// the cloud clearly says that there is no such load balancer.
+    async fn deregister(&self, _: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        Err(no_members(self.name(), balancer))
+    }
+
     /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;
+}
+
+/// The error of a driver for a load balancer that it does not serve.
+pub fn no_members(driver: &str, balancer: &LoadBalancer) -> DriverError {
+    let message = format!("driver {driver} cannot change the members of {balancer}: name one of its own cloud");
+    DriverError::new(Code::Unimplemented, message)
 }

@@ -36,7 +36,7 @@ pub use code::Code;
 pub use environment::{Environment, OpenError};
 pub use error::DriverError;
 pub use guard::{Guards, Observer};
-pub use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData};
+pub use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData, no_members};
 pub use operation::Operation;
 pub use secret_policy::SecretPolicy;
 pub use vm::{Listed, ListedVm, Vm};

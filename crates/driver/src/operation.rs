@@ -18,6 +18,10 @@ pub enum Operation {
     List,
     /// [`volume_ids`](super::Driver::volume_ids).
     VolumeIds,
+    /// [`register`](super::Driver::register).
+    Register,
+    /// [`deregister`](super::Driver::deregister).
+    Deregister,
 }
 
 impl Operation {
@@ -30,10 +34,12 @@ impl Operation {
             Self::Status => "status",
             Self::List => "list",
             Self::VolumeIds => "volumeIds",
+            Self::Register => "register",
+            Self::Deregister => "deregister",
         }
     }
 
-    /// The value of the label `operation` in metrics; the reference's drivers write these.
+    /// The value of the label `operation` in metrics; the reference's drivers write all but the last two.
     pub const fn metric_label(self) -> &'static str {
         match self {
             Self::Create => "create_machine",
@@ -42,6 +48,8 @@ impl Operation {
             Self::Status => "get_machine_status",
             Self::List => "list_machine",
             Self::VolumeIds => "get_volume_ids",
+            Self::Register => "register_member",
+            Self::Deregister => "deregister_member",
         }
     }
 }
@@ -64,6 +72,8 @@ mod tests {
     #[case(Operation::Status, "status", "get_machine_status")]
     #[case(Operation::List, "list", "list_machine")]
     #[case(Operation::VolumeIds, "volumeIds", "get_volume_ids")]
+    #[case(Operation::Register, "register", "register_member")]
+    #[case(Operation::Deregister, "deregister", "deregister_member")]
     fn an_operation_has_one_name_and_the_label_of_the_reference(
         #[case] operation: Operation,
         #[case] name: &str,

@@ -24,4 +24,7 @@ pub trait CloudApi: Send + Sync + std::fmt::Debug {
 
     /// All VMs of a cluster.
     async fn list(&self, cluster: &str) -> Result<ListedVms, Failure>;
+
+    /// Makes a VM a member of a load balancer, or ends its membership.
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure>;
 }

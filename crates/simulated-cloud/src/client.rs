@@ -92,6 +92,11 @@ impl CloudApi for Client {
         json(send(self.request(Method::POST, &["vms", id, "cluster"], &[]).json(tags)).await?).await
     }
 
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+        let method = if is_member { Method::PUT } else { Method::DELETE };
+        send(self.request(method, &["load-balancers", balancer, "members", id], &[])).await.map(drop)
+    }
+
     async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
         send(self.request(Method::DELETE, &["vms"], &pairs(selector))).await.map(drop)
     }

@@ -158,8 +158,15 @@ impl Default for NodeSettings {
 }
 
 /// The operations that can be slowed, failed, throttled and counted.
-pub(super) const OPERATIONS: [Operation; 5] =
-    [Operation::Create, Operation::Initialize, Operation::Delete, Operation::Status, Operation::List];
+pub(super) const OPERATIONS: [Operation; 7] = [
+    Operation::Create,
+    Operation::Initialize,
+    Operation::Delete,
+    Operation::Status,
+    Operation::List,
+    Operation::Register,
+    Operation::Deregister,
+];
 
 /// A length of time that is not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,9 +9,12 @@ use super::{
     CloudApi, CreateVm, Failure, InvalidAddress, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector,
     TagRequest, VmState, VmView,
 };
-use mcm_api::machine::MachineClass;
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::MachineClass,
+};
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm,
+    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm, no_members,
     spec::Problems,
 };
 
@@ -165,10 +168,19 @@ impl Driver for SimulatedDriver {
             true => TagRequest { cluster: self.cluster(&namespace_of(request)), owner: request.owner.clone() },
             false => TagRequest::default(),
         };
-        let Some(id) = request.machine.spec.provider_id.rsplit('/').next().filter(|id| !id.is_empty()) else {
-            return Err(DriverError::new(Code::InvalidArgument, "the machine has no provider ID"));
-        };
-        self.cloud.tag(id, &tags).await.map(drop).map_err(error_of)
+        self.cloud.tag(named_id(request)?, &tags).await.map(drop).map_err(error_of)
+    }
+
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        Some(LoadBalancerKind::Simulated)
+    }
+
+    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        self.set_member(request, balancer, true).await
+    }
+
+    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        self.set_member(request, balancer, false).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
@@ -178,6 +190,16 @@ impl Driver for SimulatedDriver {
 }
 
 impl SimulatedDriver {
+    async fn set_member(
+        &self,
+        request: &MachineRequest,
+        balancer: &LoadBalancer,
+        is_member: bool,
+    ) -> Result<(), DriverError> {
+        let LoadBalancer::Simulated(simulated) = balancer else { return Err(no_members(NAME, balancer)) };
+        self.cloud.set_member(&simulated.name, named_id(request)?, is_member).await.map_err(error_of)
+    }
+
     /// ID of a VM that exists, initialized or not.
     async fn id_of(&self, selector: &Selector) -> Result<String, DriverError> {
         match self.cloud.status(selector).await {
@@ -186,6 +208,12 @@ impl SimulatedDriver {
             Err(failure) => Err(error_of(failure)),
         }
     }
+}
+
+/// ID of the VM that the Machine names.
+fn named_id(request: &MachineRequest) -> Result<&str, DriverError> {
+    let id = request.machine.spec.provider_id.rsplit('/').next().filter(|id| !id.is_empty());
+    id.ok_or_else(|| DriverError::new(Code::InvalidArgument, "the machine has no provider ID"))
 }
 
 fn vm_of(view: VmView) -> Vm {

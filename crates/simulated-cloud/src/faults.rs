@@ -150,7 +150,7 @@ mod tests {
         let control = control(json!([{"operation": "list", "code": "Internal"}]));
         let mut faults = Faults::seeded(0);
         let hit = super::super::control::OPERATIONS.map(|operation| faults.strike(&control, operation, "").is_some());
-        assert_eq!(hit, [false, false, false, false, true]);
+        assert_eq!(hit, [false, false, false, false, true, false, false]);
     }
 
     #[test]

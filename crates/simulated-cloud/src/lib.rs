@@ -27,8 +27,8 @@ pub use cloud::Cloud;
 pub use control::{Control, Latency, NodeSettings};
 pub use kubelet::keep_nodes;
 pub use messages::{
-    CreateVm, Failure, KillMode, KillRequest, ListedVm, ListedVms, PROVIDER_ID_PREFIX, Selector, TagRequest, VmState,
-    VmView, VolumesRequest,
+    CreateVm, Failure, KillMode, KillRequest, ListedVm, ListedVms, LoadBalancerView, PROVIDER_ID_PREFIX, Selector,
+    TagRequest, VmState, VmView, VolumesRequest,
 };
 pub use serve::{DEFAULT_ADDRESS, ServeError, ServeOptions, serve};
 pub use server::router;

@@ -221,6 +221,15 @@ pub struct DepartedView {
     pub at: Timestamp,
 }
 
+/// A load balancer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadBalancerView {
+    /// Its name.
+    pub name: String,
+    /// IDs of the VMs that are registered, also of deleted ones.
+    pub members: Vec<String>,
+}
+
 /// The whole state of the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StateView {

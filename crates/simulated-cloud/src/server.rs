@@ -8,7 +8,7 @@ use axum::{
     extract::{DefaultBodyLimit, Path, Query, State},
     http::StatusCode,
     response::{IntoResponse, Response},
-    routing::{delete, get, post},
+    routing::{delete, get, post, put},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     cloud::Cloud,
     control::{Control, InvalidControl},
-    messages::{Failure, Selector, StateView, TagRequest, VmView},
+    messages::{Failure, LoadBalancerView, Selector, StateView, TagRequest, VmView},
     stats::Stats,
 };
 use mcm_driver::code::Code;
@@ -37,6 +37,8 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .route("/v1/vms/{id}/kill", post(kill))
         .route("/v1/vms/{id}/condition", post(set_condition))
         .route("/v1/vms/{id}/volumes", post(set_volumes))
+        .route("/v1/load-balancers/{name}", put(put_load_balancer).get(load_balancer).delete(delete_load_balancer))
+        .route("/v1/load-balancers/{name}/members/{id}", put(register).delete(deregister))
         .route("/v1/control", get(control).put(replace_control).patch(patch_control))
         .route("/v1/state", get(state))
         .route("/v1/stats", get(stats))
@@ -88,6 +90,26 @@ async fn set_condition(State(cloud): Shared, Path(id): Path<String>, body: Bytes
 
 async fn set_volumes(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
     cloud.set_volumes(&id, &read(&body)?).map(Json)
+}
+
+async fn put_load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Answer<LoadBalancerView> {
+    cloud.put_load_balancer(&name).map(Json)
+}
+
+async fn load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Answer<LoadBalancerView> {
+    cloud.load_balancer(&name).map(Json)
+}
+
+async fn delete_load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    cloud.delete_load_balancer(&name).map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn register(State(cloud): Shared, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Failure> {
+    cloud.set_member(&name, &id, true).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn deregister(State(cloud): Shared, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Failure> {
+    cloud.set_member(&name, &id, false).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 async fn control(State(cloud): Shared) -> Json<Control> {

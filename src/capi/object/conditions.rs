@@ -93,6 +93,7 @@ const PROGRESS: [EventReason; 11] = [
     EventReason::WaitingForControlPlaneEndpoint,
     EventReason::NotProvisioned,
     EventReason::Creating,
+    EventReason::Registering,
     EventReason::RollingOut,
     EventReason::Deleting,
 ];

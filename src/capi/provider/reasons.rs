@@ -17,6 +17,19 @@ pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
 /// Whether the VM exists.
 pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
 
+/// Whether the VM of a control plane machine is registered in the load balancer that the MCMCluster names.
+pub(super) const LOAD_BALANCER_REGISTERED: &str = "LoadBalancerRegistered";
+
+/// The VM is registered in the load balancer.
+pub(super) const REGISTERED: &str = "Registered";
+/// The VM has to be registered in the load balancer.
+pub(super) const REGISTERING: &str = "Registering";
+/// The VM has to leave the load balancer.
+pub(super) const DEREGISTERING: &str = "Deregistering";
+/// The VM is no member of a load balancer any more.
+pub(super) const DEREGISTERED: &str = "Deregistered";
+/// The driver of the VM does not serve the load balancer.
+pub(super) const LOAD_BALANCER_UNSUPPORTED: &str = "LoadBalancerUnsupported";
 /// Whether its Machine or MachinePool is being deleted or deleted. While it is not, an admission policy refuses to
 /// delete the object: core would not drain the Node any more.
 pub(super) const DELETABLE: &str = "Deletable";

@@ -78,10 +78,12 @@ fn of_cluster(around: &Surroundings, change: &Change<Cluster>) -> Vec<Key> {
     around.natives_of(&change.key).into_iter().collect()
 }
 
-/// The native Machine of an object whose annotations changed, or that is deleted.
+/// The native Machine of an object whose annotations or load balancers changed, or that is deleted.
 fn of_machine(_: &Surroundings, change: &Change<MCMMachine>) -> Vec<Key> {
-    let state =
-        |object: &Arc<MCMMachine>| (object.metadata.annotations.clone(), object.metadata.deletion_timestamp.clone());
+    let state = |object: &Arc<MCMMachine>| {
+        let ObjectMeta { annotations, deletion_timestamp, .. } = &object.metadata;
+        (annotations.clone(), deletion_timestamp.clone(), mcm_machine::registered_in(object).to_vec())
+    };
     if change.old.as_ref().map(state) == change.new.as_ref().map(state) {
         return Vec::new();
     }

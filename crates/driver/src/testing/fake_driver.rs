@@ -18,7 +18,10 @@ use crate::{
     spec::Problems,
     vm::{Listed, Vm},
 };
-use mcm_api::machine::MachineClass;
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::MachineClass,
+};
 
 /// Returns the same result for every call.
 pub struct FakeDriver {
@@ -113,6 +116,18 @@ impl Driver for FakeDriver {
     }
 
     async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+        self.answer().await
+    }
+
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        Some(LoadBalancerKind::Simulated)
+    }
+
+    async fn register(&self, _: &MachineRequest, _: &LoadBalancer) -> Result<(), DriverError> {
+        self.answer().await
+    }
+
+    async fn deregister(&self, _: &MachineRequest, _: &LoadBalancer) -> Result<(), DriverError> {
         self.answer().await
     }
 

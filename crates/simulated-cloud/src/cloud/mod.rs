@@ -3,11 +3,12 @@
 //! There are no background tasks: the state of a VM is computed from times that are fixed when an operation begins, so
 //! an operation continues when its caller disconnects, and after a restart.
 
+mod load_balancers;
 mod nodes;
 mod outside;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     io,
     path::Path,
@@ -53,6 +54,8 @@ struct Inner {
     control: Control,
     faults: Faults,
     stats: Stats,
+    /// The members of each load balancer, by its name: IDs of VMs.
+    load_balancers: BTreeMap<String, BTreeSet<String>>,
     /// VMs that changed since their Nodes were last updated; `None` while no Nodes are kept.
     changed: Option<BTreeSet<String>>,
 }
@@ -73,7 +76,9 @@ impl Cloud {
 
     fn with(vms: Inventory, seed: u64, control: Control) -> Self {
         let stats = Stats::starting_with(vms.len());
-        let inner = Inner { vms, control: control.clone(), faults: Faults::seeded(seed), stats, changed: None };
+        let faults = Faults::seeded(seed);
+        let inner =
+            Inner { vms, control: control.clone(), faults, stats, load_balancers: BTreeMap::new(), changed: None };
         Self { clock: Clock::new(), seed, start: control, inner: Mutex::new(inner), changed: Notify::new() }
     }
 
@@ -385,6 +390,10 @@ impl CloudApi for Cloud {
             |vm: VmView| ListedVm { provider_id: vm.provider_id, machine_name: vm.machine_name, owner: vm.owner };
         let list = self.list(Some(cluster)).await?;
         Ok(ListedVms { items: list.items.into_iter().map(listed).collect() })
+    }
+
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+        self.set_member(balancer, id, is_member).await
     }
 }
 

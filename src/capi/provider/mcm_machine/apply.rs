@@ -7,6 +7,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::Value;
+use kube::{ResourceExt, api::ListParams};
 
 use super::{Action, Snapshot};
 use crate::{
@@ -17,14 +18,16 @@ use crate::{
         provider::native_managers::Managers,
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
     },
-    controllers::secret::MetadataOfSecret,
+    controllers::{machine::secrets_of_class, secret::MetadataOfSecret},
+    driver::{Catalogue, Code, DriverError, MachineRequest},
     plan::Step,
     runtime::{
         cache::Key,
         clock::Clock,
         events::Events,
-        objects::Objects,
+        objects::{Objects, chain},
         reconcile::{Execute, Next, Turn, UnresolvedWrite},
+        secrets::Secrets,
         worker::ReconcileError,
     },
 };
@@ -38,6 +41,9 @@ pub(super) struct MCMMachines {
     pub natives: Arc<Objects<native::Machine>>,
     pub classes: Arc<Objects<MachineClass>>,
     pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub drivers: Arc<Catalogue>,
+    /// The data of Secrets, for calls of drivers.
+    pub credentials: Secrets,
     pub managers: Arc<Managers>,
     pub watch_filter: Option<String>,
     pub events: Events,
@@ -72,6 +78,12 @@ impl Execute for MCMMachines {
                 }
                 Action::DeleteNative(machine) => turn.track(self.natives.delete(&machine.metadata).await)?,
                 Action::ReadNative => turn.session.is_native_gone = read(&self.natives, turn.key).await?,
+                Action::Register(_) | Action::Deregister(_) => {
+                    let answer = change_member(self, &snapshot, &action).await;
+                    let now = self.clock.now();
+                    turn.session.answered(&action, &answer);
+                    turn.remember(|memory| memory.answered(&action, &answer, now));
+                }
                 Action::ReadNatives => {
                     read_natives(self, &turn.key.namespace).await?;
                     turn.session.has_read_natives = true;
@@ -93,6 +105,33 @@ impl Execute for MCMMachines {
             _ => drop(read(&self.natives, key).await?),
         }
         Ok(())
+    }
+}
+
+/// Registers or deregisters the VM, with the class and the Secrets of its Machine.
+async fn change_member(kind: &MCMMachines, snapshot: &Snapshot, action: &Action) -> Result<(), DriverError> {
+    let fail = |code, text: String| DriverError::new(code, text);
+    let Some(class) = snapshot.vm_class.known() else {
+        return Err(fail(Code::FailedPrecondition, "the MachineClass of the VM cannot be read: create it".to_owned()));
+    };
+    let driver = kind.drivers.get(class).map_err(|error| fail(Code::Unimplemented, error.to_string()))?;
+    let Some(machine) = snapshot.machine_of_vm() else {
+        return Err(fail(Code::FailedPrecondition, "the ID of the VM is not known".to_owned()));
+    };
+    let merged = secrets_of_class(class, &kind.credentials).await;
+    let merged = merged.map_err(|error| {
+        let text = format!("the Secrets of MachineClass {} cannot be read: {}", class.name_any(), chain(&error));
+        fail(Code::Unavailable, text)
+    })?;
+    let secret = merged.complete().map_err(|missing| {
+        fail(Code::FailedPrecondition, format!("MachineClass {} needs {missing}", class.name_any()))
+    })?;
+    let class = Arc::clone(class);
+    let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: false };
+    match action {
+        Action::Register(balancer) => driver.register(&request, balancer).await,
+        Action::Deregister(balancer) => driver.deregister(&request, balancer).await,
+        _ => Ok(()),
     }
 }
 

@@ -4,10 +4,13 @@
 //! - nothing but the status is written before core has made the Machine an owner, and nothing but the condition `Paused`
 //!   while the object or its Cluster is paused;
 //! - an object that has the ID of a VM never leads to another VM;
+//! - a VM is registered in the load balancer of its control plane before the object is provisioned, and deregistered before
+//!   the VM is deleted;
 //! - the finalizer is removed only after a live read showed that the native Machine, and so its VM, is deleted.
 
 mod apply;
 mod cache;
+mod membership;
 mod native;
 mod observe;
 mod parts;
@@ -24,7 +27,10 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::{
-    api::machine::{self as native_api, MachineClass},
+    api::{
+        load_balancer::{LoadBalancer, LoadBalancerKind},
+        machine::{self as native_api, MachineClass},
+    },
     capi::{
         conversion::ProviderKinds,
         object::{
@@ -36,6 +42,8 @@ use crate::{
 };
 
 pub(super) use cache::BY_CLUSTER;
+use membership::Memory;
+pub(super) use membership::registered_in;
 pub(super) use register::KIND;
 
 /// The input of a plan for an MCMMachine.
@@ -53,6 +61,10 @@ pub(super) struct Snapshot {
     pub class: View<MachineClass>,
     /// The class with the name of the object, for a description in the object itself.
     pub own_class: View<MachineClass>,
+    /// The class of the VM: that of the native Machine, if there is one.
+    pub vm_class: View<MachineClass>,
+    /// The kind of load balancer that the driver of that class serves.
+    pub served: Option<LoadBalancerKind>,
     /// The native Machine of its name.
     pub native: View<native_api::Machine>,
     /// Name of another native Machine that has the VM of the object.
@@ -61,6 +73,8 @@ pub(super) struct Snapshot {
     pub bootstrap: View<()>,
     /// Results of the live reads of this reconcile.
     pub session: Session,
+    /// Results of the calls of earlier reconciles.
+    pub memory: Memory,
     /// A native manager beside the provider.
     pub obstacle: Option<Obstacle>,
     /// Value of `--watch-filter`.
@@ -70,6 +84,7 @@ pub(super) struct Snapshot {
 }
 
 /// Results of the live reads of a reconcile.
+/// Results of the live reads and of the calls of a reconcile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     /// The native Machine does not exist.
@@ -78,6 +93,10 @@ pub(super) struct Session {
     pub has_read_natives: bool,
     /// The infrastructure of the Cluster, of another provider; null if it does not exist.
     pub network: Option<Arc<Value>>,
+    /// The load balancer in which the VM was registered.
+    pub registered: Option<LoadBalancer>,
+    /// Load balancers from which the VM was deregistered, each with the message of the cloud if it does not exist.
+    pub deregistered: Vec<(LoadBalancer, String)>,
 }
 
 /// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.
@@ -101,6 +120,10 @@ pub(super) enum Action {
     ReadNatives,
     /// Read the infrastructure of the Cluster, of another provider, live.
     ReadNetwork { kinds: &'static ProviderKinds, name: String },
+    /// Register the VM in a load balancer.
+    Register(LoadBalancer),
+    /// Deregister the VM from a load balancer.
+    Deregister(LoadBalancer),
 }
 
 impl fmt::Display for Action {
@@ -133,6 +156,8 @@ impl fmt::Display for Action {
             Self::ReadNative => write!(f, "read the MCM Machine live"),
             Self::ReadNatives => write!(f, "read all MCM Machines live"),
             Self::ReadNetwork { kinds, name } => write!(f, "read {} {name} live", kinds.cluster.kind),
+            Self::Register(balancer) => write!(f, "register the VM in {balancer}"),
+            Self::Deregister(balancer) => write!(f, "deregister the VM from {balancer}"),
         }
     }
 }

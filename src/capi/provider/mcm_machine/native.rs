@@ -97,6 +97,11 @@ pub(super) fn released(snapshot: &Snapshot, machine: &Machine) -> Option<Value> 
     (!is_told).then(|| json!({ "metadata": metadata }))
 }
 
+/// Whether the deletion of the native Machine deletes its VM.
+pub(super) fn is_released(machine: &Machine) -> bool {
+    machine.is_terminating() && machine.annotations().contains_key(labels::DELETE_VM)
+}
+
 /// Whether the native Machine keeps a VM for an MCMMachine of the same name that was removed by force.
 pub(super) fn is_deserted(snapshot: &Snapshot, machine: &Machine) -> bool {
     let meta = &snapshot.object.metadata;

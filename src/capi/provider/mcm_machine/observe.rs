@@ -1,6 +1,6 @@
 use kube::ResourceExt;
 
-use super::{Session, Snapshot, apply::MCMMachines};
+use super::{Memory, Session, Snapshot, apply::MCMMachines};
 use crate::{
     api::machine as native_api,
     capi::{
@@ -20,11 +20,11 @@ use crate::{
 impl Observe for MCMMachines {
     type Key = Key;
     type Snapshot = Snapshot;
-    type Memory = ();
+    type Memory = Memory;
     type Session = Session;
 
     /// `None` if the object does not exist.
-    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "Machine") {
@@ -52,6 +52,13 @@ impl Observe for MCMMachines {
             Some(View::Missing) | None => View::Missing,
         };
         let native = view(&self.natives.cache, key);
+        let own_class = view(&self.classes.cache, key);
+        let vm_class = match (native.known(), &object.spec.machine_class) {
+            (Some(native), _) => view(&self.classes.cache, &beside(&native.spec.class.name)),
+            (None, Some(_)) => own_class.clone(),
+            (None, None) => class.clone(),
+        };
+        let served = vm_class.known().and_then(|class| self.drivers.get(class).ok()?.load_balancers());
         // Only before a native Machine is created: later the VM is its own.
         let wanted = &object.spec.provider_id;
         let is_new = matches!(native, View::Missing) && !wanted.is_empty();
@@ -64,7 +71,9 @@ impl Observe for MCMMachines {
         Some(Snapshot {
             native,
             rival,
-            own_class: view(&self.classes.cache, key),
+            own_class,
+            vm_class,
+            served,
             obstacle: self.managers.of(&key.namespace),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
@@ -75,6 +84,7 @@ impl Observe for MCMMachines {
             class,
             bootstrap,
             session: session.clone(),
+            memory: memory.clone(),
         })
     }
 }

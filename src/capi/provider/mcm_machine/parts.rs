@@ -4,6 +4,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{Action, Snapshot, native};
+use super::{Snapshot, membership::Membership, native};
 use crate::{
     api::{
         labels,
@@ -37,11 +38,15 @@ pub(super) struct Parts {
     pub native: Desired,
     /// The VM.
     pub vm: Desired,
+    /// The membership of the VM in the load balancer of its control plane.
+    pub membership: Membership,
 }
 
 impl Parts {
     pub(super) fn of(snapshot: &Snapshot, class: &Class) -> Self {
+        let vm = vm(snapshot, class);
         Self {
+            membership: Membership::of(snapshot, vm.is_true()),
             cluster: cluster(snapshot),
             class: match class {
                 Class::Usable { name, content, .. } => in_its_zone(snapshot, name, content),
@@ -49,7 +54,7 @@ impl Parts {
             },
             bootstrap: bootstrap(snapshot),
             native: native_machine(snapshot),
-            vm: vm(snapshot, class),
+            vm,
         }
     }
 
@@ -62,8 +67,18 @@ impl Parts {
     pub(super) fn summary(&self) -> Desired {
         let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
         // An existing VM needs none of the others.
-        let first = before_vm.into_iter().filter(|_| !self.vm.is_true()).chain([&self.vm]).find(|part| !part.is_true());
+        let first = before_vm.into_iter().filter(|_| !self.vm.is_true()).chain([&self.vm]);
+        let first = first.chain(self.needed_membership()).find(|part| !part.is_true());
         first.unwrap_or(&self.vm).clone()
+    }
+
+    /// Everything that Cluster API core waits for exists.
+    pub(super) fn is_provisioned(&self) -> bool {
+        self.vm.is_true() && self.needed_membership().is_none_or(Desired::is_true)
+    }
+
+    fn needed_membership(&self) -> Option<&Desired> {
+        self.membership.verdict.as_ref().filter(|_| self.membership.is_needed)
     }
 }
 

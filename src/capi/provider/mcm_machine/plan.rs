@@ -1,6 +1,7 @@
 use jiff::SignedDuration;
 
 use super::{Action, Snapshot, native, parts::Parts, status};
+use super::{Action, Snapshot, membership::Membership, native, parts::Parts, status};
 use crate::{
     capi::{
         object::{
@@ -69,7 +70,10 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         None => {}
     }
     let summary = parts.summary();
-    report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
+    let has_news = report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
+    if !has_news {
+        parts.membership.proceed(plan);
+    }
     if !summary.is_true() {
         let missing = if summary.message.is_empty() { summary.reason } else { summary.message };
         // The infrastructure of another provider is not watched.
@@ -163,10 +167,20 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
             return;
         }
+    if snapshot.own_native().is_some() && restore_class(plan, snapshot, &class) {
+        return;
+    }
+    let membership = Membership::of(snapshot, false);
+    if snapshot.own_native().is_some() || membership.has_changed(snapshot) {
         let text = "the MCM Machine is being deleted";
-        if report(plan, snapshot, status::deleting(snapshot, &class, text), "it is being deleted") {
+        if report(plan, snapshot, status::deleting(snapshot, &class, text, &membership), "it is being deleted") {
             return;
         }
+    }
+    if membership.proceed(plan) {
+        return;
+    }
+    if let Some(machine) = snapshot.own_native() {
         if let Some(patch) = native::released(snapshot, machine) {
             let action = Action::PatchNative { machine: machine.clone(), patch };
             plan.then(action, "its VM is deleted with it, and Cluster API core has already drained the Node");
@@ -190,7 +204,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
                 plan.wait(WaitKind::Class, "the name of its MachineClass to become free", None);
             }
             Class::Problem(problem) => {
-                let next = status::deleting(snapshot, &class, &problem.message);
+                let next = status::deleting(snapshot, &class, &problem.message, &Membership::of(snapshot, false));
                 report(plan, snapshot, next, "the VM cannot be deleted without its class");
                 plan.wait(WaitKind::Class, problem.message.clone(), None);
             }

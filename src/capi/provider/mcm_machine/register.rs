@@ -20,12 +20,15 @@ use crate::{
         enqueue::Enqueue,
         objects::Objects,
         queue::{Pacing, Queue},
+        secrets::Secrets,
     },
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 fn register(builder: &mut Builder<'_>, settings: &Settings) {
+    let secrets = builder.objects::<MetadataOfSecret>();
+    let credentials = Secrets::new(Arc::clone(&secrets.cache), &builder.config().control);
     let machines = Arc::new(MCMMachines {
         objects: builder.objects(),
         machines: builder.objects(),
@@ -33,7 +36,9 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         infrastructures: builder.objects(),
         natives: builder.objects(),
         classes: builder.objects(),
-        secrets: builder.objects(),
+        secrets,
+        drivers: Arc::clone(&settings.native.drivers),
+        credentials,
         managers: builder.shared(),
         watch_filter: settings.watch_filter.clone(),
         events: builder.config().events.with_component(COMPONENT),

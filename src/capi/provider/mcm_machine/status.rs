@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{
     Action, Snapshot,
+    membership::Membership,
     parts::{Parts, reference, vm_zone},
 };
 use crate::{
@@ -62,7 +63,8 @@ impl Gated for Snapshot {
 /// The status of an object that is not being deleted.
 pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMMachineStatus {
     let mut next = shown(snapshot, class);
-    if parts.vm.is_true() {
+    next.load_balancers.clone_from(&parts.membership.recorded);
+    if parts.is_provisioned() {
         next.initialization.provisioned = Some(true);
     }
     let all = [
@@ -72,15 +74,22 @@ pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMM
         (reasons::NATIVE_MACHINE_SYNCED, parts.native.clone()),
         (reasons::VM_PROVISIONED, parts.vm.clone()),
     ];
-    with_conditions(snapshot, next, all)
+    with_conditions(snapshot, next, all.into_iter().chain(of_membership(&parts.membership)))
 }
 
 /// The status of an object that is being deleted.
-pub(super) fn deleting(snapshot: &Snapshot, class: &Class, text: &str) -> MCMMachineStatus {
+pub(super) fn deleting(snapshot: &Snapshot, class: &Class, text: &str, membership: &Membership) -> MCMMachineStatus {
     let operation = snapshot.own_native().and_then(|machine| Some(machine.status.as_ref()?.last_operation.clone()));
     let failed = operation.filter(|operation| operation.state == Some(OperationState::Failed));
     let text = failed.map_or_else(|| text.to_owned(), |operation| operation.description);
-    with_conditions(snapshot, shown(snapshot, class), [(reasons::READY, Desired::no(reasons::DELETING, text))])
+    let mut next = shown(snapshot, class);
+    next.load_balancers.clone_from(&membership.recorded);
+    let ready = [(reasons::READY, Desired::no(reasons::DELETING, text))];
+    with_conditions(snapshot, next, ready.into_iter().chain(of_membership(membership)))
+}
+
+fn of_membership(membership: &Membership) -> Option<(&'static str, Desired)> {
+    membership.verdict.clone().map(|verdict| (reasons::LOAD_BALANCER_REGISTERED, verdict))
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachineStatus) {

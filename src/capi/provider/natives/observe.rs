@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::ResourceExt;
 
 use crate::{
     api::{
@@ -119,7 +120,7 @@ impl Surroundings {
                 Some(format!("MCMMachine {name}, which controls it, to exist"))
             }
             View::Missing => None,
-            View::Present(object) => self.held_by(&object.metadata),
+            View::Present(object) => self.held_by(&object.metadata).or_else(|| held_by_members(meta, &object)),
         }
     }
 
@@ -226,6 +227,12 @@ impl Surroundings {
         let all = all.chain(machines.iter().map(|one| &one.metadata));
         all.filter(|meta| pool_of(meta).is_some() && is_meant(meta)).map(Key::of).collect()
     }
+}
+
+/// A VM of a control plane leaves its load balancer before it is deleted, also if a user deletes the native Machine.
+fn held_by_members(meta: &ObjectMeta, object: &MCMMachine) -> Option<String> {
+    let first = mcm_machine::registered_in(object).first().filter(|_| meta.deletion_timestamp.is_some())?;
+    Some(format!("MCMMachine {} to deregister its VM from {first}", object.name_any()))
 }
 
 /// The hold on an object that is being deleted without [`labels::DELETE_VM`]. It is shown unless its owner is about to write

@@ -112,6 +112,21 @@ fn a_native_machine_is_held_by_everything_that_pauses_its_cluster(
     assert!(on.unwrap_or_default().contains(expected.unwrap_or_default()));
 }
 
+/// The VM of a control plane machine leaves its load balancer first, also if a user deletes the native Machine.
+#[rstest]
+#[case::registered(json!([{ "simulated": { "name": "cp" } }]), Some("MCMMachine m to deregister its VM from simulated load balancer cp"))]
+#[case::deregistered(json!([]), None)]
+fn a_native_machine_is_held_while_its_vm_is_registered(#[case] balancers: Value, #[case] expected: Option<&str>) {
+    let around = empty();
+    put(&around.clusters, "c", &json!({}));
+    let owner = json!({ "metadata": { "uid": "u" }, "spec": {}, "status": { "loadBalancers": balancers } });
+    put(&around.objects, "m", &owner);
+    let mut change = released();
+    assert_eq!(said(&around, &native(&change)), None, "it is not being deleted");
+    change["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(said(&around, &native(&change)).as_deref(), expected);
+}
+
 /// 4.3: the confirmation that a migration waits for is written by the manager that has the Machine, and by no other.
 #[test]
 fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{super::machine::MachineMeta, schema, status::Provisioning};
-use crate::api::wire::is_zero;
+use crate::api::{load_balancer::LoadBalancer, wire::is_zero};
 
 /// Spec of an MCMCluster.
 #[expect(clippy::duplicated_attributes, reason = "each column says its type")]
@@ -53,6 +53,12 @@ pub struct MCMClusterSpec {
     /// Address of the API server of the cluster. If it is empty, it must be set in the Cluster.
     #[serde(skip_serializing_if = "is_zero")]
     pub control_plane_endpoint: Endpoint,
+    /// An existing load balancer, whose members mcm changes: the VM of each control plane machine is registered before its
+    /// Machine is provisioned, and deregistered before the VM is deleted. Nothing else of it is created or changed. After a
+    /// change of this field the VMs are registered in the new load balancer and then deregistered from the old one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::load_balancer")]
+    pub control_plane_load_balancer: Option<LoadBalancer>,
     /// Zones over which machines are spread.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 100, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{super::machine::MachineMeta, schema, status::Provisioning};
 use crate::api::{
+    load_balancer::LoadBalancer,
     machine::{ClassContent, schema as native},
     wire::is_zero,
 };
@@ -150,6 +151,10 @@ pub struct MCMMachineStatus {
     /// Phase of the MCM Machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub phase: String,
+    /// Load balancers in which the VM is or may be registered. The VM is not deleted before it was deregistered from them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::load_balancers")]
+    pub load_balancers: Vec<LoadBalancer>,
     /// Conditions; `Ready` summarizes the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 32, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

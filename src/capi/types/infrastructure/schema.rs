@@ -85,6 +85,59 @@ pub(super) fn one_source() -> Vec<ValidationRule> {
     )]
 }
 
+/// Exactly one kind of load balancer.
+pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
+    let name = json_schema!({ "type": "string", "description": "Its name.", "minLength": 1, "maxLength": 63 });
+    let zone = json_schema!({
+        "type": "string",
+        "description": "Its zone. The VMs of this zone are its members.",
+        "minLength": 1,
+        "maxLength": 63,
+    });
+    let arn = json_schema!({
+        "type": "string",
+        "description": "Its ARN.",
+        "maxLength": 512,
+        "pattern": "^arn:[a-z-]+:elasticloadbalancing:[a-z0-9-]+:[0-9]*:targetgroup/.+",
+    });
+    let one = "[has(self.awsTargetGroup), has(self.gcpInstanceGroups), has(self.simulated)].filter(it, it).size() == 1";
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "awsTargetGroup": {
+                "type": "object",
+                "description": "A target group of AWS, whose targets are instances or IP addresses.",
+                "required": ["arn"],
+                "properties": { "arn": arn },
+            },
+            "gcpInstanceGroups": {
+                "type": "array",
+                "description": "Unmanaged instance groups of Google Cloud in the project of the VMs, one for each zone.",
+                "minItems": 1,
+                "maxItems": 100,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["zone"],
+                "items": {
+                    "type": "object",
+                    "required": ["name", "zone"],
+                    "properties": { "name": name, "zone": zone },
+                },
+            },
+            "simulated": {
+                "type": "object",
+                "description": "A load balancer of the simulated cloud.",
+                "required": ["name"],
+                "properties": { "name": name },
+            },
+        },
+        "x-kubernetes-validations": [rule(one, "write one of awsTargetGroup, gcpInstanceGroups and simulated")],
+    })
+}
+
+pub(super) fn load_balancers(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "maxItems": 16, "items": load_balancer(generator) })
+}
+
 fn rule(rule: &str, message: &str) -> ValidationRule {
     ValidationRule { rule: rule.into(), message: Some(message.into()), ..ValidationRule::default() }
 }

@@ -1,5 +1,6 @@
 mod around;
 mod members;
+mod membership;
 mod rules;
 mod transcripts;
 mod world;

@@ -1,13 +1,19 @@
 //! Core, an API server and the native controller in a few lines. Plans are executed as the API server would.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::{Action, Session, Snapshot, plan::plan};
+use super::super::{Action, Memory, Session, Snapshot, plan::plan};
 use crate::{
-    api::patch,
+    api::{
+        load_balancer::{LoadBalancer, LoadBalancerKind},
+        patch,
+    },
     capi::{
         object::{
             gate::Obstacle,
@@ -18,8 +24,39 @@ use crate::{
         testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
         types::{MCMMachine, MCMMachineStatus, Machine},
     },
+    driver::{Code, DriverError},
     plan::Plan,
 };
+
+/// The load balancers of a cloud, by name, with the IDs of their members.
+#[derive(Default)]
+pub(super) struct Balancers {
+    pub all: BTreeMap<String, BTreeSet<String>>,
+    /// Each call fails with this code.
+    pub failure: Option<Code>,
+}
+
+impl Balancers {
+    fn change(&mut self, action: &Action, vm: &str) -> Result<(), DriverError> {
+        let (balancer, is_member) = match action {
+            Action::Register(balancer) => (balancer, true),
+            Action::Deregister(balancer) => (balancer, false),
+            _ => unreachable!(),
+        };
+        let LoadBalancer::Simulated(named) = balancer else { panic!("{balancer}") };
+        if let Some(code) = self.failure {
+            return Err(DriverError::new(code, "the cloud says no"));
+        }
+        let gone = || DriverError::new(Code::NotFound, format!("there is no load balancer {}", named.name));
+        let members = self.all.get_mut(&named.name).ok_or_else(gone)?;
+        let _ = if is_member { members.insert(vm.to_owned()) } else { members.remove(vm) };
+        Ok(())
+    }
+
+    pub fn members(&self, name: &str) -> Vec<&str> {
+        self.all[name].iter().map(String::as_str).collect()
+    }
+}
 
 pub(super) struct World {
     pub object: Option<Value>,
@@ -38,6 +75,13 @@ pub(super) struct World {
     /// The infrastructure of the Cluster, of another provider.
     pub network: Value,
     pub filter: Option<String>,
+    /// The load balancers of the cloud.
+    pub balancers: Arc<Mutex<Balancers>>,
+    /// The kind of load balancer that the driver serves.
+    pub served: Option<LoadBalancerKind>,
+    pub memory: Memory,
+    /// The process ends after so many actions.
+    pub dies_after: Option<usize>,
     pub now: i64,
     /// Every action, as text.
     pub log: Vec<String>,
@@ -73,6 +117,10 @@ impl World {
             obstacle: None,
             network: Value::Null,
             filter: None,
+            balancers: Arc::default(),
+            served: Some(LoadBalancerKind::Simulated),
+            memory: Memory::default(),
+            dies_after: None,
             now: 0,
             log: Vec::new(),
             story: String::new(),
@@ -144,6 +192,7 @@ impl World {
         let zone = owner.known().map(|machine| machine.spec.failure_domain.clone()).unwrap_or_default();
         let name = class::in_zone(&object.spec.machine_class_ref, &zone, &infrastructure);
         let secret = owner.known().and_then(|machine| machine.spec.bootstrap.data_secret_name.clone());
+        let native_class = self.native.as_ref().and_then(|one| Some(one["spec"]["class"]["name"].as_str()?.to_owned()));
         let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
         Snapshot {
             class: view(self.classes.get(&name)),
@@ -158,7 +207,10 @@ impl World {
             infrastructure,
             rival: self.rival.clone(),
             obstacle: self.obstacle.clone(),
+            vm_class: view(self.classes.get(native_class.as_deref().unwrap_or(&name))),
+            served: self.served,
             session,
+            memory: self.memory.clone(),
         }
     }
 
@@ -175,6 +227,10 @@ impl World {
                 return plan.waits.into_iter().map(|wait| wait.text).collect();
             }
             self.execute(plan, &mut session);
+            if self.dies_after == Some(0) {
+                self.memory = Memory::default();
+                return Vec::new();
+            }
         }
         panic!("it does not come to an end:\n{}", self.story);
     }
@@ -184,6 +240,11 @@ impl World {
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");
         for step in plan.steps {
+            match &mut self.dies_after {
+                Some(0) => return,
+                Some(left) => *left -= 1,
+                None => {}
+            }
             self.log.push(step.action.to_string().lines().next().unwrap_or_default().to_owned());
             match step.action {
                 Action::PatchSelf(change) => {
@@ -221,12 +282,23 @@ impl World {
                 }
                 Action::ReadNative => session.is_native_gone = self.native.is_none(),
                 Action::ReadNetwork { .. } => session.network = Some(self.network.clone().into()),
+                Action::Register(_) | Action::Deregister(_) => {
+                    let answer = self.balancers.lock().unwrap().change(&step.action, &self.vm_id());
+                    session.answered(&step.action, &answer);
+                    let now = Timestamp::from_second(1_800_000_000 + self.now).unwrap();
+                    self.memory.answered(&step.action, &answer, now);
+                }
                 Action::ReadNatives => {
                     session.has_read_natives = true;
                     self.rival = self.unseen_rival.take().or_else(|| self.rival.take());
                 }
             }
         }
+    }
+
+    /// The VM of the object.
+    pub fn vm_id(&self) -> String {
+        self.snapshot(Session::default()).machine_of_vm().unwrap().spec.provider_id.clone()
     }
 
     pub fn status(&self) -> MCMMachineStatus {

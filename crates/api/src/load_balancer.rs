@@ -1,0 +1,113 @@
+//! Load balancers that exist in a cloud, as `controlPlaneLoadBalancer` of an MCMCluster names them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The existing part of a cloud whose members are the VMs of a control plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LoadBalancer {
+    /// A target group of AWS, whose targets are instances or IP addresses.
+    AwsTargetGroup(TargetGroup),
+    /// Unmanaged instance groups of Google Cloud in the project of the VMs, one for each zone.
+    GcpInstanceGroups(Vec<InstanceGroup>),
+    /// A load balancer of the simulated cloud.
+    Simulated(Simulated),
+}
+
+/// A target group of AWS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetGroup {
+    /// Its ARN.
+    pub arn: String,
+}
+
+/// An unmanaged instance group of Google Cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstanceGroup {
+    /// Its zone, which is also that of its members.
+    pub zone: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A load balancer of the simulated cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Simulated {
+    /// Its name.
+    pub name: String,
+}
+
+/// Kind of a load balancer. A driver serves at most one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadBalancerKind {
+    /// [`LoadBalancer::AwsTargetGroup`].
+    AwsTargetGroup,
+    /// [`LoadBalancer::GcpInstanceGroups`].
+    GcpInstanceGroups,
+    /// [`LoadBalancer::Simulated`].
+    Simulated,
+}
+
+impl LoadBalancer {
+    /// Its kind.
+    pub const fn kind(&self) -> LoadBalancerKind {
+        match self {
+            Self::AwsTargetGroup(_) => LoadBalancerKind::AwsTargetGroup,
+            Self::GcpInstanceGroups(_) => LoadBalancerKind::GcpInstanceGroups,
+            Self::Simulated(_) => LoadBalancerKind::Simulated,
+        }
+    }
+}
+
+impl LoadBalancerKind {
+    /// The field of an MCMCluster.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AwsTargetGroup => "awsTargetGroup",
+            Self::GcpInstanceGroups => "gcpInstanceGroups",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+impl fmt::Display for LoadBalancerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for LoadBalancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AwsTargetGroup(group) => write!(f, "target group {}", group.arn),
+            Self::GcpInstanceGroups(groups) => {
+                let names: Vec<_> = groups.iter().map(|group| format!("{}/{}", group.zone, group.name)).collect();
+                write!(f, "instance groups {}", names.join(", "))
+            }
+            Self::Simulated(simulated) => write!(f, "simulated load balancer {}", simulated.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case(json!({ "awsTargetGroup": { "arn": "arn:aws:x" } }), "target group arn:aws:x")]
+    #[case(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }, { "zone": "b", "name": "cp" }] }), "instance groups a/cp, b/cp")]
+    #[case(json!({ "simulated": { "name": "cp" } }), "simulated load balancer cp")]
+    fn a_load_balancer_is_one_field_with_its_kind(#[case] written: Value, #[case] text: &str) {
+        let read: LoadBalancer = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!((serde_json::to_value(&read).unwrap(), read.to_string().as_str()), (written.clone(), text));
+        assert!(written.get(read.kind().as_str()).is_some());
+    }
+}

@@ -1,0 +1,75 @@
+//! Load balancers: names with members. They are kept in memory, and no request goes through them.
+
+use std::collections::BTreeSet;
+
+use super::Cloud;
+use crate::messages::{Failure, LoadBalancerView};
+use mcm_driver::{code::Code, operation::Operation};
+
+/// Most load balancers of a cloud.
+const MOST: usize = 10_000;
+
+impl Cloud {
+    /// Makes a load balancer without members, or returns the one with this name.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` if there are too many.
+    pub fn put_load_balancer(&self, name: &str) -> Result<LoadBalancerView, Failure> {
+        let (mut inner, _) = self.lock();
+        if inner.load_balancers.len() >= MOST && !inner.load_balancers.contains_key(name) {
+            return Err(Failure::new(Code::ResourceExhausted, format!("there are {MOST} load balancers: delete some")));
+        }
+        Ok(view(name, inner.load_balancers.entry(name.to_owned()).or_default()))
+    }
+
+    /// A load balancer with its members.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn load_balancer(&self, name: &str) -> Result<LoadBalancerView, Failure> {
+        let (inner, _) = self.lock();
+        inner.load_balancers.get(name).map(|members| view(name, members)).ok_or_else(|| none(name))
+    }
+
+    /// Deletes a load balancer, and none of its members.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_load_balancer(&self, name: &str) -> Result<(), Failure> {
+        let (mut inner, _) = self.lock();
+        inner.load_balancers.remove(name).map(drop).ok_or_else(|| none(name))
+    }
+
+    /// Makes a VM a member of a load balancer, or ends its membership. A VM that is deleted remains a member, so that a test
+    /// sees one that was not deregistered.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such load balancer, `FailedPrecondition` if there is no such VM to register, and injected
+    /// faults.
+    pub async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+        let machine = self.lock().0.vms.get(id).map(|vm| vm.machine_name.clone()).unwrap_or_default();
+        let operation = if is_member { Operation::Register } else { Operation::Deregister };
+        self.call(operation, &machine, async {
+            let (mut guard, _) = self.lock();
+            let inner = &mut *guard;
+            let members = inner.load_balancers.get_mut(balancer).ok_or_else(|| none(balancer))?;
+            if !is_member {
+                members.remove(id);
+            } else if inner.vms.get(id).is_some() {
+                members.insert(id.to_owned());
+            } else {
+                return Err(Failure::new(Code::FailedPrecondition, format!("there is no VM {id} to register")));
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn view(name: &str, members: &BTreeSet<String>) -> LoadBalancerView {
+    LoadBalancerView { name: name.to_owned(), members: members.iter().cloned().collect() }
+}
+
+fn none(name: &str) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no load balancer {name:?}"))
+}

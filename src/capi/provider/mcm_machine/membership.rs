@@ -1,0 +1,338 @@
+//! The membership of a control plane VM in the load balancer that the MCMCluster names.
+//!
+//! `status.loadBalancers` lists every load balancer in which the VM is or may be registered. An entry is written before the
+//! VM is registered, and removed after it was deregistered. So neither a crash nor a failed call hides a member.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+
+use super::{Action, Session, Snapshot, native};
+use crate::{
+    api::{
+        backoff::Backoff,
+        load_balancer::LoadBalancer,
+        machine::{Machine, MachineStatus},
+    },
+    capi::{
+        object::{conditions::Desired, gate::Gated, view::View},
+        provider::{class::Class, reasons},
+        types::{INFRASTRUCTURE_GROUP, MCMMachine, names},
+    },
+    driver::{Code, DriverError},
+    plan::{Plan, WaitKind},
+};
+
+/// Pauses between attempts of a call that fails.
+const RETRIES: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+
+/// The membership of the VM, and the next call that changes it.
+#[derive(Default)]
+pub(super) struct Membership {
+    /// The load balancers in which the VM is or may be registered.
+    pub recorded: Vec<LoadBalancer>,
+    /// The condition; `None` if the VM never belonged to a load balancer.
+    pub verdict: Option<Desired>,
+    /// Whether the VM has to be registered before the object is provisioned.
+    pub is_needed: bool,
+    /// The next call.
+    call: Option<Action>,
+    /// Completes "waiting for", until the last call has succeeded.
+    wait: Option<String>,
+    /// When a failed call is repeated.
+    until: Option<Timestamp>,
+}
+
+/// The load balancer to which the VM belongs.
+enum Wanted<'a> {
+    Nowhere,
+    In(&'a LoadBalancer),
+    /// The reason why it is not known.
+    Unknown(String),
+}
+
+/// A call that failed.
+#[derive(Clone, Debug)]
+struct Failed {
+    action: Action,
+    code: Code,
+    message: String,
+    /// Failures in a row.
+    count: u32,
+    until: Timestamp,
+}
+
+/// Facts that earlier reconciles leave.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Memory {
+    failed: Option<Failed>,
+}
+
+impl Memory {
+    /// Remembers the result of a call.
+    pub(super) fn answered(&mut self, action: &Action, answer: &Result<(), DriverError>, now: Timestamp) {
+        let count = self.failed_before(action).map_or(0, |failed| failed.count);
+        self.failed = match answer {
+            Err(error) if !is_gone(action, error) => {
+                let count = count.saturating_add(1);
+                let until = now.checked_add(RETRIES.after(count)).unwrap_or(Timestamp::MAX);
+                let (code, message) = (error.code, error.message.clone());
+                Some(Failed { action: action.clone(), code, message, count, until })
+            }
+            _ => None,
+        };
+    }
+
+    fn failed_before(&self, action: &Action) -> Option<&Failed> {
+        self.failed.as_ref().filter(|failed| failed.action == *action)
+    }
+}
+
+impl Session {
+    /// Stores the result of a call for the next plan.
+    pub(super) fn answered(&mut self, action: &Action, answer: &Result<(), DriverError>) {
+        match (action, answer) {
+            (Action::Register(balancer), Ok(())) => self.registered = Some(balancer.clone()),
+            (Action::Deregister(balancer), Ok(())) => self.deregistered.push((balancer.clone(), String::new())),
+            (Action::Deregister(balancer), Err(error)) if is_gone(action, error) => {
+                self.deregistered.push((balancer.clone(), error.message.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The cloud clearly says that the load balancer does not exist, so nothing is registered in it.
+fn is_gone(action: &Action, error: &DriverError) -> bool {
+    matches!(action, Action::Deregister(_)) && error.code == Code::NotFound
+}
+
+impl Membership {
+    /// The membership of the VM. `has_vm`: it exists and its ID is stored.
+    pub(super) fn of(snapshot: &Snapshot, has_vm: bool) -> Self {
+        let is_deleting = snapshot.object.metadata.deletion_timestamp.is_some();
+        let wanted = snapshot.wanted();
+        match wanted {
+            Wanted::Unknown(text) => Self::unknown(snapshot, text),
+            _ if is_deleting || snapshot.is_released() => Self::left(snapshot, &wanted),
+            Wanted::Nowhere => Self::without(snapshot, snapshot.recorded()),
+            Wanted::In(balancer) => Self::within(snapshot, balancer, has_vm),
+        }
+    }
+
+    /// Adds the next call, or the wait for its repetition, to a plan. False if there is neither.
+    pub(super) fn proceed(self, plan: &mut Plan<Action>) -> bool {
+        match (self.call, self.wait) {
+            (Some(call), _) => {
+                let reason = match call {
+                    Action::Deregister(_) => "a VM leaves the load balancer before it is deleted",
+                    _ => "a control plane machine is provisioned once its VM is registered",
+                };
+                plan.then(call, reason);
+            }
+            (None, Some(wait)) => {
+                plan.wait(WaitKind::DriverRetry, wait, self.until);
+            }
+            (None, None) => return false,
+        }
+        true
+    }
+
+    /// Whether the list or the condition has to be written.
+    pub(super) fn has_changed(&self, snapshot: &Snapshot) -> bool {
+        self.recorded != snapshot.stored().load_balancers || self.wait.is_some()
+    }
+
+    /// Nothing changes until it is known to which load balancer the VM belongs.
+    fn unknown(snapshot: &Snapshot, text: String) -> Self {
+        let (recorded, is_needed) = (snapshot.stored().load_balancers, true);
+        if snapshot.is_registered() {
+            let (verdict, wait) = (Some(Desired::yes(reasons::REGISTERED)), Some(text));
+            return Self { recorded, verdict, is_needed, wait, ..Self::default() };
+        }
+        let verdict = Some(Desired::unknown(reasons::UNREADABLE, text.clone()));
+        Self { recorded, verdict, is_needed, wait: Some(text), ..Self::default() }
+    }
+
+    /// The VM is about to be deleted. After a move of the cluster the status, and so the list, may be empty: then the VM
+    /// may be registered where it belongs.
+    fn left(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Self {
+        let mut recorded = snapshot.recorded();
+        if let Wanted::In(balancer) = wanted
+            && !recorded.contains(balancer)
+            && snapshot.vm_id_exists()
+            && snapshot.is_served(balancer)
+            && !snapshot.was_deregistered(balancer)
+        {
+            recorded.push((*balancer).clone());
+        }
+        Self::without(snapshot, recorded)
+    }
+
+    /// The VM belongs to no load balancer, and may still be registered in some.
+    fn without(snapshot: &Snapshot, recorded: Vec<LoadBalancer>) -> Self {
+        let Some(first) = recorded.first().cloned() else {
+            let gone = snapshot.session.deregistered.iter().map(|(_, gone)| gone.as_str());
+            let gone = gone.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+            let stored = snapshot.condition().map(|condition| (condition.reason.as_str(), condition.message.as_str()));
+            let verdict = match stored {
+                Some((reasons::DEREGISTERED, message)) if snapshot.session.deregistered.is_empty() => Some(message),
+                Some(_) => Some(gone.as_str()),
+                None if !snapshot.session.deregistered.is_empty() => Some(gone.as_str()),
+                None => None,
+            };
+            let verdict = verdict.map(|text| Desired::no(reasons::DEREGISTERED, text));
+            return Self { verdict, ..Self::default() };
+        };
+        let verdict = Desired::no(reasons::DEREGISTERING, format!("the VM has to leave {first}"));
+        let wait = format!("its VM to leave {first}");
+        Self { recorded, ..Self::attempt(snapshot, Action::Deregister(first), verdict, wait) }
+    }
+
+    /// The VM belongs to a load balancer, and may still be registered in others.
+    fn within(snapshot: &Snapshot, balancer: &LoadBalancer, has_vm: bool) -> Self {
+        let mut recorded = snapshot.recorded();
+        let is_needed = true;
+        let pending = |text: String| Some(Desired::no(reasons::REGISTERING, text));
+        let is_registered =
+            snapshot.session.registered.as_ref() == Some(balancer) || snapshot.is_registered_in(balancer);
+        if !has_vm && !is_registered {
+            let verdict = pending(format!("the VM is registered in {balancer} once it runs"));
+            return Self { recorded, verdict, is_needed, ..Self::default() };
+        }
+        if !snapshot.is_served(balancer) {
+            let verdict = Some(Desired::no(reasons::LOAD_BALANCER_UNSUPPORTED, snapshot.unserved(balancer)));
+            return Self { recorded, verdict, is_needed, ..Self::default() };
+        }
+        if !recorded.contains(balancer) {
+            recorded.push(balancer.clone());
+            let verdict = pending(format!("the VM is being registered in {balancer}"));
+            return Self { recorded, verdict, is_needed, ..Self::default() };
+        }
+        let attempt = match recorded.iter().find(|other| *other != balancer).cloned() {
+            _ if !is_registered => {
+                let verdict = Desired::no(reasons::REGISTERING, format!("the VM is being registered in {balancer}"));
+                let wait = format!("its VM to be registered in {balancer}");
+                Self::attempt(snapshot, Action::Register(balancer.clone()), verdict, wait)
+            }
+            Some(other) => {
+                let wait = format!("its VM to leave {other}");
+                let left = Self::attempt(snapshot, Action::Deregister(other), Desired::yes(reasons::REGISTERED), wait);
+                let failure = left.verdict.as_ref().map(|verdict| verdict.message.clone()).unwrap_or_default();
+                Self { verdict: Some(Desired::whether(true, reasons::REGISTERED, failure)), ..left }
+            }
+            None => Self { verdict: Some(Desired::yes(reasons::REGISTERED)), ..Self::default() },
+        };
+        Self { recorded, is_needed, ..attempt }
+    }
+
+    /// A call, unless it failed a short time ago. The condition shows the last failure.
+    fn attempt(snapshot: &Snapshot, action: Action, verdict: Desired, wait: String) -> Self {
+        let Some(failed) = snapshot.memory.failed_before(&action) else {
+            return Self { verdict: Some(verdict), call: Some(action), wait: Some(wait), ..Self::default() };
+        };
+        let verdict = Some(Desired::no(failed.code.as_str(), failed.message.clone()));
+        let until = Some(failed.until).filter(|until| *until > snapshot.now);
+        Self { verdict, call: until.is_none().then_some(action), wait: Some(wait), until, ..Self::default() }
+    }
+}
+
+impl Snapshot {
+    /// The load balancer to which the VM belongs. The machines of a pool are never those of a control plane.
+    fn wanted(&self) -> Wanted<'_> {
+        if self.is_member() || !self.is_control_plane() {
+            return Wanted::Nowhere;
+        }
+        match &self.infrastructure {
+            View::Unknown => Wanted::Unknown("the MCMCluster to become readable".to_owned()),
+            View::Present(cluster) => match &cluster.spec.control_plane_load_balancer {
+                Some(balancer) => Wanted::In(balancer),
+                None => Wanted::Nowhere,
+            },
+            View::Missing => {
+                let named = self.cluster.known().map(|cluster| &cluster.spec.infrastructure_ref);
+                let ours = named.filter(|one| one.kind == "MCMCluster" && one.api_group == INFRASTRUCTURE_GROUP);
+                let is_deleting = self.object.metadata.deletion_timestamp.is_some();
+                match ours.filter(|_| !is_deleting) {
+                    Some(reference) => Wanted::Unknown(format!("MCMCluster {} to exist", reference.name)),
+                    None => Wanted::Nowhere,
+                }
+            }
+        }
+    }
+
+    fn is_control_plane(&self) -> bool {
+        let owner = self.owner.known().is_some_and(|machine| machine.labels().contains_key(names::CONTROL_PLANE));
+        owner || self.object.labels().contains_key(names::CONTROL_PLANE)
+    }
+
+    /// The deletion of the native Machine is let through, so its VM is about to be deleted.
+    fn is_released(&self) -> bool {
+        self.own_native().is_some_and(|machine| native::is_released(machine))
+    }
+
+    /// The list of the status, without the load balancers that the VM left in this reconcile.
+    fn recorded(&self) -> Vec<LoadBalancer> {
+        let mut all = self.stored().load_balancers;
+        all.retain(|one| !self.session.deregistered.iter().any(|(left, _)| left == one));
+        all
+    }
+
+    fn condition(&self) -> Option<&Condition> {
+        let conditions = self.object.status.as_ref().map(|status| &status.conditions);
+        conditions?.iter().find(|condition| condition.type_ == reasons::LOAD_BALANCER_REGISTERED)
+    }
+
+    fn is_registered(&self) -> bool {
+        self.condition().is_some_and(|condition| condition.status == "True")
+    }
+
+    /// The condition is about the load balancer: with another entry of the list it is written as False.
+    fn is_registered_in(&self, balancer: &LoadBalancer) -> bool {
+        self.is_registered() && self.stored().load_balancers.contains(balancer)
+    }
+
+    fn was_deregistered(&self, balancer: &LoadBalancer) -> bool {
+        self.session.deregistered.iter().any(|(left, _)| left == balancer)
+            || self.condition().is_some_and(|condition| condition.reason == reasons::DEREGISTERED)
+    }
+
+    /// Whether the driver of the VM serves load balancers of this kind. A missing class is a failure of the call.
+    fn is_served(&self, balancer: &LoadBalancer) -> bool {
+        !matches!(self.vm_class, View::Present(_)) || self.served == Some(balancer.kind())
+    }
+
+    fn unserved(&self, balancer: &LoadBalancer) -> String {
+        let class = self.vm_class.known().map(|class| class.name_any()).unwrap_or_default();
+        let advice = match self.served {
+            Some(kind) => format!("write {kind} in spec.controlPlaneLoadBalancer of the MCMCluster"),
+            None => "remove spec.controlPlaneLoadBalancer of the MCMCluster".to_owned(),
+        };
+        format!("the driver of MachineClass {class} cannot register a VM in {balancer}: {advice}")
+    }
+
+    fn vm_id_exists(&self) -> bool {
+        let of_native = self.own_native().is_some_and(|machine| !machine.spec.provider_id.is_empty());
+        of_native || !self.object.spec.provider_id.is_empty()
+    }
+
+    /// The Machine for calls about the VM. If the native Machine was removed by force, it is made from the object.
+    pub(super) fn machine_of_vm(&self) -> Option<Arc<Machine>> {
+        let own = self.own_native().filter(|machine| !machine.spec.provider_id.is_empty());
+        own.cloned().or_else(|| {
+            let Class::Usable { name, content, .. } = self.described() else { return None };
+            let machine = native::machine(self, &name, &content);
+            let addresses = self.stored().addresses;
+            let status = Some(MachineStatus { addresses, ..MachineStatus::default() });
+            (!machine.spec.provider_id.is_empty()).then(|| Arc::new(Machine { status, ..machine }))
+        })
+    }
+}
+
+/// The load balancers in which the VM of an object is or may be registered, for the hold on the deletion of its native
+/// Machine.
+pub(in super::super) fn registered_in(object: &MCMMachine) -> &[LoadBalancer] {
+    object.status.as_ref().map(|status| status.load_balancers.as_slice()).unwrap_or_default()
+}

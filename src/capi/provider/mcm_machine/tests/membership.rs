@@ -1,0 +1,295 @@
+//! The VM of a control plane machine in the load balancer that the MCMCluster names.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::{api::load_balancer::LoadBalancerKind, capi::testing::world::deleted, driver::Code};
+
+const RETRY: i64 = 300;
+
+fn of_control_plane() -> Value {
+    json!({ "metadata": { "labels": { "cluster.x-k8s.io/control-plane": "" } } })
+}
+
+fn infrastructure(balancer: &str) -> Value {
+    json!({ "metadata": {}, "spec": { "controlPlaneLoadBalancer": { "simulated": { "name": balancer } } } })
+}
+
+/// A control plane machine whose VM was just created.
+fn with_vm() -> World {
+    changed_with_vm(|_| {})
+}
+
+fn changed_with_vm(edit: fn(&mut World)) -> World {
+    let mut world = World::with_data();
+    world.set_machine(&of_control_plane());
+    world.infrastructure = Some(infrastructure("cp"));
+    world.balancers.lock().unwrap().all.insert("cp".to_owned(), BTreeSet::new());
+    edit(&mut world);
+    world.pass();
+    world.vm("simulated:///r/vm-1");
+    world
+}
+
+fn registered() -> World {
+    let mut world = with_vm();
+    world.pass();
+    assert_eq!(world.condition("LoadBalancerRegistered"), "True Registered", "{}", world.story);
+    world.log.clear();
+    world
+}
+
+fn members(world: &World, balancer: &str) -> Vec<String> {
+    world.balancers.lock().unwrap().members(balancer).into_iter().map(str::to_owned).collect()
+}
+
+fn is_provisioned(world: &World) -> bool {
+    world.status().initialization.provisioned == Some(true)
+}
+
+fn refuse(world: &World, code: impl Into<Option<Code>>) {
+    world.balancers.lock().unwrap().failure = code.into();
+}
+
+fn position(world: &World, text: &str) -> usize {
+    world.log.iter().position(|action| action.starts_with(text)).unwrap_or_else(|| panic!("{text}: {:?}", world.log))
+}
+
+#[test]
+fn a_control_plane_machine_is_provisioned_once_its_vm_is_registered() {
+    let mut world = with_vm();
+    refuse(&world, Code::Unavailable);
+    let waits = world.pass();
+    assert!(waits.contains(&"its VM to be registered in simulated load balancer cp".to_owned()), "{waits:?}");
+    assert_eq!(world.condition("LoadBalancerRegistered"), "False Unavailable");
+    assert_eq!((world.condition("Ready").as_str(), is_provisioned(&world)), ("False Unavailable", false));
+    refuse(&world, None);
+    world.pass();
+    assert_eq!(members(&world, "cp"), [""; 0], "the next attempt has its time");
+    world.now += RETRY;
+    world.pass();
+    assert_eq!(members(&world, "cp"), ["simulated:///r/vm-1"]);
+    assert_eq!((world.condition("Ready").as_str(), is_provisioned(&world)), ("True Provisioned", true));
+    let calls = world.log.iter().filter(|action| action.starts_with("register")).count();
+    assert_eq!(calls, 2);
+    world.log.clear();
+    world.pass();
+    assert_eq!(world.log, [""; 0], "nothing is left to do");
+}
+
+#[rstest]
+#[case::worker(|world: &mut World| world.set_machine(&json!({ "metadata": { "labels": null } })))]
+#[case::no_load_balancer(|world: &mut World| world.infrastructure = Some(json!({ "metadata": {}, "spec": {} })))]
+#[case::infrastructure_of_another_provider(|world: &mut World| {
+    world.infrastructure = None;
+    world.set_cluster(&json!({ "spec": { "infrastructureRef": { "kind": "AWSCluster" } } }));
+})]
+fn other_machines_are_provisioned_without_a_load_balancer(#[case] edit: fn(&mut World)) {
+    let mut world = changed_with_vm(edit);
+    world.pass();
+    assert_eq!((world.condition("LoadBalancerRegistered").as_str(), is_provisioned(&world)), ("", true));
+    assert_eq!((members(&world, "cp").len(), world.status().load_balancers.len()), (0, 0));
+}
+
+#[test]
+fn a_missing_mcmcluster_is_not_one_without_a_load_balancer() {
+    let mut world = with_vm();
+    world.infrastructure = None;
+    world.pass();
+    assert_eq!(world.condition("LoadBalancerRegistered"), "Unknown Unreadable");
+    assert!(!is_provisioned(&world));
+}
+
+#[rstest]
+#[case::other_kind(Some(LoadBalancerKind::AwsTargetGroup), "write awsTargetGroup")]
+#[case::no_kind(None, "remove spec.controlPlaneLoadBalancer")]
+fn a_driver_of_another_cloud_is_never_called(#[case] served: Option<LoadBalancerKind>, #[case] advice: &str) {
+    let mut world = with_vm();
+    world.served = served;
+    world.pass();
+    assert_eq!(world.condition("Ready"), "False LoadBalancerUnsupported");
+    assert!(world.status().conditions.iter().any(|condition| condition.message.contains(advice)), "{}", world.story);
+    assert!(!is_provisioned(&world) && world.status().load_balancers.is_empty());
+    world.delete();
+    world.pass();
+    assert!(!world.log.iter().any(|action| action.contains("register")), "nothing is registered: {:?}", world.log);
+    position(&world, "delete MCM Machine");
+}
+
+#[test]
+fn a_vm_leaves_the_load_balancer_before_it_is_deleted() {
+    let mut world = registered();
+    refuse(&world, Code::PermissionDenied);
+    world.delete();
+    let waits = world.pass();
+    assert_eq!(waits, ["its VM to leave simulated load balancer cp"]);
+    assert_eq!(world.condition("LoadBalancerRegistered"), "False PermissionDenied");
+    assert!(world.native.as_ref().unwrap()["metadata"]["annotations"]["machine.mcm/delete-vm"].is_null());
+    refuse(&world, None);
+    world.now += RETRY;
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), world.status().load_balancers.len()), (0, 0));
+    assert_eq!(world.condition("LoadBalancerRegistered"), "False Deregistered");
+    assert!(position(&world, "deregister") < position(&world, "patch MCM Machine"));
+    assert!(position(&world, "patch MCM Machine") < position(&world, "delete MCM Machine"));
+}
+
+#[test]
+fn a_load_balancer_that_certainly_does_not_exist_ends_the_wait() {
+    let mut world = registered();
+    world.balancers.lock().unwrap().all.clear();
+    world.delete();
+    world.pass();
+    position(&world, "delete MCM Machine");
+    let text = world.status().conditions.into_iter().find(|one| one.type_ == "LoadBalancerRegistered").unwrap();
+    assert_eq!((text.reason.as_str(), text.message.as_str()), ("Deregistered", "there is no load balancer cp"));
+}
+
+/// A user deletes the native Machine and allows the deletion of its VM.
+#[test]
+fn a_vm_leaves_the_load_balancer_if_the_deletion_begins_at_the_mcm_machine() {
+    let mut world = registered();
+    world.set_native(&deleted());
+    world.pass();
+    assert_eq!(members(&world, "cp").len(), 1, "the VM is kept");
+    world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/delete-vm": "" } } }));
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), world.status().load_balancers.len()), (0, 0), "{}", world.story);
+    assert_eq!(world.condition("LoadBalancerRegistered"), "False Deregistered");
+}
+
+/// The status is lost, and the MCMMachine is deleted before it is written again.
+#[test]
+fn a_vm_leaves_the_load_balancer_after_a_move() {
+    let mut world = registered();
+    world.set_object(&json!({ "status": null }));
+    world.delete();
+    world.pass();
+    assert_eq!(members(&world, "cp"), [""; 0]);
+    position(&world, "delete MCM Machine");
+}
+
+#[test]
+fn a_vm_leaves_the_load_balancer_without_its_mcm_machine_and_without_the_mcmcluster() {
+    let mut world = registered();
+    (world.native, world.infrastructure) = (None, None);
+    world.delete();
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), world.object.is_none()), (0, true), "{}", world.story);
+}
+
+#[test]
+fn a_vm_is_in_the_new_load_balancer_before_it_leaves_the_old_one() {
+    let mut world = registered();
+    world.balancers.lock().unwrap().all.insert("new".to_owned(), BTreeSet::new());
+    world.infrastructure = Some(infrastructure("new"));
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), members(&world, "new").len()), (0, 1), "{}", world.story);
+    assert!(position(&world, "register the VM in simulated load balancer new") < position(&world, "deregister"));
+    assert_eq!(world.condition("Ready"), "True Provisioned");
+    world.infrastructure = Some(json!({ "metadata": {}, "spec": {} }));
+    world.pass();
+    assert_eq!((members(&world, "new").len(), world.condition("Ready").as_str()), (0, "True Provisioned"));
+}
+
+/// The machines of a control plane with their load balancer.
+struct ControlPlane {
+    machines: Vec<World>,
+    template: World,
+    next: usize,
+    /// The process ends after so many actions of all machines.
+    dies_after: Option<usize>,
+    actions: usize,
+}
+
+impl ControlPlane {
+    fn new(dies_after: Option<usize>) -> Self {
+        let template = with_vm();
+        Self { machines: Vec::new(), template, next: 0, dies_after, actions: 0 }
+    }
+
+    /// Reconciles a machine. If the process dies meanwhile, a new one knows only the stored objects.
+    fn settle(&mut self, index: usize) {
+        loop {
+            let left = self.dies_after.and_then(|action| action.checked_sub(self.actions)).filter(|left| *left > 0);
+            let world = &mut self.machines[index];
+            let before = world.log.len();
+            world.dies_after = left;
+            world.pass();
+            self.actions += world.log.len() - before;
+            let has_died = world.dies_after == Some(0);
+            self.check();
+            if !has_died {
+                return;
+            }
+        }
+    }
+
+    fn check(&self) {
+        let members = members(&self.template, "cp");
+        let mut living = BTreeSet::new();
+        for world in self.machines.iter().filter(|world| world.object.is_some() && world.native.is_some()) {
+            let vm = world.native.as_ref().unwrap()["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
+            let is_leaving = world.object.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_string();
+            let is_member = members.contains(&vm);
+            let is_released =
+                world.native.as_ref().unwrap()["metadata"]["annotations"]["machine.mcm/delete-vm"].is_string();
+            assert!(!is_released || !is_member, "{vm} may be deleted and is a member: {}", world.story);
+            if !is_leaving && is_provisioned(world) {
+                assert!(is_member, "{vm} is provisioned and no member: {}", world.story);
+            }
+            living.insert(vm);
+        }
+        assert!(members.iter().all(|member| living.contains(member)), "{members:?} are not all in {living:?}");
+    }
+
+    fn create(&mut self) {
+        let mut world = World::with_data();
+        world.set_machine(&of_control_plane());
+        world.infrastructure = Some(infrastructure("cp"));
+        world.balancers = Arc::clone(&self.template.balancers);
+        self.next += 1;
+        self.machines.push(world);
+        let (index, vm) = (self.machines.len() - 1, format!("simulated:///r/vm-{}", self.next));
+        self.settle(index);
+        self.machines[index].vm(&vm);
+        self.settle(index);
+        assert!(is_provisioned(&self.machines[index]), "{}", self.machines[index].story);
+    }
+
+    fn delete_oldest(&mut self) {
+        self.machines[0].delete();
+        self.settle(0);
+        assert!(self.machines[0].native.as_ref().unwrap()["metadata"]["deletionTimestamp"].is_string());
+        self.machines[0].native = None;
+        self.check();
+        self.settle(0);
+        assert!(self.machines[0].object.is_none(), "{}", self.machines[0].story);
+        self.machines.remove(0);
+    }
+
+    /// Three machines, each replaced by KCP: the new one before the old one goes. Returns the number of actions.
+    fn roll(mut self) -> usize {
+        (0..3).for_each(|_| self.create());
+        for _ in 0..3 {
+            self.create();
+            self.delete_oldest();
+        }
+        let expected = [4, 5, 6].map(|number| format!("simulated:///r/vm-{number}"));
+        assert_eq!(members(&self.template, "cp"), expected);
+        self.actions
+    }
+}
+
+/// Each action is the last one of a process, also a call whose answer nothing stores any more.
+#[test]
+fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_the_process_dies_at_each_step() {
+    let actions = ControlPlane::new(None).roll();
+    assert!(actions > 60, "{actions}");
+    for last in 1..=actions {
+        ControlPlane::new(Some(last)).roll();
+    }
+}
