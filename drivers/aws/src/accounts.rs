@@ -16,6 +16,7 @@ use super::{
     iam::Iam,
     login::Login,
     names::APP,
+    target_groups::TargetGroups,
 };
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -33,6 +34,8 @@ pub(super) struct Access {
     pub endpoint: Option<String>,
     /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
     pub sts_endpoint: Option<String>,
+    /// The endpoint of load balancers for Secrets that name none; that of AWS if `None`.
+    pub load_balancer_endpoint: Option<String>,
     /// Variant of the endpoints of AWS.
     pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
@@ -50,6 +53,7 @@ impl Access {
         Self {
             endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
+            load_balancer_endpoint: first(["AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2", "AWS_ENDPOINT_URL"]),
             variant: Variant::of_environment(),
             uses_proxy: true,
             limits: Limits::default(),
@@ -71,6 +75,7 @@ pub(super) struct Account {
     pub ec2: aws_sdk_ec2::Client,
     pub sts: aws_sdk_sts::Client,
     pub iam: Iam,
+    pub target_groups: TargetGroups,
     pub login: Arc<Login>,
     pub limiters: Arc<Limiters>,
     pub http: Arc<Http>,
@@ -121,7 +126,8 @@ impl Accounts {
     fn open(&self, key: &AccountKey) -> Result<Account, DriverError> {
         let endpoint = key.endpoint.as_ref().or(self.access.endpoint.as_ref());
         let sts_endpoint = self.access.sts_endpoint.as_ref();
-        if endpoint.is_none() || sts_endpoint.is_none() {
+        let load_balancers = key.endpoint.as_ref().or(self.access.load_balancer_endpoint.as_ref());
+        if endpoint.is_none() || sts_endpoint.is_none() || load_balancers.is_none() {
             check_region(&key.region)?;
         }
         let limiters = Arc::new(Limiters::new(self.access.limits.slowest));
@@ -140,6 +146,12 @@ impl Accounts {
             ec2: aws_sdk_ec2::Client::new(&self.config(&key.region, endpoint, Some(&login))),
             sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, Some(&login))),
             iam: Iam::of(&key.region, sts_endpoint, &login, &limiters, &self.http),
+            target_groups: TargetGroups::of(
+                (&key.region, load_balancers, self.access.variant),
+                &login,
+                &limiters,
+                &self.http,
+            ),
             login,
             limiters,
             http: Arc::clone(&self.http),

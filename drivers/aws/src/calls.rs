@@ -40,8 +40,8 @@ pub(super) struct Ec2 {
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     /// Its name in the metrics.
-    service: &'static str,
-    is_read: bool,
+    pub service: &'static str,
+    pub is_read: bool,
 }
 
 /// Requests that change nothing.

@@ -13,8 +13,10 @@ mod inspect;
 mod instance;
 mod login;
 mod names;
+mod query;
 mod run;
 mod spec;
+mod target_groups;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -37,7 +39,10 @@ use self::{
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
 };
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::{Machine, MachineClass},
+};
 use mcm_driver::{
     cloud::{
         CloudVm, Coalescer, Recent, Requests, Secrets, Wanted, check_provider, created_for, idempotency_token,
@@ -48,7 +53,7 @@ use mcm_driver::{
     error::DriverError,
     guard::Observer,
     inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
     spec::Problems,
     vm::{Listed, Vm},
 };
@@ -468,6 +473,22 @@ impl Driver for AwsDriver {
         let markers = [(cluster, value(cluster)), (role, value(role)), (OWNER_TAG, &request.owner)];
         let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
         session.ec2.create_tags(&instance.id, &tags).await
+    }
+
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        Some(LoadBalancerKind::AwsTargetGroup)
+    }
+
+    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
+        let groups = &self.session(&request.class, &request.secret)?.ec2.account.target_groups;
+        groups.register(&group.arn, &request.machine, &request.secret).await
+    }
+
+    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
+        let groups = &self.session(&request.class, &request.secret)?.ec2.account.target_groups;
+        groups.deregister(&group.arn, &request.machine, &request.secret).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -10,6 +10,7 @@ mod inspect;
 mod metrics;
 mod recorded;
 mod requests;
+mod target_groups;
 mod templates;
 
 use std::{sync::Arc, time::Duration};
@@ -64,9 +65,9 @@ fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> Aws
 }
 
 fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
-    let (endpoint, sts_endpoint) = (Some(url.to_owned()), Some(url.to_owned()));
+    let [endpoint, sts_endpoint, load_balancer_endpoint] = [(); 3].map(|()| Some(url.to_owned()));
     let secrets = testing::secret_policy();
-    let access = Access { endpoint, sts_endpoint, limits, secrets, ..Access::default() };
+    let access = Access { endpoint, sts_endpoint, load_balancer_endpoint, limits, secrets, ..Access::default() };
     let millis = Duration::from_millis;
     let patience = Patience {
         window: millis(2),
