@@ -228,6 +228,24 @@ impl Compute {
         self.judge_token(&token, answer).await
     }
 
+    /// Posts JSON to a path without the crate of the Compute API: the service of instance groups would add to its compile time.
+    pub(super) async fn post(
+        &self,
+        service: &'static str,
+        path: &str,
+        body: &Value,
+        is_read: bool,
+    ) -> Result<Value, Failure> {
+        let Account { http, limiters, .. } = &*self.account;
+        let token = self.token().await?;
+        let request = rest::post(&self.account.url(path), &token, body)?;
+        let limiter = if is_read { &limiters.reads } else { &limiters.writes };
+        let once = || rest::once(http, limiter, &request);
+        let answer =
+            http.repeat(limiter, service, once, |failure: &Failure| is_read && failure.code().is_transient()).await;
+        self.judge_token(&token, answer).await
+    }
+
     /// Makes a call with the crate of the Compute API. `service` is what the metrics call it.
     async fn call<T, F>(
         &self,

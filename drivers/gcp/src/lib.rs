@@ -10,6 +10,7 @@ mod credentials;
 mod errors;
 mod inspect;
 mod instance;
+mod instance_groups;
 mod jwt;
 mod names;
 mod operation;
@@ -46,7 +47,10 @@ use self::{
     session::{LookUpKey, Place, Session},
     spec::Spec,
 };
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::{Machine, MachineClass},
+};
 use mcm_driver::{
     cloud::{Coalescer, Http, Pace, Requests, Wanted, check_provider, idempotency_token},
     code::Code,
@@ -54,7 +58,7 @@ use mcm_driver::{
     error::DriverError,
     guard::Observer,
     inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
     spec::Problems,
     vm::{Listed, Vm},
 };
@@ -437,6 +441,20 @@ impl Driver for GcpDriver {
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data::items(secret, None).err()).await)
+    }
+
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        Some(LoadBalancerKind::GcpInstanceGroups)
+    }
+
+    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::GcpInstanceGroups(groups) = balancer else { return Err(no_members(NAME, balancer)) };
+        self.set_member(request, groups, true).await
+    }
+
+    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::GcpInstanceGroups(groups) = balancer else { return Err(no_members(NAME, balancer)) };
+        self.set_member(request, groups, false).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

@@ -7,6 +7,7 @@ mod fake;
 mod faults;
 mod flows;
 mod inspect;
+mod instance_groups;
 mod metrics;
 mod pauses;
 mod recorded;

@@ -14,7 +14,7 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
     if !gce.tokens.contains(&sent.token) {
         return error("authError", 401, "Invalid Credentials");
     }
-    if !sent.call.starts_with("instances.") && !sent.call.starts_with("zoneOperations.") {
+    if !["instances.", "zoneOperations.", "instanceGroups."].iter().any(|start| sent.call.starts_with(start)) {
         return look(gce, sent);
     }
     if sent.project != PROJECT {
@@ -29,6 +29,9 @@ pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
             None => not_found(zone, name),
         },
         ("instances.delete", ["zones", zone, _, name]) => delete(gce, zone, name),
+        (call, ["zones", zone, "instanceGroups", name, verb]) if call.ends_with(verb) => {
+            group(gce, zone, name, verb, sent)
+        }
         ("zoneOperations.get", ["zones", _, _, name]) if gce.operations.contains_key(*name) => operation(gce, name),
         ("zoneOperations.list", ["zones", zone, _]) => list_operations(gce, zone, sent),
         _ => nothing(sent),
@@ -86,6 +89,35 @@ fn list(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
         }
     }
     page(gce, sent, ("compute#instanceList", zone), &found)
+}
+
+/// The members of an instance group, or an operation that changes them.
+fn group(gce: &mut Gce, zone: &str, name: &str, verb: &str, sent: &Sent) -> Response {
+    let Some(members) = gce.groups.get(&key(zone, name)) else {
+        let text = format!("The resource 'projects/{PROJECT}/zones/{zone}/instanceGroups/{name}' was not found");
+        return error("notFound", 404, &text);
+    };
+    let url = |instance: &String| format!("{}/projects/{PROJECT}/zones/{zone}/instances/{instance}", gce.url);
+    if verb == "listInstances" {
+        let members: Vec<Value> =
+            members.iter().map(|one| json!({"instance": url(one), "status": "RUNNING"})).collect();
+        return page(gce, sent, ("compute#instanceGroupsListInstances", zone), &members);
+    }
+    let instance = sent.body["instances"][0]["instance"].as_str().unwrap_or_default();
+    let instance = instance.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_member = verb == "addInstances";
+    if members.contains(&instance) == is_member {
+        let (reason, text) = match is_member {
+            true => ("memberAlreadyExists", "is already a member"),
+            false => ("memberNotFound", "is not a member"),
+        };
+        return error(reason, 400, &format!("Instance '{instance}' {text} of '{name}'"));
+    }
+    if is_member && !gce.vms.contains_key(&key(zone, &instance)) {
+        return not_found(zone, &instance);
+    }
+    let begun = gce.begin(zone, name, Goal::Member(instance, is_member));
+    operation(gce, &begun)
 }
 
 fn list_operations(gce: &Gce, zone: &str, sent: &Sent) -> Response {

@@ -82,6 +82,8 @@ enum Goal {
     Delete,
     /// Another client deletes it, and the operation finds nothing.
     FindNothing,
+    /// The instance is, or is not, a member of the group that is the target.
+    Member(String, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +101,8 @@ struct Running {
 pub struct Gce {
     /// By zone and name.
     pub vms: BTreeMap<(String, String), Vm>,
+    /// Members of instance groups, by zone and name.
+    pub groups: BTreeMap<(String, String), BTreeSet<String>>,
     /// Readable resources: by project and path below it, or by the email of a service account.
     pub things: BTreeMap<String, Value>,
     operations: BTreeMap<String, Running>,
@@ -242,6 +246,11 @@ impl Gce {
             }
             Goal::Fail(_) | Goal::Delete => drop(self.vms.remove(&key)),
             Goal::FindNothing => {}
+            Goal::Member(ref instance, is_member) => {
+                if let Some(members) = self.groups.get_mut(&key) {
+                    let _ = if is_member { members.insert(instance.clone()) } else { members.remove(instance) };
+                }
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::{Fault, Gce, PROJECT, Sent, Shared, answers, tokens};
 
 /// Calls of the Compute API: method of HTTP, path below the project, and the name in the discovery document.
-const CALLS: [(&str, &str, &str); 16] = [
+const CALLS: [(&str, &str, &str); 19] = [
     ("POST", "zones/*/instances", "instances.insert"),
     ("GET", "zones/*/instances", "instances.list"),
     ("GET", "zones/*/instances/*", "instances.get"),
@@ -33,6 +33,9 @@ const CALLS: [(&str, &str, &str); 16] = [
     ("GET", "global/images/family/*", "images.getFromFamily"),
     ("GET", "global/networks/*", "networks.get"),
     ("GET", "regions/*/subnetworks/*", "subnetworks.get"),
+    ("POST", "zones/*/instanceGroups/*/listInstances", "instanceGroups.listInstances"),
+    ("POST", "zones/*/instanceGroups/*/addInstances", "instanceGroups.addInstances"),
+    ("POST", "zones/*/instanceGroups/*/removeInstances", "instanceGroups.removeInstances"),
 ];
 
 /// Where service accounts are.
