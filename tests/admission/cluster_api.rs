@@ -165,6 +165,33 @@ async fn an_mcmmachine_that_could_never_work_is_refused(#[case] spec: Value, #[c
     assert!(said.contains(text.trim_start_matches("spec.")), "{said}");
 }
 
+/// A load balancer is of one cloud, and its parts have names.
+#[rstest]
+#[case::aws(json!({ "awsTargetGroup": { "arn": "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1" } }), None)]
+#[case::gcp(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }, { "zone": "b", "name": "cp" }] }), None)]
+#[case::simulated(json!({ "simulated": { "name": "cp" } }), None)]
+#[case::none(json!({}), Some("write one of awsTargetGroup, gcpInstanceGroups and simulated"))]
+#[case::two(
+    json!({ "simulated": { "name": "cp" }, "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }] }),
+    Some("write one of awsTargetGroup, gcpInstanceGroups and simulated")
+)]
+#[case::of_another_service(json!({ "awsTargetGroup": { "arn": "arn:aws:iam::1:role/cp" } }), Some("awsTargetGroup.arn"))]
+#[case::zone_twice(
+    json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }, { "zone": "a", "name": "other" }] }),
+    Some("Duplicate value")
+)]
+#[case::no_name(json!({ "simulated": {} }), Some("simulated.name"))]
+#[tokio::test]
+async fn a_control_plane_has_one_kind_of_load_balancer(#[case] balancer: Value, #[case] text: Option<&str>) {
+    let place = Place::new().await;
+    let created = place.create("MCMCluster", "c", json!({ "controlPlaneLoadBalancer": balancer })).await;
+    match (created, text) {
+        (Ok(_), None) => {}
+        (Err(said), Some(text)) => assert!(said.contains(text), "{said}"),
+        (created, text) => panic!("{created:?}, not {text:?}"),
+    }
+}
+
 /// I16: ID and class of a VM stay; an ID may be set once.
 #[tokio::test]
 async fn the_identity_of_a_vm_stays() {

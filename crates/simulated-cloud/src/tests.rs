@@ -31,6 +31,7 @@ async fn serve_http() -> String {
 )]
 #[case("DELETE", "/v1/vms?cluster=ns", "", 400, "name the VM to delete by machine or by providerID")]
 #[case("DELETE", "/v1/vms/vm-1", "", 404, "there is no VM")]
+#[case("DELETE", "/v1/load-balancers/cp/members/vm-1", "", 404, "there is no load balancer")]
 #[case("POST", "/v1/vms/vm-1/kill", "", 404, "there is no VM")]
 #[case("PUT", "/v1/control", "[]", 400, "the body is not a JSON object")]
 #[case("PATCH", "/v1/control", r#"{"faults": [{"rate": 2}]}"#, 400, "faults[0].rate is 2: use a number from 0 to 1")]
@@ -83,6 +84,9 @@ async fn control_and_inspection_work_over_http() {
     assert_eq!(killed["state"], "Stopped");
     call("POST", &format!("/v1/vms/{id}/kill"), json!({"mode": "vanish"})).await;
     assert_eq!(call("GET", "/v1/state", json!({})).await, json!({"vms": [], "departed": []}));
+    let empty = json!({"name": "cp", "members": []});
+    assert_eq!(call("PUT", "/v1/load-balancers/cp", json!({})).await, empty);
+    assert_eq!(call("GET", "/v1/load-balancers/cp", json!({})).await, empty);
     let stats = call("GET", "/v1/stats", json!({})).await;
     assert_eq!((&stats["created"], &stats["killed"], &stats["maxAlive"]), (&json!(1), &json!(1), &json!(1)));
     assert_eq!(stats["calls"]["create"], json!({"total": 1, "failed": {}}));

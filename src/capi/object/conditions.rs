@@ -83,7 +83,7 @@ pub(in crate::capi) fn set_paused(
 }
 
 /// Reasons for which `Ready` is not True during normal operation.
-const PROGRESS: [EventReason; 11] = [
+const PROGRESS: [EventReason; 12] = [
     EventReason::WaitingForOwner,
     EventReason::WaitingForCluster,
     EventReason::WaitingForMCMObjects,

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::Value;
-use kube::{ResourceExt, api::ListParams};
 
 use super::{Action, Snapshot};
 use crate::{

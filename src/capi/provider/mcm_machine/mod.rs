@@ -83,7 +83,6 @@ pub(super) struct Snapshot {
     pub now: Timestamp,
 }
 
-/// Results of the live reads of a reconcile.
 /// Results of the live reads and of the calls of a reconcile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {

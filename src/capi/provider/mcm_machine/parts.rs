@@ -3,8 +3,7 @@
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Action, Snapshot, native};
-use super::{Snapshot, membership::Membership, native};
+use super::{Action, Snapshot, membership::Membership, native};
 use crate::{
     api::{
         labels,

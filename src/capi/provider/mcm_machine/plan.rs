@@ -1,6 +1,5 @@
 use jiff::SignedDuration;
 
-use super::{Action, Snapshot, native, parts::Parts, status};
 use super::{Action, Snapshot, membership::Membership, native, parts::Parts, status};
 use crate::{
     capi::{
@@ -163,15 +162,12 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         plan.wait(WaitKind::Unreadable, "the MCM Machine to become readable", None);
         return;
     }
-    if let Some(machine) = snapshot.own_native() {
-        if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
-            return;
-        }
-    if snapshot.own_native().is_some() && restore_class(plan, snapshot, &class) {
+    let has_native = snapshot.own_native().is_some();
+    if has_native && (read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class)) {
         return;
     }
     let membership = Membership::of(snapshot, false);
-    if snapshot.own_native().is_some() || membership.has_changed(snapshot) {
+    if has_native || membership.has_changed(snapshot) {
         let text = "the MCM Machine is being deleted";
         if report(plan, snapshot, status::deleting(snapshot, &class, text, &membership), "it is being deleted") {
             return;

@@ -11,7 +11,10 @@ use tokio::{net::TcpListener, time::Instant};
 
 use super::SimulatedDriver;
 use crate::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router};
-use mcm_api::machine::{Machine, MachineClass};
+use mcm_api::{
+    load_balancer::{LoadBalancer, Simulated},
+    machine::{Machine, MachineClass},
+};
 use mcm_driver::{Code, Driver, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm};
 
 #[derive(Clone, Copy, Debug)]
@@ -457,4 +460,46 @@ async fn user_data_is_nowhere_in_the_cloud() {
     let kept = std::fs::read_to_string(&path).unwrap();
     assert!(shown.contains(r#""userDataBytes":10"#), "{shown}");
     assert!(!shown.contains("secret") && !kept.contains("secret"));
+}
+
+fn balancer(name: &str) -> LoadBalancer {
+    LoadBalancer::Simulated(Simulated { name: name.to_owned() })
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_vm_is_a_member_of_a_load_balancer_until_it_is_deregistered(#[values(Way::Embedded, Way::Http)] way: Way) {
+    let cloud = cloud(json!({}));
+    let driver = driver(way, &cloud).await;
+    let vm = driver.create(&request("a")).await.unwrap();
+    let request = with_id(request("a"), &vm.provider_id);
+    assert_eq!(code(driver.register(&request, &balancer("cp")).await), Code::NotFound);
+    cloud.put_load_balancer("cp").unwrap();
+    let id = vm.provider_id.rsplit('/').next().unwrap();
+    for _ in 0..2 {
+        driver.register(&request, &balancer("cp")).await.unwrap();
+        assert_eq!(cloud.load_balancer("cp").unwrap().members, [id]);
+    }
+    driver.delete(&request).await.unwrap();
+    assert_eq!(cloud.load_balancer("cp").unwrap().members, [id], "a test sees what was not deregistered");
+    for _ in 0..2 {
+        driver.deregister(&request, &balancer("cp")).await.unwrap();
+        assert!(cloud.load_balancer("cp").unwrap().members.is_empty());
+    }
+    assert_eq!(code(driver.register(&request, &balancer("cp")).await), Code::FailedPrecondition, "it is deleted");
+    cloud.delete_load_balancer("cp").unwrap();
+    assert_eq!(code(driver.deregister(&request, &balancer("cp")).await), Code::NotFound);
+}
+
+/// The outcome of a lost answer is not known, and the next call finds it.
+#[tokio::test]
+async fn a_registration_whose_answer_is_lost_is_repeated() {
+    let cloud = cloud(json!({"faults": [{"operation": "register", "count": 1, "lostReply": true}]}));
+    cloud.put_load_balancer("cp").unwrap();
+    let driver = driver(Way::Embedded, &cloud).await;
+    let vm = driver.create(&request("a")).await.unwrap();
+    let request = with_id(request("a"), &vm.provider_id);
+    assert_eq!(code(driver.register(&request, &balancer("cp")).await), Code::Unknown);
+    driver.register(&request, &balancer("cp")).await.unwrap();
+    assert_eq!(cloud.load_balancer("cp").unwrap().members.len(), 1);
 }
