@@ -285,7 +285,7 @@ impl Facts {
             let unknown = "cannot be planned: it is gone, or it cannot be read".to_owned();
             let answer = Answer::new(object.clone(), Verdict::Unknown, unknown, Vec::new());
             let (failed, owners) = (facts.failed, facts.owners);
-            return self.from_memory(object).unwrap_or(Answer { failed, owners, ..answer });
+            return self.answer_of_manager(object).unwrap_or(Answer { failed, owners, ..answer });
         };
         let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
@@ -354,7 +354,7 @@ impl Facts {
     }
 
     /// The answer for an object of a kind that only managers plan, such as a Secret.
-    fn from_memory(&self, object: &Subject) -> Option<Answer> {
+    fn answer_of_manager(&self, object: &Subject) -> Option<Answer> {
         let explained = self.memory.of(object)?;
         let mut waits = self.remembered(&explained.waits, object);
         waits.sort_by_key(|wait| wait.end);
