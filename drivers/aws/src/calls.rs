@@ -12,6 +12,7 @@ use super::{
     accounts::Account,
     errors::{failure_of, may_pass},
     instance::Instance,
+    kind::{Kind, reading, writing},
     run::Order,
     spec::Scope,
 };
@@ -34,24 +35,6 @@ pub(super) struct Ec2 {
     pub account: Arc<Account>,
     /// Values that no text may contain.
     pub secret: SecretData,
-}
-
-/// A kind of request.
-#[derive(Clone, Copy)]
-pub(super) struct Kind {
-    /// Its name in the metrics.
-    pub service: &'static str,
-    pub is_read: bool,
-}
-
-/// Requests that change nothing.
-pub(super) const fn reading(service: &'static str) -> Kind {
-    Kind { service, is_read: true }
-}
-
-/// Requests that change something.
-pub(super) const fn writing(service: &'static str) -> Kind {
-    Kind { service, is_read: false }
 }
 
 impl Ec2 {

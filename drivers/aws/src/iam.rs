@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    calls::reading,
     endpoint::iam_of,
+    kind::reading,
     login::Login,
     query::{Place, Query, Service},
 };

@@ -7,7 +7,8 @@ use futures::join;
 
 use super::{
     Session,
-    calls::{Ec2, filter, reading, writing},
+    calls::{Ec2, filter},
+    kind::{reading, writing},
     run::Order,
 };
 use mcm_driver::{DriverError, code::Code, inspection::Finding};

@@ -11,6 +11,7 @@ mod errors;
 mod iam;
 mod inspect;
 mod instance;
+mod kind;
 mod login;
 mod names;
 mod query;

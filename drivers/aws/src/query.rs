@@ -11,8 +11,8 @@ use aws_sigv4::{
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{
-    calls::Kind,
     errors::{may_pass, named},
+    kind::Kind,
     login::Login,
 };
 use mcm_driver::cloud::{Failure, Http, Limiters};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use aws_sdk_ec2::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
 
 use super::{
-    calls::{Kind, reading, writing},
     endpoint::Variant,
+    kind::{Kind, reading, writing},
     login::Login,
     names::IDS,
     query::{Place, Query, Service, text_in},

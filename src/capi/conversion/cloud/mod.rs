@@ -28,10 +28,7 @@ use crate::{
     capi::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, names},
 };
 use fields::Fields;
-use provider::{IdForms, InfrastructureProvider, ProviderKinds, ProviderRole, Template};
-
-/// Path of the spec of a machine in a template.
-const MACHINE_SPEC: &str = "spec.template.spec";
+use provider::{IdForms, InfrastructureProvider, MACHINE_SPEC, ProviderKinds, ProviderRole, Template};
 
 /// All providers. Each is described beside its conversions.
 pub const PROVIDERS: [&InfrastructureProvider; 2] = [&aws::PROVIDER, &gcp::PROVIDER];

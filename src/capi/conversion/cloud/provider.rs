@@ -7,6 +7,9 @@ use crate::capi::conversion::{
     report::Report,
 };
 
+/// Path of the spec of a machine in a template.
+pub const MACHINE_SPEC: &str = "spec.template.spec";
+
 /// An infrastructure provider whose cloud has a driver.
 pub struct InfrastructureProvider {
     /// Its kinds.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
-use super::{Action, Session, Snapshot, native};
+use super::{Action, Failed, Memory, Session, Snapshot, native};
 use crate::{
     api::{
         backoff::Backoff,
@@ -19,7 +19,7 @@ use crate::{
     capi::{
         object::{conditions::Desired, gate::Gated, view::View},
         provider::{class::Class, reasons},
-        types::{INFRASTRUCTURE_GROUP, MCMMachine, names},
+        types::{INFRASTRUCTURE_GROUP, names},
     },
     driver::{Code, DriverError},
     plan::{Plan, WaitKind},
@@ -51,23 +51,6 @@ enum Wanted<'a> {
     In(&'a LoadBalancer),
     /// The reason why it is not known.
     Unknown(String),
-}
-
-/// A call that failed.
-#[derive(Clone, Debug)]
-struct Failed {
-    action: Action,
-    code: Code,
-    message: String,
-    /// Failures in a row.
-    count: u32,
-    until: Timestamp,
-}
-
-/// Facts that earlier reconciles leave.
-#[derive(Clone, Debug, Default)]
-pub(in super::super) struct Memory {
-    failed: Option<Failed>,
 }
 
 impl Memory {
@@ -329,10 +312,4 @@ impl Snapshot {
             (!machine.spec.provider_id.is_empty()).then(|| Arc::new(Machine { status, ..machine }))
         })
     }
-}
-
-/// The load balancers in which the VM of an object is or may be registered, for the hold on the deletion of its native
-/// Machine.
-pub(in super::super) fn registered_in(object: &MCMMachine) -> &[LoadBalancer] {
-    object.status.as_ref().map(|status| status.load_balancers.as_slice()).unwrap_or_default()
 }

@@ -39,11 +39,10 @@ use crate::{
         },
         types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
     },
+    driver::Code,
 };
 
 pub(super) use cache::BY_CLUSTER;
-use membership::Memory;
-pub(super) use membership::registered_in;
 pub(super) use register::KIND;
 
 /// The input of a plan for an MCMMachine.
@@ -81,6 +80,23 @@ pub(super) struct Snapshot {
     pub watch_filter: Option<String>,
     /// The time.
     pub now: Timestamp,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug)]
+struct Failed {
+    action: Action,
+    code: Code,
+    message: String,
+    /// Failures in a row.
+    count: u32,
+    until: Timestamp,
+}
+
+/// Facts that earlier reconciles leave.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    failed: Option<Failed>,
 }
 
 /// Results of the live reads and of the calls of a reconcile.
@@ -159,4 +175,10 @@ impl fmt::Display for Action {
             Self::Deregister(balancer) => write!(f, "deregister the VM from {balancer}"),
         }
     }
+}
+
+/// The load balancers in which the VM of an object is or may be registered, for the hold on the deletion of its native
+/// Machine.
+pub(super) fn registered_in(object: &MCMMachine) -> &[LoadBalancer] {
+    object.status.as_ref().map(|status| status.load_balancers.as_slice()).unwrap_or_default()
 }

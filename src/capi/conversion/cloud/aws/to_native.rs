@@ -4,9 +4,8 @@ use super::shared::{MANAGED, ROOT, SNP, metadata_options};
 use crate::capi::conversion::{
     answers::Question,
     cloud::{
-        MACHINE_SPEC,
         fields::{Fields, filled, object, text},
-        provider::Template,
+        provider::{MACHINE_SPEC, Template},
     },
     report::Report,
 };
