@@ -12,6 +12,7 @@ pub mod crd;
 mod dashboard;
 pub mod demo;
 mod dispatch;
+mod document;
 #[cfg(feature = "remote")]
 pub mod driver;
 mod error;

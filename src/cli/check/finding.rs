@@ -1,11 +1,12 @@
 //! Results of checks.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{exit::Exit, terminal::Mark};
 
 /// A result, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(in crate::cli) enum Level {
     /// As it should be.
     Good,
@@ -30,7 +31,7 @@ impl Level {
 }
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::cli) struct Finding {
     /// Name of the check, one word.
     pub check: &'static str,

@@ -21,7 +21,12 @@ pub(super) struct OutputOptions {
 }
 
 /// The findings as an answer.
-pub(super) fn answer(kind: &str, namespace: &str, findings: &[Finding], output: OutputOptions) -> Result<Answer> {
+pub(super) fn answer(
+    kind: &'static str,
+    namespace: &str,
+    findings: &[Finding],
+    output: OutputOptions,
+) -> Result<Answer> {
     let text = match output.output {
         Format::Text => report::text(output.look.stdout(), findings),
         Format::Json => report::json(kind, namespace, Timestamp::now(), findings)?,

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::finding::{Finding, Level, count, exit};
 use crate::cli::{
+    document::Document,
     exit::Exit,
     terminal::{Look, wrapped},
 };
@@ -53,23 +55,33 @@ fn summary(findings: &[Finding]) -> String {
     format!("{ready}{parts}. Nothing was written.")
 }
 
+/// The answer as JSON.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(title = "Check")]
+struct Checks<'a> {
+    namespace: &'a str,
+    /// Nothing prevents the controllers from working.
+    is_ready: bool,
+    checks: &'a [Finding],
+}
+
 /// One document.
 ///
 /// # Errors
 /// It cannot be serialized, which does not happen.
 pub(in crate::cli) fn json(
-    kind: &str,
+    kind: &'static str,
     namespace: &str,
     now: Timestamp,
     findings: &[Finding],
 ) -> serde_json::Result<String> {
-    let document = json!({
-        "apiVersion": "cli.mcm/v1",
-        "kind": kind,
-        "at": now,
-        "namespace": namespace,
-        "isReady": exit(findings) == Exit::Good,
-        "checks": findings,
-    });
-    Ok(format!("{}\n", serde_json::to_string_pretty(&document)?))
+    Document::of(kind, now, Checks { namespace, is_ready: exit(findings) == Exit::Good, checks: findings }).pretty()
+}
+
+/// The schema is published, and a document fits it.
+#[cfg(test)]
+pub(super) fn published(text: &str) {
+    crate::cli::document::tests::published::<Document<Checks<'_>>>("check");
+    crate::cli::document::tests::fits::<Document<Checks<'_>>>(&serde_json::from_str(text).unwrap());
 }

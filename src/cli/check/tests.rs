@@ -42,6 +42,7 @@ fn plain_ascii() {
 #[test]
 fn json_is_for_programs() {
     let text = report::json("Check", "demo", jiff::Timestamp::UNIX_EPOCH, &findings()[3..]).unwrap();
+    report::published(&text);
     insta::assert_snapshot!(text);
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -24,11 +25,14 @@ use crate::{
 /// From this age on, a time has its date.
 const DAY: SignedDuration = SignedDuration::from_hours(12);
 
-/// An event, with how often it occurred.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An event, with how often it occurred: a line of JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(title = "Event")]
 pub(in crate::cli) struct Line {
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub first: Timestamp,
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub last: Timestamp,
     pub kind: String,
     pub name: String,

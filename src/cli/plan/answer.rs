@@ -325,7 +325,7 @@ impl Plan {
         }
         let blocks = |object: &ObjectPlan| object.blockers.iter().any(|one| one.severity == Severity::Blocks);
         Self {
-            api_version: "cli.mcm/v1".to_owned(),
+            api_version: crate::cli::document::VERSION.to_owned(),
             kind: "Plan".to_owned(),
             at: format!("{now:.0}"),
             complete: summary.unknown == 0,

@@ -280,7 +280,6 @@ async fn the_effect_of_each_field_is_that_of_the_comparison_of_templates() {
     insta::assert_snapshot!("effects", told);
 }
 
-/// The time is printed. The limit is far above it, for builds without optimisation on machines under load.
 #[tokio::test]
 async fn rounds_of_many_machines_are_folded() {
     let plane = Plane::of(&deployment(50)).await;
@@ -290,13 +289,6 @@ async fn rounds_of_many_machines_are_folded() {
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_answer() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/plan.schema.json");
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Plan)).unwrap() + "\n";
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &schema).unwrap();
-    }
-    let published = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(published == schema, "run UPDATE_DOCS=1 cargo test --lib the_published_schema");
+fn the_schema_is_published() {
+    crate::cli::document::tests::published::<Plan>("plan");
 }

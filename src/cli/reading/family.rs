@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub(in crate::cli) struct Family<'a> {
 }
 
 /// A field that differs between two templates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::cli) struct Change {
     /// Path of the field, from the spec of the deployment.
     pub path: String,

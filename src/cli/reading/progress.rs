@@ -1,5 +1,6 @@
 //! A rollout in numbers. Pure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::story::{Answer, DEPLOYMENT, Facts, Told, Verdict};
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Progress {
     /// Name of the deployment.

@@ -5,11 +5,12 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::{
     cli::{
+        document::Document,
         exit::{Answer, Exit},
         format::Format,
         reading::{
@@ -21,6 +22,7 @@ use crate::{
         terminal::{Look, LookOptions, ago},
     },
     controllers::machine_deployment::revision_of,
+    plan::Subject,
 };
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
@@ -53,18 +55,24 @@ pub(super) async fn run(options: HistoryOptions) -> Result<Answer> {
     let text = match options.output {
         Format::Text => text(options.look.stdout(), &revisions, facts.now),
         Format::Json => {
-            let document = json!({
-                "apiVersion": "cli.mcm/v1", "kind": "RolloutHistory", "at": facts.now, "deployment": object,
-                "revisions": revisions,
-            });
-            format!("{}\n", serde_json::to_string_pretty(&document)?)
+            let history = History { deployment: &object, revisions: &revisions };
+            Document::of("RolloutHistory", facts.now, history).pretty()?
         }
     };
     Ok(Answer { text, exit: Exit::Good })
 }
 
+/// The answer as JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "RolloutHistory")]
+struct History<'a> {
+    deployment: &'a Subject,
+    /// The latest first.
+    revisions: &'a [Revision],
+}
+
 /// A revision of a deployment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Revision {
     pub revision: i64,
@@ -76,6 +84,7 @@ pub(in crate::cli) struct Revision {
     pub machines: usize,
     /// Machines that are deleted.
     pub going: usize,
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub created: Option<Timestamp>,
     /// Fields that differ from the revision before; empty for the oldest.
     pub changes: Vec<Change>,

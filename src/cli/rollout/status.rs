@@ -5,23 +5,27 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::{interval, sleep};
 
 use super::{report, seen::Seen};
 use crate::{
     cli::{
+        document::Document,
         exit::{Ended, Exit},
         flags::value,
         format::Format,
         reading::{
             self, ReadingOptions,
             progress::{Progress, State},
+            story::Answer,
         },
         terminal::{Look, LookOptions, print},
     },
     plan::Subject,
     process::ReadOnly,
+    runtime::preview::PreviewStep,
 };
 
 /// Time between two looks at the caches.
@@ -134,6 +138,38 @@ impl Watch {
     }
 }
 
+/// A line of JSON.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(title = "RolloutStatus")]
+struct Status<'a> {
+    /// `Done`, `Rolling`, `Blocked` or `Failed`.
+    state: &'static str,
+    /// Why it is blocked, or failed.
+    reason: Option<&'a str>,
+    /// Since when the command sees no progress.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    blocked_since: Option<Timestamp>,
+    progress: &'a Progress,
+    /// The next steps of the controllers.
+    next: &'a [PreviewStep],
+    /// Machines that are not as they should be, with the reason.
+    machines: &'a [Answer],
+}
+
+impl<'a> Status<'a> {
+    fn of(seen: &'a Seen, blocked_since: Option<Timestamp>) -> Self {
+        Self {
+            state: report::word(&seen.state),
+            reason: report::reason_of(&seen.state),
+            blocked_since,
+            progress: &seen.progress,
+            next: &seen.answer.next,
+            machines: &seen.answer.machines,
+        }
+    }
+}
+
 /// Standard output: redrawn in place on a terminal, a line for each change elsewhere.
 struct Screen {
     look: Look,
@@ -151,14 +187,8 @@ impl Screen {
         let is_live = self.look.is_terminal && self.output == Format::Text;
         let (key, text) = match self.output {
             Format::Json => {
-                let content = json!({
-                    "apiVersion": "cli.mcm/v1", "kind": "RolloutStatus", "state": report::word(&seen.state),
-                    "reason": report::reason_of(&seen.state), "blockedSince": blocked, "progress": seen.progress,
-                    "next": seen.answer.next, "machines": seen.answer.machines,
-                });
-                let mut line = content.clone();
-                line["at"] = serde_json::to_value(now)?;
-                (content.to_string(), format!("{line}\n"))
+                let status = Status::of(seen, blocked);
+                (serde_json::to_string(&status)?, Document::of("RolloutStatus", now, status).line()?)
             }
             Format::Text if is_live => {
                 let frame = report::frame(self.look, seen, blocked, now);

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -36,7 +37,7 @@ pub(super) struct Surroundings {
 }
 
 /// An object with those below it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Branch {
     pub kind: String,
@@ -53,6 +54,7 @@ pub(in crate::cli) struct Branch {
     pub now: String,
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<Timestamp>,
     /// The reason; empty if it is as it should be.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -6,9 +6,11 @@ mod surroundings;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
+    document::Document,
     exit::{Answer, Exit},
     format::Format,
     reading::{self, ReadingOptions, story::Facts},
@@ -35,6 +37,15 @@ pub struct TreeOptions {
     look: LookOptions,
 }
 
+/// The answer as JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Tree")]
+struct Trees<'a> {
+    objects: &'a [Branch],
+    /// Facts that could not be read.
+    notes: &'a [String],
+}
+
 /// Shows objects with everything that belongs to them.
 ///
 /// # Errors
@@ -57,12 +68,7 @@ pub async fn run(options: TreeOptions) -> Result<Answer> {
             notes.iter().for_each(|note| text += &format!("note: {note}\n"));
             text
         }
-        Format::Json => {
-            let document = json!({
-                "apiVersion": "cli.mcm/v1", "kind": "Tree", "at": facts.now, "objects": branches, "notes": notes,
-            });
-            format!("{}\n", serde_json::to_string_pretty(&document)?)
-        }
+        Format::Json => Document::of("Tree", facts.now, Trees { objects: &branches, notes: &notes }).pretty()?,
     };
     Ok(Answer { text, exit: Exit::Good })
 }
@@ -72,4 +78,23 @@ pub(super) async fn grow(cell: &ReadOnly, facts: &Facts, roots: &[crate::plan::S
     let surroundings = surroundings::read(cell, facts, roots).await;
     let branches = roots.iter().map(|root| branch::of(facts, &surroundings, root)).collect();
     (branches, surroundings.unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{
+        document::tests::{fits, published},
+        reading::testing::{NOW, at, blocked_pool},
+    };
+
+    #[test]
+    fn the_schema_is_published_and_a_tree_fits_it() {
+        published::<Document<Trees<'_>>>("tree");
+        let facts = blocked_pool();
+        let around = branch::Surroundings::default();
+        let objects: Vec<Branch> = branch::roots(&facts).iter().map(|root| branch::of(&facts, &around, root)).collect();
+        let document = Document::of("Tree", at(NOW), Trees { objects: &objects, notes: &[] });
+        fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+    }
 }

@@ -89,7 +89,7 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
 /// They cannot be serialized, which does not happen.
 pub(in crate::cli) fn as_json(answers: &[story::Answer], facts: &Facts, notes: &[String]) -> Result<String> {
     let document = Document {
-        api_version: "cli.mcm/v1",
+        api_version: crate::cli::document::VERSION,
         kind: "Explanation",
         at: facts.now,
         objects: answers,

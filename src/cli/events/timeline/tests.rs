@@ -93,5 +93,8 @@ fn a_terminal_gets_lines_that_fit_and_a_pipe_gets_all() {
     insta::assert_snapshot!("pipe", text(Look::PLAIN, &lines, at(NOW)));
     let ascii = text(Look { unicode: false, ..TERMINAL }, &lines, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");
-    assert_eq!(json_lines(&lines).lines().count(), 2);
+    let printed = json_lines(&lines);
+    assert_eq!(printed.lines().count(), 2);
+    crate::cli::document::tests::published::<Line>("event");
+    printed.lines().for_each(|line| crate::cli::document::tests::fits::<Line>(&serde_json::from_str(line).unwrap()));
 }

@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::cli::reading::testing::{NOW, TERMINAL, at, blocked_pool};
+use crate::cli::{
+    document::tests::{fits, published},
+    reading::testing::{NOW, TERMINAL, at, blocked_pool},
+};
 
 /// Revision 4 was made 5 s after `kubectl-patch` wrote the template.
 fn facts() -> Facts {
@@ -42,4 +45,15 @@ fn the_history_is_a_table() {
     let ascii = text(Look { unicode: false, ..TERMINAL }, &found, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");
     assert_eq!(text(Look::PLAIN, &[], at(NOW)), "there is no revision yet\n");
+}
+
+#[test]
+fn the_schema_is_published_and_a_history_fits_it() {
+    published::<Document<History<'_>>>("rollout-history");
+    let facts = facts();
+    let revisions = revisions(&facts, &facts.family("pool").unwrap());
+    let deployment = facts.subject("MachineDeployment", "pool");
+    let history = History { deployment: &deployment, revisions: &revisions };
+    let document = Document::of("RolloutHistory", at(NOW), history);
+    fits::<Document<History<'_>>>(&serde_json::to_value(document).unwrap());
 }

@@ -99,3 +99,15 @@ fn a_pipe_gets_one_line() {
     assert_eq!(report::line(&seen(&blocked_pool())), expected);
     assert_eq!(report::line(&seen(&running(3))), "pool revision 4: 3 of 3 new, 3 available, 3 in total: done");
 }
+
+#[test]
+fn the_schema_is_published_and_a_status_fits_it() {
+    use crate::cli::document::tests::{fits, published};
+
+    published::<Document<Status<'_>>>("rollout-status");
+    for pool in [blocked_pool(), running(3)] {
+        let seen = seen(&pool);
+        let document = Document::of("RolloutStatus", at(1), Status::of(&seen, Some(at(0))));
+        fits::<Document<Status<'_>>>(&serde_json::to_value(document).unwrap());
+    }
+}
