@@ -21,7 +21,17 @@ use super::{
 pub(crate) struct VirtualMachine {
     pub metadata: Metadata,
     #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
     status: Status,
+}
+
+/// Whether KubeVirt keeps a VM running. Gardener's driver sets `running`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    run_strategy: String,
+    running: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -95,8 +105,14 @@ impl VirtualMachine {
             state if STARTING.contains(&state) && self.exceeds_quota() => {
                 refuse(Code::ResourceExhausted, &["Synchronized", "Failure"])
             }
+            // The state before KubeVirt creates volume and pod.
+            "Stopped" => Ok(!self.is_kept_running()),
             state => Ok(!STARTING.contains(&state)),
         }
+    }
+
+    fn is_kept_running(&self) -> bool {
+        self.spec.run_strategy == "Always" || self.spec.running == Some(true)
     }
 
     fn exceeds_quota(&self) -> bool {
@@ -207,6 +223,18 @@ mod tests {
     fn a_state_is_a_start_a_failure_or_neither(#[case] state: &str, #[case] expected: Result<bool, Code>) {
         let found = vm(json!({}), json!({"printableStatus": state})).has_started(&SecretData::default());
         assert_eq!(found.map_err(|error| error.code), expected);
+    }
+
+    #[rstest]
+    #[case(json!({"runStrategy": "Always"}), false)]
+    #[case(json!({"running": true}), false)]
+    #[case(json!({"runStrategy": "Halted"}), true)]
+    #[case(json!({"running": false}), true)]
+    fn a_stopped_vm_that_kubevirt_keeps_running_has_not_started(#[case] spec: Value, #[case] has_started: bool) {
+        let metadata = json!({"name": "a", "uid": "1", "creationTimestamp": "2026-11-26T20:00:00Z"});
+        let vm = json!({"metadata": metadata, "spec": spec, "status": {"printableStatus": "Stopped"}});
+        let vm: VirtualMachine = serde_json::from_value(vm).unwrap();
+        assert_eq!(vm.has_started(&SecretData::default()).unwrap(), has_started);
     }
 
     #[rstest]
