@@ -72,6 +72,19 @@ impl<'a> Document<'a> {
     }
 }
 
+/// All objects, without lists around them.
+pub(super) fn flattened(values: &[Value]) -> Vec<&Value> {
+    let is_list = |value: &Value| value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    let mut all = Vec::new();
+    for value in values {
+        match value.get("items").and_then(Value::as_array).filter(|_| is_list(value)) {
+            Some(items) => all.extend(flattened(items)),
+            None => all.push(value),
+        }
+    }
+    all
+}
+
 /// Group, kind, namespace and name.
 type Identity<'a> = (&'a str, &'a str, &'a str, &'a str);
 
@@ -86,15 +99,7 @@ pub(super) struct Input<'a> {
 impl<'a> Input<'a> {
     /// Of objects and lists of objects.
     pub(super) fn of(values: &'a [Value]) -> Self {
-        let mut documents = Vec::new();
-        for value in values {
-            match value.get("items").and_then(Value::as_array) {
-                Some(items) if value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => {
-                    documents.extend(items.iter().map(Document::of));
-                }
-                _ => documents.push(Document::of(value)),
-            }
-        }
+        let documents: Vec<Document<'_>> = flattened(values).into_iter().map(Document::of).collect();
         let mut index = BTreeMap::new();
         for (position, one) in documents.iter().enumerate() {
             index.entry((one.group, one.kind, one.namespace, one.name)).or_insert(position);

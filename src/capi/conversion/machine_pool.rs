@@ -357,24 +357,14 @@ fn foreign_pool(
 ) -> Option<(MCMMachinePool, Value)> {
     let reference = &pool.spec.template.spec.infrastructure_ref;
     let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-    let Some(document) = input.find(INFRASTRUCTURE_GROUP, &reference.kind, namespace, &reference.name) else {
-        report.refuse(REFERENCE, format!("{} {} is not among the objects", reference.kind, reference.name), "add it");
-        return None;
-    };
-    // The pool of the other provider has a separate report.
-    let mut problems = Report::of(&reference.kind, &reference.name);
-    let class = cloud::class_of(document, input, &options.answers, &mut problems)?;
-    if !problems.refusals.is_empty() {
-        report.refuse(REFERENCE, format!("the {} cannot be converted", reference.kind), "see its refusals");
-    }
-    let class = cloud::with_credentials(class, options, REFERENCE, report);
+    let (class, foreign) = cloud::class_behind(reference, (namespace, REFERENCE), input, options, report)?;
     let spec = MCMMachinePoolSpec { machine_class: Some(content_of(&class)), ..MCMMachinePoolSpec::default() };
     let metadata = ObjectMeta {
         name: Some(reference.name.clone()),
         namespace: pool.metadata.namespace.clone(),
         ..ObjectMeta::default()
     };
-    Some((MCMMachinePool { metadata, spec, status: None }, cloud::without_bookkeeping(document.value)))
+    Some((MCMMachinePool { metadata, spec, status: None }, foreign))
 }
 
 fn kept(metadata: &ObjectMeta, report: &mut Report) -> ObjectMeta {

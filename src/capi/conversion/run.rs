@@ -10,7 +10,7 @@ use super::{
     cloud::{self, provider::ProviderRole},
     health_check::{self, Coverage},
     hybrid,
-    input::{Document, Input},
+    input::{Document, Input, flattened},
     keys, machine, machine_deployment,
     machine_pool::{self, Restored},
     machine_set,
@@ -241,19 +241,6 @@ pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
 
 /// The note on objects that are not converted.
 const KEPT: &str = "stays as it is, with its provider";
-
-/// All objects, without lists around them.
-fn flattened(objects: &[Value]) -> Vec<&Value> {
-    let is_list = |value: &Value| value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-    let mut all = Vec::new();
-    for value in objects {
-        match value.get("items").and_then(Value::as_array).filter(|_| is_list(value)) {
-            Some(items) => all.extend(flattened(items)),
-            None => all.push(value),
-        }
-    }
-    all
-}
 
 impl Run {
     fn of(input: &Input<'_>, options: &Options) -> Self {

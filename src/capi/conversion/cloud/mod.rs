@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     api::machine::{ClassContent, MachineClass, SecretRef},
-    capi::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+    capi::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, ObjectRef, names},
 };
 use fields::Fields;
 use provider::{IdForms, InfrastructureProvider, MACHINE_SPEC, ProviderKinds, ProviderRole, Template};
@@ -148,6 +148,29 @@ pub fn with_credentials(class: MachineClass, options: &Options, path: &str, repo
     let namespace = class.metadata.namespace.clone().unwrap_or_default();
     let credentials_secret_ref = Some(SecretRef { name: secret.clone(), namespace });
     MachineClass { credentials_secret_ref, ..class }
+}
+
+/// The class of the template or pool of another provider that an object refers to at `path`, with its credentials, and that
+/// template or pool without the fields that its provider writes.
+pub fn class_behind(
+    reference: &ObjectRef,
+    at: (&str, &str),
+    input: &Input<'_>,
+    options: &Options,
+    report: &mut Report,
+) -> Option<(MachineClass, Value)> {
+    let ((namespace, path), kind) = (at, &reference.kind);
+    let Some(document) = input.find(INFRASTRUCTURE_GROUP, kind, namespace, &reference.name) else {
+        report.refuse(path, format!("{kind} {} is not among the objects", reference.name), "add it");
+        return None;
+    };
+    // It has a separate report.
+    let mut problems = Report::of(kind, &reference.name);
+    let class = class_of(document, input, &options.answers, &mut problems)?;
+    if !problems.refusals.is_empty() {
+        report.refuse(path, format!("the {kind} cannot be converted"), "see its refusals");
+    }
+    Some((with_credentials(class, options, path, report), without_bookkeeping(document.value)))
 }
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.

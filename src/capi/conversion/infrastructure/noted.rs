@@ -188,22 +188,8 @@ fn foreign_template(
     place: &Place<'_>,
     report: &mut Report,
 ) -> Option<(Noted, MCMMachineSpec)> {
-    let (namespace, input) = (place.namespace, place.input);
-    let Some(document) = input.find(INFRASTRUCTURE_GROUP, &reference.kind, namespace, &reference.name) else {
-        report.refuse(path, format!("{} {} is not among the objects", reference.kind, reference.name), "add it");
-        return None;
-    };
-    // The template has a separate report.
-    let mut problems = Report::of(&reference.kind, &reference.name);
-    let class = cloud::class_of(document, input, &place.options.answers, &mut problems)?;
-    if !problems.refusals.is_empty() {
-        report.refuse(path, format!("the {} cannot be converted", reference.kind), "see its refusals");
-    }
-    let class = cloud::with_credentials(class, place.options, path, report);
-    let noted = Noted {
-        name: reference.name.clone(),
-        foreign: Some(cloud::without_bookkeeping(document.value)),
-        ..Noted::default()
-    };
+    let at = (place.namespace, path);
+    let (class, foreign) = cloud::class_behind(reference, at, place.input, place.options, report)?;
+    let noted = Noted { name: reference.name.clone(), foreign: Some(foreign), ..Noted::default() };
     Some((noted, MCMMachineSpec { machine_class: Some(content_of(&class)), ..MCMMachineSpec::default() }))
 }
