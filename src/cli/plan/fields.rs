@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use super::answer::{Effect, Field};
 use crate::api::labels::KUBECTL_LAST_APPLIED;
 
 /// A field that differs.
@@ -32,6 +33,11 @@ impl Difference {
         text
     }
 
+    /// The field in an answer.
+    pub(super) fn field(&self, effect: Effect) -> Field {
+        Field { path: self.dotted(), old: self.old.clone(), new: self.new.clone(), effect }
+    }
+
     /// A merge patch that makes this change.
     pub(super) fn patch(&self) -> Value {
         let nest = |inner: Value, part: &String| Value::Object([(part.clone(), inner)].into_iter().collect());
@@ -55,7 +61,7 @@ pub(super) fn differences<T: Serialize + DeserializeOwned>(old: &Value, new: &Va
     found
 }
 
-fn to_value(typed: &impl Serialize) -> Value {
+pub(super) fn to_value(typed: &impl Serialize) -> Value {
     serde_json::to_value(typed).unwrap_or_default()
 }
 

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 pub(super) use self::answer::Plan;
 use self::{
-    answer::{Effect, Field, ObjectPlan, Summary, Verdict},
+    answer::{Effect, ObjectPlan, Summary, Verdict},
     change::{Change, Version, Wish, secret_exists},
-    fields::{Difference, differences},
+    fields::{Difference, differences, to_value},
     outcome::{Case, of},
-    rehearse::{Scene, to_value},
+    rehearse::Scene,
 };
 use super::{
     error::Misuse,
@@ -30,6 +30,7 @@ use super::{
     objects,
     reading::{
         self, ReadingOptions,
+        family::Family,
         story::{CLASS, DEPLOYMENT, Facts},
     },
     terminal::{Look, LookOptions},
@@ -204,21 +205,14 @@ fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Chang
 /// # Errors
 /// There is no such revision.
 pub(super) fn to_revision(facts: &Facts, name: &str, revision: i64) -> Result<Value, Misuse> {
-    let revision_of =
-        |set: &MachineSet| set.annotations().get(labels::REVISION).and_then(|text| text.parse::<i64>().ok());
-    let mut sets: Vec<(i64, &MachineSet)> =
-        sets_of(facts, name).into_iter().filter_map(|set| Some((revision_of(set)?, set))).collect();
-    sets.sort_by_key(|(revision, _)| *revision);
-    let found = match revision {
-        0 => sets.len().checked_sub(2).and_then(|previous| sets.get(previous)),
-        revision => sets.iter().find(|(number, _)| *number == revision),
-    };
-    let Some((_, set)) = found else {
-        let known: Vec<String> = sets.iter().map(|(number, _)| number.to_string()).collect();
+    let family = facts.family(name);
+    let found = family.as_ref().and_then(|family| family.of_revision(Some(revision).filter(|wanted| *wanted != 0)));
+    let Some(set) = found else {
+        let known: Vec<String> = family.iter().flat_map(Family::revisions).rev().map(|one| one.to_string()).collect();
         let message = format!("deployment {name} has no revision {revision} to return to");
         return Err(Misuse { message, hint: format!("its revisions are {}", known.join(", ")) });
     };
-    let live = facts.deployments.get(name).map(|live| to_value(&live.spec.template)).unwrap_or_default();
+    let live = family.map(|family| to_value(&family.deployment.spec.template)).unwrap_or_default();
     let mut template = to_value(&set.spec.template);
     if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
         labels.remove(labels::TEMPLATE_HASH);
@@ -353,7 +347,7 @@ impl<'a> Planner<'a> {
         if let Some(live) = &version.live {
             let changed = differences::<MachineClass>(live, wanted);
             let effect = |one: &Difference| if one.is_same { Effect::Same } else { Effect::NewMachines };
-            plan.fields = changed.iter().map(|one| field(one, effect(one))).collect();
+            plan.fields = changed.iter().map(|one| one.field(effect(one))).collect();
             if plan.fields.iter().all(|one| one.effect == Effect::Same) {
                 (plan.verdict, plan.headline) = (Verdict::NoChange, Verdict::NoChange.words().to_owned());
             } else {
@@ -486,22 +480,15 @@ fn refused(plan: ObjectPlan) -> ObjectPlan {
     }
 }
 
-fn field(one: &Difference, effect: Effect) -> Field {
-    Field { path: one.dotted(), old: one.old.clone(), new: one.new.clone(), effect }
-}
-
 fn sets_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a MachineSet> {
-    let uid = facts.deployments.get(deployment).and_then(ResourceExt::uid);
-    facts.sets.values().filter(|set| uid.is_some() && owner_of(*set) == uid).collect()
+    facts.family(deployment).map(|family| family.sets).unwrap_or_default()
 }
 
 fn machines_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a Machine> {
-    let sets: BTreeSet<String> = sets_of(facts, deployment).into_iter().filter_map(ResourceExt::uid).collect();
-    facts.machines.values().filter(|machine| owner_of(*machine).is_some_and(|uid| sets.contains(&uid))).collect()
-}
-
-fn owner_of(object: &impl ResourceExt) -> Option<String> {
-    object.owner_references().iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+    let sets = sets_of(facts, deployment);
+    let mut machines: Vec<_> = sets.iter().flat_map(|set| facts.machines_of_set(&set.name_any())).collect();
+    machines.sort_by_key(|machine| machine.name_any());
+    machines
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Result;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
@@ -19,17 +20,15 @@ use crate::{
         machine::{Machine, MachineClass, MachineDeployment, StrategyType},
         selector::Selector,
     },
+    cli::reading::{self, story::filled},
     controllers::machine_class::secret_refs,
     driver::{Catalogue, NotValidated},
-    plan::{WaitKind, guide::End},
+    plan::{Subject, WaitKind, guide::End},
     rehearsal::record::Told,
 };
 
 /// The most texts of waits.
 const MOST: usize = 5;
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
-
 fn blocker(kind: &str, severity: Severity, subject: String, text: String) -> Blocker {
     Blocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new() }
 }
@@ -47,11 +46,10 @@ pub(super) fn of_waits(waits: &[Told], namespace: &str) -> Vec<Blocker> {
         }
         let severity = if guide.end == End::User { Severity::Blocks } else { Severity::Delays };
         let text = format!("at the end, {} waits for {}", told.name, told.wait.text);
-        let fill = |text: &str| text.replace("{namespace}", namespace).replace("{name}", &told.name);
-        let remedies = guide.remedies.iter();
-        let remedies = remedies
-            .map(|remedy| Remedy { command: fill(remedy.text), danger: format!("{:?}", remedy.danger) })
-            .collect();
+        let object = Subject { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
+        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None));
+        let remedies =
+            remedies.map(|remedy| Remedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }).collect();
         let subject = format!("{}/{}", told.kind, told.name);
         let wait_kind = format!("{:?}", told.wait.kind);
         found.push(Blocker { wait_kind, severity, subject, text, remedies });
@@ -180,9 +178,9 @@ pub(super) struct Strict {
 ///
 /// # Errors
 /// Budgets or pods may not be listed.
-pub(super) async fn strict_budgets(target: &Client) -> kube::Result<Vec<Strict>> {
+pub(super) async fn strict_budgets(target: &Client) -> Result<Vec<Strict>> {
     let mut found = Vec::new();
-    for budget in list::<PodDisruptionBudget>(&Api::all(target.clone())).await? {
+    for budget in reading::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
         let status = budget.status.clone().unwrap_or_default();
         let is_strict = status.disruptions_allowed == 0
             && status.expected_pods > 0
@@ -190,7 +188,7 @@ pub(super) async fn strict_budgets(target: &Client) -> kube::Result<Vec<Strict>>
         let spec = budget.spec.clone().unwrap_or_default();
         let Some(selector) = Selector::parse(spec.selector.as_ref()).ok().filter(|_| is_strict) else { continue };
         let namespace = budget.namespace().unwrap_or_default();
-        let pods = list::<Pod>(&Api::namespaced(target.clone(), &namespace)).await?;
+        let pods = reading::pages::<Pod>(&Api::namespaced(target.clone(), &namespace), ListParams::default()).await?;
         let covered = pods.into_iter().filter(|pod| selector.matches(pod.metadata.labels.as_ref()));
         found.push(Strict {
             name: format!("{namespace}/{}", budget.name_any()),
@@ -200,21 +198,6 @@ pub(super) async fn strict_budgets(target: &Client) -> kube::Result<Vec<Strict>>
         });
     }
     Ok(found)
-}
-
-async fn list<K>(api: &Api<K>) -> kube::Result<Vec<K>>
-where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
-    loop {
-        let page = api.list(&params).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
 }
 
 /// The budgets that hold the drains of a plan.

@@ -12,12 +12,11 @@ use std::{
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     answer::{Effect, Field},
-    fields::Difference,
+    fields::{Difference, to_value},
     outcome::{effect, join_of},
 };
 use crate::{
@@ -188,7 +187,7 @@ fn known_effect(difference: &Difference) -> Field {
         ["spec", "replicas"] => Effect::Scale,
         _ => Effect::Unknown,
     };
-    Field { path: difference.dotted(), old: difference.old.clone(), new: difference.new.clone(), effect }
+    difference.field(effect)
 }
 
 /// The deployment with one machine, as if it were new.
@@ -256,8 +255,4 @@ fn assumed(machine: &Machine) -> Option<Value> {
         "spec": { "providerID": machine.spec.provider_id },
         "status": { "conditions": condition },
     }))
-}
-
-pub(super) fn to_value(typed: &impl Serialize) -> Value {
-    serde_json::to_value(typed).unwrap_or_default()
 }

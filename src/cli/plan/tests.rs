@@ -292,3 +292,18 @@ async fn rounds_of_many_machines_are_folded() {
 fn the_schema_is_published() {
     crate::cli::document::tests::published::<Plan>("plan");
 }
+
+#[test]
+fn remedies_of_waits_are_for_the_object_that_waits() {
+    use crate::{
+        plan::{Wait, WaitKind},
+        rehearsal::record::Told,
+    };
+
+    let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
+    let told = |kind: &'static str, name: &str| Told { kind, name: name.to_owned(), wait: wait.clone() };
+    let found = obstacles::of_waits(&[told("MachineSet", "pool-1")], NAMESPACE);
+    let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");
+    assert_eq!(obstacles::of_waits(&[told("Machine", "pool-1-a")], NAMESPACE)[0].remedies, []);
+}

@@ -61,6 +61,20 @@ impl<'a> Family<'a> {
         equal.min_by_key(|set| (set.metadata.deletion_timestamp.is_some(), set.creation_timestamp())).copied()
     }
 
+    /// The revisions of its sets, the latest first.
+    pub(in crate::cli) fn revisions(&self) -> impl DoubleEndedIterator<Item = i64> {
+        self.sets.iter().map(|set| revision_of(set)).filter(|revision| *revision > 0)
+    }
+
+    /// The set of a revision; without one that of the second-highest, as the controllers choose it for a rollback.
+    pub(in crate::cli) fn of_revision(&self, wanted: Option<i64>) -> Option<&'a MachineSet> {
+        let mut known = self.sets.iter().filter(|set| revision_of(set) > 0);
+        match wanted {
+            Some(wanted) => known.find(|set| revision_of(set) == wanted).copied(),
+            None => known.nth(1).copied(),
+        }
+    }
+
     /// The set of the revision before that of a set.
     pub(in crate::cli) fn before(&self, set: &MachineSet) -> Option<&'a MachineSet> {
         let revision = revision_of(set);

@@ -432,7 +432,7 @@ fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
 }
 
 /// The text of a remedy for an object; `None` if it is for objects of another kind.
-fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>) -> Option<Remedied> {
+pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>) -> Option<Remedied> {
     let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
     let kind = object.kind.to_lowercase();
     let places = [

@@ -154,13 +154,7 @@ fn restart(facts: &Facts, object: &Subject, family: &Family<'_>) -> Result<Chang
 fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64>) -> Result<Change, Ended> {
     let (deployment, name) = (family.deployment, &object.name);
     let hint = format!("mcm rollout history {name} -n {}", object.namespace);
-    let known = || family.sets.iter().filter(|set| revision_of(set) > 0);
-    // As the controllers choose it: the second-highest revision.
-    let set: Option<&MachineSet> = match wanted {
-        Some(wanted) => known().find(|set| revision_of(set) == wanted).copied(),
-        None => known().nth(1).copied(),
-    };
-    let Some(set) = set else {
+    let Some(set) = family.of_revision(wanted) else {
         let message = match wanted {
             Some(wanted) => format!("MachineDeployment {name} has no revision {wanted}"),
             None => format!("MachineDeployment {name} has no earlier revision"),
