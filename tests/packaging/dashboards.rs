@@ -308,6 +308,24 @@ const DASHBOARDS: [Dashboard; 3] = [
                     "{{name}}",
                 )],
             ),
+            lines(
+                "Half of the operations take less",
+                "Median of each kind of operation in the last hour.",
+                "s",
+                &[(
+                    r#"histogram_quantile(0.5, sum by (operation, le) (rate(mcm_machine_operation_duration_seconds_bucket{namespace=~"$namespace",machine_deployment=~"$deployment"}[1h])))"#,
+                    "{{operation}}",
+                )],
+            ),
+            lines(
+                "99 % of the operations take less",
+                "Of each kind of operation in the last hour.",
+                "s",
+                &[(
+                    r#"histogram_quantile(0.99, sum by (operation, le) (rate(mcm_machine_operation_duration_seconds_bucket{namespace=~"$namespace",machine_deployment=~"$deployment"}[1h])))"#,
+                    "{{operation}}",
+                )],
+            ),
         ],
     },
     Dashboard {

@@ -12,7 +12,7 @@ use crate::{
         machine::{Machine, MachinePhase, OperationState, OperationType},
     },
     controllers::object::metrics::{conditions, created_at, sorted},
-    runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges},
+    runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges, Histograms},
 };
 
 /// In the order of [`Pool::labels`].
@@ -55,6 +55,14 @@ const DRAIN: Desc<2> = Desc::gauge(
     "Duration of the last successful drain in seconds.",
     ["namespace", "machine_deployment"],
 );
+/// The gauges above have the names of the reference and keep one value per pool. This keeps the distribution.
+const OPERATIONS: Desc<3> = Desc::histogram(
+    "mcm_machine_operation_duration_seconds",
+    "Duration of each create, initialize, join, drain and delete of a machine in seconds, as the gauges of these names measure it.",
+    ["namespace", "machine_deployment", "operation"],
+);
+/// From a simulated VM to bare metal.
+const OPERATION_BOUNDS: [f64; 13] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
 /// Labels of a machine in metrics. An unknown instance type or zone is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +83,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Counters and durations of machine operations. Durations are whole seconds.
+/// Counters and durations of machine operations. Durations of gauges are whole seconds.
 #[derive(Debug)]
 pub(crate) struct MachineMetrics {
     stale: Counters<0>,
@@ -86,6 +94,7 @@ pub(crate) struct MachineMetrics {
     join: Gauges<4>,
     delete: Gauges<4>,
     drain: Gauges<2>,
+    operations: Histograms<3>,
 }
 
 impl Default for MachineMetrics {
@@ -101,6 +110,7 @@ impl Default for MachineMetrics {
             join: Gauges::default(),
             delete: Gauges::default(),
             drain: Gauges::default(),
+            operations: Histograms::new(OPERATION_BOUNDS),
         }
     }
 }
@@ -124,34 +134,41 @@ impl MachineMetrics {
     /// A VM exists, `after` the creation of its machine.
     pub fn created(&self, pool: Pool<'_>, after: Duration) {
         self.create.set(pool.labels(), whole(after));
+        self.operations.observe([pool.namespace, pool.deployment, "create"], after.as_secs_f64());
     }
 
     /// A VM was initialized.
     pub fn initialized(&self, pool: Pool<'_>, took: Duration) {
         self.initialize.set(pool.labels(), whole(took));
+        self.operations.observe([pool.namespace, pool.deployment, "initialize"], took.as_secs_f64());
     }
 
     /// A machine is Running, `after` its creation.
     pub fn joined(&self, pool: Pool<'_>, after: Duration) {
         self.join.set(pool.labels(), whole(after));
+        self.operations.observe([pool.namespace, pool.deployment, "join"], after.as_secs_f64());
     }
 
     /// A VM is deleted, `after` the deletion timestamp of its machine.
     pub fn deleted(&self, pool: Pool<'_>, after: Duration) {
         self.delete.set(pool.labels(), whole(after));
+        self.operations.observe([pool.namespace, pool.deployment, "delete"], after.as_secs_f64());
     }
 
     /// A drain succeeded.
     pub fn drained(&self, namespace: &str, deployment: &str, took: Duration) {
         self.drain.set([namespace, deployment], whole(took));
+        self.operations.observe([namespace, deployment, "drain"], took.as_secs_f64());
     }
 
     /// A deployment was deleted: drops its series.
     pub fn forget(&self, namespace: &str, deployment: &str) {
+        let stays = |of_namespace: &str, of_deployment: &str| of_namespace != namespace || of_deployment != deployment;
         for gauges in [&self.create, &self.initialize, &self.join, &self.delete] {
-            gauges.retain(|[of_namespace, of_deployment, ..]| of_namespace != namespace || of_deployment != deployment);
+            gauges.retain(|[namespace, deployment, ..]| stays(namespace, deployment));
         }
-        self.drain.retain(|[of_namespace, of_deployment]| of_namespace != namespace || of_deployment != deployment);
+        self.drain.retain(|[namespace, deployment]| stays(namespace, deployment));
+        self.operations.retain(|[namespace, deployment, _]| stays(namespace, deployment));
     }
 }
 
@@ -165,6 +182,7 @@ impl Collect for MachineMetrics {
         self.join.collect(&JOIN, out);
         self.delete.collect(&DELETE, out);
         self.drain.collect(&DRAIN, out);
+        self.operations.collect(&OPERATIONS, out);
     }
 }
 
@@ -362,8 +380,8 @@ mod tests {
             text(&machines)
         };
         let of_pool = measured(json!({ "name": "pool" }));
-        let samples =
-            |text: &str| text.lines().filter(|line| line.contains('{')).map(str::to_owned).collect::<Vec<_>>();
+        let is_sample = |line: &&str| line.contains('{') && !line.starts_with(OPERATIONS.name);
+        let samples = |text: &str| text.lines().filter(is_sample).map(str::to_owned).collect::<Vec<_>>();
         let expected = [("initialize_duration_seconds", 7)].into_iter().chain(metric.map(|metric| (metric, value)));
         for (metric, value) in expected.clone() {
             let start = format!("mcm_machine_{metric}{{namespace=\"n\",machine_deployment=\"pool\"");
@@ -384,6 +402,37 @@ mod tests {
         machines.forget("n", "gone");
         let text = text(&machines);
         assert!(!text.contains("gone"), "{text}");
-        assert_eq!(text.matches("stays").count(), 2, "{text}");
+        let samples = |name: &str| text.lines().filter(|line| line.starts_with(name) && line.contains("stays")).count();
+        assert_eq!(samples(JOIN.name) + samples(DRAIN.name), 2, "{text}");
+        assert_eq!(samples(&format!("{}_count", OPERATIONS.name)), 2, "{text}");
+    }
+
+    #[test]
+    fn each_operation_is_counted_in_a_histogram() {
+        let machines = MachineMetrics::default();
+        let pool = Pool { namespace: "n", deployment: "pool", instance_type: "i", zone: "z" };
+        machines.created(pool, Duration::from_millis(2600));
+        machines.created(pool, Duration::from_secs(700));
+        machines.initialized(pool, Duration::from_secs(1));
+        machines.joined(pool, Duration::from_secs(70));
+        machines.deleted(pool, Duration::from_secs(3));
+        machines.drained("n", "pool", Duration::from_secs(30));
+        let text = text(&machines);
+        let sample = |suffix: &str, operation: &str, bound: &str| {
+            let labels = format!("namespace=\"n\",machine_deployment=\"pool\",operation=\"{operation}\"{bound}");
+            format!("{}_{suffix}{{{labels}}} ", OPERATIONS.name)
+        };
+        for (sample, value) in [
+            (sample("bucket", "create", ",le=\"2.5\""), "0"),
+            (sample("bucket", "create", ",le=\"5\""), "1"),
+            (sample("bucket", "create", ",le=\"1800\""), "2"),
+            (sample("sum", "create", ""), "702.6"),
+            (sample("count", "initialize", ""), "1"),
+            (sample("bucket", "join", ",le=\"90\""), "1"),
+            (sample("count", "delete", ""), "1"),
+            (sample("sum", "drain", ""), "30"),
+        ] {
+            assert!(text.contains(&format!("{sample}{value}\n")), "{sample}{value} is missing in\n{text}");
+        }
     }
 }
