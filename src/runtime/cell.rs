@@ -32,7 +32,7 @@ use super::{
     cells::Cells,
     clock::Clock,
     events::Events,
-    explain::{Explanation, LastPlan},
+    explain::LastPlan,
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
@@ -227,17 +227,8 @@ type Hook = Box<dyn Fn() + Send + Sync>;
 /// An answer about an object; `None` if there is none.
 type Inspect<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
 
-/// Visits the last plan of each object of a controller.
-type Visit = Box<dyn Fn(&mut dyn FnMut(&Key, &LastPlan)) + Send + Sync>;
-
-/// What users may ask about the objects of a controller.
-struct Inspector {
-    /// Of its objects.
-    kind: String,
-    explain: Inspect<Explanation>,
-    preview: Inspect<Preview>,
-    plans: Visit,
-}
+/// Visits the last plan of each object of a controller. References to objects are made on demand: metrics need none.
+type Visit = Box<dyn Fn(&mut dyn FnMut(&dyn Fn() -> Subject, &LastPlan)) + Send + Sync>;
 type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
 
 /// The queues and hooks of a role in a cell.
@@ -257,8 +248,10 @@ pub(crate) struct Cell {
     tasks: BTreeMap<&'static str, RoleTasks>,
     /// The values of this process.
     roles: Vec<Role>,
-    /// By controller.
-    inspectors: BTreeMap<&'static str, Inspector>,
+    /// The last plans of each controller of objects.
+    plans: BTreeMap<&'static str, Visit>,
+    /// The next plan of an object, by controller.
+    previews: BTreeMap<&'static str, Inspect<Preview>>,
     /// Objects of each kind, and other values that kinds share.
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     _watches: Vec<AbortOnDropHandle<()>>,
@@ -281,7 +274,8 @@ pub(crate) struct Builder<'a> {
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
-    inspectors: BTreeMap<&'static str, Inspector>,
+    plans: BTreeMap<&'static str, Visit>,
+    previews: BTreeMap<&'static str, Inspect<Preview>>,
 }
 
 impl Builder<'_> {
@@ -354,25 +348,32 @@ impl Builder<'_> {
         states: &Arc<States<R>>,
         limit: usize,
     ) -> Arc<Workers<Loop<R>>> {
-        let (controller, known) = (queue.name(), Arc::clone(states));
-        let explain = move |key: &Key| {
-            let Key { namespace, name } = key.clone();
-            known.explain(key, Subject { kind: K::kind(&()).into_owned(), namespace, name }, controller)
-        };
-        let (planner, known) = (Arc::clone(reconciler), Arc::clone(states));
+        let (controller, planner, known) = (queue.name(), Arc::clone(reconciler), Arc::clone(states));
         let preview = move |key: &Key| Preview::of(&*planner, &known, key, &K::kind(&()), controller);
-        let known = Arc::clone(states);
-        let inspector = Inspector {
-            kind: K::kind(&()).into_owned(),
-            explain: Box::new(explain),
-            preview: Box::new(preview),
-            plans: Box::new(move |see| known.each_plan(see)),
+        self.previews.insert(controller, Box::new(preview));
+        let subject = |key: &Key| {
+            let Key { namespace, name } = key.clone();
+            Subject { kind: K::kind(&()).into_owned(), namespace, name }
         };
-        self.inspectors.insert(controller, inspector);
+        self.reconciler_with(reconciler, queue, states, limit, subject)
+    }
+
+    /// Reconciles the keys of a queue that others fill. Each key stands for an object, which can be explained.
+    pub fn reconciler_with<R: Reconciler>(
+        &mut self,
+        reconciler: &Arc<R>,
+        queue: &Arc<Queue<R::Key>>,
+        states: &Arc<States<R>>,
+        limit: usize,
+        subject: fn(&R::Key) -> Subject,
+    ) -> Arc<Workers<Loop<R>>> {
+        let known = Arc::clone(states);
+        let visit: Visit = Box::new(move |see| known.each_plan(&mut |key, plan| see(&|| subject(key), plan)));
+        self.plans.insert(queue.name(), visit);
         self.reconciler(reconciler, queue, states, limit)
     }
 
-    /// Reconciles the keys of a queue that others fill.
+    /// Reconciles the keys of a queue that others fill. They stand for no object.
     pub fn reconciler<R: Reconciler>(
         &mut self,
         reconciler: &Arc<R>,
@@ -443,7 +444,7 @@ fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
 impl Cell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
-        let (caches, tasks, inspectors, shared) = {
+        let (caches, tasks, plans, previews, shared) = {
             let mut builder = Builder {
                 config: &config,
                 roles,
@@ -451,13 +452,14 @@ impl Cell {
                 shared: HashMap::new(),
                 caches: Vec::new(),
                 tasks: BTreeMap::new(),
-                inspectors: BTreeMap::new(),
+                plans: BTreeMap::new(),
+                previews: BTreeMap::new(),
             };
             for kind in kinds.iter().filter(|kind| roles.iter().any(|role| role.name == kind.role)) {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.tasks, builder.inspectors, builder.shared)
+            (builder.caches, builder.tasks, builder.plans, builder.previews, builder.shared)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -467,7 +469,8 @@ impl Cell {
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
-        let cell = Arc::new(Self { config, caches, tasks, roles: roles.to_vec(), inspectors, shared, _watches });
+        let roles = roles.to_vec();
+        let cell = Arc::new(Self { config, caches, tasks, roles, plans, previews, shared, _watches });
         cell.config.shared.cells.add(&cell);
         cell
     }
@@ -480,7 +483,7 @@ impl Cell {
     /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
     /// unreadable. Nothing is executed.
     pub fn preview(&self, controller: &str, key: &Key) -> Option<Preview> {
-        (self.inspectors.get(controller)?.preview)(key)
+        self.previews.get(controller)?(key)
     }
 
     /// The objects of a kind in the cache.

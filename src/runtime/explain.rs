@@ -13,7 +13,7 @@ use crate::plan::{Subject, Wait, WaitKind};
 pub(crate) struct Explanation {
     /// The object.
     pub object: Subject,
-    /// The controller that planned it, as in logs and metrics.
+    /// The controller that planned it, as in logs and metrics; of several that with the longest wait.
     pub controller: &'static str,
     /// When it was last planned.
     pub last_planned: Timestamp,
@@ -38,6 +38,19 @@ pub(crate) struct Waiting {
     pub since: Timestamp,
     /// Number of these reconciles.
     pub plans: u32,
+}
+
+impl Explanation {
+    /// One of those that several controllers give of an object; `None` if there is none.
+    pub fn joined(mut all: Vec<Self>) -> Option<Self> {
+        all.sort_by_key(|one| (one.since.is_none(), one.since));
+        all.into_iter().reduce(|first, other| Self {
+            last_planned: first.last_planned.max(other.last_planned),
+            step: first.step.or(other.step),
+            waits: first.waits.into_iter().chain(other.waits).collect(),
+            ..first
+        })
+    }
 }
 
 /// The last plan of an object.
@@ -169,6 +182,26 @@ mod tests {
         plan.end(ending([]), at(5));
         plan.end(ending([wait(WaitKind::NodeHealth, "node n", 80)]), at(6));
         assert_eq!(explained(&plan)["since"], "1970-01-01T00:00:06Z", "it ended before");
+    }
+
+    #[test]
+    fn the_waits_of_several_controllers_are_those_of_one_object() {
+        let of = |controller, text: &str, at_second| {
+            let mut plan = LastPlan::new(at(at_second));
+            plan.end(
+                Ending { waits: vec![wait(WaitKind::NodeJoin, text, 60)], step: Some(text.into()) },
+                at(at_second),
+            );
+            let object = Subject { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: "s".to_owned() };
+            plan.explain(object, controller)
+        };
+        let settled = Explanation { since: None, waits: Vec::new(), step: None, ..of("settled", "", 9) };
+        let all = vec![settled, of("later", "b", 5), of("earlier", "a", 4)];
+        let joined = Explanation::joined(all).unwrap();
+        let texts: Vec<&str> = joined.waits.iter().map(|waiting| waiting.wait.text.as_str()).collect();
+        assert_eq!((joined.controller, joined.since, joined.last_planned), ("earlier", Some(at(4)), at(9)));
+        assert_eq!((texts, joined.step.as_deref()), (vec!["a", "b"], Some("a")));
+        assert_eq!(Explanation::joined(Vec::new()), None);
     }
 
     #[test]

@@ -19,14 +19,14 @@ use tokio::time::Instant;
 use super::{
     cache::{Cached, Key},
     clock::Clock,
-    explain::{Ending, Explanation, LastPlan},
+    explain::{Ending, LastPlan},
     objects::{Objects, WriteError, WriteFailure},
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
 use crate::{
     api::patch,
-    plan::{Plan, Plannable, Step, Subject, Wait, WaitKind},
+    plan::{Plan, Plannable, Step, Wait, WaitKind},
 };
 
 /// Reads the input of plans. Implemented in `observe.rs`.
@@ -179,12 +179,6 @@ impl<R: Observe> States<R> {
     /// The facts that earlier reconciles of an object left.
     pub fn memory(&self, key: &R::Key) -> R::Memory {
         self.0.lock().get(key).map(|state| state.memory.clone()).unwrap_or_default()
-    }
-
-    /// Explains the last plan of an object; `None` if there is none.
-    pub fn explain(&self, key: &R::Key, object: Subject, controller: &'static str) -> Option<Explanation> {
-        let states = self.0.lock();
-        Some(states.get(key)?.last_plan.as_ref()?.explain(object, controller))
     }
 
     /// Shows the last plan of each object. Nothing else may be done with the states meanwhile.

@@ -78,9 +78,15 @@ pub(in crate::cli) struct Remembered {
 }
 
 impl Memory {
-    /// The last plan of an object.
-    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<&Explained> {
-        self.explained.iter().find(|one| one.object.kind == object.kind && one.object.name == object.name)
+    /// The last plans of an object. Several controllers may plan it.
+    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<Explained> {
+        let is_it = |one: &&Explained| one.object.kind == object.kind && one.object.name == object.name;
+        self.explained.iter().filter(is_it).cloned().reduce(|first, other| Explained {
+            last_planned: first.last_planned.max(other.last_planned),
+            step: first.step.or(other.step),
+            waits: first.waits.into_iter().chain(other.waits).collect(),
+            ..first
+        })
     }
 
     fn add(&mut self, whom: String, answer: Result<Waiters>) {

@@ -1,6 +1,6 @@
 //! Why objects do or do not progress: from the objects and the plans for them to the answer. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -271,8 +271,11 @@ impl Facts {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
         let planned = |kind: &str| CONTROLLERS.iter().any(|(known, _)| *known == kind);
         let others = self.memory.explained.iter().map(|one| &one.object);
-        let others = others.filter(|object| !planned(&object.kind));
-        let every = every.chain(others.map(|object| self.subject(&object.kind, &object.name)));
+        let others: BTreeSet<(&str, &str)> = others
+            .filter(|object| !planned(&object.kind))
+            .map(|object| (object.kind.as_str(), object.name.as_str()))
+            .collect();
+        let every = every.chain(others.into_iter().map(|(kind, name)| self.subject(kind, name)));
         // A note says what could not be read. All objects that need it would hide those that wait.
         let is_known = |answer: &Answer| answer.verdict != Verdict::Unknown || answer.unread.is_empty();
         unsettled(every.map(|object| self.alone(&object)).filter(is_known))
@@ -301,7 +304,8 @@ impl Facts {
             next.retain(|step| !step.is_look);
         }
         let explained = self.memory.of(object);
-        let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
+        let remembered =
+            explained.as_ref().map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
         if !remembered.is_empty() {
             waits = remembered;
             next.retain(|step| !step.is_look);
@@ -314,7 +318,7 @@ impl Facts {
         };
         let is_settled = verdict == Verdict::Settled;
         Answer {
-            tried: explained.and_then(|explained| explained.step.clone()),
+            tried: explained.and_then(|explained| explained.step),
             chain: if is_settled { Chain::default() } else { self.chain(object, &facts.owners) },
             ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
             object: object.clone(),
@@ -360,11 +364,7 @@ impl Facts {
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();
         let verdict = self.verdict(&object.kind, &waits, &[]);
-        Some(Answer {
-            tried: explained.step.clone(),
-            since,
-            ..Answer::new(object.clone(), verdict, String::new(), waits)
-        })
+        Some(Answer { tried: explained.step, since, ..Answer::new(object.clone(), verdict, String::new(), waits) })
     }
 
     /// The kind that could not be read, if a wait is for it.

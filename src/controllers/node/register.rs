@@ -9,6 +9,7 @@ use super::{GoneNode, apply::Nodes};
 use crate::{
     api::{machine::Machine, node::Node},
     controllers::{self, Kind, Settings, api_servers::ApiServers, machine::Permits, object},
+    plan::Subject,
     runtime::{
         cache::{Change, Key},
         cell::Builder,
@@ -39,7 +40,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let queue = Queue::new("node", Pacing::default());
     let states = Arc::<States<Nodes>>::default();
-    builder.reconciler(&nodes, &queue, &states, WORKERS);
+    builder.reconciler_with(&nodes, &queue, &states, WORKERS, |key| Subject::named::<Node>(&key.name));
 
     let enqueue = Enqueue::new(&nodes, &queue);
     nodes.holds.on_change(enqueue.on(of_machine));

@@ -26,7 +26,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let orphans = Arc::new(Orphans::new(builder, settings));
     let queue = Queue::new("machinesafetyorphanvms", PACING);
     let states = Arc::<States<Orphans>>::default();
-    let workers = builder.reconciler(&orphans, &queue, &states, WORKERS);
+    let workers = builder.reconciler_of::<MachineClass, _>(&orphans, &queue, &states, WORKERS);
     let enqueue = Enqueue::new(&orphans, &queue);
 
     // Another leader may have removed orphans that an earlier term saw.

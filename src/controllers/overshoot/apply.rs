@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use super::{Action, Policy, Snapshot, Subject};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet},
         patch,
     },
-    plan::Step,
+    plan::{self, Step},
     runtime::{
         cache::{Cached, Key},
         clock::Clock,
@@ -26,6 +26,17 @@ const COMPONENT: &str = "machine-controller-manager";
 
 /// Key of a subject.
 pub(super) type SubjectKey = Subject<Key>;
+
+impl SubjectKey {
+    /// The reference to it.
+    pub fn object(&self) -> plan::Subject {
+        let (kind, Key { namespace, name }) = match self {
+            Self::Deployment(key) => (MachineDeployment::kind(&()), key.clone()),
+            Self::Set(key) => (MachineSet::kind(&()), key.clone()),
+        };
+        plan::Subject { kind: kind.into_owned(), namespace, name }
+    }
+}
 
 /// Freezes and unfreezes sets.
 pub(crate) struct Overshoot {

@@ -44,7 +44,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     let queue = Queue::new("machinesafetyovershooting", PACING);
     let states = Arc::<States<Overshoot>>::default();
-    let workers = builder.reconciler(&overshoot, &queue, &states, WORKERS);
+    let workers = builder.reconciler_with(&overshoot, &queue, &states, WORKERS, SubjectKey::object);
     let forget = Arc::new(move |subject: &SubjectKey| {
         workers.forget(subject);
         states.forget(subject);

@@ -4,10 +4,14 @@ use std::sync::atomic::Ordering;
 
 use jiff::SignedDuration;
 
-use super::{Cell, Role};
+use super::{Cell, Role, Scope};
 use crate::{
     plan::{Subject, WaitKind},
-    runtime::{cache::Key, cells::Overview, explain::Explanation},
+    runtime::{
+        cache::Key,
+        cells::Overview,
+        explain::{Explanation, LastPlan},
+    },
 };
 
 impl Overview for Cell {
@@ -21,29 +25,46 @@ impl Overview for Cell {
     }
 
     fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
-        let mut of_kind = self.inspectors.values().filter(|one| one.kind.eq_ignore_ascii_case(kind));
-        of_kind.find_map(|inspector| (inspector.explain)(key))
+        let is_it = |object: &Subject| {
+            object.name == key.name && object.kind.eq_ignore_ascii_case(kind) && self.is_in(object, &key.namespace)
+        };
+        Explanation::joined(self.explained(&mut |_, object| is_it(object)))
     }
 
     fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
-        let mut waiters = Vec::new();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |key, plan| {
-                if plan.is_waiting() && namespace.is_none_or(|namespace| namespace == key.namespace) {
-                    let Key { namespace, name } = key.clone();
-                    waiters.push(plan.explain(Subject { kind: inspector.kind.clone(), namespace, name }, controller));
-                }
-            });
-        }
-        waiters
+        let is_there = |object: &Subject| namespace.is_none_or(|namespace| self.is_in(object, namespace));
+        self.explained(&mut |plan, object| plan.is_waiting() && is_there(object))
     }
 
     fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
         let now = self.config.shared.clock.now();
-        for (controller, inspector) in &self.inspectors {
-            (inspector.plans)(&mut |_, plan| {
-                plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since)));
+        for (controller, visit) in &self.plans {
+            visit(&mut |_, plan| plan.each_wait(&mut |kind, since| see(controller, kind, now.duration_since(since))));
+        }
+    }
+}
+
+impl Cell {
+    /// The last plans that are asked for, by controller.
+    fn explained(&self, is_asked: &mut dyn FnMut(&LastPlan, &Subject) -> bool) -> Vec<Explanation> {
+        let mut explained = Vec::new();
+        for (controller, visit) in &self.plans {
+            visit(&mut |subject, plan| {
+                let object = subject();
+                if is_asked(plan, &object) {
+                    explained.push(plan.explain(object, controller));
+                }
             });
+        }
+        explained
+    }
+
+    /// Whether an object is in a namespace. Nodes have none; they are in that of the cell.
+    fn is_in(&self, object: &Subject, namespace: &str) -> bool {
+        match (object.namespace.as_str(), &self.config.scope) {
+            ("", Scope::All) => true,
+            ("", Scope::Namespace(of_cell)) => of_cell == namespace,
+            (of_object, _) => of_object == namespace,
         }
     }
 }

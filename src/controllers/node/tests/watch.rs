@@ -9,6 +9,8 @@ use super::super::KIND;
 use crate::{
     api::labels,
     controllers::testing::{Fate, Standby, Wire, settings, until},
+    plan::WaitKind,
+    runtime::{cache::Key, cells::Overview},
 };
 
 /// Machine `m` runs on Node `n`, which gets no finalizer, so that it can go at once.
@@ -61,6 +63,26 @@ async fn a_terminating_node_is_deleted_soon_after_its_machine() {
     wire.remove("machines/m");
     let took = until("the node is gone", || wire.len("nodes") == 0).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waits_of_a_node_are_explained_in_the_namespace_of_its_cell() {
+    let wire = world();
+    wire.remove("machines/m");
+    let now = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}});
+    wire.put::<Value>("nodes/n", &now);
+    let leading = Standby::start_with_target(&wire, &[KIND], &settings()).lead();
+    let explained = |namespace| leading.cell.explain("node", &Key::new(namespace, "n"));
+    let is_waiting = || explained("shoot").is_some_and(|it| !it.waits.is_empty());
+    until("it waits for a machine", is_waiting).await;
+    let waits = explained("shoot").unwrap().waits;
+    assert_eq!(waits.iter().map(|waiting| waiting.wait.kind).collect::<Vec<_>>(), [WaitKind::NodeClaim]);
+    assert_eq!(explained("another"), None);
+    let listed = |namespace| leading.cell.waiters(namespace).into_iter().map(|one| one.object.kind).collect::<Vec<_>>();
+    assert_eq!(
+        (listed(None), listed(Some("shoot")), listed(Some("another"))),
+        (vec!["Node".to_owned()], vec!["Node".to_owned()], vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]

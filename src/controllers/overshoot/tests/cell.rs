@@ -12,6 +12,8 @@ use crate::{
         machine::{MachineDeployment, MachineSet},
     },
     controllers::testing::{Leading, Wire, settings, until},
+    plan::WaitKind,
+    runtime::{cache::Key, cells::Overview},
 };
 
 /// Sooner than the period.
@@ -80,8 +82,15 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn what_is_there_at_the_start_is_checked_at_once_and_what_a_creation_adds_soon() {
     let world = World::new(3);
-    let _leading = world.start();
+    let leading = world.start();
     assert!(world.until_frozen(true).await < SOON);
+    let explained = || leading.cell.explain("MachineDeployment", &Key::new("shoot", "pool"));
+    until("the next check is explained", || explained().is_some_and(|it| !it.waits.is_empty())).await;
+    let explained = explained().unwrap();
+    assert_eq!(
+        (explained.controller, explained.waits[0].wait.kind),
+        ("machinesafetyovershooting", WaitKind::MachineCount)
+    );
 
     let fewer = World::new(2);
     let _leading = fewer.start();
