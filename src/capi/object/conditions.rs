@@ -1,5 +1,7 @@
 //! Conditions in the form of the API conventions. A condition is written only if it changes.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -80,6 +82,17 @@ pub(in crate::capi) fn set_paused(
         None => Desired::no(reasons::NOT_PAUSED, ""),
     };
     set(conditions, reasons::PAUSED, desired, generation, now);
+}
+
+/// Conditions as plans print them.
+pub(in crate::capi) fn told(f: &mut fmt::Formatter<'_>, conditions: &[Condition]) -> fmt::Result {
+    for condition in conditions {
+        write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
+        if !condition.message.is_empty() {
+            write!(f, ": {}", condition.message)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reasons for which `Ready` is not True during normal operation.

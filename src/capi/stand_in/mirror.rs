@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -101,15 +101,4 @@ pub(super) fn priority(mirror: &Machine, native: &NativeMachine) -> Option<Value
 /// The patch from one state of an object to another; `None` if they do not differ.
 pub(super) fn change<K: Serialize>(from: &K, to: &K) -> Option<Value> {
     patch::diff(&serde_json::to_value(from).ok()?, &serde_json::to_value(to).ok()?)
-}
-
-/// Conditions as plans print them.
-pub(super) fn told(f: &mut std::fmt::Formatter<'_>, conditions: &[Condition]) -> std::fmt::Result {
-    for condition in conditions {
-        write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
-        if !condition.message.is_empty() {
-            write!(f, ": {}", condition.message)?;
-        }
-    }
-    Ok(())
 }

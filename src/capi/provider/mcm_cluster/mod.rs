@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::capi::{
-    object::view::View,
+    object::{conditions, view::View},
     types::{Cluster, MCMCluster, MCMClusterStatus},
 };
 
@@ -56,13 +56,7 @@ impl fmt::Display for Action {
                 if status.initialization.provisioned == Some(true) {
                     write!(f, ", provisioned")?;
                 }
-                for condition in &status.conditions {
-                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
-                    if !condition.message.is_empty() {
-                        write!(f, ": {}", condition.message)?;
-                    }
-                }
-                Ok(())
+                conditions::told(f, &status.conditions)
             }
         }
     }

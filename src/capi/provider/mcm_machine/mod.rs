@@ -34,6 +34,7 @@ use crate::{
     capi::{
         conversion::ProviderKinds,
         object::{
+            conditions,
             gate::Obstacle,
             view::{Owner, View},
         },
@@ -150,13 +151,7 @@ impl fmt::Display for Action {
                 if status.initialization.provisioned == Some(true) {
                     write!(f, ", provisioned")?;
                 }
-                for condition in &status.conditions {
-                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
-                    if !condition.message.is_empty() {
-                        write!(f, ": {}", condition.message)?;
-                    }
-                }
-                Ok(())
+                conditions::told(f, &status.conditions)
             }
             Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
             Self::CreateNative(machine) => {

@@ -40,6 +40,7 @@ use crate::{
     },
     capi::{
         object::{
+            conditions,
             gate::Obstacle,
             view::{Owner, View},
         },
@@ -157,13 +158,7 @@ impl fmt::Display for Action {
                 if status.ready {
                     write!(f, ", ready")?;
                 }
-                for condition in &status.conditions {
-                    write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
-                    if !condition.message.is_empty() {
-                        write!(f, ": {}", condition.message)?;
-                    }
-                }
-                Ok(())
+                conditions::told(f, &status.conditions)
             }
             Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
             Self::DeleteClass(class) => write!(f, "delete MachineClass {}", class.name_any()),

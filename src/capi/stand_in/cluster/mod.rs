@@ -11,8 +11,11 @@ use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-use super::{mirror, standing::Standing};
-use crate::capi::types::{Cluster, ClusterStatus};
+use super::standing::Standing;
+use crate::capi::{
+    object::conditions,
+    types::{Cluster, ClusterStatus},
+};
 
 pub(super) use register::KIND;
 
@@ -41,7 +44,7 @@ impl fmt::Display for Action {
         match self {
             Self::WriteStatus(status) => {
                 f.write_str("write status")?;
-                mirror::told(f, &status.conditions)
+                conditions::told(f, &status.conditions)
             }
         }
     }

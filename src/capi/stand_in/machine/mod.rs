@@ -19,17 +19,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{
-    mirror::{self, Above},
-    standing::Standing,
-};
+use super::{mirror::Above, standing::Standing};
 use crate::{
     api::{
         machine::{self as native_api, MachineClass},
         patch,
     },
     capi::{
-        object::view::View,
+        object::{conditions, view::View},
         types::{Machine, MachineSet, MachineStatus},
     },
 };
@@ -96,7 +93,7 @@ impl fmt::Display for Action {
             Self::Patch { patch, .. } => write!(f, "patch {}", patch::fields(patch)),
             Self::WriteStatus { status, .. } => {
                 write!(f, "write status, phase {}", status.phase)?;
-                mirror::told(f, &status.conditions)
+                conditions::told(f, &status.conditions)
             }
             Self::Delete(mirror) => write!(f, "delete Machine {}", mirror.name_any()),
             Self::PatchNative { native, patch } => {

@@ -35,7 +35,7 @@ use crate::{
         patch,
     },
     capi::{
-        object::view::View,
+        object::{conditions, view::View},
         types::{
             Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
             MachineDeploymentStatus,
@@ -156,12 +156,12 @@ impl fmt::Display for Action {
             Self::PatchSelf(patch) => write!(f, "patch {}", patch::fields(patch)),
             Self::WriteStatus(status) => {
                 write!(f, "write status, {} replicas", status.replicas.unwrap_or_default())?;
-                mirror::told(f, &status.conditions)
+                conditions::told(f, &status.conditions)
             }
             Self::CreateMigration(migration) => write!(f, "create MCMMigration {}", migration.name_any()),
             Self::WriteAuthority(status) => {
                 write!(f, "write status of the MCMMigration, authority {:?}", status.authority)?;
-                mirror::told(f, &status.conditions)
+                conditions::told(f, &status.conditions)
             }
             Self::DeleteMigration => f.write_str("delete the MCMMigration"),
             Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),

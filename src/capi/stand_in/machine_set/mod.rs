@@ -17,14 +17,11 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{
-    mirror::{self, Above},
-    standing::Standing,
-};
+use super::{mirror::Above, standing::Standing};
 use crate::{
     api::{machine as native_api, patch},
     capi::{
-        object::view::View,
+        object::{conditions, view::View},
         types::{MachineSet, MachineSetStatus},
     },
 };
@@ -70,7 +67,7 @@ impl fmt::Display for Action {
             Self::Patch { patch, .. } => write!(f, "patch {}", patch::fields(patch)),
             Self::WriteStatus { status, .. } => {
                 write!(f, "write status, {} replicas", status.replicas.unwrap_or_default())?;
-                mirror::told(f, &status.conditions)
+                conditions::told(f, &status.conditions)
             }
             Self::Delete(mirror) => write!(f, "delete MachineSet {}", mirror.name_any()),
             Self::ReadNative => f.write_str("read the MCM MachineSet live"),
