@@ -109,6 +109,8 @@ pub enum Command {
         command: RolloutCommand,
     },
     /// Show the events of a deployment with its sets, machines and Nodes
+    ///
+    /// With -o json each event is a JSON document in a line.
     #[command(
         after_help = "Examples:\n  mcm events --for pool -n demo --since 10m\n  mcm events --for machine/pool-6d689-gmjqk -n demo -w\n  mcm events -n demo -o json | jq .reason\n\nNext: mcm why pool says what it waits for now."
     )]

@@ -1,6 +1,8 @@
-//! The format of an answer.
+//! The format and the look of an answer.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
+
+use super::terminal::{Look, LookOptions};
 
 /// Text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -9,4 +11,21 @@ pub(super) enum Format {
     Text,
     /// One JSON document.
     Json,
+}
+
+/// Options of commands whose answer is a text or a JSON document.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct OutputOptions {
+    /// Format of the answer
+    #[arg(short = 'o', long = "output", value_enum, value_name = "OUTPUT", default_value_t = Format::Text)]
+    pub(super) format: Format,
+    #[command(flatten)]
+    look: LookOptions,
+}
+
+impl OutputOptions {
+    /// The look for standard output.
+    pub(super) fn look(self) -> Look {
+        self.look.stdout()
+    }
 }

@@ -66,26 +66,56 @@ pub(super) fn data_of(secret: Secret) -> SecretData {
 /// # Errors
 /// A file cannot be read, or a document in it is not an object.
 pub(super) fn read(path: &Path) -> Result<Vec<Value>, ObjectsError> {
+    read_within(path, Depth::Folder)
+}
+
+/// The files of a folder that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Those that the folder itself contains.
+    Folder,
+    /// Those of all folders below it as well.
+    Folders,
+}
+
+/// The same, with the files of a folder down to a depth.
+///
+/// # Errors
+/// A file cannot be read, or a document in it is not an object.
+pub(super) fn read_within(path: &Path, depth: Depth) -> Result<Vec<Value>, ObjectsError> {
     if !path.is_dir() {
         return read_file(path);
     }
+    let mut files = Vec::new();
+    let listed = find_files(path, depth, &mut files);
+    listed.map_err(|source| ObjectsError::Read { path: path.display().to_string(), source })?;
     let mut objects = Vec::new();
-    for file in files_in(path).map_err(|source| ObjectsError::Read { path: path.display().to_string(), source })? {
+    for file in files {
         objects.extend(read_file(&file)?);
     }
     Ok(objects)
 }
 
-/// Files with objects in a folder, in order of their names, as kubectl reads them.
-fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let has_objects = |path: &PathBuf| {
-        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        path.is_file() && ["yaml", "yml", "json"].contains(&extension)
-    };
-    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
-    let mut files: Vec<PathBuf> = paths?.into_iter().filter(has_objects).collect();
-    files.sort_unstable();
-    Ok(files)
+/// Finds the files with objects in a folder, in order of their names. As kubectl does, it follows links to files and not to folders.
+fn find_files(folder: &Path, depth: Depth, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_unstable_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            if depth == Depth::Folders {
+                find_files(&path, depth, files)?;
+            }
+        } else if path.is_file() && has_objects(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn has_objects(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    ["yaml", "yml", "json"].contains(&extension)
 }
 
 fn read_file(path: &Path) -> Result<Vec<Value>, ObjectsError> {
@@ -157,6 +187,26 @@ mod tests {
         assert_eq!(read_up_to(3, &b"abc"[..], "x").unwrap(), "abc");
         let error = read_up_to(3, &b"abcd"[..], "x").unwrap_err();
         assert_eq!(error.to_string(), "read x: more than 64 MiB; split it");
+    }
+
+    #[test]
+    fn the_files_of_a_folder_are_read_in_order_and_those_below_it_on_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, kind: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("apiVersion: v1\nkind: {kind}\n")).unwrap();
+        };
+        for (path, kind) in [("b.yaml", "B"), ("a/deep/one.json", "A"), ("a/notes.txt", "X"), ("c.yml", "C")] {
+            write(path, kind);
+        }
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("a/circle")).unwrap();
+        let kinds = |depth| -> Vec<String> {
+            let objects = read_within(folder.path(), depth).unwrap();
+            objects.iter().map(|object| object["kind"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(kinds(Depth::Folder), ["B", "C"]);
+        assert_eq!(kinds(Depth::Folders), ["A", "B", "C"]);
     }
 
     /// A list of two lists of two lists, and so on.

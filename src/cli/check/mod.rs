@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use self::{
     finding::Finding,
     install::Target,
-    output::{OutputOptions, answer},
+    output::answer,
     rights::{In, Who},
     stored::stored_findings,
     takeover::TakeoverOptions,
@@ -25,6 +25,7 @@ use self::{
 use super::{
     exit::Answer,
     flags::ReadFlags,
+    format::OutputOptions,
     reading::{self, ReadingOptions, story::Verdict},
 };
 use crate::{plan::Subject, process::Reach};

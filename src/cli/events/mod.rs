@@ -14,9 +14,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{
     exit::{Answer, Exit},
     flags::value,
-    format::Format,
+    format::{Format, OutputOptions},
     reading::{self, ReadingOptions, story::Facts},
-    terminal::{LookOptions, print},
+    terminal::print,
 };
 use crate::{plan::Subject, process::ReadOnly};
 pub(super) use timeline::{Line, text};
@@ -41,11 +41,8 @@ pub struct EventsOptions {
     watch: bool,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Format: text, or a JSON document in a line for each event
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    look: LookOptions,
+    output: OutputOptions,
 }
 
 /// Shows the events of a family of objects.
@@ -60,13 +57,13 @@ pub async fn run(options: EventsOptions) -> Result<Answer> {
     if let Some(since) = options.since.and_then(|since| SignedDuration::try_from(since).ok()) {
         lines.retain(|line| facts.now.duration_since(line.last) <= since);
     }
-    let look = options.look.stdout();
-    let render = |lines: &[Line]| match options.output {
+    let look = options.output.look();
+    let render = |lines: &[Line]| match options.output.format {
         Format::Text => timeline::text(look, lines, facts.now),
         Format::Json => timeline::json_lines(lines),
     };
     let mut text = render(&lines);
-    if options.output == Format::Text {
+    if options.output.format == Format::Text {
         if lines.is_empty() {
             text = "there are no events\n".to_owned();
         }

@@ -26,14 +26,14 @@ use self::{
 use super::{
     error::Misuse,
     exit::{Answer, Exit},
-    format::Format,
-    objects,
+    format::{Format, OutputOptions},
+    objects::{self, Depth},
     reading::{
         self, ReadingOptions,
         family::Family,
         story::{CLASS, DEPLOYMENT, Facts},
     },
-    terminal::{Look, LookOptions},
+    terminal::Look,
 };
 use crate::{
     api::{
@@ -57,6 +57,9 @@ pub struct PlanOptions {
     /// Files or folders with the objects as they would be applied; "-" is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
     files: Vec<PathBuf>,
+    /// Read the folders within these folders as well
+    #[arg(short = 'R', long, requires = "files")]
+    recursive: bool,
     /// A field and its new value, such as template.spec.class.name=small; a dot in a name is written "\."
     #[arg(long = "set", value_name = "FIELD=VALUE", action = ArgAction::Append, conflicts_with_all = ["files", "delete"])]
     set: Vec<String>,
@@ -77,11 +80,8 @@ pub struct PlanOptions {
     fail_on: Vec<FailOn>,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    look: LookOptions,
+    output: OutputOptions,
 }
 
 /// The rounds that are shown.
@@ -129,10 +129,11 @@ impl FailOn {
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.
 pub async fn run(options: PlanOptions) -> Result<Answer> {
+    let depth = if options.recursive { Depth::Folders } else { Depth::Folder };
     let files: Vec<Value> = options
         .files
         .iter()
-        .map(|path| objects::read(path))
+        .map(|path| objects::read_within(path, depth))
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
         .flatten()
@@ -148,8 +149,8 @@ pub async fn run(options: PlanOptions) -> Result<Answer> {
     plan.notes.splice(0..0, notes);
     let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
     let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
-    let text = match options.output {
-        Format::Text => report(options.look.stdout(), &plan, options.steps),
+    let text = match options.output.format {
+        Format::Text => report(options.output.look(), &plan, options.steps),
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
     };
     Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })

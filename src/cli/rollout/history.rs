@@ -12,14 +12,14 @@ use crate::{
     cli::{
         document::Document,
         exit::{Answer, Exit},
-        format::Format,
+        format::{Format, OutputOptions},
         reading::{
             self, ReadingOptions,
             family::{Change, Family, changes},
             story::Facts,
         },
         table::table_for,
-        terminal::{Look, LookOptions, ago},
+        terminal::{Look, ago},
     },
     controllers::machine_deployment::revision_of,
     plan::Subject,
@@ -36,11 +36,8 @@ pub struct HistoryOptions {
     deployment: String,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    look: LookOptions,
+    output: OutputOptions,
 }
 
 /// Shows the revisions of a deployment.
@@ -52,8 +49,8 @@ pub(super) async fn run(options: HistoryOptions) -> Result<Answer> {
     let facts = reading::facts(&cell).await?;
     let object = reading::find_deployment(&facts, &options.deployment)?;
     let revisions = facts.family(&object.name).map(|family| revisions(&facts, &family)).unwrap_or_default();
-    let text = match options.output {
-        Format::Text => text(options.look.stdout(), &revisions, facts.now),
+    let text = match options.output.format {
+        Format::Text => text(options.output.look(), &revisions, facts.now),
         Format::Json => {
             let history = History { deployment: &object, revisions: &revisions };
             Document::of("RolloutHistory", facts.now, history).pretty()?

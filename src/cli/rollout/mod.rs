@@ -22,7 +22,7 @@ pub enum RolloutCommand {
     /// Follow a rollout until it ends
     ///
     /// Ends when all machines have the current template and are available. Prints a bar on a terminal, and a line for each change
-    /// elsewhere. Exit codes: 0 done, 3 failed, or blocked for longer than --fail-when-blocked, 124 after --timeout.
+    /// elsewhere; with -o json a JSON document in a line. Exit codes: 0 done, 3 failed, or blocked for longer than --fail-when-blocked, 124 after --timeout.
     #[command(
         after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout status pool -n demo --timeout 30m --fail-when-blocked 5m\n  mcm rollout status pool -n demo -o json | jq .state\n\nNext: mcm why pool says what a blocked rollout waits for."
     )]

@@ -15,13 +15,13 @@ use crate::{
         document::Document,
         exit::{Ended, Exit},
         flags::value,
-        format::Format,
+        format::{Format, OutputOptions},
         reading::{
             self, ReadingOptions,
             progress::{Progress, State},
             story::Answer,
         },
-        terminal::{Look, LookOptions, print},
+        terminal::{Look, print},
     },
     plan::Subject,
     process::ReadOnly,
@@ -47,11 +47,8 @@ pub struct StatusOptions {
     fail_when_blocked: Option<Duration>,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Format: text, or a JSON document in a line for each change
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    look: LookOptions,
+    output: OutputOptions,
 }
 
 /// Follows a rollout until it ends.
@@ -80,8 +77,8 @@ fn why(cell: &ReadOnly, name: &str) -> String {
 }
 
 async fn follow(cell: &ReadOnly, object: &Subject, options: &StatusOptions) -> Result<()> {
-    let (look, name) = (options.look.stdout(), &object.name);
-    let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output));
+    let (look, name) = (options.output.look(), &object.name);
+    let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output.format));
     let mut managers = reading::managers(cell).await;
     let mut ticks = interval(LOOK);
     for tick in 1_usize.. {

@@ -12,9 +12,8 @@ use serde::Serialize;
 use super::{
     document::Document,
     exit::{Answer, Exit},
-    format::Format,
+    format::{Format, OutputOptions},
     reading::{self, ReadingOptions, story::Facts},
-    terminal::LookOptions,
 };
 use crate::process::ReadOnly;
 pub(super) use branch::Branch;
@@ -30,11 +29,8 @@ pub struct TreeOptions {
     all: bool,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    output: Format,
     #[command(flatten)]
-    look: LookOptions,
+    output: OutputOptions,
 }
 
 /// The answer as JSON.
@@ -59,9 +55,9 @@ pub async fn run(options: TreeOptions) -> Result<Answer> {
     };
     let (branches, mut notes) = grow(&cell, &facts, &roots).await;
     notes.extend(reading::notes(&cell, &facts));
-    let text = match options.output {
+    let text = match options.output.format {
         Format::Text => {
-            let mut text = report::text(options.look.stdout(), &branches, options.all, facts.now);
+            let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
             if branches.is_empty() {
                 text = format!("there are no machines in namespace {}\n", facts.namespace);
             }

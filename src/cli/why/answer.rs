@@ -9,12 +9,12 @@ use crate::{
     cli::{
         exit::Exit,
         flags::value,
-        format::Format,
+        format::{Format, OutputOptions},
         reading::{
             self, ReadingOptions, memory,
             story::{self, Facts, Verdict},
         },
-        terminal::{Look, LookOptions},
+        terminal::Look,
     },
     process::ReadOnly,
 };
@@ -38,11 +38,8 @@ pub struct WhyOptions {
     /// End a watch once the object is settled
     #[arg(long, requires = "watch")]
     pub(super) until_settled: bool,
-    /// Format of the answer
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Text)]
-    pub(super) output: Format,
     #[command(flatten)]
-    pub(super) look: LookOptions,
+    pub(super) output: OutputOptions,
 }
 
 /// An answer that was printed, or is about to be.
@@ -76,7 +73,7 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
         }
     };
     let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(Verdict::Settled);
-    let text = match options.output {
+    let text = match options.output.format {
         Format::Text => text,
         Format::Json => as_json(&objects, &facts, &notes)?,
     };

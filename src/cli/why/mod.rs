@@ -19,7 +19,7 @@ pub(super) use answer::as_json;
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: WhyOptions) -> Result<Answer> {
     let cell = options.reading.open().await?;
-    let look = options.look.stdout();
+    let look = options.output.look();
     if options.watch {
         return watch::run(&cell, &options, look).await;
     }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::workload::Workload;
+use super::workload::{Container, MACHINE_CONTROLLER, Workload};
 use crate::{
     api::machine::MachineDeployment,
     cli::{
@@ -152,6 +152,22 @@ pub(super) fn target_rights(workload: &Workload) -> Finding {
     Finding::unknown("permissions", text).then("mcm check --target-kubeconfig FILE shows the rights of that kubeconfig")
 }
 
+/// The suffix of the tag of the image whose entry point is `/machine-controller`.
+const OF_SIDECAR: &str = "-machine-controller";
+
+/// The image for a container. One without a command needs the image that starts its program: another tag, with another digest.
+fn image_of(container: &Container, image: &str) -> String {
+    let tagged = image.split('@').next().unwrap_or(image);
+    let has_tag = tagged.rsplit('/').next().is_some_and(|last| last.contains(':'));
+    let plain = tagged.strip_suffix(OF_SIDECAR).unwrap_or(tagged);
+    match container.program == MACHINE_CONTROLLER && !container.has_command {
+        _ if !has_tag => image.to_owned(),
+        true => format!("{plain}{OF_SIDECAR}"),
+        false if plain == tagged => image.to_owned(),
+        false => plain.to_owned(),
+    }
+}
+
 /// The command that replaces the image.
 pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str) -> Vec<Finding> {
     const CHECK: &str = "image";
@@ -165,7 +181,8 @@ pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str
         false => Finding::note(CHECK, format!("{text}; {image} may have others")),
     };
     let set = |workload: &Workload| {
-        let containers = workload.containers.iter().map(|container| format!("{}={image}", container.name));
+        let containers = workload.containers.iter();
+        let containers = containers.map(|container| format!("{}={}", container.name, image_of(container, image)));
         let containers = containers.collect::<Vec<_>>().join(" ");
         format!("kubectl set image deployment/{} -n {namespace} {containers}", workload.name)
     };

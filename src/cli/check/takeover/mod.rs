@@ -13,7 +13,7 @@ use self::workload::Workload;
 use super::{
     finding::Finding,
     install,
-    output::{OutputOptions, answer},
+    output::answer,
     read,
     rights::{self, In, Who},
     stored::stored_findings,
@@ -23,6 +23,7 @@ use crate::{
         error::Misuse,
         exit::Answer,
         flags::ReadFlags,
+        format::OutputOptions,
         reading::{self, ReadingOptions},
     },
     process::Reach,

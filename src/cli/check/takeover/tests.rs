@@ -161,6 +161,26 @@ fn a_deployment_that_rolls_is_a_note() {
     assert_eq!(judge::settled(&[].into()).result, Level::Good);
 }
 
+#[rstest]
+#[case::plain("r.example:5000/mcm:v1", "r.example:5000/mcm:v1", "r.example:5000/mcm:v1-machine-controller")]
+#[case::of_the_sidecar("r/mcm:v1-machine-controller", "r/mcm:v1", "r/mcm:v1-machine-controller")]
+#[case::with_a_digest("r/mcm:v1@sha256:00", "r/mcm:v1@sha256:00", "r/mcm:v1-machine-controller")]
+#[case::without_a_tag("r.example:5000/mcm@sha256:00", "r.example:5000/mcm@sha256:00", "r.example:5000/mcm@sha256:00")]
+fn a_sidecar_without_a_command_gets_the_image_that_starts_its_program(
+    #[case] image: &str,
+    #[case] manager: &str,
+    #[case] sidecar: &str,
+) {
+    let next = |workload: Workload| judge::image(Some(image), &[workload], "demo")[0].next.clone().unwrap();
+    let set = |sidecar: &str| {
+        let names = ["machine-controller-manager", "machine-controller-manager-provider-aws"];
+        format!("kubectl set image deployment/{0} -n demo {0}={manager} {1}={sidecar}", names[0], names[1])
+    };
+    assert_eq!(next(workload(nothing)), set(sidecar));
+    let with_a_command = workload(|deployment| container(deployment, 1)["command"] = json!(["/machine-controller"]));
+    assert_eq!(next(with_a_command), set(manager));
+}
+
 #[test]
 fn the_whole_report_at_eighty_columns() {
     let workload = workload(nothing);

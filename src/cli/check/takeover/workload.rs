@@ -13,7 +13,8 @@ use crate::cli::flags::{ControlKubeconfig, GoFlags, ReadFlags, TargetKubeconfig}
 /// Grace period of a pod that names none, in seconds.
 const GRACE: i64 = 30;
 const MANAGER: &str = "machine-controller-manager";
-const MACHINE_CONTROLLER: &str = "machine-controller";
+/// The program with a driver.
+pub(super) const MACHINE_CONTROLLER: &str = "machine-controller";
 /// Images and containers of machine controllers are named after their cloud.
 const PROVIDER: &str = "machine-controller-manager-provider-";
 

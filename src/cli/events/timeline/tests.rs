@@ -90,6 +90,7 @@ fn a_terminal_gets_lines_that_fit_and_a_pipe_gets_all() {
     let narrow = text(TERMINAL, &lines, at(NOW));
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     insta::assert_snapshot!("80-columns", narrow);
+    insta::assert_snapshot!("200-columns", text(Look { width: 200, ..TERMINAL }, &lines, at(NOW)));
     insta::assert_snapshot!("pipe", text(Look::PLAIN, &lines, at(NOW)));
     let ascii = text(Look { unicode: false, ..TERMINAL }, &lines, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");

@@ -244,13 +244,15 @@ fn the_answer_fits_a_terminal() {
     let deployment = preview(DEPLOYMENT, "pool", &[], &waits);
     let machine = preview(MACHINE, "pool-1-a", &[("list pods of node a", true)], &[]);
     let facts = family(&blocked, [deployment, set, machine]);
-    let text = |name: &str| {
+    let text = |look: Look, name: &str| {
         let object = facts.find(name).unwrap();
-        report::one(Look::PLAIN, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
+        report::one(look, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
     };
-    let texts = [text("pool"), text("machine/pool-1-a")].join("\n");
-    assert!(texts.lines().all(|line| line.chars().count() <= 80), "{texts}");
-    insta::assert_snapshot!(texts);
+    let texts = |look: Look| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
+    let narrow = texts(Look::PLAIN);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    insta::assert_snapshot!(narrow);
+    insta::assert_snapshot!("200-columns", texts(Look { width: 200, colours: true, is_terminal: true, ..Look::PLAIN }));
 }
 
 #[rstest]
