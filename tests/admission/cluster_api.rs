@@ -170,6 +170,8 @@ async fn an_mcmmachine_that_could_never_work_is_refused(#[case] spec: Value, #[c
 #[case::aws(json!({ "awsTargetGroup": { "arn": "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1" } }), None)]
 #[case::gcp(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }, { "zone": "b", "name": "cp" }] }), None)]
 #[case::simulated(json!({ "simulated": { "name": "cp" } }), None)]
+#[case::aws_left_out(json!({ "awsTargetGroup": { "arn": "" } }), None)]
+#[case::gcp_left_out(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "" }] }), None)]
 #[case::none(json!({}), Some("write one of awsTargetGroup, gcpInstanceGroups and simulated"))]
 #[case::two(
     json!({ "simulated": { "name": "cp" }, "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }] }),

@@ -62,6 +62,15 @@ impl LoadBalancer {
             Self::Simulated(_) => LoadBalancerKind::Simulated,
         }
     }
+
+    /// Whether it has a name. Without one it is no load balancer: templates write an empty name if the user gives none.
+    pub fn is_named(&self) -> bool {
+        match self {
+            Self::AwsTargetGroup(group) => !group.arn.is_empty(),
+            Self::GcpInstanceGroups(groups) => groups.iter().any(|group| !group.name.is_empty()),
+            Self::Simulated(simulated) => !simulated.name.is_empty(),
+        }
+    }
 }
 
 impl LoadBalancerKind {
@@ -108,6 +117,14 @@ mod tests {
     fn a_load_balancer_is_one_field_with_its_kind(#[case] written: Value, #[case] text: &str) {
         let read: LoadBalancer = serde_json::from_value(written.clone()).unwrap();
         assert_eq!((serde_json::to_value(&read).unwrap(), read.to_string().as_str()), (written.clone(), text));
-        assert!(written.get(read.kind().as_str()).is_some());
+        assert!(written.get(read.kind().as_str()).is_some() && read.is_named());
+    }
+
+    #[rstest]
+    #[case(json!({ "awsTargetGroup": { "arn": "" } }))]
+    #[case(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "" }] }))]
+    #[case(json!({ "simulated": { "name": "" } }))]
+    fn an_empty_name_is_no_load_balancer(#[case] written: Value) {
+        assert!(!serde_json::from_value::<LoadBalancer>(written).unwrap().is_named());
     }
 }

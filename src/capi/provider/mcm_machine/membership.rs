@@ -231,8 +231,8 @@ impl Snapshot {
         match &self.infrastructure {
             View::Unknown => Wanted::Unknown("the MCMCluster to become readable".to_owned()),
             View::Present(cluster) => match &cluster.spec.control_plane_load_balancer {
-                Some(balancer) => Wanted::In(balancer),
-                None => Wanted::Nowhere,
+                Some(balancer) if balancer.is_named() => Wanted::In(balancer),
+                _ => Wanted::Nowhere,
             },
             View::Missing => {
                 let named = self.cluster.known().map(|cluster| &cluster.spec.infrastructure_ref);

@@ -85,9 +85,9 @@ pub(super) fn one_source() -> Vec<ValidationRule> {
     )]
 }
 
-/// Exactly one kind of load balancer.
+/// Exactly one kind of load balancer, with a name or, in a template, with an empty one.
 pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
-    let name = json_schema!({ "type": "string", "description": "Its name.", "minLength": 1, "maxLength": 63 });
+    let name = json_schema!({ "type": "string", "description": "Its name.", "maxLength": 63 });
     let zone = json_schema!({
         "type": "string",
         "description": "Its zone. The VMs of this zone are its members.",
@@ -98,7 +98,7 @@ pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
         "type": "string",
         "description": "Its ARN.",
         "maxLength": 512,
-        "pattern": "^arn:[a-z-]+:elasticloadbalancing:[a-z0-9-]+:[0-9]*:targetgroup/.+",
+        "pattern": "^$|^arn:[a-z-]+:elasticloadbalancing:[a-z0-9-]+:[0-9]*:targetgroup/.+",
     });
     let one = "[has(self.awsTargetGroup), has(self.gcpInstanceGroups), has(self.simulated)].filter(it, it).size() == 1";
     json_schema!({

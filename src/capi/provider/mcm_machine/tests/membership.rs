@@ -83,6 +83,7 @@ fn a_control_plane_machine_is_provisioned_once_its_vm_is_registered() {
 #[rstest]
 #[case::worker(|world: &mut World| world.set_machine(&json!({ "metadata": { "labels": null } })))]
 #[case::no_load_balancer(|world: &mut World| world.infrastructure = Some(json!({ "metadata": {}, "spec": {} })))]
+#[case::empty_name(|world: &mut World| world.infrastructure = Some(infrastructure("")))]
 #[case::infrastructure_of_another_provider(|world: &mut World| {
     world.infrastructure = None;
     world.set_cluster(&json!({ "spec": { "infrastructureRef": { "kind": "AWSCluster" } } }));
