@@ -13,6 +13,8 @@ mod aws;
 mod azure;
 #[allow(dead_code, reason = "only some clouds have a live check")]
 mod class_check;
+#[cfg(all(feature = "aws", feature = "gcp"))]
+mod control_plane;
 #[cfg(feature = "equinix-metal")]
 mod equinix_metal;
 mod every_cloud;
@@ -21,6 +23,10 @@ mod gcp;
 mod keeper;
 #[cfg(feature = "kubevirt")]
 mod kubevirt;
+#[allow(dead_code, reason = "only some clouds have one")]
+mod load_balancer;
+#[cfg(all(feature = "aws", feature = "gcp"))]
+mod members;
 #[cfg(feature = "metal-stack")]
 mod metal_stack;
 mod nodes;

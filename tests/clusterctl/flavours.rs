@@ -22,9 +22,11 @@ use tokio::{sync::OnceCell, task::JoinHandle};
 use crate::{
     aws::Ec2,
     bootstrap::{user_data_of_ec2, user_data_of_gce},
-    gcp, openstack,
+    gcp,
+    load_balancer::{Balanced, last},
+    openstack,
     other_provider::{AWS, GCP, Kinds, Network, OtherProvider, Vms},
-    scene::{Scene, name_of},
+    scene::{Scene, condition, name_of},
     simulation::{Simulation, Vm},
     support::{identity, program::MCM},
     world::{World, play},
@@ -37,8 +39,11 @@ const IMAGE: &str = "projects/os/global/images/os-1";
 
 /// A cloud with one zone.
 #[async_trait]
-trait StandIn: Send + Sync + 'static {
+pub trait StandIn: Send + Sync + 'static {
     fn simulation(&self) -> &dyn Simulation;
+
+    /// The same with a load balancer for the API server.
+    fn balanced(&self) -> Option<&dyn Balanced>;
 
     fn zone(&self) -> String;
 
@@ -52,28 +57,34 @@ trait StandIn: Send + Sync + 'static {
     fn node_id(&self, vm: &Vm) -> String;
 }
 
-/// moto, and the zone of its subnet.
-struct OnAws {
-    ec2: Ec2,
+/// moto, the zone of its subnet, and the target group of a load balancer.
+pub struct OnAws {
+    pub ec2: Arc<Ec2>,
     zone: String,
+    target_group: String,
 }
 
 impl OnAws {
-    async fn start() -> Self {
-        let ec2 = Ec2::start().await;
+    pub async fn start() -> Self {
+        let ec2 = Arc::new(Ec2::start().await);
         let words = [("Action", "DescribeSubnets"), ("Version", "2016-11-15"), ("SubnetId.1", ec2.subnet.as_str())];
         let answer = ec2.proxy.ask(&words).await;
         let document = roxmltree::Document::parse(&answer).unwrap();
         let zone = document.descendants().find(|node| node.has_tag_name("availabilityZone"));
         let zone = zone.and_then(|node| node.text()).unwrap().to_owned();
-        Self { ec2, zone }
+        let target_group = ec2.target_group().await.to_owned();
+        Self { ec2, zone, target_group }
     }
 }
 
 #[async_trait]
 impl StandIn for OnAws {
     fn simulation(&self) -> &dyn Simulation {
-        &self.ec2
+        &*self.ec2
+    }
+
+    fn balanced(&self) -> Option<&dyn Balanced> {
+        Some(&*self.ec2)
     }
 
     fn zone(&self) -> String {
@@ -87,6 +98,7 @@ impl StandIn for OnAws {
             ("AWS_AMI_ID", "ami-12c6146b"),
             ("AWS_SUBNET_ID", &self.ec2.subnet),
             ("AWS_SECURITY_GROUP_ID", &self.ec2.group),
+            ("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", &self.target_group),
             ("AWS_CONTROL_PLANE_INSTANCE_PROFILE", "node"),
             ("AWS_NODE_INSTANCE_PROFILE", "node"),
         ];
@@ -108,6 +120,10 @@ impl StandIn for gcp::World {
         self
     }
 
+    fn balanced(&self) -> Option<&dyn Balanced> {
+        Some(self)
+    }
+
     fn zone(&self) -> String {
         GCP_ZONE.to_owned()
     }
@@ -118,6 +134,7 @@ impl StandIn for gcp::World {
             ("GCP_REGION", "europe-west1"),
             ("GCP_ZONE", GCP_ZONE),
             ("GCP_SUBNETWORK", "nodes"),
+            ("GCP_CONTROL_PLANE_INSTANCE_GROUP", gcp::GROUP),
             ("GCP_SERVICE_ACCOUNT", "nodes@my-project.iam.gserviceaccount.com"),
             ("IMAGE_ID", IMAGE),
         ];
@@ -137,6 +154,10 @@ impl StandIn for gcp::World {
 impl StandIn for openstack::World {
     fn simulation(&self) -> &dyn Simulation {
         self
+    }
+
+    fn balanced(&self) -> Option<&dyn Balanced> {
+        None
     }
 
     fn zone(&self) -> String {
@@ -168,19 +189,15 @@ impl StandIn for openstack::World {
     }
 }
 
-fn last(id: &str) -> &str {
-    id.rsplit('/').next().unwrap()
-}
-
 /// Simulated kubelets and the cloud controller manager of a cluster: each VM becomes a Node, until it is gone.
-struct Kubelets {
+pub struct Kubelets {
     nodes: Api<Node>,
     cluster: String,
     task: JoinHandle<()>,
 }
 
 impl Kubelets {
-    fn run(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
+    pub fn run(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
         let nodes: Api<Node> = Api::all(scene.world.workload.client());
         let (api, cluster) = (nodes.clone(), scene.name.clone());
         let task = tokio::spawn(async move {
@@ -291,7 +308,7 @@ async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvide
 }
 
 /// The objects that the documentation lets a user create once in a namespace: credentials, and the manifests of the addons.
-fn prepare(scene: &Scene, cloud: &dyn StandIn) {
+pub fn prepare(scene: &Scene, cloud: &dyn StandIn) {
     let provider = cloud.simulation().provider().to_lowercase();
     let metadata = |name: String| json!({"name": name, "namespace": scene.namespace});
     let mut credentials = cloud.simulation().secret();
@@ -348,6 +365,15 @@ fn check(class: &Value) {
     assert!(output.status.success() && !text.contains("warning"), "{text}");
 }
 
+/// The VMs of the control plane, and no other, are in the load balancer.
+async fn assert_members(scene: &Scene, cloud: &dyn StandIn) {
+    let Some(balanced) = cloud.balanced() else { return };
+    let machines = scene.selected("mcmmachine", "cluster.x-k8s.io/control-plane");
+    let ids = machines.iter().map(|machine| last(machine["spec"]["providerID"].as_str().unwrap()).to_owned());
+    assert_eq!(balanced.members().await, ids.collect());
+    assert!(machines.iter().all(|machine| condition(machine, "LoadBalancerRegistered") == "True Registered"));
+}
+
 /// Core applies both manifests to the workload cluster.
 async fn assert_addons(scene: &Scene, cloud: &dyn StandIn) {
     let workload: Client = scene.world.workload.client();
@@ -392,6 +418,7 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
 
         let own = if is_hybrid { WORKERS } else { 1 + WORKERS };
         assert_machines(&scene, cloud.as_ref(), own).await;
+        assert_members(&scene, cloud.as_ref()).await;
         assert_addons(&scene, cloud.as_ref()).await;
         let domains = &scene.get("cluster", &scene.name)["status"]["failureDomains"];
         assert_eq!(domains, &json!([{"name": cloud.zone(), "controlPlane": true}]));
@@ -399,6 +426,36 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
 
         scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
         assert!(cloud.simulation().vms().await.iter().all(|vm| vm.cluster != scene.name));
+        assert_members(&scene, cloud.as_ref()).await;
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+    });
+}
+
+/// Without the variable the VMs of the control plane belong to no load balancer.
+#[rstest]
+#[case::aws("aws")]
+#[case::gcp("gcp")]
+#[case::aws_topology("aws-topology")]
+#[case::gcp_topology("gcp-topology")]
+fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
+    const VARIABLES: [(&str, &str); 8] = [
+        ("AWS_REGION", REGION),
+        ("AWS_ZONE", "eu-west-1a"),
+        ("AWS_AMI_ID", "ami-1"),
+        ("AWS_SUBNET_ID", "subnet-1"),
+        ("AWS_SECURITY_GROUP_ID", "sg-1"),
+        ("GCP_REGION", "europe-west1"),
+        ("GCP_ZONE", GCP_ZONE),
+        ("IMAGE_ID", IMAGE),
+    ];
+    play(async |world: &'static World| {
+        let scene = Scene::with_authority(world, &flavour.replace("topology", "open")).await;
+        world.kubectl_with(&["apply", "-f", "-"], &scene.generate_with(flavour, WORKERS, &VARIABLES));
+        // It gets no VM, because its Secret with credentials does not exist.
+        let of_control_plane = || scene.selected("mcmmachine", "cluster.x-k8s.io/control-plane").pop();
+        let is_seen = |machine: &Value| !condition(machine, "Ready").is_empty();
+        let machine = scene.until("its first machine", async || of_control_plane().filter(is_seen)).await;
+        assert_eq!(condition(&machine, "LoadBalancerRegistered"), "");
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
     });
 }

@@ -32,10 +32,14 @@ mod gcp {
     pub mod fake;
     mod world;
 
-    pub use self::world::World;
+    pub use self::world::{GROUP, World};
 }
 mod hybrid;
 mod install;
+#[cfg(all(feature = "aws", feature = "gcp"))]
+#[allow(dead_code, reason = "the tests of drivers use more of it")]
+#[path = "../clouds/load_balancer.rs"]
+mod load_balancer;
 mod lone;
 mod moves;
 mod native_managers;

@@ -1,7 +1,7 @@
 //! moto or another simulation of EC2 with a network, behind its proxy.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -11,14 +11,23 @@ use std::{
 use async_trait::async_trait;
 use roxmltree::{Document, Node};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
-use super::{proxy::Proxy, server::Server};
-use crate::simulation::{Demo, Simulation, Vm};
+use super::{
+    proxy::{Fault, Proxy},
+    server::Server,
+};
+use crate::{
+    load_balancer::{Balanced, Call, Change},
+    simulation::{Demo, Simulation, Vm},
+};
 
 const REGION: &str = "eu-west-1";
 /// VMs per page: tests with a hundred VMs have two.
 const PAGE: &str = "75";
 const VERSION: (&str, &str) = ("Version", "2016-11-15");
+const BALANCING: &str = "elasticloadbalancing";
+const VERSION_OF_BALANCING: (&str, &str) = ("Version", "2015-12-01");
 const CLUSTER: &str = "kubernetes.io/cluster/";
 const ROLE: &str = "kubernetes.io/role/node";
 const UID: &str = "machine.sapcloud.io/machine-uid";
@@ -36,6 +45,8 @@ pub struct Ec2 {
     pub url: String,
     pub subnet: String,
     pub group: String,
+    vpc: String,
+    target_group: OnceCell<String>,
     _server: Server,
 }
 
@@ -56,7 +67,24 @@ impl Ec2 {
         let profile =
             [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", PROFILE)];
         proxy.ask_service("iam", &profile).await;
-        Self { proxy, url, subnet, group, _server: server }
+        Self { proxy, url, subnet, group, vpc, target_group: OnceCell::new(), _server: server }
+    }
+
+    /// The ARN of the target group of a control plane, which a user creates.
+    pub async fn target_group(&self) -> &str {
+        let create = async || {
+            let params = [
+                ("Action", "CreateTargetGroup"),
+                VERSION_OF_BALANCING,
+                ("Name", "control-plane"),
+                ("Protocol", "TCP"),
+                ("Port", "6443"),
+                ("VpcId", &self.vpc),
+                ("TargetType", "instance"),
+            ];
+            between(&self.proxy.ask_service(BALANCING, &params).await, "TargetGroupArn")
+        };
+        self.target_group.get_or_init(create).await
     }
 
     /// In all states, as the simulation itself shows them.
@@ -157,6 +185,38 @@ impl Simulation for Ec2 {
     async fn end(&self, provider_id: &str) {
         let id = provider_id.rsplit('/').next().unwrap();
         self.proxy.ask(&[("Action", "TerminateInstances"), VERSION, ("InstanceId.1", id)]).await;
+    }
+}
+
+#[async_trait]
+impl Balanced for Ec2 {
+    async fn balancer(&self) -> Value {
+        json!({"awsTargetGroup": {"arn": self.target_group().await}})
+    }
+
+    async fn members(&self) -> BTreeSet<String> {
+        let arn = self.target_group().await;
+        let params = [("Action", "DescribeTargetHealth"), VERSION_OF_BALANCING, ("TargetGroupArn", arn)];
+        let answer = self.proxy.ask_service(BALANCING, &params).await;
+        let document = Document::parse(&answer).unwrap();
+        let targets = document.descendants().filter(|node| node.has_tag_name("Target"));
+        targets.map(|target| text(target, "Id")).collect()
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.proxy.settings.lock().changes.clone()
+    }
+
+    fn silence(&self, call: Call, is_carried_out: bool) {
+        let action = match call {
+            Call::Register => "RegisterTargets",
+            Call::Deregister => "DeregisterTargets",
+        };
+        self.proxy.fail(action, if is_carried_out { Fault::Unanswered } else { Fault::Timeout }, 1);
+    }
+
+    fn unanswered(&self) -> usize {
+        self.proxy.settings.lock().unanswered
     }
 }
 

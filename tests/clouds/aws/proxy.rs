@@ -18,6 +18,8 @@ use axum::{
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
+use crate::load_balancer::Change;
+
 type Params = BTreeMap<String, String>;
 
 /// How a call fails.
@@ -25,6 +27,10 @@ type Params = BTreeMap<String, String>;
 pub enum Fault {
     /// It is carried out, and the answer breaks off.
     LostAnswer,
+    /// It is carried out, and no answer comes.
+    Unanswered,
+    /// It is not carried out, and no answer comes.
+    Timeout,
     /// The connection is cut before it is carried out.
     Cut,
     /// An answer that is not XML.
@@ -42,6 +48,10 @@ pub struct Settings {
     /// Every n-th RunInstances loses its answer.
     pub lost_every: Option<usize>,
     pub calls: BTreeMap<String, usize>,
+    /// Calls that wait in vain.
+    pub unanswered: usize,
+    /// Changes of target groups and ends of instances that were carried out, in their order.
+    pub changes: Vec<Change>,
 }
 
 /// EC2's memory of creations.
@@ -140,12 +150,32 @@ impl Proxy {
                 }
                 let answer = self.forward(headers, &params).await;
                 if answer.0.is_success() {
-                    self.memory.lock().terminated.insert(id);
+                    self.memory.lock().terminated.insert(id.clone());
+                    self.remember(Change::Ended(id));
+                }
+                answer
+            }
+            "RegisterTargets" | "DeregisterTargets" => {
+                let answer = self.forward(headers, &params).await;
+                let vm = params["Targets.member.1.Id"].clone();
+                if answer.0.is_success() {
+                    let is_registered = action == "RegisterTargets";
+                    self.remember(if is_registered { Change::Registered(vm) } else { Change::Deregistered(vm) });
                 }
                 answer
             }
             _ => self.forward(headers, &params).await,
         }
+    }
+
+    fn remember(&self, change: Change) {
+        self.settings.lock().changes.push(change);
+    }
+
+    /// The caller waits in vain.
+    async fn no_answer(&self) -> Response {
+        self.settings.lock().unanswered += 1;
+        futures::future::pending().await
     }
 
     async fn run(&self, headers: &HeaderMap, params: Params) -> (StatusCode, String) {
@@ -222,6 +252,11 @@ async fn answer(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes
             proxy.carry_out(&headers, &action, params).await;
             cut()
         }
+        Some(Fault::Unanswered) => {
+            proxy.carry_out(&headers, &action, params).await;
+            proxy.no_answer().await
+        }
+        Some(Fault::Timeout) => proxy.no_answer().await,
         Some(Fault::Cut) => cut(),
         Some(Fault::Malformed) => "this is no XML".into_response(),
         Some(Fault::Error(code, status)) => (StatusCode::from_u16(status).unwrap(), error(code)).into_response(),

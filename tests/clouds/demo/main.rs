@@ -21,6 +21,9 @@ mod gcp;
 #[cfg(feature = "kubevirt")]
 #[path = "../kubevirt/mod.rs"]
 mod kubevirt;
+#[allow(dead_code, reason = "the demo has no control plane")]
+#[path = "../load_balancer.rs"]
+mod load_balancer;
 #[cfg(feature = "metal-stack")]
 #[path = "../metal_stack/mod.rs"]
 mod metal_stack;

@@ -1,6 +1,7 @@
 //! The fake with Google's discovery document, as a cloud with one zone.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     process::Command,
     sync::{Arc, LazyLock},
@@ -10,10 +11,15 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::fake::{Document, EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use crate::simulation::{Demo, Simulation, Vm};
+use super::fake::{Changed, Document, EMAIL, Fault, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
+use crate::{
+    load_balancer::{Balanced, Call, Change},
+    simulation::{Demo, Simulation, Vm},
+};
 
 pub const ZONE: &str = "europe-west1-b";
+/// The instance group of a control plane in that zone.
+pub const GROUP: &str = "control-plane";
 pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
 const CLUSTER: &str = "kubernetes-io-cluster-";
 const ROLE: &str = "kubernetes-io-role-node";
@@ -39,6 +45,7 @@ impl World {
         let gce: Shared = Arc::new(Mutex::new(Gce::new(Some(document))));
         // The driver looks every second or so.
         gce.lock().steps = 1;
+        gce.lock().groups.insert((ZONE.to_owned(), GROUP.to_owned()), BTreeSet::new());
         let url = serve(&gce).await;
         Self { gce, url }
     }
@@ -121,5 +128,39 @@ impl Simulation for World {
     async fn end(&self, provider_id: &str) {
         let name = provider_id.rsplit('/').next().unwrap();
         self.gce.lock().vms.remove(&(ZONE.to_owned(), name.to_owned()));
+    }
+}
+
+#[async_trait]
+impl Balanced for World {
+    async fn balancer(&self) -> Value {
+        json!({"gcpInstanceGroups": [{"zone": ZONE, "name": GROUP}]})
+    }
+
+    async fn members(&self) -> BTreeSet<String> {
+        self.gce.lock().groups[&(ZONE.to_owned(), GROUP.to_owned())].clone()
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let changes = self.gce.lock().changes.clone().into_iter();
+        let changes = changes.map(|change| match change {
+            Changed::Added(vm) => Change::Registered(vm),
+            Changed::Removed(vm) => Change::Deregistered(vm),
+            Changed::Deleted(vm) => Change::Ended(vm),
+        });
+        changes.collect()
+    }
+
+    fn silence(&self, call: Call, is_carried_out: bool) {
+        let call = match call {
+            Call::Register => "instanceGroups.addInstances",
+            Call::Deregister => "instanceGroups.removeInstances",
+        };
+        let fault = if is_carried_out { Fault::Unanswered } else { Fault::Timeout };
+        self.gce.lock().faults.push((call, fault, 1));
+    }
+
+    fn unanswered(&self) -> usize {
+        self.gce.lock().unanswered
     }
 }

@@ -6,7 +6,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{Gce, Goal, PROJECT, Sent, Vm, mask::Mask};
+use super::{Changed, Gce, Goal, PROJECT, Sent, Vm, mask::Mask};
 
 /// Carries a call out.
 pub fn carry_out(gce: &mut Gce, sent: &Sent) -> Response {
@@ -185,6 +185,7 @@ fn delete(gce: &mut Gce, zone: &str, name: &str) -> Response {
         return error("invalidResourceUsage", 400, text);
     }
     vm.resource["status"] = "STOPPING".into();
+    gce.changes.push(Changed::Deleted(name.to_owned()));
     let goal = match gce.overtaken.pop_front() {
         None => Goal::Delete,
         Some(is_gone) => {

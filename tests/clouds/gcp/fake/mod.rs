@@ -35,6 +35,8 @@ pub const PROJECT: &str = "my-project";
 pub enum Fault {
     /// It is carried out, and the answer breaks off.
     LostAnswer,
+    /// It is carried out, and no answer comes.
+    Unanswered,
     /// No answer.
     Timeout,
     /// An answer that is no JSON.
@@ -74,6 +76,14 @@ pub struct Vm {
     pub hidden: usize,
 }
 
+/// An instance became a member of a group, or left it, or its deletion began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Added(String),
+    Removed(String),
+    Deleted(String),
+}
+
 #[derive(Clone, Debug)]
 enum Goal {
     Run,
@@ -103,6 +113,10 @@ pub struct Gce {
     pub vms: BTreeMap<(String, String), Vm>,
     /// Members of instance groups, by zone and name.
     pub groups: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Changes of groups and deletions of instances that were carried out, in their order.
+    pub changes: Vec<Changed>,
+    /// Calls that wait in vain.
+    pub unanswered: usize,
     /// Readable resources: by project and path below it, or by the email of a service account.
     pub things: BTreeMap<String, Value>,
     operations: BTreeMap<String, Running>,
@@ -249,6 +263,8 @@ impl Gce {
             Goal::Member(ref instance, is_member) => {
                 if let Some(members) = self.groups.get_mut(&key) {
                     let _ = if is_member { members.insert(instance.clone()) } else { members.remove(instance) };
+                    let instance = instance.clone();
+                    self.changes.push(if is_member { Changed::Added(instance) } else { Changed::Removed(instance) });
                 }
             }
         }

@@ -71,10 +71,11 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
             let broken = futures::stream::iter([Ok("{\"kind\""), Err(io::Error::other("cut"))]);
             Body::from_stream(broken).into_response()
         }
-        Some(Fault::Timeout) => {
-            tokio::time::sleep(Duration::from_secs(600)).await;
-            StatusCode::GATEWAY_TIMEOUT.into_response()
+        Some(Fault::Unanswered) => {
+            carry_out(&gce, &sent);
+            no_answer(&gce).await
         }
+        Some(Fault::Timeout) => no_answer(&gce).await,
         Some(Fault::Malformed) => "this is no JSON".into_response(),
         Some(Fault::Foreign) => r#"{"kind": "page#ofAProxy"}"#.into_response(),
         Some(Fault::Error(reason, status)) => {
@@ -87,6 +88,13 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
         }
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
+}
+
+/// The caller waits in vain.
+async fn no_answer(gce: &Mutex<Gce>) -> Response {
+    gce.lock().unanswered += 1;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    StatusCode::GATEWAY_TIMEOUT.into_response()
 }
 
 fn carry_out(gce: &Mutex<Gce>, sent: &Sent) -> Response {
