@@ -165,17 +165,25 @@ async fn an_mcmmachine_that_could_never_work_is_refused(#[case] spec: Value, #[c
     assert!(said.contains(text.trim_start_matches("spec.")), "{said}");
 }
 
+const POOL: &str = "4c1d7c0e-9c55-4d0a-9d5b-0c2f3a1b7e22";
+
 /// A load balancer is of one cloud, and its parts have names.
 #[rstest]
 #[case::aws(json!({ "awsTargetGroup": { "arn": "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1" } }), None)]
 #[case::gcp(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }, { "zone": "b", "name": "cp" }] }), None)]
+#[case::openstack(json!({ "openstackPool": { "id": POOL } }), None)]
+#[case::openstack_with_all(json!({ "openstackPool": { "id": POOL, "protocolPort": 443, "subnetID": POOL } }), None)]
 #[case::simulated(json!({ "simulated": { "name": "cp" } }), None)]
 #[case::aws_left_out(json!({ "awsTargetGroup": { "arn": "" } }), None)]
 #[case::gcp_left_out(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "" }] }), None)]
 #[case::none(json!({}), Some("write one of awsTargetGroup, gcpInstanceGroups and simulated"))]
+#[case::openstack_left_out(json!({ "openstackPool": { "id": "" } }), None)]
+#[case::name_of_a_pool(json!({ "openstackPool": { "id": "cp" } }), Some("openstackPool.id"))]
+#[case::port_of_a_pool(json!({ "openstackPool": { "id": POOL, "protocolPort": 0 } }), Some("openstackPool.protocolPort"))]
+#[case::none(json!({}), Some("write one of awsTargetGroup, gcpInstanceGroups, openstackPool and simulated"))]
 #[case::two(
     json!({ "simulated": { "name": "cp" }, "gcpInstanceGroups": [{ "zone": "a", "name": "cp" }] }),
-    Some("write one of awsTargetGroup, gcpInstanceGroups and simulated")
+    Some("write one of awsTargetGroup, gcpInstanceGroups, openstackPool and simulated")
 )]
 #[case::of_another_service(json!({ "awsTargetGroup": { "arn": "arn:aws:iam::1:role/cp" } }), Some("awsTargetGroup.arn"))]
 #[case::zone_twice(

@@ -1,4 +1,4 @@
-//! The calls of Nova, Neutron and Cinder: nothing is decided here.
+//! The calls of Nova, Neutron, Cinder and Octavia: nothing is decided here.
 
 use mcm_driver::{
     Code, DriverError,
@@ -12,6 +12,7 @@ use super::{
     account::Region,
     keystone::Service,
     parts::{AddressPair, Port, Volume},
+    pools::{Member, Progress, ShownPool},
     server::Server,
 };
 
@@ -142,6 +143,47 @@ impl Region {
     /// Deletes a volume, which Cinder carries out after its answer.
     pub async fn delete_volume(&self, id: &str) -> Result<(), DriverError> {
         self.delete(Service::BlockStorage, &["volumes", id]).await
+    }
+
+    /// A pool of Octavia. `None` if Octavia says that there is none.
+    pub async fn pool(&self, id: &str) -> Result<Option<ShownPool>, DriverError> {
+        self.one(Service::LoadBalancer, &["lbaas", "pools", id], "pool").await
+    }
+
+    pub async fn load_balancer(&self, id: &str) -> Result<Option<Progress>, DriverError> {
+        self.one(Service::LoadBalancer, &["lbaas", "loadbalancers", id], "loadbalancer").await
+    }
+
+    /// All members of a pool.
+    pub async fn members(&self, pool: &str) -> Result<Vec<Member>, DriverError> {
+        let path = ["lbaas", "pools", pool, "members"];
+        self.list(Service::LoadBalancer, &path, &[("limit", PAGE)], "members").await
+    }
+
+    /// Adds a member to a pool, which Octavia carries out after its answer.
+    pub async fn add_member(&self, pool: &str, member: Value) -> Result<(), DriverError> {
+        let path = ["lbaas", "pools", pool, "members"];
+        self.change_member(Method::POST, &path, member, &format!("the addition of a member to pool {pool}")).await
+    }
+
+    pub async fn rename_member(&self, pool: &str, id: &str, name: &str) -> Result<(), DriverError> {
+        let path = ["lbaas", "pools", pool, "members", id];
+        self.change_member(Method::PUT, &path, json!({"name": name}), &format!("the change of member {id}")).await
+    }
+
+    async fn change_member(&self, method: Method, path: &[&str], member: Value, what: &str) -> Result<(), DriverError> {
+        let call = Call::write(Service::LoadBalancer.name(), method, path).with(json!({"member": member}));
+        let done: Result<Value, _> = self.call(Service::LoadBalancer, &call).await;
+        // It is the subnet or the member that is not found: the pool was.
+        done.map(drop).map_err(|failure| match self.error(&failure, what) {
+            error if error.code == Code::NotFound => DriverError { code: Code::InvalidArgument, ..error },
+            error => error,
+        })
+    }
+
+    /// Removes a member from a pool, which Octavia carries out after its answer.
+    pub async fn remove_member(&self, pool: &str, id: &str) -> Result<(), DriverError> {
+        self.delete(Service::LoadBalancer, &["lbaas", "pools", pool, "members", id]).await
     }
 
     /// All entries of a list, page by page.

@@ -7,11 +7,12 @@ use mcm_driver::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Parts of messages that mean: no host, no address, or a used-up quota. Nova sends its quota with status 403, Neutron with 409,
-/// and Cinder with 413.
-const EXHAUSTED: [&str; 6] = [
+/// Parts of messages that mean: no host, no address, or a used-up quota. Nova and Octavia send their quota with status 403, Neutron
+/// with 409, and Cinder with 413.
+const EXHAUSTED: [&str; 7] = [
     "No valid host was found",
     "Quota exceeded",
+    "Quota has been met",
     "exceeded for quota",
     "ExceedsAvailableQuota",
     "VolumeLimitExceeded",
@@ -33,19 +34,31 @@ struct Fault {
     title: Option<String>,
 }
 
+/// An error of Octavia, which is below no name.
+#[derive(Deserialize)]
+struct OctaviaFault {
+    faultcode: String,
+    faultstring: String,
+}
+
 /// Reads an answer whose status is no success.
 pub(crate) fn failure_of(answer: &Answer) -> Failure {
-    let named = serde_json::from_str::<Map<String, Value>>(&answer.text).ok().filter(|named| named.len() == 1);
-    let named = named.and_then(|named| named.into_iter().next());
-    let Some((name, fault)) =
-        named.and_then(|(name, fault)| Some((name, serde_json::from_value::<Fault>(fault).ok()?)))
+    if let Ok(OctaviaFault { faultcode, faultstring }) = serde_json::from_str(&answer.text) {
+        return named(answer.status, faultcode, faultstring);
+    }
+    let only = serde_json::from_str::<Map<String, Value>>(&answer.text).ok().filter(|all| all.len() == 1);
+    let only = only.and_then(|all| all.into_iter().next());
+    let Some((name, fault)) = only.and_then(|(name, fault)| Some((name, serde_json::from_value::<Fault>(fault).ok()?)))
     else {
         return Failure::Status(answer.status);
     };
     let Fault { message, kind, title } = fault;
-    let name = kind.or(title).unwrap_or(name);
-    let code = code_of(answer.status, &name, &message);
-    let is_throttled = code == Code::Unavailable && [413, 429].contains(&answer.status);
+    named(answer.status, kind.or(title).unwrap_or(name), message)
+}
+
+fn named(status: u16, name: String, message: String) -> Failure {
+    let code = code_of(status, &name, &message);
+    let is_throttled = code == Code::Unavailable && [413, 429].contains(&status);
     Failure::Named { code, name: if is_throttled { THROTTLED.to_owned() } else { name }, message }
 }
 
@@ -92,6 +105,10 @@ mod tests {
     #[case(400, json!({"badRequest": {"code": 400, "message": "Unable to find network with id n"}}), Code::InvalidArgument)]
     #[case(401, json!({"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}), Code::Unauthenticated)]
     #[case(409, json!({"conflictingRequest": {"code": 409, "message": "Cannot 'delete' instance while it is in task_state"}}), Code::Aborted)]
+    #[case(404, json!({"faultcode": "Client", "faultstring": "Pool p not found.", "debuginfo": null}), Code::NotFound)]
+    #[case(409, json!({"faultcode": "Client", "faultstring": "Load Balancer l is immutable and cannot be updated.", "debuginfo": null}), Code::Aborted)]
+    #[case(403, json!({"faultcode": "Client", "faultstring": "Quota has been met for resources: Member", "debuginfo": null}), Code::ResourceExhausted)]
+    #[case(403, json!({"faultcode": "Client", "faultstring": "Policy does not allow this request to be performed.", "debuginfo": null}), Code::PermissionDenied)]
     #[case(500, json!({"computeFault": {"code": 500, "message": "Unexpected API Error."}}), Code::Unavailable)]
     fn errors_of_each_service_have_codes(#[case] status: u16, #[case] body: Value, #[case] expected: Code) {
         let failure = failure_of(&answer(status, &body.to_string()));
@@ -104,6 +121,7 @@ mod tests {
     #[case("404 Not Found")]
     #[case("{}")]
     #[case(r#"{"message": "no such page"}"#)]
+    #[case(r#"{"code": 404, "title": "Bad Request", "description": "Pool p not found."}"#)]
     #[case(r#"{"a": {"message": "x"}, "b": {"message": "y"}}"#)]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
         let failure = failure_of(&answer(404, text));

@@ -27,6 +27,8 @@ pub(crate) enum Service {
     Compute,
     Network,
     BlockStorage,
+    /// Only for load balancers of control planes.
+    LoadBalancer,
 }
 
 impl Service {
@@ -36,6 +38,7 @@ impl Service {
             Self::Compute => "nova",
             Self::Network => "neutron",
             Self::BlockStorage => "cinder",
+            Self::LoadBalancer => "octavia",
         }
     }
 
@@ -45,15 +48,17 @@ impl Service {
             Self::Compute => &["compute"],
             Self::Network => &["network"],
             Self::BlockStorage => &["block-storage", "volumev3", "block-store", "volumev2", "volume"],
+            Self::LoadBalancer => &["load-balancer"],
         }
     }
 
-    /// The URL of its API, below its endpoint. Some catalogues have Neutron's version in the endpoint.
+    /// The URL of its API, below its endpoint. Some catalogues have the version of Neutron or Octavia in the endpoint.
     fn below(self, mut endpoint: Url) -> Url {
         const VERSION: &str = "v2.0";
         let parts = || endpoint.path_segments().map(|parts| parts.filter(|part| !part.is_empty()));
-        let has_version = parts().and_then(|mut parts| parts.next_back()) == Some(VERSION);
-        if self == Self::Network
+        let has_version =
+            parts().and_then(|mut parts| parts.next_back()).is_some_and(|last| [VERSION, "v2"].contains(&last));
+        if matches!(self, Self::Network | Self::LoadBalancer)
             && !has_version
             && let Ok(mut parts) = endpoint.path_segments_mut()
         {
@@ -227,6 +232,8 @@ mod tests {
     #[case(Service::Compute, "two", "https://nova.two.example.com/v2.1")]
     #[case(Service::Network, "one", "https://neutron.example.com/v2.0")]
     #[case::with_its_version(Service::Network, "two", "https://neutron.two.example.com/v2.0/")]
+    #[case(Service::LoadBalancer, "one", "https://octavia.example.com/load-balancer/v2.0")]
+    #[case::with_its_version(Service::LoadBalancer, "two", "https://octavia.two.example.com/v2")]
     #[case::newest_version(Service::BlockStorage, "one", "https://cinder.example.com/v3/p")]
     #[case::under_another_name(Service::BlockStorage, "two", "https://cinder.two.example.com/v3/p")]
     fn an_endpoint_is_that_of_its_type_region_and_interface(
@@ -240,6 +247,8 @@ mod tests {
             entry("compute", "public", "two", "https://nova.two.example.com/v2.1"),
             entry("network", "public", "one", "https://neutron.example.com"),
             entry("network", "public", "two", "https://neutron.two.example.com/v2.0/"),
+            entry("load-balancer", "public", "one", "https://octavia.example.com/load-balancer"),
+            entry("load-balancer", "public", "two", "https://octavia.two.example.com/v2"),
             entry("volumev2", "public", "one", "https://cinder.example.com/v2/p"),
             entry("volumev3", "public", "one", "https://cinder.example.com/v3/p"),
             entry("block-storage", "public", "two", "https://cinder.two.example.com/v3/p"),

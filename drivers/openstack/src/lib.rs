@@ -16,6 +16,7 @@ mod login;
 mod names;
 mod order;
 mod parts;
+mod pools;
 mod server;
 mod session;
 mod spec;
@@ -27,7 +28,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
-use mcm_api::machine::MachineClass;
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::MachineClass,
+};
 use mcm_driver::{
     cloud::{
         CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
@@ -38,7 +42,7 @@ use mcm_driver::{
     error::DriverError,
     guard::Observer,
     inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
     secret_policy::SecretPolicy,
     spec::Problems,
     vm::{Listed, Vm},
@@ -408,6 +412,22 @@ impl Driver for OpenStackDriver {
             region.delete_metadata(&server.id, &markers.role).await?;
         }
         Ok(())
+    }
+
+    fn load_balancers(&self) -> Option<LoadBalancerKind> {
+        Some(LoadBalancerKind::OpenstackPool)
+    }
+
+    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::OpenstackPool(pool) = balancer else { return Err(no_members(NAME, balancer)) };
+        let session = self.session(&request.class, &request.secret)?;
+        session.join(&request.machine, pool, self.wait(request)).await
+    }
+
+    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+        let LoadBalancer::OpenstackPool(pool) = balancer else { return Err(no_members(NAME, balancer)) };
+        let session = self.session(&request.class, &request.secret)?;
+        session.leave(&request.machine, pool, self.wait(request)).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {

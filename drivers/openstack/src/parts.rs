@@ -26,6 +26,15 @@ pub(crate) struct Port {
     tags: Vec<String>,
     #[serde(default)]
     pub allowed_address_pairs: Vec<AddressPair>,
+    #[serde(default)]
+    pub fixed_ips: Vec<FixedIp>,
+}
+
+/// An address of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct FixedIp {
+    pub subnet_id: String,
+    pub ip_address: String,
 }
 
 /// Addresses that a port may send from, in addition to its own.
@@ -55,13 +64,15 @@ struct Attachment {
     server_id: Option<String>,
 }
 
-/// Cinder writes UTC without saying so.
 fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Timestamp, D::Error> {
     let text = String::deserialize(value)?;
-    text.parse::<Timestamp>().or_else(|_| {
-        let time = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::UTC));
-        time.map(|time| time.timestamp()).map_err(D::Error::custom)
-    })
+    time_in(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is no time")))
+}
+
+/// Cinder and Octavia write UTC without saying so.
+pub(crate) fn time_in(text: &str) -> Option<Timestamp> {
+    let without_zone = || text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::UTC)).ok();
+    text.parse().ok().or_else(|| Some(without_zone()?.timestamp()))
 }
 
 /// A port or a volume.

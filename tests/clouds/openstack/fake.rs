@@ -1,7 +1,10 @@
-//! A fake of OpenStack: Keystone, Nova, Neutron and Cinder behind one address. It keeps servers, ports and volumes as the real
-//! services do, and refuses every request that does not fit the schemas of their packages.
+//! A fake of OpenStack: Keystone, Nova, Neutron, Cinder and Octavia behind one address. It keeps servers, ports, volumes and members
+//! of a pool as the real services do, and refuses every request that does not fit the schemas of their packages.
 //!
 //! States, filters and texts of errors follow Keystone 30.0.0, Nova 34.0.0, Neutron 29.0.0 and Cinder 29.0.0.
+
+#[path = "octavia.rs"]
+mod octavia;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Url;
 use serde_json::{Value, json};
 
+pub use self::octavia::{BALANCER_ID, Octavia, POOL_ID, octavia};
 use super::{
     kit::server::{FakeCloud, Reply, Request},
     schema::Schemas,
@@ -34,6 +38,7 @@ pub const NETWORK_ID: &str = "00000000-0000-4000-8000-0000000000b1";
 pub const SECOND_NETWORK: &str = "storage-network";
 pub const SECOND_NETWORK_ID: &str = "00000000-0000-4000-8000-0000000000b2";
 pub const SUBNET_ID: &str = "00000000-0000-4000-8000-0000000000c1";
+pub const SECOND_SUBNET_ID: &str = "00000000-0000-4000-8000-0000000000c2";
 pub const GROUP: &str = "shoot-group";
 pub const GROUP_ID: &str = "00000000-0000-4000-8000-0000000000d1";
 pub const SERVER_GROUP_ID: &str = "00000000-0000-4000-8000-0000000000e1";
@@ -99,6 +104,7 @@ pub struct OpenStack {
     pub servers: BTreeMap<String, Server>,
     pub ports: BTreeMap<String, Port>,
     pub volumes: BTreeMap<String, Volume>,
+    pub octavia: Octavia,
     /// Servers that were ever created.
     pub created: u64,
     /// Requests that do not fit the schemas.
@@ -138,6 +144,7 @@ impl OpenStack {
             servers: BTreeMap::new(),
             ports: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            octavia: Octavia::new(),
             created: 0,
             violations: Vec::new(),
             quota: None,
@@ -189,6 +196,7 @@ impl OpenStack {
     /// Creates a port behind the back of mcm; returns its ID.
     pub fn put_port(&mut self, name: &str, network: &str, device: &str, description: &str, tags: &[&str]) -> String {
         let id = self.next_id();
+        let subnet = if network == NETWORK_ID { SUBNET_ID } else { SECOND_SUBNET_ID };
         let port = Port {
             id: id.clone(),
             name: name.to_owned(),
@@ -198,7 +206,7 @@ impl OpenStack {
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             pairs: Vec::new(),
             groups: Vec::new(),
-            fixed_ips: Vec::new(),
+            fixed_ips: vec![json!({"subnet_id": subnet, "ip_address": address_of(self.number)})],
             is_of_nova: false,
             number: self.number,
         };
@@ -276,6 +284,7 @@ impl OpenStack {
             ("compute", "compute/v2.1".to_owned()),
             ("network", "network".to_owned()),
             ("volumev3", format!("volume/v3/{PROJECT_ID}")),
+            ("load-balancer", "load-balancer".to_owned()),
             ("identity", "identity".to_owned()),
         ];
         let catalog = services.iter().filter(|(kind, _)| !self.without.contains(kind));
@@ -441,7 +450,7 @@ impl OpenStack {
     fn server_value(&self, server: &Server) -> Value {
         let addresses = self.ports.values().filter(|port| port.device == server.id && server.has_run).map(|port| {
             let name = if port.network == NETWORK_ID { NETWORK } else { SECOND_NETWORK };
-            let address = format!("10.0.{}.{}", port.number >> 8 & 255, port.number & 255);
+            let address = address_of(port.number);
             let address = json!([{
                 "addr": address, "version": 4, "OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": "fa:16:3e:00:00:01",
             }]);
@@ -593,7 +602,6 @@ impl OpenStack {
         }
         let id = self.put_port(&text(&body, "name"), NETWORK_ID, "", &text(&body, "description"), &[]);
         let port = self.ports.get_mut(&id).unwrap();
-        port.fixed_ips = fixed_ips;
         port.groups = groups.iter().filter_map(|group| group.as_str().map(str::to_owned)).collect();
         port.pairs = with_addresses(&list("allowed_address_pairs"));
         let value = json!({"port": port_value(port)});
@@ -663,6 +671,11 @@ impl OpenStack {
             false => neutron(404, "NotFound", &format!("{field} {id} could not be found.")),
         }
     }
+}
+
+/// The address of a port.
+fn address_of(number: u32) -> String {
+    format!("10.0.{}.{}", number >> 8 & 255, number & 255)
 }
 
 fn with_addresses(pairs: &[Value]) -> Vec<Value> {
@@ -802,6 +815,7 @@ impl FakeCloud for OpenStack {
             ("POST", ["volume", "v3", PROJECT_ID, "volumes"]) => "volume.create",
             ("DELETE", ["volume", "v3", PROJECT_ID, "volumes", _]) => "volume.delete",
             ("GET", ["volume", "v3", PROJECT_ID, "types"]) => "type.list",
+            (_, ["load-balancer", ..]) => Octavia::call(request),
             _ => "unknown",
         }
     }
@@ -812,6 +826,12 @@ impl FakeCloud for OpenStack {
         let is_known = request.headers.get("x-auth-token").is_some_and(|token| self.tokens.contains(token));
         if call != "token.create" && !is_known {
             return keystone(401, "The request you have made requires authentication.");
+        }
+        if parts.first() == Some(&"load-balancer") {
+            return self.octavia.answer(call, request).unwrap_or_else(|problem| {
+                self.violations.push(problem.clone());
+                octavia(400, &problem)
+            });
         }
         // `/compute/v2.1/<kind>/<id>`, and one more for volumes.
         let at = if parts.first() == Some(&"volume") { 4 } else { 3 };

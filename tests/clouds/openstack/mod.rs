@@ -9,4 +9,6 @@ mod world;
 // For the fake.
 use super::kit;
 
+#[allow(unused_imports, reason = "flavours of clusters have a pool")]
+pub use self::fake::POOL_ID;
 pub use self::world::World;

@@ -9,6 +9,7 @@ mod flows;
 mod inspect;
 mod metrics;
 mod parts;
+mod pools;
 mod real;
 mod requests;
 #[path = "../../../../tests/clouds/openstack/schema.rs"]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::future::join_all;
+use mcm_api::load_balancer::{LoadBalancer, Pool};
 use mcm_driver::{
     Code, MachineRequest, SecretData,
     cloud::{Limits, Pace},
@@ -123,6 +124,7 @@ async fn machines_live_on_the_real_services() {
     credentials_are_checked(&services, &driver).await;
     everything_that_a_class_needs_is_there(&services, &driver).await;
     a_server_is_handed_over(&services, &driver).await;
+    servers_are_members_of_a_pool(&services, &driver).await;
     let class = class(services.spec(&json!({})));
     assert_eq!(driver.list(&class, &services.secret()).await.unwrap().len(), 0, "nothing is left behind");
 }
@@ -173,6 +175,57 @@ async fn machines_are_created_together(services: &Services, driver: &OpenStackDr
         assert_eq!(code(driver.status(known).await), Code::NotFound);
     };
     join_all(all.iter().map(|(_, known)| gone(known))).await;
+}
+
+/// Octavia takes one change of a load balancer at a time.
+async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDriver) {
+    let pool = |subnet: Option<&str>| {
+        let (id, subnet_id) = (services.fact("poolID").to_owned(), subnet.map(str::to_owned));
+        LoadBalancer::OpenstackPool(Pool { id, subnet_id, ..Pool::default() })
+    };
+    let (first, second) = (pool(None), pool(Some(services.fact("subnetID"))));
+    let settled = async |known: &MachineRequest, balancer: &LoadBalancer, is_member: bool| {
+        loop {
+            let answer = match is_member {
+                true => driver.register(known, balancer).await,
+                false => driver.deregister(known, balancer).await,
+            };
+            match answer {
+                Err(error) => tokio::time::sleep(error.call_again_in.expect(&error.message)).await,
+                Ok(()) => break,
+            }
+        }
+    };
+    let members = async || {
+        let session = driver.session(&class(services.spec(&json!({}))), &services.secret()).unwrap();
+        session.region.members(services.fact("poolID")).await.unwrap().len()
+    };
+    let one = async |number: usize| {
+        let request = services.request(&format!("member-{number}"), services.spec(&json!({})));
+        let vm = driver.create(&request).await.unwrap();
+        let known = MachineRequest { may_pause: true, ..with_id(request, &vm.provider_id) };
+        settled(&known, &first, true).await;
+        known
+    };
+    let all = join_all((0..3).map(one)).await;
+    assert_eq!(members().await, all.len());
+    // A field of the MCMCluster changes.
+    let moved = async |known: &MachineRequest| {
+        settled(known, &second, true).await;
+        settled(known, &first, false).await;
+    };
+    join_all(all.iter().map(moved)).await;
+    assert_eq!(members().await, all.len());
+    // Also a member whose server is gone leaves.
+    let gone = async |known: &MachineRequest| {
+        let known = MachineRequest { may_pause: false, ..known.clone() };
+        driver.delete(&known).await.unwrap();
+        driver.deregister(&known, &second).await.unwrap();
+    };
+    join_all(all.iter().map(gone)).await;
+    assert_eq!(members().await, 0);
+    let missing = LoadBalancer::OpenstackPool(Pool { id: services.fact("subnetID").to_owned(), ..Pool::default() });
+    assert_eq!(code(driver.deregister(&all[0], &missing).await), Code::NotFound);
 }
 
 async fn a_server_that_no_host_can_hold_is_reported(services: &Services, driver: &OpenStackDriver) {

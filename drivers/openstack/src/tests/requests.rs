@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Method, path with query, and body of all requests so far.
-fn recorded(world: &World) -> Vec<Value> {
+pub(super) fn recorded(world: &World) -> Vec<Value> {
     let mut openstack = world.openstack.lock();
     let log = std::mem::take(&mut openstack.log);
     let shown = |(_, request): (_, super::server::Request)| {

@@ -107,7 +107,7 @@ impl Execute for MCMMachines {
     }
 }
 
-/// Registers or deregisters the VM, with the class and the Secrets of its Machine.
+/// Registers or deregisters the VM, with the class and the Secrets of its Machine. No reconcile waits for the cloud.
 async fn change_member(kind: &MCMMachines, snapshot: &Snapshot, action: &Action) -> Result<(), DriverError> {
     let fail = |code, text: String| DriverError::new(code, text);
     let Some(class) = snapshot.vm_class.known() else {
@@ -126,7 +126,7 @@ async fn change_member(kind: &MCMMachines, snapshot: &Snapshot, action: &Action)
         fail(Code::FailedPrecondition, format!("MachineClass {} needs {missing}", class.name_any()))
     })?;
     let class = Arc::clone(class);
-    let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: false };
+    let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: true };
     match action {
         Action::Register(balancer) => driver.register(&request, balancer).await,
         Action::Deregister(balancer) => driver.deregister(&request, balancer).await,

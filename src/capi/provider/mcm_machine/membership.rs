@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
@@ -59,13 +59,21 @@ impl Memory {
         let count = self.failed_before(action).map_or(0, |failed| failed.count);
         self.failed = match answer {
             Err(error) if !is_gone(action, error) => {
-                let count = count.saturating_add(1);
-                let until = now.checked_add(RETRIES.after(count)).unwrap_or(Timestamp::MAX);
+                let is_working = error.call_again_in.is_some();
+                let count = if is_working { 0 } else { count.saturating_add(1) };
+                let work = error.call_again_in.and_then(|pause| SignedDuration::try_from(pause).ok());
+                let pause = work.unwrap_or_else(|| RETRIES.after(count));
+                let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
                 let (code, message) = (error.code, error.message.clone());
-                Some(Failed { action: action.clone(), code, message, count, until })
+                Some(Failed { action: action.clone(), code, message, is_working, count, until })
             }
             _ => None,
         };
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_working(&self) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.is_working)
     }
 
     fn failed_before(&self, action: &Action) -> Option<&Failed> {
@@ -211,12 +219,13 @@ impl Membership {
         Self { recorded, is_needed, ..attempt }
     }
 
-    /// A call, unless it failed a short time ago. The condition shows the last failure.
+    /// A call, unless it failed a short time ago, or the cloud still works on it. The condition shows which of them.
     fn attempt(snapshot: &Snapshot, action: Action, verdict: Desired, wait: String) -> Self {
         let Some(failed) = snapshot.memory.failed_before(&action) else {
             return Self { verdict: Some(verdict), call: Some(action), wait: Some(wait), ..Self::default() };
         };
-        let verdict = Some(Desired::no(failed.code.as_str(), failed.message.clone()));
+        let reason = if failed.is_working { verdict.reason.as_str() } else { failed.code.as_str() };
+        let verdict = Some(Desired::no(reason, failed.message.clone()));
         let until = Some(failed.until).filter(|until| *until > snapshot.now);
         Self { verdict, call: until.is_none().then_some(action), wait: Some(wait), until, ..Self::default() }
     }

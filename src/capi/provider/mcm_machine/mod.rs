@@ -83,12 +83,14 @@ pub(super) struct Snapshot {
     pub now: Timestamp,
 }
 
-/// A call that failed.
+/// A call that failed, or that the cloud still works on.
 #[derive(Clone, Debug)]
 struct Failed {
     action: Action,
     code: Code,
     message: String,
+    /// The cloud works on it: the call is repeated to see its end.
+    is_working: bool,
     /// Failures in a row.
     count: u32,
     until: Timestamp,

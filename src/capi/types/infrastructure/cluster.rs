@@ -57,6 +57,8 @@ pub struct MCMClusterSpec {
     /// Machine is provisioned, and deregistered before the VM is deleted. Nothing else of it is created or changed. After a
     /// change of this field the VMs are registered in the new load balancer and then deregistered from the old one. An
     /// empty ARN or name is no load balancer.
+    /// change of this field the VMs are registered in the new load balancer and then deregistered from the old one. An empty
+    /// ARN, name or ID is no load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::load_balancer")]
     pub control_plane_load_balancer: Option<LoadBalancer>,

@@ -100,7 +100,24 @@ pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 512,
         "pattern": "^$|^arn:[a-z-]+:elasticloadbalancing:[a-z0-9-]+:[0-9]*:targetgroup/.+",
     });
-    let one = "[has(self.awsTargetGroup), has(self.gcpInstanceGroups), has(self.simulated)].filter(it, it).size() == 1";
+    let uuid = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}";
+    let pool = json_schema!({ "type": "string", "description": "Its ID.", "maxLength": 36, "pattern": format!("^({uuid})?$") });
+    let port = json_schema!({
+        "type": "integer",
+        "format": "int32",
+        "description": "Port of the API server on the members; 6443 by default.",
+        "minimum": 1,
+        "maximum": 65_535,
+    });
+    let subnet = json_schema!({
+        "type": "string",
+        "description": "Subnet of the members, which have their addresses in it. Without it they are in the first network of \
+                        the class, and Octavia reaches them as it reaches the address of the load balancer.",
+        "maxLength": 36,
+        "pattern": format!("^{uuid}$"),
+    });
+    let one = "[has(self.awsTargetGroup), has(self.gcpInstanceGroups), has(self.openstackPool), has(self.simulated)]\
+               .filter(it, it).size() == 1";
     json_schema!({
         "type": "object",
         "properties": {
@@ -123,6 +140,12 @@ pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
                     "properties": { "name": name, "zone": zone },
                 },
             },
+            "openstackPool": {
+                "type": "object",
+                "description": "A pool of Octavia, the load balancers of OpenStack, in the project and the region of the VMs.",
+                "required": ["id"],
+                "properties": { "id": pool, "protocolPort": port, "subnetID": subnet },
+            },
             "simulated": {
                 "type": "object",
                 "description": "A load balancer of the simulated cloud.",
@@ -130,7 +153,9 @@ pub(super) fn load_balancer(_: &mut SchemaGenerator) -> Schema {
                 "properties": { "name": name },
             },
         },
-        "x-kubernetes-validations": [rule(one, "write one of awsTargetGroup, gcpInstanceGroups and simulated")],
+        "x-kubernetes-validations": [
+            rule(one, "write one of awsTargetGroup, gcpInstanceGroups, openstackPool and simulated"),
+        ],
     })
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::world::{PAUSE, World};
 use crate::{api::load_balancer::LoadBalancerKind, capi::testing::world::deleted, driver::Code};
 
 const RETRY: i64 = 300;
@@ -138,6 +138,30 @@ fn a_vm_leaves_the_load_balancer_before_it_is_deleted() {
     assert!(position(&world, "patch MCM Machine") < position(&world, "delete MCM Machine"));
 }
 
+/// The cloud carries a change out after its answer: no call waits for it, and none counts as a failure.
+#[test]
+fn a_change_that_takes_long_is_looked_at_until_it_is_done() {
+    let mut world = changed_with_vm(|world| world.balancers.lock().unwrap().is_slow = true);
+    for is_deleting in [false, true] {
+        if is_deleting {
+            world.delete();
+        }
+        let (reason, members_before) = if is_deleting { ("False Deregistering", 1) } else { ("False Registering", 0) };
+        let waits = world.pass();
+        assert_eq!((waits.is_empty(), members(&world, "cp").len()), (false, members_before), "{waits:?}");
+        assert_eq!(world.condition("LoadBalancerRegistered"), reason);
+        assert!(world.status().conditions.iter().any(|one| one.message == "the cloud works on it"), "{}", world.story);
+        assert!(is_deleting || !is_provisioned(&world));
+        world.pass();
+        assert_eq!(members(&world, "cp").len(), members_before, "the next look has its time");
+        world.now += i64::try_from(PAUSE.as_secs()).unwrap();
+        world.pass();
+        assert_eq!(members(&world, "cp").len(), 1 - members_before, "{}", world.story);
+    }
+    assert_eq!(world.log.iter().filter(|action| action.contains("register the VM")).count(), 4);
+    position(&world, "delete MCM Machine");
+}
+
 #[test]
 fn a_load_balancer_that_certainly_does_not_exist_ends_the_wait() {
     let mut world = registered();
@@ -207,8 +231,9 @@ struct ControlPlane {
 }
 
 impl ControlPlane {
-    fn new(dies_after: Option<usize>) -> Self {
+    fn new(is_slow: bool, dies_after: Option<usize>) -> Self {
         let template = with_vm();
+        template.balancers.lock().unwrap().is_slow = is_slow;
         Self { machines: Vec::new(), template, next: 0, dies_after, actions: 0 }
     }
 
@@ -222,8 +247,10 @@ impl ControlPlane {
             world.pass();
             self.actions += world.log.len() - before;
             let has_died = world.dies_after == Some(0);
+            let is_working = world.is_working();
+            world.now += i64::try_from(PAUSE.as_secs()).unwrap();
             self.check();
-            if !has_died {
+            if !has_died && !is_working {
                 return;
             }
         }
@@ -286,11 +313,13 @@ impl ControlPlane {
 }
 
 /// Each action is the last one of a process, also a call whose answer nothing stores any more.
-#[test]
-fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_the_process_dies_at_each_step() {
-    let actions = ControlPlane::new(None).roll();
+#[rstest]
+fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_the_process_dies_at_each_step(
+    #[values(false, true)] is_slow: bool,
+) {
+    let actions = ControlPlane::new(is_slow, None).roll();
     assert!(actions > 60, "{actions}");
     for last in 1..=actions {
-        ControlPlane::new(Some(last)).roll();
+        ControlPlane::new(is_slow, Some(last)).roll();
     }
 }

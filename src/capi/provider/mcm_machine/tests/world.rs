@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -34,7 +35,14 @@ pub(super) struct Balancers {
     pub all: BTreeMap<String, BTreeSet<String>>,
     /// Each call fails with this code.
     pub failure: Option<Code>,
+    /// The cloud carries changes out after its answer, which the next call sees.
+    pub is_slow: bool,
+    /// Changes that it has accepted.
+    begun: Vec<(String, String, bool)>,
 }
+
+/// The pause before the next look at work of the cloud.
+pub(super) const PAUSE: Duration = Duration::from_secs(3);
 
 impl Balancers {
     fn change(&mut self, action: &Action, vm: &str) -> Result<(), DriverError> {
@@ -49,6 +57,12 @@ impl Balancers {
         }
         let gone = || DriverError::new(Code::NotFound, format!("there is no load balancer {}", named.name));
         let members = self.all.get_mut(&named.name).ok_or_else(gone)?;
+        let change = (named.name.clone(), vm.to_owned(), is_member);
+        if self.is_slow && members.contains(vm) != is_member && !self.begun.contains(&change) {
+            self.begun.push(change);
+            return Err(DriverError::not_done("the cloud works on it", PAUSE));
+        }
+        self.begun.retain(|begun| *begun != change);
         let _ = if is_member { members.insert(vm.to_owned()) } else { members.remove(vm) };
         Ok(())
     }
@@ -294,6 +308,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether the cloud works on the membership of the VM.
+    pub fn is_working(&self) -> bool {
+        self.memory.is_working()
     }
 
     /// The VM of the object.
