@@ -175,6 +175,7 @@ impl StandIn for openstack::World {
             ("OPENSTACK_NETWORK_ID", text("/networkID")),
             ("OPENSTACK_SUBNET_ID", text("/subnetIDs/0")),
             ("OPENSTACK_SECURITY_GROUP", text("/securityGroups/0")),
+            ("OPENSTACK_CONTROL_PLANE_POOL_ID", openstack::POOL_ID.to_owned()),
         ]
     }
 
