@@ -62,7 +62,7 @@ test-dashboard: ## Test the page of mcm dashboard in headless Chromium with axe,
 test-clouds: ## Test the drivers of clouds and mcm with them in simulations of these clouds (FEATURES=aws,gcp for some; needs Python)
 	@hack/test-clouds
 
-test-openstack: ## Test the driver of OpenStack on real Keystone, Placement, Nova, Neutron, Glance and Cinder (the first set-up takes minutes)
+test-openstack: ## Test the driver of OpenStack on real Keystone, Placement, Nova, Neutron, Glance, Cinder and Octavia (the first set-up takes minutes)
 	hack/openstack/openstack get
 	$(CARGO) test --locked -p mcm-driver-openstack --lib -- --ignored
 

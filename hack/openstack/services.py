@@ -29,8 +29,9 @@ APIS = {
     "neutron": "neutron.wsgi.api",
     "nova": "nova.wsgi.osapi_compute",
     "cinder": "cinder.wsgi.api",
+    "octavia": "octavia.wsgi.api",
 }
-WORKERS = ["nova-conductor", "nova-scheduler", "nova-compute", "cinder-scheduler", "cinder-volume"]
+WORKERS = ["nova-conductor", "nova-scheduler", "nova-compute", "cinder-scheduler", "cinder-volume", "octavia-worker"]
 # The type in the catalogue and the path below the port.
 CATALOGUE = {
     "placement": ("placement", ""),
@@ -38,6 +39,7 @@ CATALOGUE = {
     "neutron": ("network", ""),
     "nova": ("compute", "/v2.1"),
     "cinder": ("block-storage", "/v3/%(project_id)s"),
+    "octavia": ("load-balancer", ""),
 }
 RABBIT = next(pathlib.Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin"))
 
@@ -263,6 +265,24 @@ def configure():
         "oslo_concurrency": locks,
     })
     shutil.copy(BIN.parent / "etc/cinder/resource_filters.json", prepare(".cinder"))
+    # The controller worker carries changes out, on amphorae that do not exist and so check no certificate.
+    (prepare(".octavia") / "ca.pem").touch()
+    write(".octavia/octavia.conf", {
+        "DEFAULT": {"transport_url": transport, "host": "localhost"},
+        "api_settings": {"auth_strategy": "keystone", "enabled_provider_drivers": "amphora:no servers"},
+        "database": {"connection": database("octavia")},
+        "keystone_authtoken": authtoken("octavia"),
+        "service_auth": login("octavia"),
+        "oslo_messaging": {"topic": "octavia"},
+        "controller_worker": {
+            "amphora_driver": "amphora_noop_driver",
+            "compute_driver": "compute_noop_driver",
+            "network_driver": "network_noop_driver",
+            "image_driver": "image_noop_driver",
+            "client_ca": FOLDER / ".octavia/ca.pem",
+        },
+        "certificates": {"cert_manager": "noop_cert_manager"},
+    })
 
 
 def without_region(options):
@@ -327,7 +347,7 @@ def start_queues():
 
 
 def migrate():
-    names = ["keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0", "cinder"]
+    names = ["keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0", "cinder", "octavia"]
     run("mariadb", *client("".join(f"create database {name} character set utf8;" for name in names)))
     for command in [
         ["keystone-manage", "db_sync"],
@@ -338,6 +358,7 @@ def migrate():
         ["nova-manage", "cell_v2", "map_cell0", "--database_connection", database("nova_cell0")],
         ["nova-manage", "db", "sync"],
         ["cinder-manage", "db", "sync"],
+        ["octavia-db-manage", "upgrade", "head"],
     ]:
         run(command[0], *command)
     run("mariadb", *client("delete from nova_api.cell_mappings"))
@@ -414,6 +435,7 @@ def fill():
     subnet = machines.network.create_subnet(network_id=network.id, ip_version=4, cidr="10.250.0.0/16", enable_dhcp=False)
     machines.network.create_security_group(name="shoot-group")
     machines.compute.create_keypair(name="operator")
+    pool = create_pool(machines.load_balancer, subnet.id)
     application = machines.identity.create_application_credential(machines.current_user_id, "mcm")
     return {
         "authURL": f"{AUTH}/v3",
@@ -429,8 +451,20 @@ def fill():
         "imageID": image.id,
         "networkID": network.id,
         "subnetID": subnet.id,
+        "poolID": pool.id,
         "logs": str(LOGS),
     }
+
+
+def create_pool(octavia, subnet):
+    """A pool without members, and its load balancer, which takes one change at a time."""
+    balancer = octavia.create_load_balancer(name="control-plane", vip_subnet_id=subnet)
+    octavia.wait_for_load_balancer(balancer.id, interval=1)
+    listener = octavia.create_listener(name="control-plane", load_balancer_id=balancer.id, protocol="TCP", protocol_port=6443)
+    octavia.wait_for_load_balancer(balancer.id, interval=1)
+    pool = octavia.create_pool(name="control-plane", listener_id=listener.id, protocol="TCP", lb_algorithm="ROUND_ROBIN")
+    octavia.wait_for_load_balancer(balancer.id, interval=1)
+    return pool
 
 
 def main():
