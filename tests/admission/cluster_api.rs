@@ -176,7 +176,6 @@ const POOL: &str = "4c1d7c0e-9c55-4d0a-9d5b-0c2f3a1b7e22";
 #[case::simulated(json!({ "simulated": { "name": "cp" } }), None)]
 #[case::aws_left_out(json!({ "awsTargetGroup": { "arn": "" } }), None)]
 #[case::gcp_left_out(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "" }] }), None)]
-#[case::none(json!({}), Some("write one of awsTargetGroup, gcpInstanceGroups and simulated"))]
 #[case::openstack_left_out(json!({ "openstackPool": { "id": "" } }), None)]
 #[case::name_of_a_pool(json!({ "openstackPool": { "id": "cp" } }), Some("openstackPool.id"))]
 #[case::port_of_a_pool(json!({ "openstackPool": { "id": POOL, "protocolPort": 0 } }), Some("openstackPool.protocolPort"))]

@@ -157,9 +157,6 @@ mod tests {
     #[rstest]
     #[case(json!({ "awsTargetGroup": { "arn": "" } }))]
     #[case(json!({ "gcpInstanceGroups": [{ "zone": "a", "name": "" }] }))]
-    #[case(json!({ "simulated": { "name": "" } }))]
-    fn an_empty_name_is_no_load_balancer(#[case] written: Value) {
-        assert!(!serde_json::from_value::<LoadBalancer>(written).unwrap().is_named());
     #[case(json!({ "openstackPool": { "id": "" } }))]
     #[case(json!({ "simulated": { "name": "" } }))]
     fn an_empty_name_is_no_load_balancer(#[case] written: Value) {

@@ -55,8 +55,6 @@ pub struct MCMClusterSpec {
     pub control_plane_endpoint: Endpoint,
     /// An existing load balancer, whose members mcm changes: the VM of each control plane machine is registered before its
     /// Machine is provisioned, and deregistered before the VM is deleted. Nothing else of it is created or changed. After a
-    /// change of this field the VMs are registered in the new load balancer and then deregistered from the old one. An
-    /// empty ARN or name is no load balancer.
     /// change of this field the VMs are registered in the new load balancer and then deregistered from the old one. An empty
     /// ARN, name or ID is no load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
