@@ -15,7 +15,7 @@ use crate::{
     moves::{ids, journal_of, journal_so_far, nodes},
     scene::{Scene, name_of},
     support::{guard, identity, program::MCM, secrets, world::Manager},
-    world::{World, play},
+    world::{ENDPOINTS, World, play},
 };
 
 const MACHINES: usize = 20;
@@ -46,7 +46,7 @@ impl Adoption {
     /// The native controllers in the namespace of a cluster.
     pub async fn beside(scene: Scene) -> Self {
         let orphans = ["--machine-safety-orphan-vms-dry-run", "--machine-safety-orphan-vms-period=2s"];
-        let natives = scene.world.natives(&scene.namespace, &orphans).await;
+        let natives = scene.world.natives(&scene.namespace, &[&orphans[..], &[ENDPOINTS]].concat()).await;
         let folder = tempfile::tempdir().unwrap();
         let user = user(&scene, folder.path()).await;
         Self { scene, natives, user, _folder: folder }
@@ -55,7 +55,7 @@ impl Adoption {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(MCM);
         command.arg("adopt").args(words).args(["--cluster", &self.scene.name, "--namespace", &self.scene.namespace]);
-        command.arg(format!("--simulated-cloud={}", self.scene.world.cloud.url));
+        command.arg(format!("--simulated-cloud={}", self.scene.world.cloud.url)).arg(ENDPOINTS);
         command.env("KUBECONFIG", &self.user).process_group(guard::process_group());
         command
     }

@@ -33,7 +33,7 @@ use crate::{
 };
 
 const WORKERS: usize = 2;
-const REGION: &str = "eu-west-1";
+pub const REGION: &str = "eu-west-1";
 const GCP_ZONE: &str = "europe-west1-b";
 const IMAGE: &str = "projects/os/global/images/os-1";
 
@@ -60,6 +60,9 @@ pub trait StandIn: Send + Sync + 'static {
 /// moto, the zone of its subnet, and the target group of a load balancer.
 pub struct OnAws {
     pub ec2: Arc<Ec2>,
+/// moto, and the zone of its subnet.
+pub struct OnAws {
+    pub ec2: Ec2,
     zone: String,
     target_group: String,
 }
@@ -67,6 +70,7 @@ pub struct OnAws {
 impl OnAws {
     pub async fn start() -> Self {
         let ec2 = Arc::new(Ec2::start().await);
+        let ec2 = Ec2::start().await;
         let words = [("Action", "DescribeSubnets"), ("Version", "2016-11-15"), ("SubnetId.1", ec2.subnet.as_str())];
         let answer = ec2.proxy.ask(&words).await;
         let document = roxmltree::Document::parse(&answer).unwrap();
@@ -222,7 +226,7 @@ impl Kubelets {
         Self { nodes, cluster: scene.name.clone(), task }
     }
 
-    async fn are_gone(&self) -> Option<()> {
+    pub async fn are_gone(&self) -> Option<()> {
         let own = ListParams::default().labels(&format!("cluster={}", self.cluster));
         self.nodes.list(&own).await.ok()?.items.is_empty().then_some(())
     }
@@ -235,10 +239,12 @@ impl Drop for Kubelets {
 }
 
 fn node(name: &str, cluster: &str, id: &str) -> Node {
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Simulated", "message": "simulated"});
+    let all = [("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False")];
+    let conditions = all
+        .map(|(type_, status)| json!({"type": type_, "status": status, "reason": "Simulated", "message": "simulated"}));
     let node = json!({
         "metadata": {"name": name, "labels": {"cluster": cluster}}, "spec": {"providerID": id},
-        "status": {"conditions": [ready], "nodeInfo": node_info()},
+        "status": {"conditions": conditions, "nodeInfo": node_info()},
     });
     serde_json::from_value(node).unwrap()
 }
@@ -287,8 +293,14 @@ impl Vms for OfOther {
     }
 }
 
-/// The provider of a cloud, with the network of a cluster as it shows it.
+/// The provider of a cloud, whose VMs the simulation of the cloud creates.
 async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvider {
+    let vms = Arc::new(OfOther { cloud: Arc::clone(cloud), cluster: scene.name.clone() });
+    other_provider_with(scene, cloud.as_ref(), vms).await
+}
+
+/// The provider of a cloud with these VMs, and with the network of a cluster as it shows it.
+pub async fn other_provider_with(scene: &Scene, cloud: &dyn StandIn, vms: Arc<dyn Vms>) -> OtherProvider {
     let endpoint = identity::server(scene.world.workload.kubeconfig());
     let endpoint = json!({"host": endpoint.ip().to_string(), "port": endpoint.port()});
     let zone = cloud.zone();
@@ -304,7 +316,6 @@ async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvide
         let public = json!({"id": "public-a", "resourceID": "subnet-0", "availabilityZone": zone, "isPublic": true});
         spec["network"] = json!({"vpc": {"id": "vpc-1"}, "subnets": [public, private]});
     }
-    let vms = Arc::new(OfOther { cloud: Arc::clone(cloud), cluster: scene.name.clone() });
     OtherProvider::start_on(scene, kinds, vms, Some(Network { spec, status })).await
 }
 

@@ -15,10 +15,12 @@ mod aws {
     mod proxy;
     mod server;
 
-    pub use self::ec2::Ec2;
+    pub use self::ec2::{Ec2, IMAGE};
 }
 #[cfg(all(feature = "aws", feature = "gcp"))]
 mod bootstrap;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod capa;
 mod cluster;
 mod day_2;
 mod diagnostics;

@@ -30,11 +30,15 @@ pub struct Kinds {
     /// The beginning of their names.
     prefix: &'static str,
     version: &'static str,
+    /// The rest of their names in the singular.
+    names: &'static [&'static str],
 }
 
-pub const AWS: Kinds = Kinds { line: 0, prefix: "AWS", version: "v1beta2" };
+const NAMES: [&str; 4] = ["cluster", "machine", "machinetemplate", "machinepool"];
+pub const AWS: Kinds = Kinds { line: 0, prefix: "AWS", version: "v1beta2", names: &NAMES };
 #[cfg_attr(not(feature = "openstack"), allow(dead_code, reason = "only flavours of clouds have its clusters"))]
-pub const GCP: Kinds = Kinds { line: 1, prefix: "GCP", version: "v1beta1" };
+pub const GCP: Kinds =
+    Kinds { line: 1, prefix: "GCP", version: "v1beta1", names: &["cluster", "machine", "machinetemplate"] };
 
 impl Kinds {
     fn plural(&self, kind: &str) -> String {
@@ -118,7 +122,7 @@ async fn install(world: &World, kinds: &Kinds) {
     let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS")
         .unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));
     let folder = PathBuf::from(folders.lines().nth(kinds.line).unwrap());
-    for kind in ["cluster", "machine", "machinetemplate"].map(|kind| kinds.plural(kind)) {
+    for kind in kinds.names.iter().map(|kind| kinds.plural(kind)) {
         let file = folder.join(format!("infrastructure.cluster.x-k8s.io_{kind}.yaml"));
         let mut crd: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         crd["metadata"]["labels"] = json!({"cluster.x-k8s.io/v1beta1": kinds.version});

@@ -34,6 +34,8 @@ pub const LATER: &str = "v0.2.0";
 /// Of core and the kubeadm providers, as `hack/controlplane/cluster-api` pins it.
 pub const CORE: &str = "v1.14.2";
 const NAMESPACE: &str = "capmcm-system";
+/// Allows the endpoints of the simulations of clouds.
+pub const ENDPOINTS: &str = "--allowed-cloud-endpoints=http://127.0.0.1";
 
 /// All tests share one: connections belong to a runtime.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -322,8 +324,7 @@ impl World {
             "capi-manager".to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--simulated-cloud={}", self.cloud.url),
-            // Of the simulations of clouds.
-            "--allowed-cloud-endpoints=http://127.0.0.1".to_owned(),
+            ENDPOINTS.to_owned(),
             "--leader-elect".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{}", free_port()),

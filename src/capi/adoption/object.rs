@@ -48,6 +48,8 @@ pub enum Kind {
     Node,
     /// A core/v1 Namespace; only that of the objects is read.
     Namespace,
+    /// `cluster.x-k8s.io`; no migration moves one.
+    MachinePool,
 }
 
 impl Kind {
@@ -99,6 +101,7 @@ impl Kind {
             Self::Secret => ("", "v1", "Secret", "secrets"),
             Self::Node => ("", "v1", "Node", "nodes"),
             Self::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Self::MachinePool => (CORE_GROUP, "v1beta2", "MachinePool", "machinepools"),
         }
     }
 

@@ -101,6 +101,7 @@ pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
     let (place, ways) = (&options.place, options.way.ways()?);
     let world = place.world(&ways).await?;
     let units = place.units(&world, &ways).await?;
+    let pools = place.staying_pools(&world, &ways).await?;
     let mut plans = Vec::new();
     for way in ways {
         plans = plans_of(&world, &place.cluster, &units, way).await?;
@@ -110,7 +111,7 @@ pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
         }
     }
     let is_possible = plans.iter().all(|plan| plan.failed().next().is_none());
-    Ok((Report::plans(&plans, options.output), is_possible))
+    Ok((Report::plans(&plans, &pools, options.output), is_possible))
 }
 
 async fn plans_of(world: &World, cluster: &str, units: &BTreeSet<Unit>, way: Way) -> Result<Vec<Plan>> {

@@ -8,7 +8,11 @@ use clap::Args;
 use crate::{
     api::labels,
     capi::{
-        adoption::{Kind, Object, Unit, Way, has_finalizer, lone_name, observe::World, way_of},
+        adoption::{
+            Kind, Object, StayingPool, Unit, Way, has_finalizer, lone_name,
+            observe::{NotRead, World},
+            way_of,
+        },
         types::{MCMMigration, Side, names},
     },
     cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
@@ -164,13 +168,30 @@ impl Place {
         let migrations = self.migrations(world).await?;
         units.extend(migrations.into_iter().filter(|(_, one)| ways.contains(&way_of(one))).map(|(unit, _)| unit));
         if units.is_empty() {
+            let pools = self.staying_pools(world, ways).await?;
+            let pools: String =
+                pools.iter().map(|one| format!("; MachinePool {} stays: {}", one.machine_pool, one.reason)).collect();
             bail!(
-                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment or --machine",
+                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment or --machine{pools}",
                 self.cluster,
                 world.namespace
             );
         }
         Ok(units)
+    }
+
+    /// MachinePools of the Cluster that keep their owner, unless single units are named.
+    pub(super) async fn staying_pools(&self, world: &World, ways: &[Way]) -> Result<Vec<StayingPool>> {
+        let Some(way) = ways.first().filter(|way| **way != Way::FromStandIn && self.named().is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let all = match world.list(Kind::MachinePool).await {
+            // Without the kind there are no pools.
+            Err(NotRead::NotServed { .. }) => Vec::new(),
+            listed => listed?,
+        };
+        let own = all.iter().filter(|pool| pool.text("/spec/clusterName") == self.cluster);
+        Ok(own.filter_map(|pool| StayingPool::of(pool, *way)).collect())
     }
 
     fn named(&self) -> BTreeSet<Unit> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::{
-    capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage},
+    capi::adoption::{Check, OF_MACHINE, Plan, Progress, Stage, StayingPool},
     cli::{format::Format, table::table},
 };
 
@@ -16,11 +16,12 @@ const MOST_WAITS: usize = 3;
 pub(super) struct Report;
 
 impl Report {
-    /// Each plan with its checks.
-    pub(super) fn plans(plans: &[Plan], format: Format) -> String {
+    /// Each plan with its checks, and the pools that stay.
+    pub(super) fn plans(plans: &[Plan], pools: &[StayingPool], format: Format) -> String {
+        let stays = |one: &StayingPool| format!("MachinePool {} stays: {}\n", one.machine_pool, one.reason);
         match format {
-            Format::Json => format!("{:#}\n", json!({ "plans": plans })),
-            Format::Text => plans.iter().map(plan).collect::<Vec<_>>().join("\n"),
+            Format::Json => format!("{:#}\n", json!({ "plans": plans, "stayingPools": pools })),
+            Format::Text => plans.iter().map(plan).chain(pools.iter().map(stays)).collect::<Vec<_>>().join("\n"),
         }
     }
 

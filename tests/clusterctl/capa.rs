@@ -1,0 +1,216 @@
+//! Workers of a stock cluster of CAPA on moto move to mcm and back. Neither the cloud nor core notices, wherever the command dies.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kube::{ResourceExt, api::DynamicObject};
+use serde_json::Value;
+
+use crate::{
+    adopt::Adoption,
+    aws::IMAGE,
+    flavours::{Kubelets, OnAws, REGION, StandIn, other_provider_with, prepare},
+    other_provider::Vms,
+    scene::{KUBERNETES, Scene, name_of},
+    simulation::{Simulation, Vm},
+    world::{World, play},
+};
+
+const WORKERS: usize = 3;
+const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/capa.yaml");
+const KEY: &str = "default";
+const PROFILES: [&str; 2] =
+    ["control-plane.cluster-api-provider-aws.sigs.k8s.io", "nodes.cluster-api-provider-aws.sigs.k8s.io"];
+/// The migration to mcm, with answers to the questions that a stock template leaves open.
+const TO_MCM: [&str; 10] = [
+    "--from",
+    "other",
+    "--to",
+    "capi",
+    "--credentials-secret",
+    "aws-credentials",
+    "--image",
+    IMAGE,
+    "--root-volume",
+    "8:gp2",
+];
+const TO_CAPA: [&str; 4] = ["--from", "capi", "--to", "other"];
+
+/// VMs as CAPA creates them: with its tags, and without any of mcm.
+struct OfCapa {
+    cloud: Arc<OnAws>,
+    scene: Scene,
+}
+
+impl OfCapa {
+    async fn find(&self, machine: &str) -> Option<Vm> {
+        self.cloud.ec2.vms().await.into_iter().find(|vm| vm.machine == machine)
+    }
+
+    async fn run(&self, machine: &DynamicObject) {
+        let (name, cluster) = (machine.name_any(), &self.scene.name);
+        let is_control_plane = machine.labels().contains_key("cluster.x-k8s.io/control-plane");
+        let role = if is_control_plane { "control-plane" } else { "node" };
+        let tags = [
+            ("Name".to_owned(), name.clone()),
+            ("MachineName".to_owned(), format!("{}/{name}", self.scene.namespace)),
+            (format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned()),
+            (format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{cluster}"), "owned".to_owned()),
+            ("sigs.k8s.io/cluster-api-provider-aws/role".to_owned(), role.to_owned()),
+        ];
+        let ec2 = &self.cloud.ec2;
+        let spec = |field: &str| machine.data["spec"][field].as_str().unwrap_or_default().to_owned();
+        let user_data = STANDARD.encode(format!("#cloud-config of {name}"));
+        let mut params: Vec<(String, String)> = [
+            ("Action", "RunInstances"),
+            ("Version", "2016-11-15"),
+            ("MinCount", "1"),
+            ("MaxCount", "1"),
+            ("ImageId", IMAGE),
+            ("InstanceType", &spec("instanceType")),
+            ("KeyName", &spec("sshKeyName")),
+            ("IamInstanceProfile.Name", &spec("iamInstanceProfile")),
+            ("SubnetId", &ec2.subnet),
+            ("SecurityGroupId.1", &ec2.group),
+            ("UserData", &user_data),
+            ("TagSpecification.1.ResourceType", "instance"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .to_vec();
+        for (number, (key, value)) in (1..).zip(tags) {
+            params.push((format!("TagSpecification.1.Tag.{number}.Key"), key));
+            params.push((format!("TagSpecification.1.Tag.{number}.Value"), value));
+        }
+        let params: Vec<(&str, &str)> = params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let answer = ec2.proxy.ask(&params).await;
+        assert!(answer.contains("<instanceId>"), "{answer}");
+    }
+}
+
+#[async_trait]
+impl Vms for OfCapa {
+    async fn create(&self, machine: &DynamicObject) -> Option<String> {
+        let name = machine.name_any();
+        if self.find(&name).await.is_none() {
+            self.run(machine).await;
+        }
+        self.find(&name).await.map(|vm| self.cloud.node_id(&vm))
+    }
+
+    async fn delete(&self, id: &str) -> Option<()> {
+        self.cloud.ec2.end(id).await;
+        Some(())
+    }
+}
+
+/// The key and the instance profiles that CAPA expects in an account.
+async fn prepare_account(cloud: &OnAws) {
+    let proxy = &cloud.ec2.proxy;
+    proxy.ask(&[("Action", "CreateKeyPair"), ("Version", "2016-11-15"), ("KeyName", KEY)]).await;
+    for name in PROFILES {
+        let profile = [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", name)];
+        proxy.ask_service("iam", &profile).await;
+    }
+}
+
+/// The output of `clusterctl generate cluster`.
+fn generate(scene: &Scene) -> String {
+    let workers = WORKERS.to_string();
+    let words = ["generate", "cluster", &scene.name, "--from", CLUSTER, "--target-namespace", &scene.namespace];
+    let counts = ["--control-plane-machine-count", "1", "--worker-machine-count", &workers];
+    let version = ["--kubernetes-version", KUBERNETES];
+    let mut command = scene.world.command(&[&words[..], &counts, &version].concat());
+    let output = command.env("AWS_REGION", REGION).env("AWS_SSH_KEY_NAME", KEY).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// State that must not change: the instances that were ever created and those that run, Nodes, and the objects of core.
+#[derive(Debug, PartialEq)]
+struct Essence {
+    created: u64,
+    running: BTreeMap<String, String>,
+    nodes: BTreeMap<String, String>,
+    of_core: BTreeMap<String, String>,
+}
+
+async fn essence(scene: &Scene, cloud: &OnAws) -> Essence {
+    let uid = |one: &Value| one["metadata"]["uid"].as_str().unwrap().to_owned();
+    let running = cloud.ec2.vms().await.into_iter().filter(|vm| vm.is_running);
+    let kinds = ["machinedeployments", "machinesets", "machines"].map(|kind| format!("{kind}.cluster.x-k8s.io"));
+    let of_core = kinds.iter().flat_map(|kind| scene.all(kind));
+    let nodes = scene.world.nodes.all("", "nodes", &format!("cluster={}", scene.name));
+    Essence {
+        created: cloud.ec2.created().await,
+        running: running.map(|vm| (vm.provider_id, vm.machine)).collect(),
+        nodes: nodes.iter().map(|node| (name_of(node).to_owned(), uid(node))).collect(),
+        of_core: of_core
+            .map(|one| (format!("{} {}", one["kind"].as_str().unwrap(), name_of(&one)), uid(&one)))
+            .collect(),
+    }
+}
+
+/// The VM that is new since then.
+async fn new_vm(cloud: &OnAws, before: &Essence) -> Vm {
+    let mut all = cloud.ec2.vms().await;
+    all.retain(|vm| !before.running.contains_key(&vm.provider_id));
+    assert_eq!((all.len(), cloud.ec2.created().await), (1, before.created + 1));
+    all.remove(0)
+}
+
+#[test]
+fn workers_of_a_stock_cluster_of_capa_move_to_mcm_and_back() {
+    play(async |world: &'static World| {
+        let cloud = Arc::new(OnAws::start().await);
+        prepare_account(&cloud).await;
+        let scene = Scene::with_authority(world, "stock").await;
+        prepare(&scene, cloud.as_ref());
+        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+        let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
+        let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
+        let kubelets = Kubelets::run(&scene, Arc::<OnAws>::clone(&cloud));
+        world.kubectl_with(&["apply", "-f", "-"], &generate(&scene));
+        scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
+        let adoption = Adoption::beside(scene).await;
+        let scene = &adoption.scene;
+        let calls = |action: &str| cloud.ec2.proxy.calls(action);
+        let (before, deeds) = (essence(scene, &cloud).await, capa.deeds());
+        assert_eq!((before.running.len(), before.nodes.len(), deeds.len()), (1 + WORKERS, 1 + WORKERS, 1 + WORKERS));
+
+        let plan = adoption.run(&["plan", "--from", "other", "--to", "capi"]);
+        let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
+        assert!(plan.contains("--image") && plan.contains("--root-volume"), "the template leaves them open: {plan}");
+        let stays = "MachinePool stock-mp-0 stays: its instances are in the Auto Scaling group stock-mp-0";
+        assert!(plan.contains(stays), "{plan}");
+        let killed = adoption.apply_with_kills(&TO_MCM);
+        assert!(killed.len() >= 12, "{killed:#?}");
+        assert_eq!(essence(scene, &cloud).await, before, "after the way there");
+        assert_eq!((calls("RunInstances"), calls("TerminateInstances"), capa.deeds()), (0, 0, deeds.clone()));
+        assert_eq!((scene.all("awsmachines").len(), scene.all("mcmmachines").len()), (1, WORKERS));
+        adoption.found_no_orphans();
+
+        scene.scale(WORKERS + 1);
+        scene.until("one more machine of mcm", async || scene.has_running(2 + WORKERS)).await;
+        assert!(new_vm(&cloud, &before).await.has_uid);
+        assert_eq!((calls("RunInstances"), capa.deeds()), (1, deeds.clone()));
+
+        let before = essence(scene, &cloud).await;
+        let killed = adoption.apply_with_kills(&TO_CAPA);
+        assert!(killed.len() >= 12, "{killed:#?}");
+        assert_eq!(essence(scene, &cloud).await, before, "after the way back");
+        assert_eq!((calls("RunInstances"), calls("TerminateInstances"), capa.deeds()), (1, 0, deeds.clone()));
+        assert_eq!((scene.all("awsmachines").len(), scene.all("mcmmachines").len()), (2 + WORKERS, 0));
+        assert_eq!(adoption.names(&["machines.machine.sapcloud.io"]), [""; 0]);
+        adoption.found_no_orphans();
+
+        scene.scale(WORKERS + 2);
+        scene.until("one more machine of CAPA", async || scene.has_running(3 + WORKERS)).await;
+        assert!(!new_vm(&cloud, &before).await.has_uid);
+        assert_eq!((calls("RunInstances"), capa.deeds().len()), (1, deeds.len() + 1));
+
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        assert!(cloud.ec2.vms().await.is_empty());
+        scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+    });
+}
