@@ -78,27 +78,6 @@ pub(super) fn is_for_control_plane(check: &Value) -> bool {
     check["spec"]["selector"]["matchLabels"].get(names::CONTROL_PLANE).is_some()
 }
 
-/// Refuses the workers of a ClusterClass. They are made from its patches, which only Cluster API applies.
-pub(super) fn refuse_topology(path: &str, report: &mut Report) {
-    let reason = "Cluster API makes the MachineDeployments of a topology from patches of its ClusterClass";
-    report.refuse(
-        path,
-        reason,
-        "convert the MachineDeployments of the running cluster, or use a template without a ClusterClass",
-    );
-}
-
-/// Whether a Cluster or ClusterClass has workers in its topology.
-pub(super) fn has_topology(document: &Document<'_>) -> bool {
-    let path = if document.kind == "ClusterClass" { "/spec/workers" } else { "/spec/topology/workers" };
-    let workers = document.value.pointer(path);
-    workers.is_some_and(|workers| {
-        ["machineDeployments", "machinePools"]
-            .iter()
-            .any(|name| workers[*name].as_array().is_some_and(|all| !all.is_empty()))
-    })
-}
-
 /// The owner of workers, as it was given, with a reference to the kind of mcm.
 pub(super) fn moved(document: &Document<'_>, given: &Value, input: &Input<'_>, report: &mut Report) -> Outcome {
     let Some((kind, name)) = reference_of(document) else { return Outcome::default() };

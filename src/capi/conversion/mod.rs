@@ -29,6 +29,7 @@ mod strategy;
 mod template;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod v1beta1;
 
 pub use answers::{Answers, Question};

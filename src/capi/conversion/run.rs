@@ -16,7 +16,7 @@ use super::{
     machine_set,
     options::{Infrastructure, Options},
     report::{Loss, Outcome, Refusal, Report, merged},
-    v1beta1,
+    topology, v1beta1,
 };
 use crate::{
     api::machine as native,
@@ -53,7 +53,9 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
     let references = References::of(&input);
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
-            (CORE_GROUP, "Cluster" | "ClusterClass") if hybrid::has_topology(document) => run.topology(document),
+            (CORE_GROUP, "Cluster" | "ClusterClass") if topology::has_workers(document) => {
+                run.refuse_with(document, topology::refuse_all);
+            }
             (CORE_GROUP, "ClusterClass") => run.keep(document, given),
             (CORE_GROUP, _) if document.version != version_of(CORE) => {
                 let advice = "convert the file first: clusterctl convert";
@@ -146,9 +148,9 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
             (CORE_GROUP, "Cluster" | "ClusterClass")
-                if options.infrastructure == Infrastructure::Mcm && hybrid::has_topology(document) =>
+                if options.infrastructure == Infrastructure::Mcm && topology::has_foreign_workers(document, &input) =>
             {
-                run.topology(document);
+                run.refuse_with(document, topology::refuse_foreign);
             }
             (CORE_GROUP, _) if takes_workers && hybrid::refers_to_other(document) => {
                 run.convert(document, |_: Value, report| hybrid::moved(document, given, &input, report));
@@ -283,9 +285,9 @@ impl Run {
         self.lose(document, KEPT);
     }
 
-    fn topology(&mut self, document: &Document<'_>) {
+    fn refuse_with(&mut self, document: &Document<'_>, refuse: fn(&Document<'_>, &mut Report)) {
         let mut report = Report::of(document.kind, document.name);
-        hybrid::refuse_topology(if document.kind == "Cluster" { "spec.topology" } else { "spec.workers" }, &mut report);
+        refuse(document, &mut report);
         self.result.refusals.extend(report.refusals);
     }
 
