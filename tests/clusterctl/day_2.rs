@@ -21,6 +21,9 @@ fn a_deployment_is_scaled_down_by_its_annotated_machine() {
         assert!(!scene.machines().contains(&chosen));
         scene.until("its VM to be gone", async || (!scene.vms().await.contains_key(&chosen)).then_some(())).await;
         assert!(scene.find("machines.machine.sapcloud.io", &chosen).is_none());
+        let deployment = "machinedeployment.cluster.x-k8s.io/scaled-md-0";
+        scene.kubectl(&["delete", deployment, "--cascade=foreground", "--timeout=120s"]);
+        assert!(scene.machines().is_empty() && scene.vms().await.is_empty());
     });
 }
 

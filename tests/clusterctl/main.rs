@@ -24,6 +24,7 @@ mod capa;
 mod cluster;
 mod day_2;
 mod diagnostics;
+mod drain;
 mod failures;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod flavours;

@@ -75,6 +75,15 @@ fn a_pool_is_made_scaled_rolled_within_its_bounds_and_deleted() {
             .until("the class of the old VMs to be gone", async || (scene.all("machineclass").len() == 1).then_some(()))
             .await;
 
+        scale(&scene, 0);
+        scene
+            .until("no VM and no Node", async || {
+                (scene.vms().await.is_empty() && scene.nodes().is_empty()).then_some(())
+            })
+            .await;
+        scale(&scene, 2);
+        scene.until("two Nodes", async || scene.has_pool_of(2)).await;
+
         scene.kubectl(&["delete", "machinepool", "pooled-mp-0", "--timeout=150s"]);
         assert!(scene.vms().await.is_empty() && scene.nodes().is_empty());
         for kind in ["mcmmachinepool", "machinedeployments.machine.sapcloud.io", "machines.machine.sapcloud.io"] {

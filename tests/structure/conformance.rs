@@ -34,6 +34,16 @@ fn every_rule_of_cluster_api_has_its_verdict_and_tests_that_exist() {
 }
 
 #[test]
+fn every_test_on_the_page_of_upstream_specs_exists() {
+    let tests = tests_below(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let page = document("cluster-api/upstream-specs.md");
+    let named: Vec<&str> = page.split('`').filter(|text| text.contains("::")).collect();
+    assert!(named.len() > 20, "only {named:?} were found");
+    let missing: Vec<&str> = named.into_iter().filter(|name| !tests.contains(*name)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
 fn every_behaviour_of_a_cloud_driver_has_its_verdict_and_a_test_that_exists() {
     let tests = tests_below(Path::new(env!("CARGO_MANIFEST_DIR")));
     let limits = Limits { untested: 0, open: 0 };
