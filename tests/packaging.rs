@@ -273,7 +273,7 @@ fn the_stand_in_is_in_a_file_of_its_own() {
     };
     assert_eq!(of_core(&objects(&components())), 0);
     let stand_in = objects(&file_of_release("stand-in-components.yaml"));
-    assert_eq!(of_core(&stand_in), 4);
+    assert_eq!(of_core(&stand_in), 5);
     let policies = stand_in.iter().filter(|object| is_a(object, &["ValidatingAdmissionPolicyBinding"]));
     assert!(policies.clone().count() == 3);
     for binding in policies {

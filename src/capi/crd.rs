@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 
 use super::types::{
     Cluster, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate,
-    MCMMigration, Machine, MachineDeployment, MachineSet, names,
+    MCMMigration, Machine, MachineDeployment, MachineHealthCheck, MachineSet, names,
 };
 use crate::api::crd::{roots, tidy};
 
@@ -63,7 +63,9 @@ pub fn stand_in() -> Vec<CustomResourceDefinition> {
     }
     let mut set = of::<MachineSet>();
     roots(&mut set).for_each(keep_cluster);
-    vec![cluster, deployment, set, of::<Machine>()]
+    let mut check = of::<MachineHealthCheck>();
+    roots(&mut check).for_each(bind_check);
+    vec![cluster, deployment, set, of::<Machine>(), check]
 }
 
 /// Fields of a Cluster that mcm does not read, and bounds of fields that its kinds leave open.
@@ -115,6 +117,26 @@ fn keep_cluster(root: &mut JSONSchemaProps) {
         rule(
             "self.clusterName == self.template.spec.clusterName",
             "write the same clusterName in spec.template.spec.clusterName",
+        ),
+    ]);
+}
+
+/// As the webhook of core requires.
+fn bind_check(root: &mut JSONSchemaProps) {
+    let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
+    spec.x_kubernetes_validations.get_or_insert_default().extend([
+        rule(
+            "self.clusterName == oldSelf.clusterName",
+            "clusterName is immutable: create another object for another Cluster",
+        ),
+        rule(
+            "size(self.selector.?matchLabels.orValue({})) + size(self.selector.?matchExpressions.orValue([])) > 0",
+            "the selector is empty: select the Machines by a label",
+        ),
+        rule(
+            "!has(self.checks) || !has(self.checks.nodeStartupTimeoutSeconds) || \
+             self.checks.nodeStartupTimeoutSeconds == 0 || self.checks.nodeStartupTimeoutSeconds >= 30",
+            "nodeStartupTimeoutSeconds is shorter than 30: write a longer one, or 0 for no limit",
         ),
     ]);
 }
@@ -249,19 +271,20 @@ mod tests {
 
     /// S5: as far as core has it: names, subresources, one stored version, no conversion, the contract.
     #[rstest]
-    #[case("Cluster", "cl", None)]
-    #[case("MachineDeployment", "md", Some(".status.selector"))]
-    #[case("MachineSet", "ms", Some(".status.selector"))]
-    #[case("Machine", "ma", None)]
-    fn s5_the_stand_in_serves_four_kinds_as_core_does(
+    #[case("Cluster", &["cl"], None)]
+    #[case("MachineDeployment", &["md"], Some(".status.selector"))]
+    #[case("MachineSet", &["ms"], Some(".status.selector"))]
+    #[case("Machine", &["ma"], None)]
+    #[case("MachineHealthCheck", &["mhc", "mhcs"], None)]
+    fn s5_the_stand_in_serves_its_kinds_as_core_does(
         #[case] kind: &str,
-        #[case] short: &str,
+        #[case] short: &[&str],
         #[case] selector: Option<&str>,
     ) {
         let crd = stand_in().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
         assert_eq!(crd.metadata.name.unwrap(), format!("{}s.cluster.x-k8s.io", kind.to_lowercase()));
         assert_eq!(crd.metadata.labels.unwrap(), [(names::CONTRACT.to_owned(), "v1beta2".to_owned())].into());
-        assert_eq!(crd.spec.names.short_names.unwrap(), [short]);
+        assert_eq!(crd.spec.names.short_names.unwrap(), short);
         assert!(crd.spec.conversion.is_none());
         let [version] = &crd.spec.versions[..] else { panic!("one version") };
         assert!(version.name == "v1beta2" && version.served && version.storage);

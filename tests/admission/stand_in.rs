@@ -117,6 +117,7 @@ fn mirror(kind: &str, name: &str) -> Value {
     let spec = match kind {
         "Machine" => machine_spec(),
         "MCMMachine" => json!({ "machineClassRef": { "name": "k" } }),
+        "MachineHealthCheck" => json!({ "clusterName": "c", "selector": { "matchLabels": { "a": "b" } } }),
         _ => json!({
             "clusterName": "c", "replicas": 1, "selector": {}, "template": { "spec": machine_spec() },
         }),
@@ -185,6 +186,16 @@ async fn s4_what_is_shown_is_changed_by_the_stand_in_only(#[case] change: Value,
 #[case::order("MachineDeployment", json!({ "spec": { "deletion": { "order": "Tallest" } } }), "Unsupported value")]
 #[case::group("Machine", json!({ "spec": { "infrastructureRef": { "apiGroup": "A b" } } }), "infrastructureRef.apiGroup")]
 #[case::topology("Cluster", json!({ "spec": { "topology": { "version": "v1.33.0" } } }), "topology.classRef: Required")]
+#[case::no_selector("MachineHealthCheck", json!({ "spec": { "selector": { "matchLabels": null } } }), "the selector is empty")]
+#[case::no_time("MachineHealthCheck", json!({ "spec": { "checks": { "nodeStartupTimeoutSeconds": 10 } } }), "shorter than 30")]
+#[case::computed(
+    "MachineHealthCheck",
+    json!({ "spec": { "checks": { "unhealthyMachineConditions": [{ "type": "Ready", "status": "False", "timeoutSeconds": 1 }] } } }),
+    "Cluster API computes this condition"
+)]
+#[case::range(
+    "MachineHealthCheck", json!({ "spec": { "remediation": { "triggerIf": { "unhealthyInRange": "1 to 2" } } } }), "unhealthyInRange"
+)]
 #[tokio::test]
 async fn s5_the_kinds_accept_no_more_than_those_of_core(#[case] kind: &str, #[case] change: Value, #[case] text: &str) {
     let place = Place::new(false).await;
@@ -195,4 +206,22 @@ async fn s5_the_kinds_accept_no_more_than_those_of_core(#[case] kind: &str, #[ca
     objects::merge(&mut object, change);
     let said = place.create(false, kind, object).await.unwrap_err();
     assert!(said.contains(text), "{said}");
+}
+
+#[tokio::test]
+async fn s9_a_health_check_of_core_is_accepted() {
+    let mut check = mirror("MachineHealthCheck", "one");
+    let condition = |type_: &str| json!([{ "type": type_, "status": "Unknown", "timeoutSeconds": 300 }]);
+    check["spec"]["checks"] = json!({
+        "nodeStartupTimeoutSeconds": 0, "unhealthyNodeConditions": condition("Ready"),
+        "unhealthyMachineConditions": condition("example.com/Sane"),
+    });
+    check["spec"]["remediation"] = json!({
+        "triggerIf": { "unhealthyLessThanOrEqualTo": "40%", "unhealthyInRange": "[1-2]" },
+        "templateRef": { "apiVersion": "example.com/v1", "kind": "Repair", "name": "repair" },
+    });
+    let place = Place::new(false).await;
+    place.create(false, "MachineHealthCheck", check).await.unwrap();
+    let said = place.patch(false, "MachineHealthCheck", json!({ "spec": { "clusterName": "d" } })).await.unwrap_err();
+    assert!(said.contains("clusterName is immutable"), "{said}");
 }

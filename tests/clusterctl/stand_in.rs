@@ -100,6 +100,7 @@ fn machines_are_served_without_core_and_run_on_when_it_arrives() {
 
         scales(&scene).await;
         replaces(&scene).await;
+        heals(&scene).await;
         rolls(&scene).await;
         refuses(&scene);
         core_arrives(&scene).await;
@@ -194,6 +195,42 @@ async fn replaces(scene: &Scene) {
     scene.kubectl(&["delete", "machine.cluster.x-k8s.io", &gone, "--timeout=120s"]);
     assert!(!scene.vms().await.contains_key(&gone), "the Machine goes after its VM");
     scene.until("another Machine", async || scene.has_running(MACHINES)).await;
+}
+
+/// S9: the MCM controllers replace an unhealthy machine while there is a health check.
+async fn heals(scene: &Scene) {
+    let limit = async |wanted: Value| {
+        let native = format!("{}-md-0", scene.name);
+        let is_set = async || {
+            let native = scene.get("machinedeployments.machine.sapcloud.io", &native);
+            (native["spec"]["template"]["spec"]["healthTimeout"] == wanted).then_some(())
+        };
+        scene.until("the limit of the MCM deployment", is_set).await;
+    };
+    let condition = |status: &str| json!({"type": "Ready", "status": status, "timeoutSeconds": 3});
+    scene.world.apply(&json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
+        "metadata": {"name": "healed", "namespace": scene.namespace},
+        "spec": {
+            "clusterName": scene.name,
+            "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": format!("{}-md-0", scene.name)}},
+            "checks": {"unhealthyNodeConditions": [condition("False"), condition("Unknown")]},
+        },
+    }));
+    limit(json!("3s")).await;
+    let before = scene.machines();
+    let dead = before[0].clone();
+    scene.world.cloud.condition(&dead, "Ready", Some("False")).await;
+    scene
+        .until("another Machine in its place", async || {
+            (!scene.machines().contains(&dead)).then_some(())?;
+            scene.has_running(MACHINES)
+        })
+        .await;
+    let kept = scene.machines().iter().filter(|name| before.contains(name)).count();
+    assert_eq!((kept, scene.vms().await.len()), (MACHINES - 1, MACHINES));
+    scene.kubectl(&["delete", "machinehealthcheck", "healed"]);
+    limit(Value::Null).await;
 }
 
 async fn rolls(scene: &Scene) {

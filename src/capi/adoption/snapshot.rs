@@ -12,8 +12,8 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        conversion::{Answers, ProviderRole, provider_id},
-        types::{MCMMigration, Side, names},
+        conversion::{self, Answers, ProviderRole, provider_id},
+        types::{MCMMigration, MachineHealthCheck, Side, names},
     },
 };
 
@@ -229,7 +229,7 @@ impl Snapshot {
                 let wanted = &object["data"][key];
                 !wanted.is_null() && known.value["data"][key] != *wanted
             }),
-            _ => lacking(&known.as_written()["spec"], &without_empty(&object["spec"])).is_some(),
+            _ => lacking(&with_defaults(known)["spec"], &without_empty(&object["spec"])).is_some(),
         }
     }
 
@@ -237,6 +237,20 @@ impl Snapshot {
     pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
         objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
     }
+}
+
+/// An object as its user wrote it. Without the webhooks of Cluster API core, a health check lacks defaults that a conversion writes.
+fn with_defaults(object: &Object) -> Value {
+    let written = object.as_written();
+    let check = match object.kind {
+        Kind::HealthCheck => serde_json::from_value::<MachineHealthCheck>(written.clone()).ok(),
+        _ => None,
+    };
+    let complete = check.and_then(|mut check| {
+        conversion::default_health_check(&mut check);
+        serde_json::to_value(check).ok()
+    });
+    complete.unwrap_or(written)
 }
 
 /// The name under which a single machine can be migrated; `None` if it has a controller, an owner other than its

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::{labels, selector::Selector},
-    capi::types::{CORE_GROUP, Checks, MachineHealthCheck, MachineHealthCheckSpec, names},
+    capi::types::{CORE_GROUP, Checks, MachineDeployment, MachineHealthCheck, MachineHealthCheckSpec, names},
 };
 
 const KIND: &str = "MachineHealthCheck";
@@ -65,6 +65,13 @@ impl Coverage {
             Ok(_) => Covered::Unknown,
         }
     }
+}
+
+/// Whether a health check covers machines of a deployment, perhaps only some of them.
+pub fn may_cover(check: &MachineHealthCheck, deployment: &MachineDeployment) -> bool {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let labels = &deployment.spec.template.metadata.labels;
+    Coverage::of_deployment(labels, name, &deployment.spec.cluster_name).covered_by(&check.spec) != Covered::None
 }
 
 /// How many machines of an owner a health check covers.

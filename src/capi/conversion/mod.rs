@@ -38,7 +38,10 @@ pub(crate) use cloud::{
     provider::{ProviderKinds, ProviderRole},
     provider_id, with_network,
 };
-pub(crate) use defaults::{deployment as default_deployment, machine as default_machine};
+pub(crate) use defaults::{
+    deployment as default_deployment, health_check as default_health_check, machine as default_machine,
+};
+pub(crate) use health_check::may_cover;
 pub(crate) use infrastructure::{
     bootstrap::{user_data_of, user_data_secret},
     content_of, named, zone_of,

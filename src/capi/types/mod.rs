@@ -13,7 +13,8 @@ mod schema;
 
 pub use cluster::{Cluster, ClusterInitialization, ClusterSpec, ClusterStatus};
 pub use health_check::{
-    Checks, MachineHealthCheck, MachineHealthCheckSpec, Remediation, TriggerIf, UnhealthyCondition,
+    Checks, MachineHealthCheck, MachineHealthCheckSpec, MachineHealthCheckStatus, Remediation, TriggerIf,
+    UnhealthyCondition,
 };
 pub use infrastructure::{
     Authority, ClassRef, ClusterResource, ClusterSecretRef, Endpoint, FailureDomain, MCMCluster, MCMClusterSpec,

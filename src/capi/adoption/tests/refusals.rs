@@ -4,9 +4,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::capi::adoption::{
-    Kind, Stage, Way,
-    plan::{NoPlan, abort, plan},
+use crate::{
+    api::patch,
+    capi::adoption::{
+        Kind, Stage, Way,
+        plan::{NoPlan, abort, plan},
+    },
 };
 
 const THERE: Way = Way::ToNative;
@@ -127,6 +130,21 @@ fn a_health_check_of_several_deployments_stands_in_the_way() {
     let expected =
         "health checks: MachineHealthCheck h also selects Machine other: create one for this deployment only";
     assert!(failed.contains(&expected.to_owned()), "{failed:#?}");
+}
+
+/// Without the webhooks of core, a health check that exists lacks defaults that the conversion writes.
+#[rstest]
+#[case::the_same(json!({}), false)]
+#[case::another_time(json!({ "checks": { "nodeStartupTimeoutSeconds": 60 } }), true)]
+fn a_health_check_that_exists_is_compared_with_its_defaults(#[case] change: Value, #[case] is_taken: bool) {
+    let mut world = World::empty();
+    let selector = json!({ "matchLabels": { "a": "b" } });
+    let mut stored = json!({ "clusterName": "c", "selector": selector });
+    patch::apply(&mut stored, &change);
+    world.put(Kind::HealthCheck, "d", json!({ "spec": stored }));
+    let spec = json!({ "clusterName": "c", "selector": selector, "checks": { "nodeStartupTimeoutSeconds": 600 } });
+    let made = json!({ "metadata": { "name": "d" }, "spec": spec });
+    assert_eq!(world.s.is_taken(Kind::HealthCheck, &made), is_taken);
 }
 
 /// The switch waits for confirmations: without a controller the migration does not continue, and nothing is lost.

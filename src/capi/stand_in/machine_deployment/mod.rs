@@ -38,7 +38,7 @@ use crate::{
         object::{conditions, view::View},
         types::{
             Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
-            MachineDeploymentStatus,
+            MachineDeploymentStatus, MachineHealthCheck,
         },
     },
 };
@@ -58,6 +58,8 @@ pub(super) struct Snapshot {
     pub cluster: View<Cluster>,
     /// The template that it names.
     pub template: View<MCMMachineTemplate>,
+    /// The health checks of the namespace; an error says why they are unknown.
+    pub health_checks: Result<Vec<Arc<MachineHealthCheck>>, String>,
     /// The classes of the namespace, by name.
     pub classes: BTreeMap<String, Arc<MachineClass>>,
     /// The classes that native objects of the namespace use.

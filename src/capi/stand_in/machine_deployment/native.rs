@@ -14,7 +14,7 @@ use crate::{
     capi::{
         conversion::{self, Conversion, Options, ROLLOUT_AFTER, Refusal, UNMAPPED, VERSION, user_data_of},
         stand_in::mirror,
-        types::{CORE, INFRASTRUCTURE_GROUP, MachineDeployment, MachineDeploymentSpec},
+        types::{CORE, INFRASTRUCTURE_GROUP, MachineDeployment, MachineDeploymentSpec, MachineHealthCheck, names},
     },
     plan::Plan,
 };
@@ -39,6 +39,7 @@ pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<
     let named = template.map(|template| template.spec.template.spec.machine_class_ref.name.as_str());
     let class = named.and_then(|name| snapshot.classes.get(name));
     objects.extend(class.map(|class| with_type(class.as_ref(), API_VERSION, "MachineClass")));
+    objects.extend(health_checks(snapshot, object).map(|check| with_type(check, CORE, "MachineHealthCheck")));
     let options = Options { now: Some(snapshot.now), ..Options::default() };
     let Conversion { objects, refusals, .. } = conversion::to_native(&objects, &options);
     let deployment = objects.iter().find(|one| one["kind"] == "MachineDeployment");
@@ -55,6 +56,19 @@ pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<
     });
     let source = object.spec.template.spec.bootstrap.data_secret_name.clone().filter(|_| is_derived);
     Ok(Wanted { deployment, class, copied: source.map(|source| (source.clone(), user_data_of(&source))) })
+}
+
+/// The health checks of its machines that are in effect.
+fn health_checks<'a>(
+    snapshot: &'a Snapshot,
+    object: &'a MachineDeployment,
+) -> impl Iterator<Item = &'a MachineHealthCheck> {
+    let all = snapshot.health_checks.iter().flatten().map(Arc::as_ref);
+    all.filter(|check| {
+        let is_paused = mirror::has_annotation(&check.metadata, names::PAUSED);
+        let is_in_effect = !is_paused && check.metadata.deletion_timestamp.is_none();
+        is_in_effect && conversion::may_cover(check, object)
+    })
 }
 
 /// Whether the stand-in created a native deployment from this one.

@@ -14,7 +14,7 @@ use crate::{
             observe::{is_in, view},
             view::View,
         },
-        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment},
+        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineHealthCheck},
     },
     controllers::{machine, machine_class, object::owner},
     runtime::{cache::Key, reconcile::Observe},
@@ -45,6 +45,7 @@ impl Observe for MachineDeployments {
             standing: self.ground.standing(&key.namespace),
             cluster: view(&self.clusters.cache, &beside(&spec.cluster_name)),
             template,
+            health_checks: self.health_checks(&key.namespace),
             classes: self.classes(&key.namespace),
             used_classes: self.used_classes(&key.namespace),
             native: view(&self.natives.cache, key),
@@ -64,6 +65,18 @@ impl Observe for MachineDeployments {
 }
 
 impl MachineDeployments {
+    fn health_checks(&self, namespace: &str) -> Result<Vec<Arc<MachineHealthCheck>>, String> {
+        let cache = &self.health_checks.cache;
+        if !cache.is_synced() {
+            return Err("the MachineHealthChecks cannot be listed".to_owned());
+        }
+        if let Some(one) = cache.unreadable().iter().find(|one| is_in(&one.meta, namespace)) {
+            return Err(format!("MachineHealthCheck {} cannot be read", one.meta.name.as_deref().unwrap_or_default()));
+        }
+        let all = cache.all().into_iter();
+        Ok(all.filter(|check| is_in(&check.metadata, namespace)).collect())
+    }
+
     fn classes(&self, namespace: &str) -> BTreeMap<String, Arc<MachineClass>> {
         let all = self.classes.cache.all().into_iter().filter(|class| is_in(&class.metadata, namespace));
         all.map(|class| (class.name_any(), class)).collect()

@@ -213,6 +213,9 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> 
         }
         _ => {}
     }
+    if let Err(text) = &snapshot.health_checks {
+        return no(text);
+    }
     match &snapshot.native {
         View::Unknown => no("the MCM MachineDeployment cannot be read"),
         View::Present(native) if !is_ours(native, object) => {

@@ -11,7 +11,7 @@ use crate::{
             observe::{Ground, add_those_of, keys},
             settings::{ROLE_NAME, Settings},
         },
-        types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment},
+        types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment, MachineHealthCheck},
     },
     controllers::{object::owner, secret::MetadataOfSecret},
     runtime::{
@@ -29,6 +29,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let queue = Queue::new("standinmachinedeployment", Pacing::OF_OWNERS);
     builder.reconciler_of::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<MachineDeployment>();
+    builder.report_unreadable::<MachineHealthCheck>();
     let enqueue = Enqueue::new(&deployments, &queue);
     builder.on_change(enqueue.on(own::<MachineDeployment>));
     builder.on_change(enqueue.on(own::<MCMMigration>));
@@ -36,6 +37,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(of_set));
     builder.on_change(enqueue.on(of_machine));
     builder.on_change(enqueue.on(beside::<Cluster>));
+    builder.on_change(enqueue.on(beside::<MachineHealthCheck>));
     builder.on_change(enqueue.on(beside::<MCMMachineTemplate>));
     builder.on_change(enqueue.on(beside::<MachineClass>));
     builder.on_change(enqueue.on(beside::<MetadataOfSecret>));
@@ -51,6 +53,7 @@ impl MachineDeployments {
             objects: builder.objects(),
             migrations: builder.objects(),
             clusters: builder.objects(),
+            health_checks: builder.objects(),
             templates: builder.objects(),
             classes: builder.objects(),
             secrets: builder.objects(),

@@ -13,7 +13,7 @@ use crate::{
     capi::{
         object::view::View,
         stand_in::standing::Standing,
-        types::{Authority, MCMMigration, MachineDeployment},
+        types::{Authority, MCMMigration, MachineDeployment, MachineHealthCheck},
     },
 };
 
@@ -47,6 +47,7 @@ fn fresh() -> Snapshot {
             "metadata": { "name": "t", "namespace": "ns" },
             "spec": { "template": { "spec": { "machineClassRef": { "name": "worker" } } } },
         })),
+        health_checks: Ok(Vec::new()),
         classes: BTreeMap::from([("worker".to_owned(), Arc::new(serde_json::from_value(json!({
             "metadata": { "name": "worker", "namespace": "ns" }, "provider": "simulated", "providerSpec": { "a": 1 },
             "secretRef": { "name": "worker", "namespace": "ns" },
@@ -180,6 +181,90 @@ fn s5_a_deployment_becomes_a_native_one_with_a_class_and_the_bootstrap_data() {
     assert_eq!(native.metadata.labels.as_ref().unwrap()["machine.mcm/stand-in"], "md");
     assert_eq!(condition(&world, "Synchronized").1, "ResourceSynchronized");
     assert_eq!(world.classes[&derived].secret_ref.as_ref().unwrap().name, "join-userdata");
+}
+
+/// A health check of these machines, with changes.
+fn health_check(change: &Value) -> Arc<MachineHealthCheck> {
+    let mut value = json!({
+        "metadata": { "name": "check", "namespace": "ns" },
+        "spec": {
+            "clusterName": "c", "selector": { "matchLabels": { "cluster.x-k8s.io/deployment-name": "md" } },
+            "checks": { "unhealthyNodeConditions": [
+                { "type": "Ready", "status": "False", "timeoutSeconds": 300 },
+                { "type": "Ready", "status": "Unknown", "timeoutSeconds": 300 },
+            ] },
+        },
+    });
+    patch::apply(&mut value, change);
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+/// Start-up timeout, health timeout in seconds, and whether unhealthy machines stay.
+fn health_of(world: &Snapshot) -> (Option<i64>, Option<i64>, Option<bool>) {
+    let settings = &native_of(world).spec.template.spec.configuration;
+    let seconds = |duration: Option<crate::api::GoDuration>| duration.map(|one| one.as_nanos() / 1_000_000_000);
+    (seconds(settings.creation_timeout), seconds(settings.health_timeout), settings.disable_health_timeout)
+}
+
+const NEVER_REPLACED: (Option<i64>, Option<i64>, Option<bool>) = (Some(876_000 * 3_600), None, Some(true));
+
+/// S9: it comes and goes, and no machine is replaced for that: these fields of a template are no rollout.
+#[test]
+fn s9_a_health_check_is_part_of_the_native_deployment_for_as_long_as_it_exists() {
+    let mut world = served();
+    assert_eq!(health_of(&world), NEVER_REPLACED);
+    world.health_checks = Ok(vec![health_check(&json!({}))]);
+    let before = world.clone();
+    let done = settle(&mut world);
+    assert!(done[0].starts_with("patch MCM MachineDeployment md: "), "{done:?}");
+    assert_eq!(health_of(&world), (Some(600), Some(300), None));
+    let templates = [&before, &world].map(|one| native_of(one).spec.template.clone());
+    assert!(native::same_template(&templates[0], &templates[1]), "it would be rolled");
+
+    world.health_checks = Ok(Vec::new());
+    settle(&mut world);
+    assert_eq!(health_of(&world), NEVER_REPLACED);
+    assert_eq!(native_of(&world), native_of(&before));
+}
+
+#[rstest]
+#[case::of_other_machines(json!({ "spec": { "selector": { "matchLabels": { "cluster.x-k8s.io/deployment-name": "other" } } } }))]
+#[case::of_another_cluster(json!({ "spec": { "clusterName": "other" } }))]
+#[case::paused(json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }))]
+#[case::deleted(json!({ "metadata": { "deletionTimestamp": DELETED } }))]
+fn s9_a_health_check_without_effect_changes_nothing(#[case] change: Value) {
+    let mut world = served();
+    world.health_checks = Ok(vec![health_check(&change)]);
+    assert_eq!(settle(&mut world), [""; 0]);
+}
+
+#[rstest]
+#[case::refused(
+    Ok(vec![health_check(&json!({ "spec": { "remediation": { "triggerIf": { "unhealthyLessThanOrEqualTo": "40%" } } } }))]),
+    "FailedToConvertToNative", "MachineHealthCheck check"
+)]
+#[case::some_of_its_machines(
+    Ok(vec![health_check(&json!({ "spec": { "selector": { "matchLabels": { "machine-template-hash": "a" } } } }))]),
+    "FailedToConvertToNative", "MachineHealthCheck check may select some of its machines and not others"
+)]
+#[case::two(
+    Ok(vec![health_check(&json!({})), health_check(&json!({ "metadata": { "name": "other" } }))]),
+    "FailedToConvertToNative", "two health checks select its machines"
+)]
+#[case::unknown(Err("MachineHealthCheck x cannot be read".to_owned()), "FailedToReadInfrastructure", "MachineHealthCheck x")]
+fn s9_a_health_check_that_cannot_be_served_changes_nothing_natively_and_says_so(
+    #[case] checks: Result<Vec<Arc<MachineHealthCheck>>, String>,
+    #[case] reason: &str,
+    #[case] text: &str,
+) {
+    let mut world = served();
+    let before = world.clone();
+    world.health_checks = checks;
+    settle(&mut world);
+    assert_eq!(native_of(&world), native_of(&before));
+    let (status, said, message) = condition(&world, "Synchronized");
+    assert_eq!((status.as_str(), said.as_str()), ("False", reason));
+    assert!(message.contains(text), "{message}");
 }
 
 /// S1, S2: no kind of Cluster API is written, and nothing native; an object of ours has the reason.
