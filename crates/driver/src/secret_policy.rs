@@ -4,6 +4,7 @@
 //! of the process.
 
 use std::{
+    borrow::Cow,
     path::{Component, Path, PathBuf},
     str::FromStr,
 };
@@ -25,17 +26,39 @@ pub struct SecretPolicy {
     pub process_credentials: Vec<String>,
     /// Folders below which Secrets may name files.
     pub folders: Vec<PathBuf>,
+    /// The process serves several tenants, so files are credentials of the process: only classes of `process_credentials` may
+    /// name them.
+    pub confines_files: bool,
     /// Hosts that Secrets may name in addition to the domains of their cloud.
     pub endpoints: Vec<AllowedEndpoint>,
 }
 
 impl Default for SecretPolicy {
     fn default() -> Self {
-        Self { process_credentials: Vec::new(), folders: vec![GARDENER_FOLDER.into()], endpoints: Vec::new() }
+        Self {
+            process_credentials: Vec::new(),
+            folders: vec![GARDENER_FOLDER.into()],
+            confines_files: false,
+            endpoints: Vec::new(),
+        }
     }
 }
 
 impl SecretPolicy {
+    /// The policy for the Secrets of a class: without folders if its namespace may not use them.
+    #[must_use]
+    pub fn of(&self, class: &MachineClass) -> Cow<'_, Self> {
+        if !self.confines_files || self.serves(class.metadata.namespace.as_deref().unwrap_or_default()) {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { folders: Vec::new(), ..self.clone() })
+    }
+
+    /// Whether classes of a namespace may use credentials of the process.
+    fn serves(&self, namespace: &str) -> bool {
+        self.process_credentials.iter().any(|one| one == ALL_NAMESPACES || one == namespace)
+    }
+
     /// Checks that a class whose Secrets hold no credentials may use those of the process. `needed` lists the keys that its
     /// Secret could have.
     ///
@@ -43,7 +66,7 @@ impl SecretPolicy {
     /// [`Code::InvalidArgument`]: the class names a Secret for credentials, or its namespace is not allowed.
     pub fn check_process_credentials(&self, class: &MachineClass, needed: &str) -> Result<(), DriverError> {
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
-        let is_allowed = self.process_credentials.iter().any(|one| one == ALL_NAMESPACES || one == namespace);
+        let is_allowed = self.serves(namespace);
         let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
         match (&class.credentials_secret_ref, &class.secret_ref) {
             (Some(secret), _) => refuse(format!("Secret {namespace}/{} has no {needed}", secret.name)),
@@ -115,6 +138,13 @@ impl SecretPolicy {
         let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if is_plain && self.folders.iter().any(|folder| path.starts_with(folder) && path != folder.as_path()) {
             return Ok(path.to_owned());
+        }
+        if self.folders.is_empty() {
+            let message = format!(
+                "{key} in the Secret of the class is a file, and --process-credentials-namespaces does not allow the namespace of \
+                 the class to use files of the process"
+            );
+            return Err(DriverError::new(Code::InvalidArgument, message));
         }
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
         let message = format!(
@@ -300,6 +330,27 @@ mod tests {
     #[case("", false)]
     fn a_secret_names_files_below_allowed_folders(#[case] path: &str, #[case] is_allowed: bool) {
         assert_eq!(SecretPolicy::default().check_file("file", path).is_ok(), is_allowed);
+    }
+
+    #[rstest]
+    #[case::one_tenant(false, &[], true)]
+    #[case::several_tenants(true, &[], false)]
+    #[case::another_tenant(true, &["other"], false)]
+    #[case::listed(true, &["ns"], true)]
+    #[case::all(true, &["*"], true)]
+    fn of_several_tenants_only_the_listed_ones_name_files(
+        #[case] confines_files: bool,
+        #[case] namespaces: &[&str],
+        #[case] is_allowed: bool,
+    ) {
+        let policy = SecretPolicy { confines_files, ..policy(namespaces, &[]) };
+        let checked = policy.of(&class(&json!({}))).check_file("file", &format!("{GARDENER_FOLDER}/token"));
+        match checked {
+            Ok(_) => assert!(is_allowed),
+            Err(error) => {
+                assert!(!is_allowed && error.message.contains("--process-credentials-namespaces"), "{error}");
+            }
+        }
     }
 
     #[test]

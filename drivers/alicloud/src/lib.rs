@@ -144,13 +144,8 @@ impl AliDriver {
         let wanted = Wanted::of(&request.machine);
         let generation = self.generations.get(&wanted.uid.to_owned()).unwrap_or_default();
         let token = idempotency_token(&request.machine, generation)?;
-        let order = Order {
-            spec: &session.spec,
-            wanted,
-            owner: &request.owner,
-            token: &token,
-            user_data: user_data(&request.secret)?,
-        };
+        let user_data = user_data(&request.secret)?;
+        let order = Order { spec: &session.spec, wanted, owner: &request.owner, token: &token, user_data: &user_data };
         let next_token = || self.generations.put(wanted.uid.to_owned(), generation.saturating_add(1));
         let id = match session.api.run(&order).await {
             Ok(id) => id,
@@ -250,7 +245,9 @@ impl Driver for AliDriver {
         }
         match user_data(secret) {
             Err(error) => problems.error("Secret", error.message),
-            Ok([]) => problems.warning("Secret", "there are no userData: a VM without them does not become a Node"),
+            Ok(data) if data.is_empty() => {
+                problems.warning("Secret", "there are no userData: a VM without them does not become a Node")
+            }
             Ok(_) => {}
         }
         problems

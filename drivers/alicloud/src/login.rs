@@ -1,8 +1,10 @@
 //! The Secret of a class: which ECS, and with which access key.
 
+use std::borrow::Cow;
+
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Secrets},
+    cloud::{Authentication, Secrets, UserDataLimit},
 };
 use reqwest::Url;
 
@@ -11,8 +13,7 @@ use super::{endpoint, signature::Signer};
 const ID: [&str; 2] = ["alicloudAccessKeyID", "accessKeyID"];
 const SECRET: [&str; 2] = ["alicloudAccessKeySecret", "accessKeySecret"];
 const USER_DATA: &str = "userData";
-/// Most user data of a VM, in bytes, before they are encoded.
-const MOST_USER_DATA: usize = 32 << 10;
+const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("ECS", 32 << 10);
 
 /// An endpoint with an access key. A Secret with a new key is another login. There is no `Debug`, because of the key.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -50,20 +51,12 @@ impl Login {
     }
 }
 
-/// The user data of a VM, as they are; empty if there are none.
+/// The user data of a VM; empty if there are none.
 ///
 /// # Errors
 /// [`Code::InvalidArgument`]: they are too long.
-pub(crate) fn user_data(secret: &SecretData) -> Result<&[u8], DriverError> {
-    let data = Secrets(secret).raw(USER_DATA).unwrap_or_default();
-    if data.len() <= MOST_USER_DATA {
-        return Ok(data);
-    }
-    let size = data.len();
-    Err(invalid(format!(
-        "{USER_DATA} in the secret of the class has {size} bytes, and ECS takes at most {MOST_USER_DATA}: shorten it, or let it \
-         download the rest"
-    )))
+pub(crate) fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
+    USER_DATA_LIMIT.fit(Secrets(secret).raw(USER_DATA).unwrap_or_default())
 }
 
 fn invalid(text: String) -> DriverError {
@@ -115,8 +108,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case(MOST_USER_DATA, true)]
-    #[case(MOST_USER_DATA + 1, false)]
+    #[case(USER_DATA_LIMIT.bytes, true)]
+    #[case(USER_DATA_LIMIT.bytes + 1, false)]
     fn user_data_have_at_most_32_kib(#[case] size: usize, #[case] is_accepted: bool) {
         let data = SecretData([("userData".to_owned(), vec![b'x'; size])].into());
         assert_eq!(user_data(&data).is_ok(), is_accepted);

@@ -52,7 +52,7 @@ impl Credentials {
         if secrets.has(TOKEN_FILE) {
             return match (secrets.trimmed(&[TOKEN_FILE]), secrets.trimmed(&[ROLE_ARN])) {
                 (Some(file), Some(role_arn)) => {
-                    Ok(Self::WebIdentity { token_file: policy.check_file(TOKEN_FILE, &file)?, role_arn })
+                    Ok(Self::WebIdentity { token_file: policy.of(class).check_file(TOKEN_FILE, &file)?, role_arn })
                 }
                 _ => incomplete(&[TOKEN_FILE, ROLE_ARN]),
             };

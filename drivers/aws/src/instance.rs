@@ -117,6 +117,16 @@ impl Instance {
         }
     }
 
+    /// The VM that is gone, with the reason of EC2, such as that of a spot VM: `Server.SpotInstanceTermination`.
+    pub(super) fn ended(&self, region: &str) -> Vm {
+        let reason = self.reason.as_ref().filter(|(code, _)| !code.is_empty());
+        let halted = match reason {
+            Some((code, _)) => format!("terminated ({code})"),
+            None => "terminated".to_owned(),
+        };
+        Vm { halted: Some(halted), ..self.vm(region) }
+    }
+
     /// Changes that the class asks for and the VM still needs.
     pub(super) fn todo(&self, spec: &Spec) -> Vec<Todo> {
         let mut todo = Vec::new();

@@ -22,7 +22,7 @@ mod target_groups;
 mod tests;
 mod volumes;
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -46,8 +46,8 @@ use mcm_api::{
 };
 use mcm_driver::{
     cloud::{
-        CloudVm, Coalescer, Recent, Requests, Secrets, Wanted, check_provider, created_for, idempotency_token,
-        known_as, only, safe_text,
+        CloudVm, Coalescer, Recent, Requests, Secrets, UserDataLimit, Wanted, check_provider, created_for,
+        idempotency_token, known_as, only, safe_text,
     },
     code::Code,
     environment::{Environment, OpenError},
@@ -66,8 +66,7 @@ const MOST_GENERATIONS: u32 = 10;
 const MISMATCH: Duration = Duration::from_secs(600);
 /// Tokens with such requests that are remembered.
 const MOST_MISMATCHES: usize = 10_000;
-/// Most user data of a VM, in bytes, before it is encoded.
-const MOST_USER_DATA: usize = 16 * 1024;
+const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("EC2", 16 * 1024);
 /// A VM that is shutting down is looked up again after this time.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Images whose root device is remembered. It never changes.
@@ -230,10 +229,7 @@ impl AwsDriver {
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
         let wanted = Wanted::of(machine);
-        let user_data = Secrets(&request.secret).user_data()?;
-        if let Some(problem) = problem_of_user_data(user_data) {
-            return Err(DriverError::new(Code::InvalidArgument, problem));
-        }
+        let user_data = user_data(&request.secret)?;
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
             Some(text) => {
@@ -254,7 +250,7 @@ impl AwsDriver {
                 uid: wanted.uid,
                 owner: &request.owner,
                 token: &token,
-                user_data,
+                user_data: &user_data,
                 root_device: &root_device,
                 placement: placement.clone(),
             };
@@ -377,10 +373,8 @@ impl Driver for AwsDriver {
         if let Err(error) = self.accounts.key("", class, secret) {
             problems.error("Secret", error.message);
         }
-        match Secrets(secret).user_data().map(problem_of_user_data) {
-            Err(error) => problems.error("Secret", error.message),
-            Ok(Some(problem)) => problems.error("Secret", problem),
-            Ok(None) => {}
+        if let Err(error) = user_data(secret) {
+            problems.error("Secret", error.message);
         }
         problems
     }
@@ -427,8 +421,13 @@ impl Driver for AwsDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let found = self.find(&session, &request.machine).await?;
-        let instance = only(found, Wanted::of(&request.machine).name)?;
+        let (gone, found): (Vec<_>, Vec<_>) =
+            self.find_all(&session, &request.machine).await?.into_iter().partition(|instance| instance.is_gone);
+        let instance = only(found, Wanted::of(&request.machine).name).map_err(|error| {
+            let end =
+                gone.first().filter(|_| error.code == Code::NotFound && !request.machine.spec.provider_id.is_empty());
+            DriverError { vm: end.map(|instance| Box::new(instance.ended(&session.scope.region))), ..error }
+        })?;
         let vm = instance.vm(&session.scope.region);
         if vm.node_name.is_empty() && request.machine.spec.provider_id.is_empty() {
             // The name of its Node would be stored.
@@ -459,7 +458,7 @@ impl Driver for AwsDriver {
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(Secrets(secret).user_data()).await)
+        Ok(session.inspect(user_data(secret)).await)
     }
 
     /// The marker of the cluster stays: the cluster and its other programs need it.
@@ -502,14 +501,12 @@ fn is_in_region(place: &str, region: &str) -> bool {
     place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Why EC2 would refuse user data.
-fn problem_of_user_data(user_data: &[u8]) -> Option<String> {
-    let size = user_data.len();
-    (size > MOST_USER_DATA).then(|| {
-        format!(
-            "userData has {size} bytes, and EC2 takes at most {MOST_USER_DATA}: shorten it, or let it download the rest"
-        )
-    })
+/// The user data in the Secret of a class.
+///
+/// # Errors
+/// [`Code::InvalidArgument`]: there are none, or EC2 would refuse them.
+fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
+    USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)
 }
 
 /// A VM that ended while it was waited for.

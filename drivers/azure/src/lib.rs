@@ -24,7 +24,7 @@ mod tests;
 mod tokens;
 mod volumes;
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
@@ -33,8 +33,8 @@ use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
     SecretPolicy, Vm,
     cloud::{
-        Connections, Http, Limits, Pace, Recent, Requests, Rest, Secrets, TlsOptions, Wanted, check_provider,
-        idempotency_token, until_done,
+        Connections, Http, Limits, Pace, Recent, Requests, Rest, Secrets, TlsOptions, UserDataLimit, Wanted,
+        check_provider, idempotency_token, until_done,
     },
     inspection::Finding,
     spec::Problems,
@@ -60,8 +60,7 @@ use self::{
 const MOST_LOGINS: usize = 256;
 /// More Machines than are created at a time.
 const MOST_TURNS: usize = 10_000;
-/// Most bytes of user data.
-const LARGEST_USER_DATA: usize = 65_535;
+const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("Azure", 65_535);
 
 /// Opens the driver, for the list of built-in drivers.
 ///
@@ -143,19 +142,19 @@ impl AzureDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = self.login(&spec, secret)?;
+        let login = self.login(class, &spec, secret)?;
         let rest = self.logins.get_or(&login, || self.rest(&login))?;
         let (url, subscription) = (login.api.clone(), login.subscription.clone());
         let api = Api { rest, url, subscription, secret: secret.clone() };
         Ok(Session { spec: Arc::new(spec), scope, login, api, facts: Arc::clone(&self.facts) })
     }
 
-    fn login(&self, spec: &Spec, secret: &SecretData) -> Result<Login, DriverError> {
+    fn login(&self, class: &MachineClass, spec: &Spec, secret: &SecretData) -> Result<Login, DriverError> {
         let Some(cloud) = spec.cloud else {
             let message = format!("providerSpec.cloudConfiguration.name is none of {}", clouds::NAMES.join(", "));
             return Err(DriverError::new(Code::InvalidArgument, message));
         };
-        Login::of(secret, cloud, &self.access.secrets)
+        Login::of(secret, cloud, &self.access.secrets.of(class))
     }
 
     fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
@@ -389,7 +388,7 @@ impl Driver for AzureDriver {
         let mut spec = Spec::read(&class.provider_spec, &mut Problems::default());
         // The class says so itself.
         spec.cloud = spec.cloud.or(Some(clouds::PUBLIC));
-        let results = [self.login(&spec, secret).map(drop), user_data(secret).map(drop)];
+        let results = [self.login(class, &spec, secret).map(drop), user_data(secret).map(drop)];
         for error in results.into_iter().filter_map(Result::err) {
             problems.error("Secret", error.message);
         }
@@ -565,16 +564,8 @@ fn parts_of(spec: &Spec, name: &str) -> Vec<Target> {
 ///
 /// # Errors
 /// [`Code::InvalidArgument`]: there are none, or they are larger than Azure allows.
-fn user_data(secret: &SecretData) -> Result<&[u8], DriverError> {
-    let data = Secrets(secret).user_data()?;
-    if data.len() > LARGEST_USER_DATA {
-        let message = format!(
-            "userData in the secret of the class have {} bytes: Azure takes at most {LARGEST_USER_DATA}",
-            data.len()
-        );
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(data)
+fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
+    USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)
 }
 
 fn no_name(machine: &str) -> DriverError {

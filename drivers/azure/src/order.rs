@@ -1,6 +1,6 @@
 //! The requests that create the resources of a machine.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_driver::DriverError;
@@ -19,7 +19,7 @@ pub(crate) struct Order<'a> {
     pub spec: &'a Spec,
     pub name: &'a str,
     pub tags: BTreeMap<String, String>,
-    pub user_data: &'a [u8],
+    pub user_data: Cow<'a, [u8]>,
     /// The beginning of the IDs of resources in the resource group of the class.
     pub group_id: String,
 }
@@ -86,7 +86,7 @@ impl Order<'_> {
         let mut public_key = json!({"keyData": key});
         put(&mut public_key, "path", spec.key_path.as_ref());
         Ok(json!({
-            "adminUsername": spec.admin, "computerName": self.name, "customData": STANDARD.encode(self.user_data),
+            "adminUsername": spec.admin, "computerName": self.name, "customData": STANDARD.encode(&self.user_data),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": spec.is_without_password, "ssh": {"publicKeys": [public_key]},
             },

@@ -10,6 +10,7 @@ use super::{
     credentials::{Credentials, Login},
     tokens::{Google, Tokens},
 };
+use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, SecretData,
     cloud::{Failure, Http, Limiters, Recent},
@@ -76,12 +77,12 @@ impl Accounts {
         Self { access, http, all: Recent::new(MOST_ACCOUNTS) }
     }
 
-    /// Reads the project and the credentials of a Secret.
+    /// Reads the project and the credentials in the Secret of a class.
     ///
     /// # Errors
     /// Errors of [`Login::of`].
-    pub(super) fn login(&self, secret: &SecretData) -> Result<Login, DriverError> {
-        Login::of(secret, &self.access.secrets)
+    pub(super) fn login(&self, class: &MachineClass, secret: &SecretData) -> Result<Login, DriverError> {
+        Login::of(secret, &self.access.secrets.of(class))
     }
 
     /// The account of a key, with the token that it has, if it is still valid.

@@ -119,7 +119,7 @@ impl GcpDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = self.accounts.login(secret)?;
+        let login = self.accounts.login(class, secret)?;
         let key = AccountKey::from(&login);
         let account = self.accounts.get(&key);
         let compute = Compute { account, project: login.project, secret: secret.clone() };
@@ -343,9 +343,9 @@ impl Driver for GcpDriver {
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
         let mut problems = Problems::default();
-        let results = [self.accounts.login(secret).map(drop), user_data::items(secret, None).map(drop)];
+        let results = [self.accounts.login(class, secret).map(drop), user_data::items(secret, None).map(drop)];
         for error in results.into_iter().filter_map(Result::err) {
             problems.error("Secret", error.message);
         }

@@ -6,7 +6,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, de::IgnoredAny};
 
 use mcm_api::machine::Machine;
-use mcm_driver::{DriverError, SecretData, cloud::Secrets, code::Code};
+use mcm_driver::{
+    DriverError, SecretData,
+    cloud::{Secrets, UserDataLimit, is_for_cloud_init},
+    code::Code,
+};
 
 /// Key in the Secret of a class.
 const KEY_IN_SECRET: &str = "userData";
@@ -16,9 +20,8 @@ const STARTUP_SCRIPT: &str = "startup-script";
 /// Metadata are texts. cloud-init decodes the value of [`USER_DATA`] if this says `base64`.
 const ENCODING: (&str, &str) = ("user-data-encoding", "base64");
 
-/// Beginnings of user data for cloud-init: its own format, kubeadm's bootstrap provider, multi-part messages.
-const FOR_CLOUD_INIT: [&[u8]; 4] =
-    [b"#cloud-config", b"## template: jinja", b"Content-Type: multipart/", b"MIME-Version:"];
+/// The limit of one value of the metadata. Compressed data are encoded in Base64.
+const LIMIT: UserDataLimit = UserDataLimit { service: "Compute Engine", bytes: 262_144, compressed: 262_144 / 4 * 3 };
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// One entry of the metadata: key and value.
@@ -27,7 +30,7 @@ pub(super) type Item = (&'static str, String);
 /// The metadata for the user data in a Secret. `machine` is `None` if only the Secret is checked.
 ///
 /// # Errors
-/// [`Code::InvalidArgument`]: there is no user data, or the bootstrap data of Cluster API are empty.
+/// [`Code::InvalidArgument`]: there is no user data, they are too long, or the bootstrap data of Cluster API are empty.
 pub(super) fn items(secret: &SecretData, machine: Option<&Machine>) -> Result<Vec<Item>, DriverError> {
     let is_bootstrap_data = machine.is_some_and(|machine| machine.user_data_secret().is_some());
     let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
@@ -35,13 +38,23 @@ pub(super) fn items(secret: &SecretData, machine: Option<&Machine>) -> Result<Ve
         None => refuse(format!("the secret of the class has no {KEY_IN_SECRET}")),
         Some([]) if is_bootstrap_data => refuse("the bootstrap data Secret of the machine is empty".to_owned()),
         Some([]) => Ok(Vec::new()),
-        Some(data) if is_bootstrap_data || is_for_an_init_system(data) => Ok(for_an_init_system(data)),
-        Some(data) => Ok(vec![(STARTUP_SCRIPT, as_go_writes_it(data))]),
+        Some(data) if is_bootstrap_data || is_for_an_init_system(data) => {
+            Ok(for_an_init_system(&limit_of(data).fit(data)?))
+        }
+        Some(data) => Ok(vec![(STARTUP_SCRIPT, as_go_writes_it(&LIMIT.fit(data)?))]),
+    }
+}
+
+/// Data that are not UTF-8 are encoded.
+fn limit_of(data: &[u8]) -> UserDataLimit {
+    match std::str::from_utf8(data) {
+        Ok(_) => LIMIT,
+        Err(_) => UserDataLimit { bytes: LIMIT.compressed, ..LIMIT },
     }
 }
 
 fn is_for_an_init_system(data: &[u8]) -> bool {
-    FOR_CLOUD_INIT.iter().any(|start| data.starts_with(start)) || data.starts_with(&GZIP) || is_ignition(data)
+    is_for_cloud_init(data) || data.starts_with(&GZIP) || is_ignition(data)
 }
 
 /// A JSON object with the field `ignition`. A script may also begin with a brace.
@@ -120,6 +133,26 @@ mod tests {
         let machine = if is_of_cluster_api { infrastructure() } else { Machine::default() };
         let expected = [(USER_DATA, encoded.to_owned()), ("user-data-encoding", "base64".to_owned())];
         assert_eq!(items(&secret(data), Some(&machine)).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case::fits("#cloud-config\n", 262_144, Some("#cloud-config"))]
+    #[case::compressed("#cloud-config\n", 262_145, Some("H4sI"))]
+    #[case::script("#!/bin/sh\n", 262_145, None)]
+    fn a_value_of_the_metadata_is_as_long_as_google_takes_it(
+        #[case] start: &str,
+        #[case] size: usize,
+        #[case] sent: Option<&str>,
+    ) {
+        let data = format!("{start}{}", "x".repeat(size - start.len()));
+        match (items(&secret(data.as_bytes()), None), sent) {
+            (Ok(items), Some(sent)) => {
+                assert!(items[0].0 == USER_DATA && items[0].1.starts_with(sent), "{:?}", items[0]);
+                assert_eq!(items.len(), if sent == "H4sI" { 2 } else { 1 }, "the encoding beside it");
+            }
+            (Err(error), None) => assert!(error.message.contains("Compute Engine takes at most 262144"), "{error}"),
+            (items, _) => panic!("{items:?}"),
+        }
     }
 
     #[rstest]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use mcm_driver::{
-    Code, DriverError, SecretData,
-    cloud::{Secrets, Wanted},
+    DriverError, SecretData,
+    cloud::{Secrets, UserDataLimit, Wanted},
 };
 use serde_json::{Value, json};
 
@@ -14,8 +14,8 @@ use super::{
     spec::Spec,
 };
 
-/// Nova takes no longer user data, in Base64.
-const LONGEST_USER_DATA: usize = 65_535;
+/// Nova takes 65,535 bytes in Base64.
+const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("Nova", 65_535 / 4 * 3);
 
 /// A server that is ordered.
 #[derive(Clone)]
@@ -133,13 +133,5 @@ impl Order {
 /// # Errors
 /// [`Code::InvalidArgument`]: there are none, or they are longer than Nova accepts.
 pub(crate) fn user_data(secret: &SecretData) -> Result<String, DriverError> {
-    let encoded = BASE64_STANDARD.encode(Secrets(secret).user_data()?);
-    if encoded.len() > LONGEST_USER_DATA {
-        let message = format!(
-            "userData in the secret of the class are too long: Nova takes {LONGEST_USER_DATA} bytes in Base64, these have {}",
-            encoded.len()
-        );
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(encoded)
+    Ok(BASE64_STANDARD.encode(USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)?))
 }

@@ -60,6 +60,7 @@ impl SecretOptions {
         SecretPolicy {
             process_credentials: self.process_credentials_namespaces.clone(),
             folders: self.credential_files_folder.clone(),
+            confines_files: false,
             endpoints: self.allowed_cloud_endpoints.clone(),
         }
     }
@@ -67,7 +68,7 @@ impl SecretOptions {
 
 impl Default for SecretOptions {
     fn default() -> Self {
-        let SecretPolicy { process_credentials, folders, endpoints } = SecretPolicy::default();
+        let SecretPolicy { process_credentials, folders, endpoints, confines_files: _ } = SecretPolicy::default();
         Self {
             process_credentials_namespaces: process_credentials,
             credential_files_folder: folders,

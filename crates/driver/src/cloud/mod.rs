@@ -11,6 +11,7 @@
 //! - **Long work.** [`until_done`] follows what a cloud carries out after its answer.
 //! - **Errors.** A [`Failure`] is a call that failed: whether it may have had an effect, and its code ([`code_of_status`]). [`safe_text`] shows a
 //!   cloud's words without secrets.
+//! - **User data.** A [`UserDataLimit`] refuses what a cloud does not take, and compresses what cloud-init can read so.
 //! - **Fields.** [`check_provider`], [`filled`], [`choice`], [`known`] and [`number`] read what classes of several clouds have. The rest is
 //!   in [`crate::spec`].
 
@@ -38,6 +39,7 @@ mod text;
 mod tls;
 mod token;
 mod tokens;
+mod user_data;
 mod wanted;
 
 pub use answer::Answer;
@@ -64,4 +66,5 @@ pub use text::safe_text;
 pub use tls::{AGENT, Connections, TlsOptions};
 pub use token::idempotency_token;
 pub use tokens::{Issued, TokenCache, TokenSource};
+pub use user_data::{UserDataLimit, is_for_cloud_init};
 pub use wanted::Wanted;

@@ -732,6 +732,22 @@ async fn a_deletion_that_may_not_pause_waits_for_the_end_of_the_vm() {
     deleted.unwrap();
 }
 
+/// A spot VM that EC2 took back, among others.
+#[rstest]
+#[case(Some("Server.SpotInstanceTermination"), "terminated (Server.SpotInstanceTermination)")]
+#[case(None, "terminated")]
+#[tokio::test]
+async fn the_status_of_a_vm_that_ended_has_the_reason_of_ec2(#[case] code: Option<&'static str>, #[case] end: &str) {
+    let (cloud, driver) = start().await;
+    let vm = driver.create(&request("a")).await.unwrap();
+    for instance in cloud.lock().instances.values_mut() {
+        instance.state = "terminated";
+        instance.reason = code.map(|code| (code, ""));
+    }
+    let error = driver.status(&with_id(request("a"), &vm.provider_id)).await.unwrap_err();
+    assert_eq!((error.code, error.vm.unwrap().halted.as_deref()), (Code::NotFound, Some(end)));
+}
+
 /// All Machines of Cluster API are looked at together, every few minutes.
 #[tokio::test]
 async fn five_hundred_vms_are_looked_at_with_one_list_and_with_three_more_once_ec2_forgot_them() {
