@@ -14,6 +14,7 @@ use super::{
     cache::{Cache, Key},
     objects::read,
 };
+use crate::api::syntax::is_subdomain;
 
 /// The data of a Secret. It must not be logged.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -56,6 +57,10 @@ impl Secrets {
     /// # Errors
     /// The Secret could not be read.
     pub async fn data(&self, key: &Key) -> Result<Option<Arc<Data>>, kube::Error> {
+        // A name from a spec becomes a part of a URL. The API server has no object with another name.
+        if !is_subdomain(&key.name) {
+            return Ok(None);
+        }
         let known = self.cache.get(key);
         if let Some(known) = &known
             && let Some(held) = self.held.lock().get(key)
@@ -109,6 +114,18 @@ mod tests {
             let secrets = Secrets::new(Cache::new(&[], |_| {}), &Client::new(service, "default"));
             let answer = secrets.data(&Key::new("n", "s")).await;
             assert_eq!(answer.is_ok_and(|data| data.is_none()), is_known);
+        }
+    }
+
+    /// Some proxies shorten paths, so a slash in a name could lead to another namespace.
+    #[tokio::test]
+    async fn a_name_that_no_secret_can_have_is_not_looked_up() {
+        let service = tower::service_fn(|request: http::Request<Body>| async move {
+            Err::<http::Response<Body>, _>(format!("{} is not requested", request.uri()))
+        });
+        let secrets = Secrets::new(Cache::new(&[], |_| {}), &Client::new(service, "default"));
+        for name in ["../../other/secrets/credentials", "a/b", "a?b", "", "..", "%2e%2e"] {
+            assert_eq!(secrets.data(&Key::new("n", name)).await.unwrap(), None, "{name}");
         }
     }
 

@@ -23,7 +23,8 @@ fn is_name(text: &str) -> bool {
     text.len() <= NAME_MAX && begins_and_ends(text, |c| c.is_ascii_alphanumeric()) && text.bytes().all(is_inner)
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// Whether a text can be the name of an object such as a Secret: a DNS subdomain.
+pub fn is_subdomain(text: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| begins_and_ends(part, is_plain) && part.bytes().all(|c| is_plain(c) || c == b'-');
     text.len() <= PREFIX_MAX && text.split('.').all(is_part)
