@@ -2,14 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use kube::ResourceExt;
+
 use super::Snapshot;
 use crate::{
     api::machine::Machine,
     capi::{
-        conversion::{content_of, provider_id, zone_of},
+        conversion::{VERSION, content_of, provider_id, zone_of},
         types::PoolInstance,
     },
 };
+
+/// The API server takes objects of 1.5 MiB.
+const MOST_WITH_ADDRESSES: usize = 1000;
 
 impl Snapshot {
     /// The IDs of all VMs. The ID of a terminating Machine stays until the Machine, and so its VM, is deleted: core
@@ -25,9 +30,16 @@ impl Snapshot {
 
     /// The VMs with the names of their native Machines.
     pub(super) fn instances(&self) -> Vec<PoolInstance> {
+        let has_addresses = self.machines.len() <= MOST_WITH_ADDRESSES;
         let instance = |(name, machine): (&String, &Arc<Machine>)| PoolInstance {
             name: name.clone(),
             provider_id: self.id_of(machine).unwrap_or_default(),
+            addresses: machine
+                .status
+                .as_ref()
+                .filter(|_| has_addresses)
+                .map_or_else(Vec::new, |one| one.addresses.clone()),
+            version: machine.annotations().get(VERSION).cloned().unwrap_or_default(),
         };
         self.machines.iter().map(instance).collect()
     }

@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition};
+use k8s_openapi::{
+    api::core::v1::NodeAddress,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
+};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,7 +121,7 @@ pub struct MCMMachinePoolStatus {
 }
 
 /// A VM of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PoolInstance {
     /// Name of the MCM Machine.
@@ -126,6 +129,12 @@ pub struct PoolInstance {
     /// ID of the VM, as its Node has it.
     #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
     pub provider_id: String,
+    /// Addresses of the VM. A pool of more than 1000 VMs shows none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<NodeAddress>,
+    /// Version of Kubernetes in the MachinePool when the VM was created.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: String,
 }
 
 /// Spec of an MCMMachinePoolTemplate.

@@ -44,6 +44,22 @@ fn a_pool_shows_its_vms_as_nodes_name_them() {
     assert_eq!(world.log.len(), before, "F4: idle is idle");
 }
 
+/// P7: a VM keeps the version with which it was created.
+#[test]
+fn a_pool_shows_addresses_and_versions_of_its_vms() {
+    let mut world = World::running();
+    let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.7" }]);
+    world.set_native("p-1", &json!({ "status": { "addresses": addresses } }));
+    world.set_pool(&json!({ "spec": { "template": { "spec": { "version": "v1.34.0" } } } }));
+    world.pass();
+    let shown = serde_json::to_value(&world.status().instances).unwrap();
+    assert_eq!(
+        shown[1],
+        json!({ "name": "p-1", "providerID": "simulated:///r/p-1", "addresses": addresses, "version": "v1.33.0" })
+    );
+    assert_eq!(shown[0], json!({ "name": "p-0", "providerID": "simulated:///r/p-0", "version": "v1.33.0" }));
+}
+
 /// P1, trap T1: the form of the Node, with the zone of the machine's class, not the zone of the pool's current class.
 #[test]
 fn an_id_has_the_zone_of_the_class_of_its_machine() {

@@ -309,7 +309,10 @@ fn put(objects: &mut Objects, name: &str, mut object: Value) {
 pub(super) fn native(name: &str, deployment: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     json!({
-        "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": template["metadata"]["labels"] },
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "labels": template["metadata"]["labels"],
+            "annotations": template["metadata"]["annotations"],
+        },
         "spec": { "class": template["spec"]["class"], "providerID": format!("simulated:///r/{name}") },
         "status": { "currentStatus": { "phase": "Running" } },
     })
