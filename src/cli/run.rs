@@ -89,7 +89,7 @@ fn own_namespace() -> Option<String> {
 }
 
 fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>) -> ProcessOptions {
-    let machine = machine::Policy::default();
+    let machine = machine::Policy { vm_check_period: options.vm_check_period.into(), ..machine::Policy::default() };
     let namespace = Some(&options.namespace).filter(|name| !name.is_empty());
     let leases = own_namespace.or_else(|| namespace.cloned()).unwrap_or_else(|| "default".to_owned());
     ProcessOptions {
@@ -118,7 +118,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         },
         machine,
         slots: options.concurrency,
-        drivers: (!options.stand_in).then(|| driver_choice(&options.driver)),
+        drivers: (!options.stand_in).then(|| tenants(driver_choice(&options.driver))),
         provider: Some(ProviderOptions {
             watch_filter: Some(options.watch_filter.clone()).filter(|value| !value.is_empty()),
             concurrency: options.concurrency,
@@ -141,6 +141,12 @@ fn timing(election: &LeaderElectionOptions) -> Option<Timing> {
         renew_deadline: election.renew_deadline,
         retry_period: election.retry_period,
     })
+}
+
+/// The drivers of a process whose namespaces are tenants: token files are credentials of the process.
+fn tenants(mut choice: DriverChoice) -> DriverChoice {
+    choice.secrets.confines_files = true;
+    choice
 }
 
 fn driver_choice(driver: &DriverOptions) -> DriverChoice {
@@ -265,6 +271,7 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),
         unhealthy_replacements: unhealthy_replacements(options),
+        ..machine::Policy::default()
     }
 }
 
@@ -336,7 +343,10 @@ mod tests {
             "--insecure-diagnostics",
             "--concurrency=3",
             "--kubeconfig=/k",
+            "--vm-check-period=1m",
         ]);
+        assert_eq!(process.machine.vm_check_period, GoDuration::from_secs(60));
+        assert!(process.drivers.unwrap().secrets.confines_files, "namespaces are tenants");
         let provider = ProviderOptions {
             watch_filter: Some("blue".to_owned()),
             concurrency: 3,

@@ -42,6 +42,9 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
     if is_provider || options.roles.contains(&MACHINES) {
         flags.extend(of_machines(&options.machine));
     }
+    if is_provider {
+        flags.insert("vm-check-period".to_owned(), json!(options.machine.vm_check_period.to_string()));
+    }
     let roles: Vec<&str> = options.roles.iter().map(|role| role.lease).collect();
     json!({ "mcm": { "version": VERSION, "commit": commit(), "roles": roles, "flags": flags } })
 }
@@ -59,6 +62,8 @@ fn of_machines(policy: &machine::Policy) -> Vec<(String, Value)> {
         resource_exhausted_retry,
         bootstrap_token_groups,
         unhealthy_replacements: Limits { per_deployment, per_zone },
+        // Only the provider for Cluster API has a flag for it.
+        vm_check_period: _,
     } = policy;
     let flags = [
         ("machine-creation-timeout", json!(creation_timeout.to_string())),

@@ -54,6 +54,17 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "Clusters", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
     pub concurrency: usize,
 
+    /// How often VMs of MCMMachines are checked: one that was deleted or stopped, and changed addresses, show after this time.
+    /// All VMs of an account are checked together
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        default_value = "5m",
+        value_name = "DURATION",
+        value_parser = value::period
+    )]
+    pub vm_check_period: Duration,
+
     /// Requests per second to the management cluster
     #[arg(help_heading = "Clusters", long, default_value = "100", value_name = "RATE", value_parser = value::rate)]
     pub kube_api_qps: f32,

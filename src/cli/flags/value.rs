@@ -85,6 +85,16 @@ pub fn duration(text: &str) -> Result<Duration, InvalidValue> {
     }
 }
 
+/// A period of at least a second.
+///
+/// # Errors
+/// It is shorter, or no duration.
+pub fn period(text: &str) -> Result<Duration, InvalidValue> {
+    const RULE: &str = "must be a duration of at least a second, such as 90s, 5m or 1h";
+    let period = duration(text)?;
+    if period < Duration::from_secs(1) { Err(InvalidValue::range(RULE)) } else { Ok(period) }
+}
+
 /// The retry period after an exhausted resource: a duration, where zero means the default of ten minutes.
 ///
 /// # Errors

@@ -66,7 +66,10 @@ impl Snapshot {
         let view = match answer {
             Ok(vm) => self.identified(vm, Call::Status).map(VmView::Found),
             Err(error) => match error.code {
-                Code::NotFound | Code::Unimplemented => Some(VmView::NotFound),
+                Code::NotFound | Code::Unimplemented => {
+                    self.learned.no_vm = Some(error);
+                    Some(VmView::NotFound)
+                }
                 Code::Uninitialized => {
                     let vm = error.vm.map(|vm| *vm).unwrap_or_default();
                     self.identified(vm, Call::Status).map(VmView::Uninitialized)

@@ -33,6 +33,8 @@ pub struct Policy {
     /// How many Machines may be out of service before no further unhealthy Machine is marked Failed
     /// (`--machine-safety-max-unhealthy-replacements`, `--machine-safety-max-unhealthy-replacements-per-zone`).
     pub unhealthy_replacements: meltdown::Limits,
+    /// How often the VM of a Machine without a target cluster is checked (`--vm-check-period`).
+    pub vm_check_period: GoDuration,
 }
 
 impl Default for Policy {
@@ -50,6 +52,7 @@ impl Default for Policy {
             resource_exhausted_retry: GoDuration::from_secs(10 * 60),
             bootstrap_token_groups: String::new(),
             unhealthy_replacements: meltdown::Limits::default(),
+            vm_check_period: GoDuration::from_secs(5 * 60),
         }
     }
 }
@@ -99,6 +102,11 @@ impl Policy {
     /// How long the Machine is preserved.
     pub fn preserve_timeout_of(&self, machine: &Machine) -> GoDuration {
         machine.spec.configuration.machine_preserve_timeout.unwrap_or(self.preserve_timeout)
+    }
+
+    /// How often the VM of a Machine without a target cluster is checked; at least a second.
+    pub fn vm_check_period(&self) -> SignedDuration {
+        self.vm_check_period.as_signed().max(SignedDuration::from_secs(1))
     }
 
     /// How often a pod is evicted, 20 s apart, before it is deleted.

@@ -6,7 +6,7 @@ use super::{memory::NodeWrite, token};
 use crate::{
     api::{machine::MachineClass, node::Node},
     drain::{Allowance, Answer, PodFacts},
-    driver::{Capabilities, SecretData, Vm},
+    driver::{Capabilities, DriverError, SecretData, Vm},
     safety::meltdown::Permit,
 };
 
@@ -152,6 +152,8 @@ pub struct Learned {
     pub token: TokenView,
     /// The VM, as the driver returned it.
     pub vm: VmView,
+    /// The answer behind [`VmView::NotFound`]. With [`crate::driver::Code::Unimplemented`] the driver cannot look VMs up.
+    pub no_vm: Option<DriverError>,
     /// The pods of the Node.
     pub pods: PodsView,
     /// Why volumes of the pods could not be read; `None` if they were read or not yet.

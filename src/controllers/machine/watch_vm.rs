@@ -16,17 +16,22 @@ use crate::{
         machine::MachinePhase,
         reasons::{EventReason, VmReason},
     },
-    driver::Vm,
+    driver::{Code, Vm},
     plan::{Event, Plan, WaitKind},
 };
 
-/// How often. All Machines are due at the same times, so that drivers describe their VMs with few calls.
-const PERIOD: SignedDuration = SignedDuration::from_mins(5);
+/// The longest time for which a check waits for others, so that drivers describe all VMs with one call.
+const LONGEST_GATHERING: SignedDuration = SignedDuration::from_secs(3);
 
 /// Whether the Machine has a VM and no Node that shows its health.
 pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
     let machine = &snapshot.machine;
     !snapshot.has_target() && machine.phase() == MachinePhase::Available && !machine.spec.provider_id.is_empty()
+}
+
+/// How long a check waits for those of other Machines with the same account. All are due at the same time.
+pub(super) fn gathering(policy: &Policy) -> SignedDuration {
+    (policy.vm_check_period() / 4).min(LONGEST_GATHERING)
 }
 
 /// Plans the next check, or shows its result.
@@ -35,8 +40,9 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     match &snapshot.learned.vm {
         VmView::NotAsked => look(&mut plan, snapshot, policy),
         VmView::NotFound | VmView::Deleted => {
-            let text = format!("VM {} does not exist any more", snapshot.machine.spec.provider_id);
-            show(&mut plan, snapshot, Some((VmReason::NotFound, &text)), None);
+            if let Some(text) = gone(snapshot) {
+                show(&mut plan, snapshot, Some((VmReason::NotFound, &text)), None);
+            }
         }
         VmView::Found(vm) | VmView::Uninitialized(vm) | VmView::Created(vm) | VmView::Initialized(vm) => {
             let text = vm.halted.as_ref().map(|state| format!("VM {} is not running: it is {state}", vm.provider_id));
@@ -44,13 +50,27 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         }
     }
     if plan.steps.is_empty() && plan.waits.is_empty() {
-        plan.wait(WaitKind::VmCheck, "the next check of the VM", Some(next_look(snapshot)));
+        plan.wait(WaitKind::VmCheck, "the next check of the VM", Some(next_look(snapshot, policy)));
     }
     plan
 }
 
+/// The problem of a VM that does not exist. `None` if the driver cannot look VMs up.
+fn gone(snapshot: &Snapshot) -> Option<String> {
+    let id = &snapshot.machine.spec.provider_id;
+    let answer = snapshot.learned.no_vm.as_ref();
+    if answer.is_some_and(|error| error.code == Code::Unimplemented) {
+        return None;
+    }
+    let end = answer.and_then(|error| error.vm.as_ref()?.halted.as_deref());
+    Some(match end {
+        Some(end) => format!("VM {id} does not exist any more: it is {end}"),
+        None => format!("VM {id} does not exist any more"),
+    })
+}
+
 fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
-    let due = snapshot.memory.looked_at.map(|_| next_look(snapshot)).filter(|due| *due > snapshot.now);
+    let due = snapshot.memory.looked_at.map(|_| next_look(snapshot, policy)).filter(|due| *due > snapshot.now);
     let failure = snapshot.memory.failure_of(Call::Status);
     let again = failure.map(|failure| retry::retry_at(Call::Status, failure, policy, false));
     if let Some(due) = due.max(again.filter(|again| *again > snapshot.now)) {
@@ -68,16 +88,17 @@ fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
             plan.then(Action::GetVmStatus, "there is no Node to show whether the VM is running");
         }
         SecretView::Read(_) | SecretView::Failed(_) => {
-            let until = after(snapshot.now, PERIOD);
+            let until = after(snapshot.now, policy.vm_check_period());
             plan.wait(WaitKind::Secret, "the Secrets of the class, to check the VM", Some(until));
         }
     }
 }
 
-/// The next common time, not too soon after the last look.
-fn next_look(snapshot: &Snapshot) -> Timestamp {
-    let earliest = after(snapshot.memory.looked_at.unwrap_or(snapshot.now), PERIOD / 2).as_second();
-    let period = PERIOD.as_secs();
+/// The next common time, not too soon after the last look: at most 1.2 periods after it.
+fn next_look(snapshot: &Snapshot, policy: &Policy) -> Timestamp {
+    let period = policy.vm_check_period();
+    let earliest = after(snapshot.memory.looked_at.unwrap_or(snapshot.now), period / 5).as_second();
+    let period = period.as_secs().max(1);
     let next = earliest.saturating_sub(1).div_euclid(period).saturating_add(1).saturating_mul(period);
     Timestamp::from_second(next).unwrap_or(Timestamp::MAX)
 }

@@ -4,8 +4,8 @@ use kube::ResourceExt;
 
 use super::{ports::Ports, session::Session};
 use crate::{
-    controllers::machine::{Action, ClassView, Snapshot, metrics, token},
-    driver::{Code, DriverError, MachineRequest, SecretData},
+    controllers::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm},
+    driver::{Account, Code, DriverError, MachineRequest, SecretData},
 };
 
 /// Calls the driver. The result is stored with the time at which it arrived.
@@ -33,6 +33,10 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
     let start = Instant::now();
     match action {
         Action::GetVmStatus => {
+            if watch_vm::is_needed(snapshot) {
+                let machine = snapshot.machine.name_any();
+                context.checks.look_up(Account::of(class), machine, |_| async {}).await;
+            }
             let answer = driver.status(&request).await;
             snapshot.now = context.now();
             snapshot.vm_status(answer);

@@ -22,7 +22,10 @@ use crate::{
 const MOST_LINES: usize = 32;
 
 /// How many lanes there are.
-const LANES: usize = 3;
+const LANES: usize = 4;
+
+/// Checks of one account at a time. They share a call to the cloud, whose pages have as many VMs.
+const CHECKS: usize = 1000;
 
 /// The purpose of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,15 +36,17 @@ pub(crate) enum Lane {
     Drain,
     /// Deleting a VM, including the calls before.
     Delete,
+    /// The periodic check of a VM, which nothing else must wait for.
+    Check,
 }
 
 impl Lane {
-    /// The lane of an action; `None` if it needs no slot.
-    pub(super) fn of(action: &Action, is_terminating: bool) -> Option<Self> {
+    /// The lane of an action; `None` if it needs no slot. A look at the VM needs one of the lane for which it is looked at: a
+    /// deletion must not wait behind creations, and neither behind checks.
+    pub(super) fn of(action: &Action, look: Self) -> Option<Self> {
         match action {
             Action::CreateVm | Action::InitializeVm => Some(Self::Create),
-            // A deletion must not wait behind creations, so neither must its status call.
-            Action::GetVmStatus => Some(if is_terminating { Self::Delete } else { Self::Create }),
+            Action::GetVmStatus => Some(look),
             Action::ListPods { .. }
             | Action::ReadVolumes(_)
             | Action::DetachVolumes { .. }
@@ -86,8 +91,12 @@ impl Lanes {
 
     /// How many slots can be held at a time, over all accounts.
     pub fn slots(&self) -> usize {
-        // Each lane has one more line, for the accounts beyond `MOST_LINES`.
-        self.slots.saturating_mul(MOST_LINES + LANES)
+        // Each lane has one more line, for the accounts beyond `MOST_LINES`. Checks of several accounts share their number.
+        self.slots.saturating_mul(MOST_LINES + LANES).saturating_add(CHECKS)
+    }
+
+    fn slots_of(&self, lane: Lane) -> usize {
+        if lane == Lane::Check { self.slots.max(CHECKS) } else { self.slots }
     }
 
     /// Begins the reconcile of a Machine, which may have been given a slot before.
@@ -125,7 +134,7 @@ impl Visit {
     /// returns the slots that it has.
     pub(super) fn admits(&mut self, account: &Account, lane: Lane) -> bool {
         let mut state = self.lanes.state.lock();
-        if state.enter(&self.key, account, lane, self.lanes.slots) {
+        if state.enter(&self.key, account, lane, self.lanes.slots_of(lane)) {
             return true;
         }
         self.waits = true;
@@ -265,7 +274,7 @@ mod tests {
 
         fn admits(&mut self, name: &str, action: &Action) -> bool {
             self.begin(name);
-            Lane::of(action, false).is_none_or(|lane| self.enters(name, &account("aws"), lane))
+            Lane::of(action, Lane::Create).is_none_or(|lane| self.enters(name, &account("aws"), lane))
         }
 
         fn end(&mut self, name: &str) {
@@ -359,21 +368,32 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Action::GetVmStatus, true, Some(Lane::Delete))]
-    #[case(Action::GetVmStatus, false, Some(Lane::Create))]
-    #[case(Action::CreateVm, false, Some(Lane::Create))]
-    #[case(Action::InitializeVm, false, Some(Lane::Create))]
-    #[case(Action::DeleteVm, true, Some(Lane::Delete))]
-    #[case(Action::DeleteVm, false, Some(Lane::Delete))]
-    #[case(Action::ListPods { node: "n".into() }, true, Some(Lane::Drain))]
-    #[case(Action::DetachVolumes { node: "n".into() }, true, Some(Lane::Drain))]
-    #[case(Action::ReadSecret, true, None)]
+    #[case(Action::GetVmStatus, Lane::Delete, Some(Lane::Delete))]
+    #[case(Action::GetVmStatus, Lane::Create, Some(Lane::Create))]
+    #[case(Action::GetVmStatus, Lane::Check, Some(Lane::Check))]
+    #[case(Action::CreateVm, Lane::Create, Some(Lane::Create))]
+    #[case(Action::InitializeVm, Lane::Create, Some(Lane::Create))]
+    #[case(Action::DeleteVm, Lane::Delete, Some(Lane::Delete))]
+    #[case(Action::DeleteVm, Lane::Create, Some(Lane::Delete))]
+    #[case(Action::ListPods { node: "n".into() }, Lane::Delete, Some(Lane::Drain))]
+    #[case(Action::DetachVolumes { node: "n".into() }, Lane::Delete, Some(Lane::Drain))]
+    #[case(Action::ReadSecret, Lane::Delete, None)]
     fn creations_drains_and_deletions_have_slots_of_their_own(
         #[case] action: Action,
-        #[case] is_terminating: bool,
+        #[case] look: Lane,
         #[case] expected: Option<Lane>,
     ) {
-        assert_eq!(Lane::of(&action, is_terminating), expected);
+        assert_eq!(Lane::of(&action, look), expected);
+    }
+
+    #[tokio::test]
+    async fn checks_of_an_account_run_together_and_no_creation_waits_for_them() {
+        let mut all = Reconciles::with_slots(1);
+        let names: Vec<String> = (0..=CHECKS).map(|number| format!("m-{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            assert_eq!(all.enters(name, &account("aws"), Lane::Check), number < CHECKS, "{number}");
+        }
+        assert!(all.enters("new", &account("aws"), Lane::Create));
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Action, BootstrapToken, ClassView, SecretFacts, Snapshot, metrics, policy::after};
+use super::{Action, BootstrapToken, ClassView, SecretFacts, Snapshot, metrics, policy::after, watch_vm};
 use crate::{
     api::{machine::MachineStatus, patch},
     driver::Account,
@@ -110,7 +110,14 @@ impl Machines {
 
     /// Whether the action may be executed now; if not, the Machine is queued for a slot.
     fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut Turn<'_, Self>) -> bool {
-        let Some(lane) = Lane::of(action, snapshot.machine.is_terminating()) else { return true };
+        let look = if snapshot.machine.is_terminating() {
+            Lane::Delete
+        } else if watch_vm::is_needed(snapshot) {
+            Lane::Check
+        } else {
+            Lane::Create
+        };
+        let Some(lane) = Lane::of(action, look) else { return true };
         let account = match &snapshot.class {
             ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
             ClassView::Unknown | ClassView::Missing => Account::default(),
@@ -236,7 +243,12 @@ impl Machines {
     async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
         let machine = &snapshot.machine;
-        let answer = secret_data::of_machine(machine, class, &self.context.secrets).await.map(|merged| {
+        // A check needs credentials only. The user data of a Machine are read live each time.
+        let read = match watch_vm::is_needed(snapshot) {
+            true => secret_data::of_class(class, &self.context.secrets).await,
+            false => secret_data::of_machine(machine, class, &self.context.secrets).await,
+        };
+        let answer = read.map(|merged| {
             let mut facts = SecretFacts::of(&merged.data, merged.missing, merged.missing_user_data);
             facts.wants_token &= machine.user_data_secret().is_none();
             session.secret = merged.data;

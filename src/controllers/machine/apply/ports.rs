@@ -1,6 +1,6 @@
 //! Everything that Machines are reconciled with.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -10,11 +10,11 @@ use crate::{
     controllers::{
         self, Settings,
         api_servers::ApiServers,
-        machine::{Policy, Snapshot, metrics::MachineMetrics},
+        machine::{Policy, Snapshot, metrics::MachineMetrics, watch_vm},
         object,
         secret::MetadataOfSecret,
     },
-    driver::Catalogue,
+    driver::{Account, Catalogue, cloud::Coalescer},
     runtime::{
         cache::Key,
         cell::Builder,
@@ -43,6 +43,8 @@ pub(crate) struct Ports {
     pub servers: Arc<ApiServers>,
     pub holds: Arc<HoldCheck>,
     pub policy: Arc<Policy>,
+    /// Checks of VMs of one account that wait for each other.
+    pub checks: Coalescer<Account, ()>,
     pub events: Events,
     pub measured: Arc<MachineMetrics>,
     pub clock: Arc<dyn Clock>,
@@ -69,6 +71,7 @@ impl Ports {
             servers,
             holds,
             policy: Arc::new(settings.machine.clone()),
+            checks: Coalescer::new(Duration::try_from(watch_vm::gathering(&settings.machine)).unwrap_or_default()),
             events: config.events.with_component(controllers::MACHINES.lease),
             measured: config.shared.metrics.of(),
             clock: Arc::clone(&config.shared.clock),

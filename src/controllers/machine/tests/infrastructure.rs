@@ -1,5 +1,6 @@
 //! Machines that have the VM of an object of Cluster API, and Machines that must not be touched.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAddress;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::{
         Action, Snapshot, plan,
         views::{SecretView, VmView},
     },
-    driver::Vm,
+    driver::{Code, DriverError, Vm},
     plan::{Hold, WaitKind},
 };
 
@@ -192,6 +193,48 @@ fn a_vm_that_is_gone_shows_on_its_machine_and_gets_no_successor() {
     world.vms.insert(id, vm);
     world.run_until(|world| vm_problem(world).is_none());
     assert!(world.events.contains(&"Recovered".to_owned()));
+}
+
+/// The answer of a driver without look-ups says nothing about the VM.
+#[rstest]
+#[case::of_a_driver_without_look_ups(DriverError::new(Code::Unimplemented, "no look-ups"), None)]
+#[case::gone(DriverError::new(Code::NotFound, "no VM"), Some("VM cloud:///7 does not exist any more"))]
+#[case::preempted(
+    DriverError {
+        vm: Some(Box::new(Vm { halted: Some("terminated (Server.SpotInstanceTermination)".to_owned()), ..Vm::default() })),
+        ..DriverError::new(Code::NotFound, "no VM")
+    },
+    Some("VM cloud:///7 does not exist any more: it is terminated (Server.SpotInstanceTermination)")
+)]
+fn a_vm_that_ended_is_shown_with_the_reason_of_the_cloud(#[case] answer: DriverError, #[case] text: Option<&str>) {
+    let mut world = of_cluster_api(json!({ "providerID": "cloud:///7" }));
+    world.vms.insert("cloud:///7".to_owned(), ("m".to_owned(), at(0)));
+    world.pass();
+    assert_eq!(world.phase(), MachinePhase::Available);
+    let mut snapshot = world.snapshot();
+    snapshot.vm_status(Err(answer));
+    let shown = actions(&snapshot, &world).into_iter().map(|action| {
+        let Action::WriteStatus(status) = action else { panic!("{action:?}") };
+        let condition = status.conditions.iter().find(|condition| condition.type_ == "VMAvailable").unwrap();
+        assert_eq!(condition.reason.as_deref(), Some("VMNotFound"));
+        condition.message.clone().unwrap()
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), text.into_iter().collect::<Vec<_>>());
+}
+
+/// All are checked at the same times. A check soon before such a time is repeated, one just before it is not.
+#[rstest]
+#[case::long_before(at(230), at(300))]
+#[case::just_before(at(290), at(600))]
+#[case::at_that_time(at(300), at(600))]
+fn a_vm_is_checked_at_most_six_minutes_after_its_last_check(#[case] looked_at: Timestamp, #[case] next: Timestamp) {
+    let mut world = of_cluster_api(json!({}));
+    world.pass();
+    let mut snapshot = world.snapshot();
+    snapshot.memory.looked_at = Some(looked_at);
+    snapshot.now = looked_at;
+    let waits = plan(&snapshot, &world.policy).waits;
+    assert_eq!((waits.len(), waits[0].kind, waits[0].until), (1, WaitKind::VmCheck, Some(next)));
 }
 
 #[test]

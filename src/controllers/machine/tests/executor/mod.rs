@@ -6,7 +6,7 @@ mod nodes;
 mod tokens;
 mod volumes;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
@@ -31,7 +31,7 @@ use crate::{
     },
     driver::{
         Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
-        spec::Problems,
+        cloud::Coalescer, spec::Problems,
     },
     runtime::{
         cache::{Cache, Cached, Key},
@@ -200,6 +200,7 @@ impl Shop {
             holds: Arc::default(),
             servers: Arc::default(),
             policy: Arc::default(),
+            checks: Coalescer::new(Duration::ZERO),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.of(),
             clock: time,
