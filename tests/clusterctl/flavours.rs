@@ -60,9 +60,6 @@ pub trait StandIn: Send + Sync + 'static {
 /// moto, the zone of its subnet, and the target group of a load balancer.
 pub struct OnAws {
     pub ec2: Arc<Ec2>,
-/// moto, and the zone of its subnet.
-pub struct OnAws {
-    pub ec2: Ec2,
     zone: String,
     target_group: String,
 }
@@ -70,7 +67,6 @@ pub struct OnAws {
 impl OnAws {
     pub async fn start() -> Self {
         let ec2 = Arc::new(Ec2::start().await);
-        let ec2 = Ec2::start().await;
         let words = [("Action", "DescribeSubnets"), ("Version", "2016-11-15"), ("SubnetId.1", ec2.subnet.as_str())];
         let answer = ec2.proxy.ask(&words).await;
         let document = roxmltree::Document::parse(&answer).unwrap();
