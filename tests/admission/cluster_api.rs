@@ -51,6 +51,16 @@ impl Place {
         wait::until("the policy about pools", async || place.delete("MCMMachinePool", "m", true).await.err()).await;
         place.create_with("Machine", controlled_by("MCMMachine"), native("Machine")).await;
         wait::until("the policy about MCM objects", async || place.delete("Machine", "m", true).await.err()).await;
+        wait::until("the policy about Secrets", async || {
+            let spec = with_secret("elsewhere");
+            let created =
+                place.create("MCMMachineTemplate", "elsewhere", json!({ "template": { "spec": spec } })).await;
+            if created.is_ok() {
+                place.delete("MCMMachineTemplate", "elsewhere", false).await.unwrap();
+            }
+            created.err()
+        })
+        .await;
         place.create("MCMMachine", "described", described("a")).await.unwrap();
         wait::until("the policy about descriptions", async || {
             let change = json!({ "spec": described("b") });
@@ -137,6 +147,13 @@ fn native(kind: &str) -> Value {
 /// An MCMMachine that describes its VM.
 fn described(size: &str) -> Value {
     json!({ "machineClass": { "provider": "simulated", "providerSpec": { "size": size } } })
+}
+
+/// The same with credentials from a namespace.
+fn with_secret(namespace: &str) -> Value {
+    let mut spec = described("a");
+    spec["machineClass"]["credentialsSecretRef"] = json!({ "name": "cloud", "namespace": namespace });
+    spec
 }
 
 fn reference(class: &str) -> Value {
@@ -415,4 +432,49 @@ async fn the_kind_of_a_pool_is_immutable() {
         let said = place.patch("MCMMachinePool", "p", json!({ "spec": change })).await.unwrap_err();
         assert!(said.contains(text), "{said}");
     }
+}
+
+/// Namespaces are tenants.
+#[rstest]
+#[case::machine("MCMMachine", false)]
+#[case::machine_template("MCMMachineTemplate", true)]
+#[case::pool("MCMMachinePool", false)]
+#[case::pool_template("MCMMachinePoolTemplate", true)]
+#[tokio::test]
+async fn a_description_names_no_secret_of_another_namespace(#[case] kind: &str, #[case] is_template: bool) {
+    let place = Place::new().await;
+    let spec = |spec: Value| if is_template { json!({ "template": { "spec": spec } }) } else { spec };
+    let said = place.create(kind, "x", spec(with_secret("other"))).await.unwrap_err();
+    assert!(said.contains("names a Secret of another namespace"), "{said}");
+    place.create(kind, "own", spec(with_secret(&place.namespace))).await.unwrap();
+    let mut unnamed = described("a");
+    unnamed["machineClass"]["credentialsSecretRef"] = json!({ "name": "cloud" });
+    place.create(kind, "unnamed", spec(unnamed)).await.unwrap();
+    place.patch(kind, "own", json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+    if kind == "MCMMachinePool" {
+        let said = place.patch(kind, "own", json!({ "spec": with_secret("other") })).await.unwrap_err();
+        assert!(said.contains("names a Secret of another namespace"), "{said}");
+    }
+}
+
+/// References to other objects have no namespace: those of another one cannot be named.
+#[rstest]
+#[case::class_of_a_machine("MCMMachine", json!({ "machineClassRef": { "name": "a", "namespace": "other" } }), "/spec/machineClassRef")]
+#[case::class_of_a_pool("MCMMachinePool", json!({ "machineClassRef": { "name": "a", "namespace": "other" } }), "/spec/machineClassRef")]
+#[case::deployment_of_a_pool(
+    "MCMMachinePool",
+    json!({ "machineDeploymentRef": { "name": "a", "namespace": "other" } }),
+    "/spec/machineDeploymentRef"
+)]
+#[case::credentials_of_a_cluster(
+    "MCMCluster",
+    json!({ "credentialsSecretRef": { "name": "a", "namespace": "other" } }),
+    "/spec/credentialsSecretRef"
+)]
+#[tokio::test]
+async fn a_reference_has_no_namespace(#[case] kind: &str, #[case] spec: Value, #[case] path: &str) {
+    let place = Place::new().await;
+    place.create(kind, "x", spec).await.unwrap();
+    let stored = serde_json::to_value(place.api(kind).get("x").await.unwrap()).unwrap();
+    assert_eq!(stored.pointer(path), Some(&json!({ "name": "a" })));
 }

@@ -35,6 +35,8 @@ mod openstack;
 #[cfg_attr(not(any(feature = "aws", feature = "gcp")), allow(dead_code, reason = "two clouds stand for all"))]
 mod orphans;
 mod pool;
+#[cfg_attr(not(all(feature = "aws", feature = "gcp")), allow(dead_code, reason = "two clouds stand for all"))]
+mod provider;
 mod remote;
 #[allow(dead_code, reason = "the demo uses the rest")]
 mod simulation;

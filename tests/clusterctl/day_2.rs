@@ -88,6 +88,55 @@ fn a_dead_vm_is_replaced_once_by_a_health_check() {
     });
 }
 
+/// I2, I8, F3: VMs that were deleted or stopped show in their Machines although their Nodes are still there, and a
+/// MachineHealthCheck replaces them. mcm does not.
+#[test]
+fn a_vm_that_ended_or_stopped_shows_in_its_machine_and_is_replaced_by_a_health_check() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "ended", 3).await;
+        scene.until("three Machines", async || scene.has_running(3)).await;
+        let [gone, stopped, alive] = scene.machines().try_into().unwrap();
+        world.cloud.kill(&gone, "vanish").await;
+        world.cloud.kill(&stopped, "stop").await;
+        for (machine, reason) in [(&gone, "VMNotFound"), (&stopped, "VMNotRunning")] {
+            scene
+                .until("the end of the VM to show", async || {
+                    let shown = scene.find("machine.cluster.x-k8s.io", machine)?;
+                    (condition(&shown, "InfrastructureReady") == format!("False {reason}")).then_some(())
+                })
+                .await;
+        }
+        let before = scene.vms().await;
+        assert_eq!(
+            before.keys().collect::<Vec<_>>(),
+            std::collections::BTreeSet::from([&alive, &stopped]).into_iter().collect::<Vec<_>>()
+        );
+        world.apply(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
+            "metadata": {"name": "ended", "namespace": scene.namespace},
+            "spec": {
+                "clusterName": "ended",
+                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "ended-md-0"}},
+                // Longer than a VM takes to be created.
+                "checks": {"unhealthyMachineConditions": [
+                    {"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20},
+                ]},
+            },
+        }));
+        scene
+            .until("others in their place", async || {
+                let machines = scene.machines();
+                (!machines.contains(&gone) && !machines.contains(&stopped)).then_some(())?;
+                scene.has_running(3)
+            })
+            .await;
+        scene.until("the stopped VM to be deleted", async || (scene.vms().await.len() == 3).then_some(())).await;
+        let vms = scene.vms().await;
+        assert_eq!(vms.get(&alive), before.get(&alive));
+        assert!(!vms.contains_key(&gone) && !vms.contains_key(&stopped));
+    });
+}
+
 /// Z1, Z2, Z3, Z4: nothing happens to the VMs of a paused Cluster, and everything afterwards.
 #[test]
 fn a_paused_cluster_keeps_its_vms_until_it_is_unpaused() {

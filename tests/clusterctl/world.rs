@@ -172,6 +172,7 @@ impl World {
             "--stand-in".to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             "--leader-elect".to_owned(),
+            "--vm-check-period=10s".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{}", free_port()),
             "--v=3".to_owned(),
