@@ -37,6 +37,8 @@ pub(super) struct Parts {
     pub native: Desired,
     /// The VM.
     pub vm: Desired,
+    /// The VM existed, and ended or stopped.
+    pub is_vm_away: bool,
     /// The membership of the VM in the load balancer of its control plane.
     pub membership: Membership,
 }
@@ -53,6 +55,7 @@ impl Parts {
             },
             bootstrap: bootstrap(snapshot),
             native: native_machine(snapshot),
+            is_vm_away: snapshot.own_native().is_some_and(|machine| unavailable(machine).is_some()),
             vm,
         }
     }
@@ -65,8 +68,9 @@ impl Parts {
     /// The first verdict that is not true, in the order in which they become true.
     pub(super) fn summary(&self) -> Desired {
         let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
-        // An existing VM needs none of the others.
-        let first = before_vm.into_iter().filter(|_| !self.vm.is_true()).chain([&self.vm]);
+        // A VM that exists or existed needs none of the others.
+        let needs_them = !self.vm.is_true() && !self.is_vm_away;
+        let first = before_vm.into_iter().filter(|_| needs_them).chain([&self.vm]);
         let first = first.chain(self.needed_membership()).find(|part| !part.is_true());
         first.unwrap_or(&self.vm).clone()
     }

@@ -207,6 +207,8 @@ fn the_id_is_stored_before_provisioned_and_provisioned_stays() {
 #[case::stopped("VMNotRunning")]
 fn a_vm_that_is_gone_or_stopped_is_not_ready_until_it_is_back(#[case] reason: &str) {
     let mut world = World::provisioned();
+    // Another problem does not hide that of the VM.
+    world.set_native(&json!({ "metadata": { "annotations": { "machine.mcm/zone": "elsewhere" } } }));
     let condition = |status: &str| json!({ "type": "VMAvailable", "status": status, "reason": reason, "message": "the VM is away" });
     world.set_native(&json!({ "status": { "conditions": [condition("False")] } }));
     world.pass();
