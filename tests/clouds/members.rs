@@ -151,3 +151,11 @@ pub async fn until_unanswered(cloud: &dyn Balanced, (call, is_carried_out): (Cal
     let what = format!("a VM to {call:?}");
     wait::until_within(LIMIT, &what, async || (cloud.unanswered() > before).then_some(())).await;
 }
+
+#[test]
+fn a_vm_that_ends_as_a_member_is_found() {
+    let vm = || "i-1".to_owned();
+    let (registered, deregistered, ended) = (Change::Registered(vm()), Change::Deregistered(vm()), Change::Ended(vm()));
+    assert_eq!(ended_as_members(&[registered.clone(), ended.clone(), deregistered.clone()]), ["i-1 ended as a member"]);
+    assert_eq!(ended_as_members(&[registered, deregistered, ended]), [""; 0]);
+}

@@ -44,6 +44,9 @@ mod install;
 #[path = "../clouds/load_balancer.rs"]
 mod load_balancer;
 mod lone;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+#[path = "../clouds/members.rs"]
+mod members;
 mod moves;
 mod native_managers;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
@@ -54,6 +57,8 @@ mod other_provider;
 mod other_providers;
 mod pools;
 mod reading;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod replacement;
 mod repository;
 mod scale;
 mod scene;
