@@ -105,6 +105,10 @@ fn collect(found: &mut Vec<Difference>, path: &mut Vec<String>, old: Option<&Val
 /// file had.
 pub(super) fn patch_of_file(live: &Value, file: &Value) -> Value {
     let mut patch = written(file);
+    // kubectl writes an annotation itself, so it never removes all of them.
+    if let Some(meta) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.entry("annotations").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
     let last = live["metadata"]["annotations"][KUBECTL_LAST_APPLIED].as_str();
     if let Some(last) = last.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
         remove_absent(&mut patch, &written(&last));
@@ -203,7 +207,17 @@ mod tests {
         let last = json!({"spec": {"a": 1, "b": {"c": 2, "d": 3}}}).to_string();
         let live = json!({"metadata": {"annotations": {KUBECTL_LAST_APPLIED: last}}, "spec": {"a": 1, "other": 5}});
         let patch = patch_of_file(&live, &json!({"metadata": {"name": "x"}, "spec": {"b": {"c": 4}}}));
-        assert_eq!(patch, json!({"metadata": {"name": "x"}, "spec": {"a": null, "b": {"c": 4, "d": null}}}));
+        let spec = json!({"a": null, "b": {"c": 4, "d": null}});
+        assert_eq!(patch, json!({"metadata": {"name": "x", "annotations": {}}, "spec": spec}));
+    }
+
+    #[test]
+    fn annotations_of_controllers_stay_where_a_file_has_none() {
+        let last = json!({"metadata": {"name": "x", "annotations": {}, "labels": {"a": "b"}}}).to_string();
+        let revision = "deployment.kubernetes.io/revision";
+        let live = json!({"metadata": {"annotations": {KUBECTL_LAST_APPLIED: last, revision: "1"}}});
+        let patch = patch_of_file(&live, &json!({"metadata": {"name": "x"}}));
+        assert_eq!(patch, json!({"metadata": {"name": "x", "annotations": {}, "labels": null}}));
     }
 
     #[rstest]

@@ -138,7 +138,10 @@ pub async fn run(options: PlanOptions) -> Result<Answer> {
         .into_iter()
         .flatten()
         .collect();
-    let cell = options.reading.open().await?;
+    // As for kubectl, the namespace that the files name needs no flag.
+    let mut reading = options.reading.clone();
+    reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
+    let cell = reading.open().await?;
     let facts = reading::facts(&cell).await?;
     let (changes, mut notes) = match &options.object {
         Some(wanted) => (vec![change_of(&options, &facts, wanted)?], Vec::new()),
@@ -222,6 +225,14 @@ pub(super) fn to_revision(facts: &Facts, name: &str, revision: i64) -> Result<Va
     Ok(json!({ "spec": { "template": patch } }))
 }
 
+/// The namespace that all objects of files which are planned name; `None` if one of them names another, or none.
+fn namespace_of(files: &[Value]) -> Option<String> {
+    let planned = files.iter().filter(|object| change::kind_of(object).is_some());
+    let mut namespaces = planned.map(|object| object["metadata"]["namespace"].as_str());
+    let first = namespaces.next()??;
+    namespaces.all(|other| other == Some(first)).then(|| first.to_owned())
+}
+
 fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Vec<String>)> {
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
     for object in files {
@@ -232,7 +243,11 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Ve
             Some(kind) => {
                 let message =
                     format!("{kind} {name} is in namespace {own}, and the command reads namespace {namespace}");
-                return Err(Misuse { message, hint: format!("mcm plan -n {own}") }.into());
+                return Err(Misuse {
+                    message,
+                    hint: format!("mcm plan -f FILE -n {own}, with the files of one namespace"),
+                }
+                .into());
             }
             None => notes.push(format!("{} {name} was not planned", object["kind"].as_str().unwrap_or("object"))),
         }

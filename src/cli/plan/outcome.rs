@@ -39,7 +39,9 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     /// Fills a plan from the course.
     pub(super) fn fill(mut self, plan: &mut ObjectPlan, course: &Course) {
-        let raw = raw_rounds(course, new_set(course, self.wanted).as_deref());
+        // Machines that join within seconds begin several rounds in the time that another round takes.
+        let pause = join_of(self.machines).map_or(ROUND_ENDS, |join| ROUND_ENDS.min(join / 2));
+        let raw = raw_rounds(course, new_set(course, self.wanted).as_deref(), pause);
         plan.machines = machines(self.machines, course, &raw);
         plan.settles = course.ending == Ending::Settled;
         plan.summary = summary(course, &plan.machines);
@@ -157,7 +159,7 @@ struct Raw {
     after: Round,
 }
 
-fn raw_rounds(course: &Course, new: Option<&str>) -> Vec<Raw> {
+fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
     let mut rounds: Vec<Raw> = Vec::new();
     let mut last: Option<Duration> = None;
     for entry in &course.entries {
@@ -166,7 +168,7 @@ fn raw_rounds(course: &Course, new: Option<&str>) -> Vec<Raw> {
         if !is_act || (entry.act == Act::Drain && !entry.is_known && course.ending != Ending::Settled) {
             continue;
         }
-        if last.is_none_or(|last| entry.at.saturating_sub(last) > ROUND_ENDS) {
+        if last.is_none_or(|last| entry.at.saturating_sub(last) > pause) {
             rounds.push(Raw::default());
         }
         last = Some(entry.at);

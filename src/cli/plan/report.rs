@@ -13,6 +13,8 @@ use crate::cli::terminal::{Look, Mark, wrapped};
 /// Columns of a path, and of old and new values, in 80 columns.
 const PATH: usize = 26;
 const VALUES: usize = 13;
+/// Columns of the longest effect, and of the gaps.
+const EFFECT: usize = 36;
 
 /// The plan. With `all`, each machine has a line.
 pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
@@ -83,8 +85,13 @@ fn push_fields(look: Look, text: &mut String, object: &ObjectPlan) {
     }
     text.push('\n');
     let width = |of: fn(&Field) -> usize| object.fields.iter().map(of).max().unwrap_or_default();
-    let path = width(|field| short(&field.path).chars().count()).min(PATH + look.width.saturating_sub(80) / 2);
-    let columns = width(|field| values(field).chars().count()).min(VALUES + look.width.saturating_sub(80) / 2);
+    let (path, columns) =
+        (width(|field| short(&field.path).chars().count()), width(|field| values(field).chars().count()));
+    let more = look.width.saturating_sub(80) / 2;
+    let (path, columns) = match path + columns + EFFECT <= look.width {
+        true => (path, columns),
+        false => (path.min(PATH + more), columns.min(VALUES + more)),
+    };
     let all = object.machines.len();
     for field in &object.fields {
         let effect = match field.effect {
