@@ -41,7 +41,11 @@ const EXAMPLES: &str = "Examples:";
 ///
 /// Invoked as machine-controller-manager or machine-controller, it accepts all flags of that program.
 #[derive(Parser)]
-#[command(name = "mcm", version)]
+#[command(
+    name = "mcm",
+    version,
+    after_help = "Examples:\n  mcm demo                                    see it work, without a cluster\n  mcm run --namespace demo                    run the controllers\n  mcm why -n demo                             find out why nothing happens\n  mcm plan pool -n demo --replicas 10         see the effect of a change before it is made\n\nNext: mcm help COMMAND has examples of each."
+)]
 struct Mcm {
     #[command(subcommand)]
     command: Command,
@@ -75,7 +79,7 @@ pub enum Command {
     CapiManager(Box<CapiManagerOptions>),
     /// Serve a simulated cloud for other processes to use
     #[command(
-        after_help = "Examples:\n  mcm simulated-cloud --kubeconfig ~/.kube/config\n\nNext: mcm run --simulated-cloud http://127.0.0.1:8580 uses it."
+        after_help = "Examples:\n  mcm simulated-cloud --kubeconfig ~/.kube/config\n\nNext: mcm run --simulated-cloud http://127.0.0.1:10270 uses it."
     )]
     SimulatedCloud(SimulatedCloudOptions),
     /// Demonstrate mcm with simulated machines
@@ -112,7 +116,7 @@ pub enum Command {
     ///
     /// With -o json each event is a JSON document in a line.
     #[command(
-        after_help = "Examples:\n  mcm events --for pool -n demo --since 10m\n  mcm events --for machine/pool-6d689-gmjqk -n demo -w\n  mcm events -n demo -o json | jq .reason\n\nNext: mcm why pool says what it waits for now."
+        after_help = "Examples:\n  mcm events --for pool -n demo --since 10m\n  mcm events --for machine/pool-6d689-gmjqk -n demo -w\n  mcm events -n demo -o json | jq .reason\n\nNext: mcm why pool -n demo says what it waits for now."
     )]
     Events(EventsOptions),
     /// Watch deployments and machines on the whole screen
@@ -122,12 +126,12 @@ pub enum Command {
     Top(TopOptions),
     /// Forbid a MachineSet to create machines
     #[command(
-        after_help = "Examples:\n  mcm freeze machineset/pool-6d689 -n demo\n\nNext: mcm unfreeze machineset/pool-6d689 ends it."
+        after_help = "Examples:\n  mcm freeze machineset/pool-6d689 -n demo\n\nNext: mcm unfreeze machineset/pool-6d689 -n demo ends it."
     )]
     Freeze(FreezeOptions),
     /// End the freeze of a MachineSet or MachineDeployment
     #[command(
-        after_help = "Examples:\n  mcm unfreeze machineset/pool-6d689 -n demo\n\nNext: mcm why machineset/pool-6d689 says whether it creates machines."
+        after_help = "Examples:\n  mcm unfreeze machineset/pool-6d689 -n demo\n\nNext: mcm why machineset/pool-6d689 -n demo says whether it creates machines."
     )]
     Unfreeze(FreezeOptions),
     /// Steer the drain of a machine
@@ -170,7 +174,7 @@ pub enum Command {
     /// the Go programs run. Exit codes: 0 if the plan was made, 3 if --fail-on matches or the change would be refused, 1 if it could
     /// not be found out.
     #[command(
-        after_help = "Examples:\n  mcm plan -f pool.yaml -n demo\n  mcm plan pool -n demo --set template.spec.class.name=small\n  mcm plan pool -n demo --replicas 10 -o json\n  mcm plan pool -n demo --to-revision 3 --fail-on replace,blocked\n  mcm plan pool -n demo                        what is about to happen anyway"
+        after_help = "Examples:\n  mcm plan -f pool.yaml -n demo\n  mcm plan pool -n demo --set template.spec.class.name=small\n  mcm plan pool -n demo --replicas 10 -o json\n  mcm plan pool -n demo --to-revision 1 --fail-on replace,blocked\n  mcm plan pool -n demo                        what is about to happen anyway"
     )]
     Plan(Box<PlanOptions>),
     /// Convert objects between Cluster API and MCM

@@ -24,34 +24,36 @@ pub enum RolloutCommand {
     /// Ends when all machines have the current template and are available. Prints a bar on a terminal, and a line for each change
     /// elsewhere; with -o json a JSON document in a line. Exit codes: 0 done, 3 failed, or blocked for longer than --fail-when-blocked, 124 after --timeout.
     #[command(
-        after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout status pool -n demo --timeout 30m --fail-when-blocked 5m\n  mcm rollout status pool -n demo -o json | jq .state\n\nNext: mcm why pool says what a blocked rollout waits for."
+        after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout status pool -n demo --timeout 30m --fail-when-blocked 5m\n  mcm rollout status pool -n demo -o json | jq .state\n\nNext: mcm why pool -n demo says what a blocked rollout waits for."
     )]
     Status(Box<StatusOptions>),
     /// Show the revisions of a deployment, and what changed between them
     #[command(
-        after_help = "Examples:\n  mcm rollout history pool -n demo\n  mcm rollout history pool -n demo -o json\n\nNext: mcm rollout undo pool --to-revision 3 returns to a revision."
+        after_help = "Examples:\n  mcm rollout history pool -n demo\n  mcm rollout history pool -n demo -o json\n\nNext: mcm rollout undo pool -n demo --to-revision 1 returns to a revision."
     )]
     History(Box<HistoryOptions>),
     /// Return to the template of an earlier revision
     ///
     /// The controller copies the template of the revision into the deployment, which replaces its machines again.
     #[command(
-        after_help = "Examples:\n  mcm rollout undo pool -n demo\n  mcm rollout undo pool -n demo --to-revision 3 --dry-run\n\nNext: mcm rollout status pool follows it."
+        after_help = "Examples:\n  mcm rollout undo pool -n demo\n  mcm rollout undo pool -n demo --to-revision 1 --dry-run\n\nNext: mcm rollout status pool -n demo follows it."
     )]
     Undo(Box<UndoOptions>),
     /// Pause a rollout; scaling continues
     #[command(
-        after_help = "Examples:\n  mcm rollout pause pool -n demo\n\nNext: mcm rollout resume pool continues it."
+        after_help = "Examples:\n  mcm rollout pause pool -n demo\n\nNext: mcm rollout resume pool -n demo continues it."
     )]
     Pause(Box<DeploymentOptions>),
     /// Resume a paused rollout
-    #[command(after_help = "Examples:\n  mcm rollout resume pool -n demo\n\nNext: mcm rollout status pool follows it.")]
+    #[command(
+        after_help = "Examples:\n  mcm rollout resume pool -n demo\n\nNext: mcm rollout status pool -n demo follows it."
+    )]
     Resume(Box<DeploymentOptions>),
     /// Replace all machines of a deployment, within its bounds
     ///
     /// Writes the annotation machine.mcm/restarted-at into the template, which makes a new MachineSet.
     #[command(
-        after_help = "Examples:\n  mcm rollout restart pool -n demo\n  mcm rollout restart pool -n demo --yes\n\nNext: mcm rollout status pool follows it."
+        after_help = "Examples:\n  mcm rollout restart pool -n demo\n  mcm rollout restart pool -n demo --yes\n\nNext: mcm rollout status pool -n demo follows it."
     )]
     Restart(Box<DeploymentOptions>),
 }

@@ -129,7 +129,7 @@ pub struct ForgetOptions {
 pub enum DrainCommand {
     /// Force the drain of a machine: its pods are deleted, and budgets are ignored
     #[command(
-        after_help = "Examples:\n  mcm drain force pool-6d689-gmjqk -n demo\n  mcm drain force pool-6d689-gmjqk -n demo --dry-run\n\nNext: mcm why machine/pool-6d689-gmjqk says what is left to wait for."
+        after_help = "Examples:\n  mcm drain force pool-6d689-gmjqk -n demo\n  mcm drain force pool-6d689-gmjqk -n demo --dry-run\n\nNext: mcm why machine/pool-6d689-gmjqk -n demo says what is left to wait for."
     )]
     Force(Box<MachineOptions>),
 }
@@ -141,7 +141,7 @@ pub enum MachineCommand {
     ///
     /// It is kept for the preserve timeout of the machine, 96h by default.
     #[command(
-        after_help = "Examples:\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine preserve pool-6d689-gmjqk -n demo --when-failed\n  mcm machine preserve pool-6d689-gmjqk -n demo --stop\n\nNext: mcm tree machine/pool-6d689-gmjqk shows it."
+        after_help = "Examples:\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine preserve pool-6d689-gmjqk -n demo --when-failed\n  mcm machine preserve pool-6d689-gmjqk -n demo --stop\n\nNext: mcm tree machine/pool-6d689-gmjqk -n demo shows it."
     )]
     Preserve(Box<PreserveOptions>),
     /// Give up a machine that cannot be deleted, without its VM
