@@ -124,11 +124,16 @@ impl Look {
         text.chars().map(plain).collect()
     }
 
+    /// A label and its text in one line, however long.
+    pub(super) fn line(self, text: &mut String, label: &str, content: &str) {
+        let _ = writeln!(text, "  {label:<width$}{content}", width = INDENT - 2);
+    }
+
     /// A label and its text, wrapped. Texts begin in one column.
     pub(super) fn section(self, text: &mut String, label: &str, content: &str) {
         let mut label = label;
         for line in wrapped(content, self.width - INDENT) {
-            let _ = writeln!(text, "  {label:<width$}{line}", width = INDENT - 2);
+            self.line(text, label, &line);
             label = "";
         }
     }

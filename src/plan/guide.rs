@@ -32,7 +32,8 @@ pub enum Danger {
 }
 
 /// Something that a user can do. `{kind}`, `{namespace}` and `{name}` stand for those of the object that waits. A remedy with
-/// `{machine}`, `{machineset}` or `{node}` is only for a Machine, a MachineSet, or a Machine with a Node.
+/// `{machine}`, `{machineset}` or `{node}` is only for a Machine, a MachineSet, or a Machine with a Node; one with `{budget}` or
+/// `{secret}` for a wait whose text names a PodDisruptionBudget or a missing Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Remedy {
     /// A command, or an instruction.
@@ -90,7 +91,7 @@ impl WaitKind {
     }
 
     /// All kinds, in the order of their names.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::ApiServers,
         Self::BootstrapToken,
         Self::CacheUntrusted,
@@ -116,6 +117,7 @@ impl WaitKind {
         Self::NodesUnknown,
         Self::OrphanCheck,
         Self::Owner,
+        Self::Paused,
         Self::PodList,
         Self::PodTermination,
         Self::Preservation,
@@ -183,6 +185,10 @@ impl WaitKind {
                         "kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check --live -f -",
                         "asks the cloud for the image, the network and the quota of the class",
                     ),
+                    safe(
+                        "after ResourceExhausted: raise the quota, or change the instance type or zone in the class",
+                        "the next attempt uses it",
+                    ),
                 ],
             ),
             Self::Eviction => guide(
@@ -191,6 +197,11 @@ impl WaitKind {
                 &[
                     safe("kubectl get pdb -A", "shows the budgets that allow no disruption"),
                     safe("scale the workload up, so that its budget allows a disruption", ""),
+                    kills_pods(
+                        "kubectl patch pdb {budget} -n {budget-namespace} --type merge -p \
+                         '{\"spec\":{\"minAvailable\":null,\"maxUnavailable\":1}}'",
+                        "lets pods be evicted one after the other",
+                    ),
                     kills_pods("wait until the drain timeout: the pods are deleted then", ""),
                     FORCE_DELETION,
                 ],
@@ -272,6 +283,17 @@ impl WaitKind {
                 End::Others,
                 &[safe("clusterctl describe cluster NAME -n {namespace}", "")],
             ),
+            Self::Paused => guide(
+                "The deployment is paused: its machines are scaled, and a new template waits.",
+                End::User,
+                &[
+                    safe("mcm plan {name} -n {namespace} --set paused=false", "shows what happens when it is resumed"),
+                    replaces(
+                        "kubectl patch machinedeployment {name} -n {namespace} --type merge -p '{\"spec\":{\"paused\":false}}'",
+                        "resumes it, as mcm rollout resume does",
+                    ),
+                ],
+            ),
             Self::PodList => guide(
                 "The pods of the Node could not be listed.",
                 End::Others,
@@ -321,15 +343,22 @@ impl WaitKind {
                         "shows the condition Frozen with its reason",
                     ),
                     replaces(
-                        "kubectl annotate machineset {machineset} -n {namespace} safety.machine.sapcloud.io/unfreeze=True",
-                        "if the number of machines is right",
+                        "kubectl annotate machineset {machineset} -n {namespace} safety.machine.sapcloud.io/unfreeze=True --overwrite",
+                        "lets it create machines, if their number is right",
                     ),
                 ],
             ),
             Self::Secret => guide(
                 "A Secret of the class is missing, unreadable or incomplete.",
                 End::User,
-                &[CHECK_CLASS, safe("kubectl get secrets -n {namespace}", "")],
+                &[
+                    safe(
+                        "create it: kubectl create secret generic {secret} -n {namespace} --from-file=KEY=FILE",
+                        "with the keys that its class needs, such as userData",
+                    ),
+                    safe("kubectl get secrets -n {namespace}", "shows the Secrets that exist"),
+                    CHECK_CLASS,
+                ],
             ),
             Self::SpecCorrection => guide(
                 "The spec is invalid.",
@@ -419,7 +448,8 @@ impl End {
 
 /// The names that remedies leave open.
 #[cfg(test)]
-const PLACES: [&str; 6] = ["kind", "namespace", "name", "machine", "machineset", "node"];
+const PLACES: [&str; 9] =
+    ["kind", "namespace", "name", "machine", "machineset", "node", "budget", "budget-namespace", "secret"];
 
 /// The page `docs/waits.md`.
 #[cfg(test)]
@@ -460,7 +490,9 @@ mod tests {
             let Guide { meaning, end, remedies } = kind.guide();
             assert!(meaning.ends_with('.'), "{kind:?}");
             assert_eq!(remedies.is_empty(), end == End::Routine, "{kind:?}");
-            let is_for_all = |remedy: &Remedy| !remedy.text.contains("{machineset}") && !remedy.text.contains("{node}");
+            let is_for_all = |remedy: &Remedy| {
+                ["{machineset}", "{node}", "{budget}", "{secret}"].iter().all(|one| !remedy.text.contains(one))
+            };
             let is_of_sets = kind == WaitKind::ScaleUpBlocked;
             assert!(
                 end == End::Routine || is_of_sets || remedies.iter().any(is_for_all),

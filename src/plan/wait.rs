@@ -68,6 +68,8 @@ pub enum WaitKind {
     OrphanCheck,
     /// An owner of the object, or its cluster.
     Owner,
+    /// A paused deployment to be resumed.
+    Paused,
     /// The pods of a Node, which could not be listed.
     PodList,
     /// Pods that terminate.

@@ -62,7 +62,7 @@ const KILLS_PODS: &str = "KillsPods";
 const LOSES_DATA: &str = "LosesData";
 
 /// Names begin with `w-`, because Nodes of other tests are in the same cluster.
-const PRODUCED: [Case; 32] = [
+const PRODUCED: [Case; 33] = [
     until("BootstrapToken", (MACHINE, "w-bootstrap-token"), "a bootstrap token: cannot create bootstrap token"),
     endless("Class", (MACHINE, "w-class"), "the MachineClass w-nowhere, which does not exist"),
     until("DriverRetry", (MACHINE, "w-driver-retry"), "no host has room"),
@@ -79,6 +79,7 @@ const PRODUCED: [Case; 32] = [
     until("NodeWrite", (MACHINE, "w-node-write"), "a write to the Node to succeed"),
     until("NodeWriteRefused", (MACHINE, "w-node-refused"), "a write to the Node to succeed"),
     until("NodesUnknown", (MACHINE, "w-nodes-unknown"), "the Node to become readable"),
+    cured(endless("Paused", (DEPLOYMENT, "w-paused"), "spec.paused is true"), REPLACES),
     until("PodList", (MACHINE, "w-pod-list"), "the list of the pods of the Node"),
     cured(until("PodTermination", (MACHINE, "w-pod-termination"), "w-pod-termination to terminate"), KILLS_PODS),
     cured(until("Preservation", (MACHINE, "w-preservation"), "the preservation to end"), REPLACES),
@@ -231,6 +232,7 @@ async fn provoke(world: &World, kind: &str) {
         "NodeWrite" => machine(world, "w-node-write", "small", json!({})).await,
         "NodeWriteRefused" => machine(world, "w-node-refused", "small", json!({})).await,
         "NodesUnknown" => machine(world, "w-nodes-unknown", "w-never", SOON.clone()).await,
+        "Paused" => deployment(world, "w-paused", 1, "small", json!({"spec": {"paused": true}})).await,
         "PodList" => {
             running(world, "w-pod-list", json!({})).await;
             delete(world, "w-pod-list").await;
@@ -527,7 +529,8 @@ async fn check(world: &World, manager: &Manager, tools: &Tools, case: &Case) {
         tools.run(world, line).await;
     }
     if let Some(effect) = case.cure {
-        let cure = commands(false).find(|(_, danger)| *danger == effect);
+        // Of several with one effect the last needs no other program, such as the controller of budgets.
+        let cure = commands(false).rfind(|(_, danger)| *danger == effect);
         let (line, _) = cure.unwrap_or_else(|| panic!("{what} has no remedy that {effect}: {wait}"));
         tools.run(world, line).await;
         wait::until(&format!("the end of {what}"), async || {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     cli::{
         events::Line,
-        reading::story::{Answer, Remedied, Verdict},
+        reading::story::{Answer, Verdict},
         terminal::ago,
     },
     plan::guide::Danger,
@@ -169,7 +169,8 @@ fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
 
 /// From the deployment to the cause, for the worst machines.
 fn push_chains(html: &mut String, answer: &Answer) {
-    let worst = answer.machines.iter().filter(|machine| !machine.waits.is_empty() || machine.failed.is_some()).take(3);
+    let below = answer.sets.iter().chain(&answer.machines);
+    let worst = below.filter(|one| !one.waits.is_empty() || one.failed.is_some()).take(3);
     for machine in worst {
         let _ = write!(
             html,
@@ -204,13 +205,7 @@ fn reason(answer: &Answer) -> String {
 }
 
 fn push_remedies(html: &mut String, answer: &Answer) {
-    let of_machines = answer.machines.iter().take(3).flat_map(|machine| &machine.waits);
-    let mut remedies: Vec<&Remedied> = Vec::new();
-    for remedy in of_machines.chain(&answer.waits).flat_map(|wait| &wait.remedies) {
-        if !remedies.contains(&remedy) {
-            remedies.push(remedy);
-        }
-    }
+    let remedies = answer.remedies();
     if remedies.is_empty() {
         return;
     }

@@ -40,14 +40,15 @@ pub(super) fn of_waits(waits: &[Told], namespace: &str) -> Vec<Blocker> {
     for told in waits {
         let guide = told.wait.kind.guide();
         let is_ours = matches!(guide.end, End::Routine | End::Controllers);
-        // A rehearsed Node always joins: a Machine that waits for one waits for something else.
-        if is_ours || told.wait.kind == WaitKind::NodeJoin || !seen.insert((told.kind, told.wait.text.clone())) {
+        // A rehearsed Node always joins: a Machine that waits for one waits for something else. A pause is in the way of the whole plan.
+        let is_elsewhere = matches!(told.wait.kind, WaitKind::NodeJoin | WaitKind::Paused);
+        if is_ours || is_elsewhere || !seen.insert((told.kind, told.wait.text.clone())) {
             continue;
         }
         let severity = if guide.end == End::User { Severity::Blocks } else { Severity::Delays };
         let text = format!("at the end, {} waits for {}", told.name, told.wait.text);
         let object = Subject { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
-        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None));
+        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None, &told.wait.text));
         let remedies =
             remedies.map(|remedy| Remedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }).collect();
         let subject = format!("{}/{}", told.kind, told.name);

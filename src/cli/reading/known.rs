@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::story::{DEPLOYMENT, Facts, MACHINE, SET};
+use super::story::{DEPLOYMENT, Facts, MACHINE, SET, budget_in};
 use crate::{
     api::{
         GoDuration,
@@ -68,10 +68,7 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
     let deleted = machine.metadata.deletion_timestamp.as_ref();
     let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
     let forced = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
-    let eviction = |text: &str| {
-        let text = format!("pods to be evicted: {}", short(text));
-        Some(Wait { kind: WaitKind::Eviction, text, until: forced })
-    };
+    let eviction = |text: &str| Some(Wait { kind: WaitKind::Eviction, text: eviction_text(text), until: forced });
     let last = status.last_operation;
     let text = last.description.trim_end_matches(DRAINS).trim();
     if let Some(blocked) = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True") {
@@ -84,8 +81,31 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
         let kind = if needed.to_lowercase().contains("secret") { WaitKind::Secret } else { WaitKind::MachineWrite };
         return Some(Wait { kind, text: short(needed), until: None });
     }
-    let wait = || Wait { kind: WaitKind::DriverRetry, text: format!("the next attempt: {}", short(text)), until: None };
+    let text = match error_of_cloud(text) {
+        Some((code, message)) => format!("the next attempt, after {code}: {}", short(message)),
+        None => format!("the next attempt: {}", short(text)),
+    };
+    let wait = || Wait { kind: WaitKind::DriverRetry, text, until: None };
     (last.state == Some(OperationState::Failed)).then(wait)
+}
+
+/// The wait for an eviction. The name of the budget comes first: narrow screens show the beginning.
+fn eviction_text(text: &str) -> String {
+    let Some((namespace, name)) = budget_in(text) else { return format!("pods to be evicted: {}", short(text)) };
+    let is_never = ["although all its pods are healthy", "is misconfigured"].iter().any(|words| text.contains(words));
+    let never = if is_never {
+        ", which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas"
+    } else {
+        ""
+    };
+    format!("budget {namespace}/{name} to allow an eviction{never}")
+}
+
+/// Code and message of an error of the cloud, in the form that it has in a status.
+fn error_of_cloud(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("error: code = [")?;
+    let (code, rest) = rest.split_once("] message = [")?;
+    Some((code, rest.strip_suffix(']').unwrap_or(rest)))
 }
 
 fn of_deployment(deployment: &MachineDeployment) -> Known {
@@ -97,10 +117,10 @@ fn of_deployment(deployment: &MachineDeployment) -> Known {
     );
     let since = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
     let since = since.and_then(|condition| condition.last_update_time.as_ref()).map(|time| time.0);
-    let failed = status
-        .failed_machines
-        .first()
-        .map(|summary| format!("{}: {}", summary.name, summary.last_operation.description));
+    let failed = status.failed_machines.first().map(|summary| {
+        let text = summary.last_operation.description.as_str();
+        format!("{}: {}", summary.name, error_of_cloud(text).map_or(text, |(_, message)| message))
+    });
     Known { state, since, failed, ..Known::default() }
 }
 
@@ -125,7 +145,8 @@ fn of_machine(machine: &Machine, now: Timestamp) -> Known {
     let failed = (last.state == Some(OperationState::Failed)).then(|| {
         let age = last.last_update_time.as_ref().map(|time| format!(", {} ago", ago(now, time.0))).unwrap_or_default();
         let code = if last.error_code.is_empty() { String::new() } else { format!(" ({})", last.error_code) };
-        format!("{}{code}{age}", short(&last.description))
+        let text = error_of_cloud(&last.description).map_or(last.description.as_str(), |(_, message)| message);
+        format!("{}{code}{age}", short(text))
     });
     let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
     Known { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }

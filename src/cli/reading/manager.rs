@@ -51,7 +51,9 @@ impl Manager {
                 format!("there is no Lease {}: no manager runs, or it runs without leader election", self.lease)
             }
             (true, true) => format!("{} holds the Lease {}, renewed {renewed} ago", self.holder, self.lease),
-            (true, false) if self.holder.is_empty() => format!("no process holds the Lease {}", self.lease),
+            (true, false) if self.holder.is_empty() => {
+                format!("no manager runs: no process holds the Lease {}", self.lease)
+            }
             (true, false) => {
                 format!("no manager runs: {} renewed the Lease {} {renewed} ago", self.holder, self.lease)
             }

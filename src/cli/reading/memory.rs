@@ -95,7 +95,9 @@ impl Memory {
                 self.explained.extend(waiters.items);
                 self.asked.push(whom);
             }
-            Err(error) => self.problems.push(format!("the manager {whom} was not asked: {error:#}")),
+            Err(error) => {
+                self.problems.push(format!("the manager {whom} was not asked since when objects wait: {error:#}"))
+            }
         }
     }
 }
@@ -114,9 +116,15 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
         // One process may hold both Leases, and serves at the port of the first.
         if asked.insert(manager.holder.clone()) {
-            let port = if manager.role == MACHINES.name { 10259 } else { 10258 };
+            let port: u16 = if manager.role == MACHINES.name { 10259 } else { 10258 };
             let path = format!("/api/v1/namespaces/{}/pods/http:{pod}:{port}/proxy/{query}", cell.namespace);
-            let answer = within(through(cell, path)).await;
+            let answer = match within(through(cell, path)).await {
+                // It is no pod, and runs on this computer.
+                Err(_) if hostname::get().is_ok_and(|host| host.to_string_lossy() == pod) => {
+                    within(local(port, &query)).await
+                }
+                answer => answer,
+            };
             memory.add(pod.to_owned(), answer);
         }
     }
@@ -125,6 +133,13 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
 
 async fn within(answer: impl Future<Output = Result<Waiters>>) -> Result<Waiters> {
     timeout(PATIENCE, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", PATIENCE.as_secs()))
+}
+
+/// A manager that runs on this computer, as `mcm run` does in a terminal.
+async fn local(port: u16, query: &str) -> Result<Waiters> {
+    let url = Url::parse(&format!("http://127.0.0.1:{port}"))?;
+    let answer = get(&url, query).await;
+    answer.with_context(|| format!("it does not answer at {url}; name its address with --manager"))
 }
 
 /// Through the proxy of the API server.

@@ -315,6 +315,15 @@ pub(super) fn find_deployment(facts: &Facts, wanted: &str) -> Result<Subject, Mi
 
 fn unknown(wanted: &str, facts: &Facts) -> Misuse {
     let namespace = &facts.namespace;
+    if let Some((kind, _)) = wanted.split_once('/')
+        && story::kind_of(kind).is_none()
+    {
+        let message = format!("{kind} is no kind that mcm reads");
+        let hint =
+            "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why also reads pdb"
+                .to_owned();
+        return Misuse { message, hint };
+    }
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
     let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
     let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));

@@ -155,7 +155,7 @@ fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
     (progressing.reason == ConditionReason::ProgressDeadlineExceeded.as_str()).then(|| progressing.message.clone())
 }
 
-/// The worst wait of the deployment or one of its machines that a rollout does not have when all is well.
+/// The worst wait of the deployment or one of its sets and machines that a rollout does not have when all is well.
 pub(in crate::cli) fn obstacle(answer: &Answer) -> Option<String> {
     let is_obstacle = |wait: &&Told| !UNDER_WAY.contains(&wait.kind);
     let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
@@ -163,5 +163,5 @@ pub(in crate::cli) fn obstacle(answer: &Answer) -> Option<String> {
         let wait = machine.waits.iter().find(is_obstacle)?;
         Some(format!("{} waits for {}", machine.object.name, wait.text))
     };
-    own.or_else(|| answer.machines.iter().find_map(of_machine))
+    own.or_else(|| answer.sets.iter().chain(&answer.machines).find_map(of_machine))
 }

@@ -176,6 +176,9 @@ pub(in crate::cli) struct Answer {
     pub owners: Vec<Subject>,
     /// Those of its machines that are not settled, the worst first.
     pub machines: Vec<Answer>,
+    /// Those of its sets that wait for a user, such as frozen ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<Answer>,
     /// Kinds on which the answer depends, and which could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<&'static str>,
@@ -197,12 +200,49 @@ impl Answer {
             failed: None,
             owners: Vec::new(),
             machines: Vec::new(),
+            sets: Vec::new(),
             unread: Vec::new(),
         }
+    }
+
+    /// The object below it that keeps it most: its worst set or machine that waits or failed.
+    pub(in crate::cli) fn culprit(&self) -> Option<&Self> {
+        let below = self.sets.iter().chain(&self.machines);
+        let keeps = |one: &&Self| !one.waits.is_empty() || one.failed.is_some();
+        // The first of the worst.
+        below.filter(keeps).reduce(|worst, one| if one.verdict > worst.verdict { one } else { worst })
+    }
+
+    /// What a user can do: first against the causes of its own waits that only a user ends, then against those of its culprit.
+    pub(in crate::cli) fn remedies(&self) -> Vec<&Remedied> {
+        let (by_user, others): (Vec<&Told>, Vec<&Told>) = self.waits.iter().partition(|wait| wait.end == End::User);
+        let of_culprit = self.culprit().map(|culprit| culprit.waits.iter().collect::<Vec<_>>());
+        // Controllers end the other waits as soon as the culprit is gone.
+        let others = if of_culprit.is_some() { Vec::new() } else { others };
+        let mut remedies: Vec<&Remedied> = Vec::new();
+        for remedy in
+            by_user.into_iter().chain(of_culprit.unwrap_or_default()).chain(others).flat_map(|one| &one.remedies)
+        {
+            if !remedies.contains(&remedy) {
+                remedies.push(remedy);
+            }
+        }
+        remedies
     }
 }
 
 impl Facts {
+    /// Whether the namespace has no object, as far as it could be read.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.deployments.is_empty()
+            && self.sets.is_empty()
+            && self.machines.is_empty()
+            && self.classes.is_empty()
+            && self.unreadable.is_empty()
+            && self.memory.explained.is_empty()
+            && self.unread.is_empty()
+    }
+
     /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
     pub(in crate::cli) fn find(&self, text: &str) -> Option<Subject> {
         let (kind, name) = match text.split_once('/') {
@@ -261,7 +301,15 @@ impl Facts {
             }
             _ => Vec::new(),
         };
-        answer.verdict = machines.iter().map(|one| one.verdict).chain([answer.verdict]).max().unwrap_or(answer.verdict);
+        let sets = match object.kind.as_str() {
+            DEPLOYMENT => {
+                unsettled(owned_by(&self.sets, &object.name).map(|name| self.alone(&self.subject(SET, name))))
+            }
+            _ => Vec::new(),
+        };
+        answer.sets = sets.into_iter().filter(|set| set.waits.iter().any(|wait| wait.end == End::User)).collect();
+        let below = machines.iter().chain(&answer.sets).map(|one| one.verdict);
+        answer.verdict = below.chain([answer.verdict]).max().unwrap_or(answer.verdict);
         answer.machines = machines;
         answer
     }
@@ -330,6 +378,7 @@ impl Facts {
             failed: facts.failed,
             owners: facts.owners,
             machines: Vec::new(),
+            sets: Vec::new(),
             unread,
         }
     }
@@ -341,7 +390,7 @@ impl Facts {
             MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
             _ => None,
         };
-        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, object, node)).collect();
+        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
         let Wait { kind, ref text, until } = *wait;
         let text = text.clone();
         Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
@@ -431,9 +480,10 @@ fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
     found
 }
 
-/// The text of a remedy for an object; `None` if it is for objects of another kind.
-pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>) -> Option<Remedied> {
+/// The text of a remedy for an object and the text of its wait; `None` if it is for objects or waits of another kind.
+pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>, wait: &str) -> Option<Remedied> {
     let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
+    let budget = budget_in(wait);
     let kind = object.kind.to_lowercase();
     let places = [
         ("{kind}", Some(kind.as_str())),
@@ -442,12 +492,35 @@ pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&st
         ("{machine}", of(MACHINE)),
         ("{machineset}", of(SET)),
         ("{node}", node),
+        ("{budget}", budget.map(|(_, name)| name)),
+        ("{budget-namespace}", budget.map(|(namespace, _)| namespace)),
+        ("{secret}", missing_secret_in(wait)),
     ];
     let text = places.into_iter().try_fold(remedy.text.to_owned(), |text, (place, value)| match value {
         Some(value) => Some(text.replace(place, value)),
         None => (!text.contains(place)).then_some(text),
     })?;
     Some(Remedied { text, note: remedy.note, danger: remedy.danger })
+}
+
+/// Namespace and name of the disruption budget that a text names.
+pub(super) fn budget_in(text: &str) -> Option<(&str, &str)> {
+    text.match_indices("budget ").find_map(|(start, word)| name_at(&text[start + word.len()..]).split_once('/'))
+}
+
+/// Name of the Secret that a text says does not exist.
+fn missing_secret_in(text: &str) -> Option<&str> {
+    let is_missing = ["does not exist", "to be created"].iter().any(|words| text.contains(words));
+    let (start, word) = text.match_indices("ecret ").next().filter(|_| is_missing)?;
+    let name = name_at(&text[start + word.len()..]);
+    Some(name.rsplit_once('/').map_or(name, |(_, name)| name)).filter(|name| !name.is_empty())
+}
+
+/// The name, with or without a namespace, at the beginning of a text.
+fn name_at(text: &str) -> &str {
+    let is_of_name = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '.' | '/');
+    let end = text.find(|one| !is_of_name(one)).unwrap_or(text.len());
+    text[..end].trim_end_matches('.')
 }
 
 /// Names of the objects that `owner` controls.

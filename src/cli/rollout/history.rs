@@ -1,5 +1,7 @@
 //! `mcm rollout history`: the revisions of a deployment.
 
+use std::fmt::Write as _;
+
 use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +21,7 @@ use crate::{
             story::Facts,
         },
         table::table_for,
-        terminal::{Look, ago},
+        terminal::{Look, ago, wrapped},
     },
     controllers::machine_deployment::revision_of,
     plan::Subject,
@@ -27,6 +29,10 @@ use crate::{
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
 const SOON: SignedDuration = SignedDuration::from_secs(30);
+/// Columns from which changes have one of their own. Below, each is in a line under its revision.
+const WIDE: usize = 140;
+/// Column in which these lines begin.
+const INDENT: usize = 10;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -137,22 +143,41 @@ fn text(look: Look, revisions: &[Revision], now: Timestamp) -> String {
     if revisions.is_empty() {
         return "there is no revision yet\n".to_owned();
     }
+    let is_narrow = look.is_terminal && look.width < WIDE;
     let row = |revision: &Revision| {
         let current = if revision.is_current { " now" } else { "" };
         let going = if revision.going > 0 { format!(" (+{})", revision.going) } else { String::new() };
-        let texts: Vec<String> = revision.changes.iter().map(Change::to_string).collect();
-        [
+        let change = look.written(&texts(revision).join(", "));
+        let row = [
             format!("{}{current}", revision.revision),
             revision.set.clone(),
             revision.class.clone(),
             format!("{}{going}", revision.machines),
             revision.created.map(|created| ago(now, created)).unwrap_or_default(),
-            look.written(&texts.join(", ")),
-            revision.by.clone(),
-        ]
+        ];
+        let more = if is_narrow { Vec::new() } else { vec![change, revision.by.clone()] };
+        row.into_iter().chain(more).collect::<Vec<String>>()
     };
     let header = ["revision", "set", "class", "machines", "age", "change", "by"];
-    table_for(look.is_terminal && look.unicode, &header, revisions.iter().map(row))
+    if !is_narrow {
+        return table_for(look.is_terminal && look.unicode, &header, revisions.iter().map(row));
+    }
+    let table = table_for(false, &header[..5], revisions.iter().map(row));
+    let mut lines = table.lines();
+    let mut text = format!("{}\n", lines.next().unwrap_or_default());
+    for (line, revision) in lines.zip(revisions) {
+        let _ = writeln!(text, "{line}");
+        let by = if revision.by.is_empty() { Vec::new() } else { vec![format!("by {}", revision.by)] };
+        for more in texts(revision).iter().chain(&by).flat_map(|one| wrapped(one, look.width - INDENT)) {
+            let _ = writeln!(text, "{:INDENT$}{}", "", look.written(&more));
+        }
+    }
+    text
+}
+
+/// The changes of a revision, as users read them.
+fn texts(revision: &Revision) -> Vec<String> {
+    revision.changes.iter().map(Change::to_string).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::cli::{
         progress::{Progress, State},
         story::Verdict,
     },
-    terminal::{Look, Mark, ago, cut},
+    terminal::{Look, Mark, ago, cut, wrapped},
     why::report::reason,
 };
 
@@ -44,14 +44,21 @@ pub(super) fn reason_of(state: &State) -> Option<&str> {
 
 /// One line for a pipe, without the time.
 pub(super) fn line(seen: &Seen) -> String {
-    let Progress { name, revision, .. } = &seen.progress;
     let text = match &seen.state {
         State::Done => "done".to_owned(),
         State::Rolling => now(seen),
         State::Blocked(reason) => format!("blocked: {reason}"),
         State::Failed(reason) => format!("failed: {reason}"),
     };
-    format!("{name} revision {revision}: {}: {text}", seen.progress.text())
+    format!("{}: {}: {text}", title(&seen.progress, " "), seen.progress.text())
+}
+
+/// The deployment and its revision, which has no number before its set exists.
+fn title(progress: &Progress, gap: &str) -> String {
+    match progress.revision {
+        0 => progress.name.clone(),
+        revision => format!("{}{gap}revision {revision}", progress.name),
+    }
 }
 
 /// The next step, or the worst wait.
@@ -76,14 +83,16 @@ pub(super) fn frame(look: Look, seen: &Seen, blocked: Option<Timestamp>, at: Tim
         }
         State::Failed(_) => (Mark::Bad, "FAILED".to_owned()),
     };
-    let head = format!("{}   revision {}   {}", progress.name, progress.revision, progress.classes.join(" → "));
+    let head = format!("{}   {}", title(progress, "   "), progress.classes.join(" → "));
     let head = cut(&head, look.width.saturating_sub(word.chars().count() + 4));
     let gap = look.width.saturating_sub(head.chars().count() + word.chars().count() + 2);
     let mut text = format!("{}{}{} {word}\n", look.bold(&head), " ".repeat(gap), look.mark(mark));
     let _ = writeln!(text, " {}   {}", bar(progress, BAR), cut(&numbers(progress), look.width.saturating_sub(BAR + 4)));
+    let mut is_cut = false;
     for machine in seen.answer.machines.iter().take(MOST_MACHINES) {
         let since = machine.since.map(|since| ago(at, since)).unwrap_or_default();
         let line = format!("{}  {} {since}  {}", machine.object.name, machine.state, reason(machine));
+        is_cut |= line.chars().count() > look.width - 3;
         let _ = writeln!(text, " {} {}", look.mark(machine.verdict.mark()), cut(&line, look.width - 3));
     }
     if let Some(more) = seen.answer.machines.len().checked_sub(MOST_MACHINES).filter(|more| *more > 0) {
@@ -91,8 +100,14 @@ pub(super) fn frame(look: Look, seen: &Seen, blocked: Option<Timestamp>, at: Tim
     }
     if let Some(step) = seen.answer.next.first() {
         let _ = writeln!(text, " next  {}", cut(&format!("{}: {}", step.action, step.reason), look.width - 7));
-    } else if let Some(reason) = reason_of(&seen.state).filter(|_| seen.answer.machines.is_empty()) {
-        let _ = writeln!(text, "   {}", cut(reason, look.width - 3));
+    } else if let Some(reason) = reason_of(&seen.state).filter(|_| is_cut || seen.answer.machines.is_empty()) {
+        for line in wrapped(reason, look.width - 3) {
+            let _ = writeln!(text, "   {line}");
+        }
+    }
+    if matches!(seen.state, State::Blocked(_) | State::Failed(_)) {
+        let object = &seen.answer.object;
+        let _ = writeln!(text, " more  mcm why {} -n {}", object.name, object.namespace);
     }
     look.written(&text)
 }

@@ -14,6 +14,7 @@ use super::{
     exit::{Answer, Exit},
     format::{Format, OutputOptions},
     reading::{self, ReadingOptions, story::Facts},
+    why::report::empty,
 };
 use crate::process::ReadOnly;
 pub(super) use branch::Branch;
@@ -59,7 +60,7 @@ pub async fn run(options: TreeOptions) -> Result<Answer> {
         Format::Text => {
             let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
             if branches.is_empty() {
-                text = format!("there are no machines in namespace {}\n", facts.namespace);
+                text = empty(&facts.namespace);
             }
             notes.iter().for_each(|note| text += &format!("note: {note}\n"));
             text

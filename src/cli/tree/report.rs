@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::branch::Branch;
 use crate::cli::{
     reading::story::{MACHINE, Verdict},
-    terminal::{Look, Mark, ago, cut},
+    terminal::{Look, Mark, ago, cut, wrapped},
 };
 
 /// Machines that are alike and shown, before the others are counted.
@@ -111,6 +111,29 @@ fn cut_inside(text: &str, width: usize) -> String {
     format!("{head}{}", text.chars().skip(length - TAIL).collect::<String>())
 }
 
+/// Reasons that the table has no room for, each with the first object that has it.
+fn push_reasons<'a>(look: Look, text: &mut String, rows: impl Iterator<Item = &'a Row>) {
+    let rows: Vec<&Row> = rows.collect();
+    // A deployment is blocked for the reason of a machine below it.
+    let is_of_other = |row: &Row| {
+        let cause = row.why.split_once(" waits for ").map(|(_, cause)| cause);
+        cause.is_some_and(|cause| rows.iter().any(|other| other.why.starts_with(cause)))
+    };
+    let mut shown: Vec<(&str, &str)> = Vec::new();
+    for row in rows.iter().filter(|row| !is_of_other(row)) {
+        if !shown.iter().any(|(_, why)| *why == row.why) {
+            shown.push((row.name.trim_start_matches(['│', '├', '└', '─', ' ']), &row.why));
+        }
+    }
+    for (name, why) in shown {
+        let name = name.split("  ").next().unwrap_or_default();
+        text.push('\n');
+        for line in wrapped(&format!("{name}: {why}"), look.width) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+}
+
 /// Columns as wide as their texts; on a terminal the last, and then the first, give way.
 fn layout(look: Look, rows: &[Row]) -> String {
     let width = |text: fn(&Row) -> &String, head: &str| {
@@ -135,6 +158,8 @@ fn layout(look: Look, rows: &[Row]) -> String {
         let line = format!("{:<name$}  {state}  {:<since$}  {why}", cut_inside(&row.name, name), row.since);
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    let is_cut = |row: &&Row| row.why.chars().count() > why_width;
+    push_reasons(look, &mut text, rows.iter().filter(is_cut));
     look.written(&text)
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
     let (objects, text) = match &options.object {
         None => {
             let objects = facts.all();
-            let text = report::all(look, &objects, &facts.managers, &cell.namespace, &notes, facts.now);
+            let text = report::all(look, &objects, &facts, &notes);
             (objects, text)
         }
         Some(wanted) => {

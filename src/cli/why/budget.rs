@@ -65,6 +65,7 @@ pub(super) async fn answer(cell: &ReadOnly, facts: &Facts, wanted: &str) -> Resu
         failed: None,
         owners: Vec::new(),
         machines,
+        sets: Vec::new(),
         unread: Vec::new(),
     })
 }

@@ -2,10 +2,13 @@
 
 use jiff::Timestamp;
 
-use crate::cli::{
-    reading::story::{Answer, CLASS, Manager, Told, Verdict},
-    table::table,
-    terminal::{Look, Mark, ago},
+use crate::{
+    cli::{
+        reading::story::{Answer, CLASS, Facts, Manager, Remedied, Told, Verdict},
+        table::table,
+        terminal::{Look, Mark, ago},
+    },
+    plan::guide::End,
 };
 
 /// Columns of a mark and the space behind it.
@@ -48,9 +51,19 @@ pub(in crate::cli) fn one(
     now: Timestamp,
 ) -> String {
     let mut text = head(look, answer, now);
-    for wait in &answer.waits {
+    let culprit = answer.culprit().map(|culprit| match culprit.waits.first() {
+        Some(wait) => format!("{} waits for {}", culprit.object.name, wait.text),
+        None => format!("{} is {}: {}", culprit.object.name, culprit.state, reason(culprit)),
+    });
+    for (number, wait) in answer.waits.iter().enumerate() {
         text.push('\n');
         push_wait(look, &mut text, wait, now);
+        let is_last = answer.waits.get(number + 1).is_none_or(|next| next.kind != wait.kind);
+        match culprit.as_ref().filter(|_| wait.end == End::Controllers) {
+            _ if !is_last => {}
+            Some(culprit) => look.section(&mut text, "because", culprit),
+            None => push_meaning(look, &mut text, wait),
+        }
     }
     if let Some(failed) = &answer.failed {
         look.section(&mut text, "failed", failed);
@@ -89,16 +102,12 @@ pub(in crate::cli) fn one(
 }
 
 /// Everything that is not settled in a namespace.
-pub(super) fn all(
-    look: Look,
-    answers: &[Answer],
-    managers: &[Manager],
-    namespace: &str,
-    notes: &[String],
-    now: Timestamp,
-) -> String {
+pub(super) fn all(look: Look, answers: &[Answer], facts: &Facts, notes: &[String]) -> String {
+    let (now, namespace) = (facts.now, &facts.namespace);
     let mut text = String::new();
-    if answers.is_empty() {
+    if facts.is_empty() {
+        text = empty(namespace);
+    } else if answers.is_empty() {
         text = format!("nothing waits in namespace {namespace}\n");
     } else {
         let row = |answer: &Answer| {
@@ -109,9 +118,22 @@ pub(super) fn all(
         text.push_str(&table(&["object", "state", "since", "waits for"], answers.iter().map(row)));
         text.push('\n');
     }
-    managers.iter().for_each(|manager| look.section(&mut text, "manager", &manager.state(now)));
+    match facts.managers.as_slice() {
+        [one, other] if one.is_alive(now) && one.holder == other.holder => {
+            look.section(&mut text, "manager", &format!("{} holds both Leases, and renews them", one.holder));
+        }
+        managers => managers.iter().for_each(|manager| look.section(&mut text, "manager", &manager.state(now))),
+    }
     notes.iter().for_each(|note| look.section(&mut text, "note", note));
     text
+}
+
+/// A namespace without objects, most often because it is another one.
+pub(in crate::cli) fn empty(namespace: &str) -> String {
+    format!(
+        "there are no machines, and no deployments and classes of machines, in namespace {namespace}\n\
+         hint: name another with -n; kubectl get machinedeployments -A lists all\n"
+    )
 }
 
 fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
@@ -138,13 +160,23 @@ fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
         let left = ago(until, now);
         look.section(text, "until", &format!("{until:.0}, in {left}, at the latest"));
     }
+}
+
+fn push_meaning(look: Look, text: &mut String, wait: &Told) {
     look.section(text, "because", wait.meaning);
     look.section(text, "", &format!("({:?}: {})", wait.kind, wait.end.text()));
 }
 
 fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp) {
-    for (number, machine) in answer.machines.iter().take(MOST_MACHINES).enumerate() {
+    for (number, set) in answer.sets.iter().enumerate() {
         if number == 0 {
+            text.push('\n');
+        }
+        let line = format!("{} waits for {}", set.object.name, reason(set));
+        look.section(text, if number == 0 { "sets" } else { "" }, &line);
+    }
+    for (number, machine) in answer.machines.iter().take(MOST_MACHINES).enumerate() {
+        if number == 0 && answer.sets.is_empty() {
             text.push('\n');
         }
         let since = machine.since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
@@ -164,26 +196,24 @@ pub(in crate::cli) fn reason(answer: &Answer) -> String {
 }
 
 fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
-    let mut remedies = Vec::new();
-    for remedy in answer.waits.iter().flat_map(|wait| &wait.remedies) {
-        if !remedies.contains(&remedy) {
-            remedies.push(remedy);
+    let remedies = answer.remedies();
+    let culprit = answer.culprit().map(|culprit| &culprit.object);
+    let more =
+        culprit.map(|object| format!("mcm why {}/{} -n {}", object.kind.to_lowercase(), object.name, object.namespace));
+    for (number, line) in remedies.iter().map(|remedy| remedy.text.as_str()).chain(more.as_deref()).enumerate() {
+        if number == 0 {
+            text.push('\n');
         }
-    }
-    if let Some(machine) = answer.machines.first() {
-        text.push('\n');
-        look.section(
-            text,
-            "you can",
-            &format!("mcm why machine/{} -n {}", machine.object.name, machine.object.namespace),
-        );
-    } else if !remedies.is_empty() {
-        text.push('\n');
-    }
-    for (number, remedy) in remedies.iter().enumerate() {
-        let label = if number == 0 && answer.machines.is_empty() { "you can" } else { "" };
-        look.section(text, label, &remedy.text);
-        let note = if remedy.note.is_empty() { String::new() } else { format!(": {}", remedy.note) };
-        look.section(text, "", &format!("({}{note})", remedy.danger.text()));
+        let label = if number == 0 { "you can" } else { "" };
+        // A command is in one line, so that it can be copied.
+        match remedies.get(number).is_none_or(|remedy| remedy.is_command()) {
+            true => look.line(text, label, line),
+            false => look.section(text, label, line),
+        }
+        match remedies.get(number) {
+            Some(Remedied { note: "", danger, .. }) => look.section(text, "", &format!("({})", danger.text())),
+            Some(Remedied { note, danger, .. }) => look.section(text, "", &format!("({}: {note})", danger.text())),
+            None => look.section(text, "", "(safe: says more about it)"),
+        }
     }
 }

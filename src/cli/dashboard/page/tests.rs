@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cli::{
         events::Line,
-        reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Told},
+        reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Remedied, Told},
     },
     plan::{
         Subject, WaitKind,
@@ -44,6 +44,7 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
         tried: None,
         chain: Chain::default(),
         ruled_out: Vec::new(),
+        sets: Vec::new(),
         unread: Vec::new(),
     }
 }

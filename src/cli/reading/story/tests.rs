@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::{
+    reading::progress,
     terminal::{Look, ago},
     why::report,
 };
@@ -147,7 +148,7 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
     assert_eq!((wait.kind, wait.until), (WaitKind::Eviction, Some(at(960))));
-    assert_eq!(wait.text, "pods to be evicted: budget demo/strict allows none");
+    assert_eq!(wait.text, "budget demo/strict to allow an eviction");
     assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, Verdict::Waiting, "Terminating"));
     assert_eq!(answer.since, Some(at(360)));
 }
@@ -157,7 +158,7 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     "Evictions are refused by the disruption budget ns/db. Initiate node drain",
     true,
     WaitKind::Eviction,
-    "pods to be evicted: Evictions are refused by the disruption budget ns/db."
+    "budget ns/db to allow an eviction"
 )]
 #[case::a_secret("Waiting for Secret demo/pool", false, WaitKind::Secret, "Secret demo/pool")]
 #[case::a_write(
@@ -198,7 +199,8 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
         "status": {
             "currentStatus": {"phase": "CrashLoopBackOff"},
             "lastOperation": {
-                "type": "Create", "state": "Failed", "errorCode": "ResourceExhausted", "description": "no stock",
+                "type": "Create", "state": "Failed", "errorCode": "ResourceExhausted",
+                "description": "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [no stock]",
                 "lastUpdateTime": at(540),
             },
         },
@@ -207,6 +209,63 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!(answer.failed.as_deref(), Some("no stock (ResourceExhausted), 1m ago"));
     assert_eq!((answer.waits[0].kind, answer.verdict), (WaitKind::DriverRetry, Verdict::Waiting));
+    assert_eq!(answer.waits[0].text, "the next attempt, after ResourceExhausted: no stock");
+}
+
+#[rstest]
+#[case::a_budget("budget demo/strict to allow an eviction", Some(("demo", "strict")))]
+#[case::in_a_sentence("refused by the disruption budget ns/db. Will retry", Some(("ns", "db")))]
+#[case::several("a pod that several disruption budgets select is never evicted: a, b", None)]
+fn the_budget_of_a_wait_is_found_in_its_text(#[case] text: &str, #[case] expected: Option<(&str, &str)>) {
+    assert_eq!(budget_in(text), expected);
+}
+
+#[test]
+fn a_remedy_names_the_missing_secret_and_the_strict_budget() {
+    let texts = |kind, text: &str| {
+        let facts = with_machine(&json!({}), &[], &[(kind, text)]);
+        let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+        answer.waits[0].remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>()
+    };
+    let missing = texts(WaitKind::Secret, "the Secret demo/keys, which does not exist");
+    let create = "create it: kubectl create secret generic keys -n demo --from-file=KEY=FILE";
+    assert_eq!(missing[0], create);
+    let invalid = texts(WaitKind::Secret, "the Secret demo/keys, which has no userData");
+    assert!(invalid.iter().all(|text| !text.starts_with("create")), "{invalid:?}");
+    let strict = texts(WaitKind::Eviction, "pod demo/a: eviction refused by the disruption budget other/strict");
+    assert!(strict.iter().any(|text| text.starts_with("kubectl patch pdb strict -n other --type merge")), "{strict:?}");
+}
+
+#[test]
+fn a_deployment_is_blocked_by_its_frozen_set_and_shows_what_ends_it() {
+    let [deployment, _] = settled();
+    let waits = [(WaitKind::ScaleUpBlocked, "the set to be unfrozen (label freeze=True)")];
+    let machine = preview(MACHINE, "pool-1-a", &[], &[]);
+    let facts = family(&json!({}), [deployment, preview(SET, "pool-1", &[], &waits), machine]);
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!((answer.verdict, answer.sets.len()), (Verdict::Blocked, 1));
+    let remedies: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
+    assert_eq!(remedies[0], "kubectl get machineset pool-1 -n demo -o yaml");
+    assert!(remedies[1].contains("safety.machine.sapcloud.io/unfreeze=True"), "{remedies:?}");
+    assert_eq!(
+        progress::obstacle(&answer).as_deref(),
+        Some("pool-1 waits for the set to be unfrozen (label freeze=True)")
+    );
+}
+
+#[test]
+fn a_paused_rollout_waits_for_a_user_who_can_resume_it() {
+    let [_, set] = settled();
+    let waits = [
+        (WaitKind::Rollout, "1 machine of old set pool-1 to be deleted"),
+        (WaitKind::Paused, "the deployment to be resumed: spec.paused is true"),
+    ];
+    let machine = preview(MACHINE, "pool-1-a", &[], &[]);
+    let facts = family(&json!({}), [preview(DEPLOYMENT, "pool", &[], &waits), set, machine]);
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!((answer.verdict, answer.waits[0].kind), (Verdict::Blocked, WaitKind::Paused));
+    let commands: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
+    assert!(commands[1].starts_with("kubectl patch machinedeployment pool -n demo --type merge"), "{commands:?}");
 }
 
 #[rstest]
@@ -250,7 +309,11 @@ fn the_answer_fits_a_terminal() {
     };
     let texts = |look: Look| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
     let narrow = texts(Look::PLAIN);
-    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    // Commands are in one line, so that they can be copied.
+    let is_command = |line: &str| {
+        ["kubectl ", "mcm "].iter().any(|program| line.get(13..).is_some_and(|text| text.starts_with(program)))
+    };
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80 || is_command(line)), "{narrow}");
     insta::assert_snapshot!(narrow);
     insta::assert_snapshot!("200-columns", texts(Look { width: 200, colours: true, is_terminal: true, ..Look::PLAIN }));
 }

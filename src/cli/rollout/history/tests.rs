@@ -42,6 +42,9 @@ fn the_history_is_a_table() {
     let facts = facts();
     let found = revisions(&facts, &facts.family("pool").unwrap());
     insta::assert_snapshot!("pipe", text(Look::PLAIN, &found, at(NOW)));
+    let narrow = text(TERMINAL, &found, at(NOW));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    insta::assert_snapshot!("80-columns", narrow);
     let ascii = text(Look { unicode: false, ..TERMINAL }, &found, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");
     assert_eq!(text(Look::PLAIN, &[], at(NOW)), "there is no revision yet\n");

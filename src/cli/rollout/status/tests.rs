@@ -94,8 +94,8 @@ fn a_terminal_shows_a_bar_and_the_machines_that_wait(#[case] name: &str, #[case]
 
 #[test]
 fn a_pipe_gets_one_line() {
-    let expected = "pool revision 4: 1 of 3 new, 2 available, 4 in total: blocked: pool-6d689-gmjqk waits for pods to be evicted: \
-                    budget demo/strict allows no eviction although all its pods are healthy";
+    let expected = "pool revision 4: 1 of 3 new, 2 available, 4 in total: blocked: pool-6d689-gmjqk waits for budget \
+                    demo/strict to allow an eviction, which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas";
     assert_eq!(report::line(&seen(&blocked_pool())), expected);
     assert_eq!(report::line(&seen(&running(3))), "pool revision 4: 3 of 3 new, 3 available, 3 in total: done");
 }

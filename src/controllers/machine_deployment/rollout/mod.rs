@@ -239,10 +239,13 @@ impl<'a> RolloutPlanner<'a> {
         } else {
             Vec::new()
         };
-        let waits = self.waits();
+        let (is_held, waits) = (self.is_held(), self.waits());
         let unreadable = std::mem::take(&mut self.unreadable);
         let also = std::mem::take(&mut self.also_waits);
         let mut plan = self.emit(Some(status), surplus);
+        if is_held {
+            plan.wait(WaitKind::Paused, "the deployment to be resumed: spec.paused is true", deadline);
+        }
         for wait in waits {
             plan.wait(WaitKind::Rollout, wait, deadline);
         }
@@ -253,12 +256,14 @@ impl<'a> RolloutPlanner<'a> {
         plan
     }
 
+    /// Whether a rollout waits for the deployment to be resumed.
+    fn is_held(&self) -> bool {
+        self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling())
+    }
+
     /// The waits of the rollout.
     fn waits(&self) -> Vec<String> {
         let mut waits = Vec::new();
-        if self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling()) {
-            waits.push("the deployment to be resumed: spec.paused is true".to_owned());
-        }
         if let Some(set) = &self.created {
             waits.push(format!("new set {} to create {}", set.name_any(), machines(set.spec.replicas)));
         }
