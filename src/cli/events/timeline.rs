@@ -111,7 +111,7 @@ impl Members {
     }
 }
 
-/// The events of members. Those that are alike are one line.
+/// The events of members, with one line for equal events.
 pub(super) fn lines(members: &Members, events: &[Event]) -> Vec<Line> {
     let mut found: BTreeMap<(String, String, String, String), Line> = BTreeMap::new();
     for event in events {

@@ -101,7 +101,7 @@ fn collect(found: &mut Vec<Difference>, path: &mut Vec<String>, old: Option<&Val
     }
 }
 
-/// The merge patch with which `kubectl apply` would write a file: fields of the file, and removals of those that the last applied
+/// The merge patch with which `kubectl apply` would write a file: fields of the file, and removals of fields that the last applied
 /// file had.
 pub(super) fn patch_of_file(live: &Value, file: &Value) -> Value {
     let mut patch = written(file);

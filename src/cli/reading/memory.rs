@@ -57,7 +57,7 @@ pub(in crate::cli) struct Explained {
 pub(in crate::cli) struct Named {
     /// Kind.
     pub kind: String,
-    /// Name. The namespace is the one that was asked for.
+    /// Name. Its namespace was asked for.
     pub name: String,
 }
 
@@ -102,7 +102,7 @@ impl Memory {
     }
 }
 
-/// Asks a manager at its URL, or those that hold the Leases through the API server. A problem is never fatal.
+/// Asks a manager at its URL, or the holders of the Leases through the API server. A problem is never fatal.
 pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Option<&Url>) -> Memory {
     let mut memory = Memory::default();
     let query = format!("explain?namespace={}&limit={MOST}", cell.namespace);
