@@ -186,7 +186,7 @@ impl WaitKind {
                         "asks the cloud for the image, the network and the quota of the class",
                     ),
                     safe(
-                        "after ResourceExhausted: raise the quota, or change the instance type or zone in the class",
+                        "after a stock-out: raise the quota, or change the instance type or zone in the class",
                         "the next attempt uses it",
                     ),
                 ],
