@@ -1,5 +1,7 @@
 //! Time that a paused tokio runtime moves.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 #[cfg(test)]
 use parking_lot::Mutex;
@@ -16,6 +18,7 @@ pub(crate) const EPOCH: i64 = 1_700_000_000;
 pub(crate) struct VirtualClock {
     start: Instant,
     begin: Timestamp,
+    cost: Duration,
     #[cfg(test)]
     shared: std::sync::Arc<tests::Shared>,
 }
@@ -26,9 +29,15 @@ impl VirtualClock {
         Self {
             start: Instant::now(),
             begin,
+            cost: Duration::ZERO,
             #[cfg(test)]
             shared: tests::Shared::new(),
         }
+    }
+
+    /// The same time, at which each plan has a cost. No virtual time passes while it is made.
+    pub(crate) fn with_cost_of_plans(self, cost: Duration) -> Self {
+        Self { cost, ..self }
     }
 }
 
@@ -38,6 +47,10 @@ impl Clock for VirtualClock {
         #[cfg(test)]
         let elapsed = self.shared.looked().saturating_add(elapsed);
         self.begin.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+    }
+
+    fn cost_since(&self, begun: Instant) -> Duration {
+        self.cost.max(begun.elapsed())
     }
 }
 

@@ -42,6 +42,8 @@ const ROLES: [Role; 2] = [controllers::SETS, controllers::MACHINES];
 const ASKED: [(&str, &Kind); 3] = [("machinedeployment", &DEPLOYMENTS), ("machineset", &SETS), ("machine", &MACHINES)];
 /// The most objects of a kind whose waits are asked for.
 const MOST_ASKED: usize = 20;
+/// Cost of a plan. Kinds that plan over many objects make so few plans that one of them takes a small share of the time.
+const COST: Duration = Duration::from_millis(6);
 /// Virtual time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// It is over if the desired state lasts this long.
@@ -88,6 +90,8 @@ pub(crate) struct Stage {
     pub selects: bool,
     /// Judges classes.
     pub judge: Judge,
+    /// Real time after which a change is not played any further.
+    pub budget: Duration,
 }
 
 /// A rehearsal did not come to an end.
@@ -132,12 +136,15 @@ struct Room {
     cues: Vec<Cue>,
     record: Arc<Mutex<Record>>,
     cell: Arc<Cell>,
+    /// In real time.
+    ends: std::time::Instant,
     _roles: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Room {
     fn of(stage: Stage, progress: &Arc<AtomicUsize>) -> Self {
-        let clock = VirtualClock::starting(stage.now);
+        let clock = VirtualClock::starting(stage.now).with_cost_of_plans(COST);
+        let ends = std::time::Instant::now() + stage.budget;
         let server = ApiServer::new(&clock, Arc::new(Perfect));
         let Stage { namespace, name, seeds, mut cues, pace, selects, judge, .. } = stage;
         let machines = seeds.iter().filter(|(kind, _)| *kind == &MACHINES);
@@ -169,7 +176,7 @@ impl Room {
             };
             AbortOnDropHandle::new(tokio::spawn(lead))
         });
-        Self { _roles: roles.collect(), server, namespace, name, cues, record, cell }
+        Self { _roles: roles.collect(), server, namespace, name, cues, record, cell, ends }
     }
 
     async fn play(mut self) -> Vec<Course> {
@@ -201,8 +208,11 @@ impl Room {
             if now - record.progressed.max(begun) >= PATIENCE {
                 break Ending::Stuck;
             }
+            if std::time::Instant::now() >= self.ends {
+                break Ending::Cut;
+            }
         };
-        let waits = if ending == Ending::Settled { Vec::new() } else { self.waits() };
+        let waits = if matches!(ending, Ending::Settled | Ending::Cut) { Vec::new() } else { self.waits() };
         let objects = [&DEPLOYMENTS, &SETS, &MACHINES].map(|kind| (kind.name, self.values(kind)));
         let nodes = self.server.all(&super::api_server::NODES);
         let nodes = nodes.iter().map(|node| (node.name().to_owned(), node.value.clone())).collect();
@@ -279,7 +289,7 @@ fn cell(server: &ApiServer, clock: &VirtualClock, namespace: &str, has_target: b
     let config = Config {
         name: String::new(),
         scope: Scope::Namespace(namespace.to_owned()),
-        events: Events::start(control.clone(), "mcm", Arc::clone(&shared.clock), shared.metrics.clone()),
+        events: Events::discarded("mcm", Arc::clone(&shared.clock), shared.metrics.clone()),
         control,
         targets,
         shared,

@@ -67,6 +67,8 @@ pub(crate) enum Ending {
     Rests,
     /// Machines come and go, or are under way, without progress.
     Stuck,
+    /// It took too long in real time.
+    Cut,
 }
 
 /// A wait at the end.

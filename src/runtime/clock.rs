@@ -3,7 +3,7 @@
 #[cfg(test)]
 use std::sync::{Arc, Mutex, PoisonError};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,6 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Timestamp;
+
+    /// The cost of a plan that began at an instant, which the pacing of its queue counts.
+    fn cost_since(&self, begun: tokio::time::Instant) -> Duration {
+        begun.elapsed()
+    }
 }
 
 /// The system time.

@@ -57,6 +57,12 @@ impl Events {
         Self { component, jobs, clock, metrics }
     }
 
+    /// A recorder that writes nothing.
+    pub(crate) fn discarded(component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+        let (jobs, _) = mpsc::channel(1);
+        Self { component, jobs, clock, metrics }
+    }
+
     /// The same recorder for another component.
     #[must_use]
     pub fn with_component(&self, component: &'static str) -> Self {

@@ -306,7 +306,7 @@ impl<R: Reconciler> Loop<R> {
             let violation = snapshot.lint(&plan);
             due = plan.requeue_at();
             // Of the last round only: those before it led to writes, which take longer than their plans.
-            self.queue.charge(key, begun.elapsed());
+            self.queue.charge(key, self.clock.cost_since(begun));
             let Some(step) = plan.steps.last() else {
                 if self.states.with(key, |state| R::settle(&mut state.memory)) {
                     continue;

@@ -3,6 +3,7 @@
 mod answer;
 pub(super) mod change;
 mod fields;
+mod fold;
 mod obstacles;
 mod outcome;
 mod rehearse;
@@ -20,6 +21,7 @@ use self::{
     answer::{Effect, ObjectPlan, Summary, Verdict},
     change::{Change, Version, Wish, secret_exists},
     fields::{Difference, differences, to_value},
+    fold::{Fold, Whole},
     outcome::{Case, of},
     rehearse::Scene,
 };
@@ -444,6 +446,7 @@ impl<'a> Planner<'a> {
             missing_secrets: &self.missing_secrets,
             nodes: self.nodes_of(&machines),
             selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
+            join: outcome::join_of(&machines),
         };
         let fields = match (&version.live, &version.wanted, live) {
             (Some(before), Some(after), Some(live)) => {
@@ -456,7 +459,17 @@ impl<'a> Planner<'a> {
             (None, Some(wanted)) => Some(Cue::Create(wanted.clone())),
             (Some(_), Some(wanted)) => (change.wish != Wish::Nothing).then(|| Cue::Write(wanted.clone())),
         };
-        let course = scene.play(&change.name, cue).await?;
+        let fold = live.zip(wanted).and_then(|(live, wanted)| {
+            let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
+            Fold::of(&Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now })
+        });
+        let (course, played) = scene.play(&change.name, cue, fold.as_ref()).await?;
+        if played < machines.len() {
+            let all = machines.len();
+            plan.remarks.push(format!(
+                "all {all} machines are alike: {played} were played, and the rounds of the others repeat"
+            ));
+        }
         let policy = &self.cell.settings.machine;
         Case { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
 

@@ -12,7 +12,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, StrategyType},
     },
     controllers::{machine, machine_deployment::bounds_of},
-    rehearsal::record::{Act, Course, Ending, Tallies},
+    rehearsal::record::{Act, Course, Ending, Entry, Tallies},
 };
 
 /// A pause between acts that ends a round.
@@ -55,6 +55,9 @@ impl Case<'_> {
         plan.rounds = folded(&raw, course, new_set(course, self.wanted).as_deref());
         if matches!(plan.verdict, Verdict::Replaces | Verdict::UpdatesInPlace) {
             plan.bounds = self.wanted.and_then(bounds);
+        }
+        if course.ending == Ending::Cut {
+            cut(plan, raw.len());
         }
     }
 
@@ -129,6 +132,18 @@ impl Case<'_> {
     }
 }
 
+/// The fate of machines that was not played is not known.
+fn cut(plan: &mut ObjectPlan, rounds: usize) {
+    let Summary { create, delete, in_place, .. } = plan.summary;
+    plan.reason = Some(format!(
+        "{} were played, which create {create}, delete {delete} and update {in_place} machines; the rest takes too long to play",
+        of(rounds, "round")
+    ));
+    (plan.verdict, plan.headline) = (Verdict::Unknown, Verdict::Unknown.words().to_owned());
+    plan.machines.retain(|machine| machine.step.is_some());
+    plan.duration = None;
+}
+
 /// The bounds that hold during a rollout, if its strategy has any.
 fn bounds(deployment: &MachineDeployment) -> Option<Bounds> {
     let bounds = bounds_of(deployment).ok()?;
@@ -170,8 +185,32 @@ fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
         }
         if last.is_none_or(|last| entry.at.saturating_sub(last) > pause) {
             rounds.push(Raw::default());
+/// Something begins with it.
+fn is_beginning(course: &Course, entry: &Entry) -> bool {
+    let is_act = matches!(entry.act, Act::Create | Act::Drain | Act::Update);
+    // A machine that failed is replaced by another, again and again.
+    is_act && !(entry.act == Act::Drain && !entry.is_known && course.ending != Ending::Settled)
+}
+
+/// The positions of the entries with which rounds begin.
+pub(super) fn starts_of_rounds(course: &Course) -> Vec<usize> {
+    let (mut starts, mut last) = (Vec::new(), None::<Duration>);
+    for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
+        if last.is_none_or(|last| entry.at.saturating_sub(last) > ROUND_ENDS) {
+            starts.push(at);
         }
         last = Some(entry.at);
+    }
+    starts
+}
+
+fn raw_rounds(course: &Course, new: Option<&str>) -> Vec<Raw> {
+    let starts = starts_of_rounds(course);
+    let mut rounds: Vec<Raw> = Vec::new();
+    for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
+        if starts.binary_search(&at).is_ok() {
+            rounds.push(Raw::default());
+        }
         let Some(round) = rounds.last_mut() else { continue };
         match entry.act {
             Act::Create => round.create += 1,

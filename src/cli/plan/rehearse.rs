@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::{
     answer::{Effect, Field},
     fields::{Difference, to_value},
-    outcome::{effect, join_of},
+    fold::Fold,
+    outcome::effect,
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
@@ -26,14 +27,16 @@ use crate::{
         api_server::{CLASSES, DEPLOYMENTS, MACHINES, NODES, SECRETS, SETS},
         cloud::{Pace, ready},
         play::{Cue, Failure, Seed, Stage, play},
-        record::Course,
+        record::{Course, Ending},
     },
 };
 
-/// Real time for one rehearsal.
+/// Real time after which a change is not played any further.
+const BUDGET: Duration = Duration::from_mins(2);
+/// Real time after which a rehearsal has failed.
 const LIMIT: Duration = Duration::from_mins(10);
-/// Real time for the effects of fields.
-const LIMIT_OF_FIELDS: Duration = Duration::from_secs(60);
+/// The same for the effects of fields.
+const BUDGET_OF_FIELDS: Duration = Duration::from_secs(60);
 /// Time of a join where no machine of the deployment tells one.
 const JOIN: Duration = Duration::from_mins(2);
 /// Time of the deletion of a VM.
@@ -42,8 +45,11 @@ const LEAVE: Duration = Duration::from_secs(5);
 const UPDATE: Duration = Duration::from_mins(1);
 /// More changed fields are not played one by one.
 const MOST_FIELDS: usize = 40;
-/// Machines from which progress is shown on a terminal.
+/// Machines from which progress is shown.
 const MANY: usize = 300;
+/// Time between two messages on a terminal, and elsewhere.
+const LOOK: Duration = Duration::from_millis(250);
+const NEWS: Duration = Duration::from_secs(10);
 
 /// The facts that all rehearsals of a deployment share.
 pub(super) struct Scene<'a> {
@@ -62,14 +68,64 @@ pub(super) struct Scene<'a> {
     pub nodes: Option<Vec<Value>>,
     /// Users select the Nodes to be updated in place.
     pub selects: bool,
+    /// How long the last joins took.
+    pub join: Option<Duration>,
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    /// Plays a change with few of the machines, if the course of all follows from that, or else with all. The number of machines that
+    /// were played.
+    ///
+    /// # Errors
+    /// The rehearsal did not come to an end.
+    pub(super) async fn play(
+        &self,
+        name: &str,
+        cue: Option<Cue>,
+        fold: Option<&Fold>,
+    ) -> Result<(Course, usize), Failure> {
+        if let Some(fold) = fold {
+            let few = self.folded(fold);
+            let course = few.play_all(name, cue.as_ref().map(|_| Cue::Write(fold.wanted.clone()))).await?;
+            if let Some(course) = fold.unfold(course) {
+                return Ok((course, few.machines.len()));
+            }
+        }
+        Ok((self.play_all(name, cue).await?, self.machines.len()))
+    }
+
+    /// The scene with the machines that are played.
+    fn folded<'b>(&self, fold: &'b Fold) -> Scene<'b>
+    where
+        'a: 'b,
+    {
+        let played: BTreeSet<&str> = fold.played().collect();
+        let machines = self.machines.iter().copied();
+        let machines: Vec<&Machine> = machines.filter(|machine| played.contains(machine.name_any().as_str())).collect();
+        let of_played: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+        let is_of_played =
+            |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| of_played.contains(name));
+        Scene {
+            deployment: Some(&fold.deployment),
+            sets: fold.sets.iter().collect(),
+            nodes: self.nodes.as_ref().map(|nodes| nodes.iter().filter(is_of_played).cloned().collect()),
+            machines,
+            now: self.now,
+            namespace: self.namespace,
+            settings: self.settings,
+            has_target: self.has_target,
+            classes: self.classes.clone(),
+            missing_secrets: self.missing_secrets,
+            selects: self.selects,
+            join: self.join,
+        }
+    }
+
     /// Plays a change, or what happens without one.
     ///
     /// # Errors
     /// The rehearsal did not come to an end.
-    pub(super) async fn play(&self, name: &str, cue: Option<Cue>) -> Result<Course, Failure> {
+    async fn play_all(&self, name: &str, cue: Option<Cue>) -> Result<Course, Failure> {
         let mut seeds: Vec<Seed> = Vec::new();
         seeds.extend(self.deployment.map(|value| (&DEPLOYMENTS, value.clone())));
         seeds.extend(self.sets.iter().map(|set| (&SETS, to_value(set))));
@@ -82,7 +138,7 @@ impl Scene<'_> {
             }
         }
         seeds.extend(self.seed_nodes());
-        let join = join_of(&self.machines).unwrap_or(JOIN);
+        let (join, machines) = (self.join.unwrap_or(JOIN), self.machines.len().max(replicas_of(cue.as_ref())));
         let stage = Stage {
             now: self.now,
             namespace: self.namespace.to_owned(),
@@ -94,8 +150,9 @@ impl Scene<'_> {
             pace: Pace { join, leave: LEAVE, update: UPDATE },
             selects: self.selects,
             judge: self.judge(),
+            budget: BUDGET,
         };
-        let mut courses = watched(stage, LIMIT, self.machines.len()).await?;
+        let mut courses = watched(stage, LIMIT, machines).await?;
         courses.pop().ok_or(Failure::Ended)
     }
 
@@ -170,13 +227,26 @@ impl Scene<'_> {
             pace: Pace { join: quick, leave: quick, update: quick },
             selects: true,
             judge: Arc::new(|_| None),
+            budget: BUDGET_OF_FIELDS,
         };
-        let courses = watched(stage, LIMIT_OF_FIELDS, 0).await?;
+        let courses = watched(stage, LIMIT, 0).await?;
+        if courses.iter().any(|course| course.ending == Ending::Cut) {
+            return Ok(fields);
+        }
         for (pair, one) in courses.windows(2).zip(played) {
             fields[one].effect = effect(&pair[0], &pair[1]);
         }
         Ok(fields)
     }
+}
+
+/// The replicas that a deployment gets.
+fn replicas_of(cue: Option<&Cue>) -> usize {
+    let replicas = match cue {
+        Some(Cue::Create(value) | Cue::Write(value)) => value["spec"]["replicas"].as_u64(),
+        Some(Cue::Delete) | None => None,
+    };
+    replicas.and_then(|replicas| usize::try_from(replicas).ok()).unwrap_or_default()
 }
 
 /// The effect of a field that needs no rehearsal.
@@ -206,22 +276,28 @@ fn alone(live: &MachineDeployment) -> Value {
     value
 }
 
-/// Plays, and shows progress on a terminal.
+/// Plays, and shows progress.
 async fn watched(stage: Stage, limit: Duration, machines: usize) -> Result<Vec<Course>, Failure> {
     let progress = Arc::new(AtomicUsize::new(0));
     let playing = play(stage, &progress, limit);
-    if machines < MANY || !io::stderr().is_terminal() {
+    if machines < MANY {
         return playing.await;
     }
+    let is_terminal = io::stderr().is_terminal();
+    let (pause, before, after) = if is_terminal { (LOOK, "\r\x1b[K", "") } else { (NEWS, "", "\n") };
     let mut playing = std::pin::pin!(playing);
     loop {
-        let pause = tokio::time::sleep(Duration::from_millis(250));
         tokio::select! {
             done = &mut playing => {
-                show("\r\x1b[K");
+                if is_terminal {
+                    show(before);
+                }
                 return done;
             }
-            () = pause => show(&format!("\r\x1b[Krehearsing: {} machines joined or gone", progress.load(Ordering::Relaxed))),
+            () = tokio::time::sleep(pause) => {
+                let count = progress.load(Ordering::Relaxed);
+                show(&format!("{before}rehearsing: {count} machines joined or gone{after}"));
+            }
         }
     }
 }

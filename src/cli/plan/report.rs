@@ -51,7 +51,12 @@ fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {
     if let Some(bounds) = &object.bounds {
         push_bounds(text, bounds);
     }
-    push_rounds(text, &object.rounds, if object.settles { "done" } else { "stops here" });
+    let end = match object.verdict {
+        _ if object.settles => "done",
+        Verdict::Unknown => "not played any further",
+        _ => "stops here",
+    };
+    push_rounds(text, &object.rounds, end);
     if all {
         push_machines(text, object);
     }

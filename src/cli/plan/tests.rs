@@ -4,6 +4,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rstest::rstest;
 
 use super::*;
 use crate::{
@@ -64,6 +65,11 @@ struct Plane {
 
 impl Plane {
     async fn of(deployment: &Value) -> Self {
+        Self::with(deployment, |_| {}).await
+    }
+
+    /// With a change of the objects.
+    async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<Seed>)) -> Self {
         let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
         let settings = crate::process::settings(&process, true, Catalogue::default());
         let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
@@ -90,6 +96,7 @@ impl Plane {
             },
             selects: false,
             judge: Arc::new(|_| None),
+            budget: Duration::from_secs(60),
         };
         let courses = play(stage, &Arc::new(AtomicUsize::new(0)), Duration::from_secs(60)).await.unwrap();
         let course = &courses[0];
@@ -105,6 +112,7 @@ impl Plane {
             seeds.extend(course.objects[name].iter().map(|value| (kind, elsewhere(value))));
         }
         seeds.extend(course.nodes.values().map(|node| (&NODES, elsewhere(node))));
+        change(&mut seeds);
         let server = ApiServer::new(&VirtualClock::starting(Timestamp::now()), Arc::new(Perfect));
         for (kind, value) in seeds {
             server.seed(kind, value);
@@ -162,7 +170,9 @@ async fn a_new_class_replaces_each_machine_within_the_bounds() {
     }));
     let plan = plane.patched(patch).await;
     insta::assert_snapshot!("new_class", text(&plan));
-    insta::assert_snapshot!("new_class_wide", report(Look { width: 200, ..Look::PLAIN }, &plan, Steps::All));
+    let wide = report(Look { width: 200, ..Look::PLAIN }, &plan, Steps::All);
+    assert!(text(&plan).lines().count() <= 24 && wide.lines().count() <= 50, "{wide}");
+    insta::assert_snapshot!("new_class_wide", wide);
     insta::assert_snapshot!("new_class_json", serde_json::to_string_pretty(&plan).unwrap());
     assert_eq!(plane.writes(), 0);
 }
@@ -286,6 +296,72 @@ async fn rounds_of_many_machines_are_folded() {
     let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
     assert_eq!((plan.summary.create, plan.summary.delete), (50, 50), "{}", text(&plan));
     assert!(text(&plan).lines().count() < 24, "{}", text(&plan));
+}
+
+/// A machine with an annotation of its own is unlike the others, so that all are played.
+#[rstest]
+#[case::surge(1, 0)]
+#[case::unavailable(0, 1)]
+#[case::both(1, 1)]
+#[case::three_at_once(2, 1)]
+#[tokio::test]
+async fn a_rollout_that_is_played_with_few_machines_equals_one_with_all(#[case] surge: i32, #[case] unavailable: i32) {
+    let mut pool = deployment(36);
+    pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
+    let note = |seeds: &mut Vec<Seed>| {
+        let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
+        machine.unwrap().1["metadata"]["annotations"]["note"] = json!("unlike the others");
+    };
+    let patch = of_template(&json!({ "class": { "name": "small" } }));
+    let mut few = Plane::of(&pool).await.patched(patch.clone()).await.objects.remove(0);
+    let mut all = Plane::with(&pool, note).await.patched(patch).await.objects.remove(0);
+    assert_eq!((few.remarks.len(), all.remarks.len()), (1, 0), "{few:?}");
+    few.remarks.clear();
+    let seconds = |plan: &mut ObjectPlan| plan.duration.as_mut().unwrap().expected_seconds.take().unwrap();
+    let (of_few, of_all) = (seconds(&mut few), seconds(&mut all));
+    assert!(of_few.abs_diff(of_all) <= of_all / 100, "{of_few} {of_all}");
+    assert_eq!(few, all);
+}
+
+#[tokio::test]
+async fn a_change_without_a_rollout_is_played_with_few_machines_and_keeps_all() {
+    let plane = Plane::of(&deployment(36)).await;
+    let plan = plane.patched(of_template(&json!({ "drainTimeout": "2m" }))).await.objects.remove(0);
+    assert_eq!((plan.summary.propagate, plan.machines.len(), plan.remarks.len()), (36, 36, 1), "{plan:?}");
+    assert!(plan.machines.iter().all(|machine| machine.action == answer::Action::Keep), "{plan:?}");
+}
+
+#[tokio::test]
+async fn a_blocked_rollout_is_played_with_all_machines() {
+    let plane = Plane::of(&deployment(36)).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "nonesuch" } }))).await.objects.remove(0);
+    assert_eq!((plan.settles, plan.remarks.len()), (false, 0), "{plan:?}");
+}
+
+#[test]
+fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
+    use crate::rehearsal::record::{Act, Course, Entry};
+
+    let deployment: MachineDeployment = serde_json::from_value(deployment(5)).unwrap();
+    let create =
+        Entry { at: Duration::ZERO, act: Act::Create, machine: "new".to_owned(), is_known: false, tallies: [].into() };
+    let course = Course {
+        entries: vec![create],
+        ending: Ending::Cut,
+        took: Duration::from_secs(1),
+        objects: [].into(),
+        nodes: [].into(),
+        tallies: [].into(),
+        kept: [].into(),
+        waits: Vec::new(),
+    };
+    let policy = crate::controllers::machine::Policy::default();
+    let case = Case { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
+    let mut plan = ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", Verdict::Unknown);
+    case.fill(&mut plan, &course);
+    let plan = Plan::of(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
+    assert!(!plan.complete);
+    insta::assert_snapshot!("cut", text(&plan));
 }
 
 #[test]

@@ -1,12 +1,17 @@
 use std::sync::Arc;
 
+use kube::ResourceExt;
+
 use super::apply::MachineClasses;
 use crate::{
-    api::machine::{Machine, MachineClass},
-    controllers::{self, Kind, Settings, secret::MetadataOfSecret},
+    api::{
+        labels,
+        machine::{Machine, MachineClass},
+    },
+    controllers::{self, Kind, Settings, machine, secret::MetadataOfSecret},
     driver::ProblemsHook,
     runtime::{
-        cache::{Change, Key},
+        cache::{Cache, Change, Key},
         cell::Builder,
         enqueue::Enqueue,
         queue::{Pacing, Queue},
@@ -42,8 +47,23 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(naming_secret));
 }
 
+/// The classes of a Machine whose finalizer may have to change.
+fn class_of(caches: &MachineClasses, change: &Change<Machine>) -> Vec<Key> {
+    let (classes, machines) = (&caches.classes.cache, &caches.machines.cache);
+    classes_of(change).into_iter().filter(|class| !is_held(classes, machines, class)).collect()
+}
+
+/// The class has its finalizer and a Machine, and is not being deleted: it does not depend on the number of its Machines.
+fn is_held(classes: &Cache<MachineClass>, machines: &Cache<Machine>, key: &Key) -> bool {
+    let Some(class) = classes.get(key) else { return false };
+    let has_finalizer = class.finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER);
+    has_finalizer
+        && class.metadata.deletion_timestamp.is_none()
+        && machine::naming_class(machines, key).next().is_some()
+}
+
 /// The class of a Machine, and the one that it had before.
-fn class_of<C>(_: &C, change: &Change<Machine>) -> Vec<Key> {
+fn classes_of(change: &Change<Machine>) -> Vec<Key> {
     let class = |machine: &Arc<Machine>| machine.spec.class.name.clone();
     let (old, new) = (change.old.as_ref().map(class), change.new.as_ref().map(class));
     if old == new {
@@ -62,6 +82,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::runtime::cell::Kept;
 
     fn machine(class: &str) -> Machine {
         serde_json::from_value(
@@ -80,7 +101,31 @@ mod tests {
         #[case] new: Option<&str>,
         #[case] expected: &[&str],
     ) {
-        let keys = class_of(&(), &Change::between(old.map(machine), new.map(machine)));
+        let keys = classes_of(&Change::between(old.map(machine), new.map(machine)));
         assert_eq!(keys.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+    }
+
+    #[rstest]
+    #[case::another_machine(json!({ "finalizers": [labels::FINALIZER] }), &["m"], true)]
+    #[case::without_a_finalizer(json!({}), &["m"], false)]
+    #[case::its_last_machine_is_gone(json!({ "finalizers": [labels::FINALIZER] }), &[], false)]
+    #[case::it_is_being_deleted(
+        json!({ "finalizers": [labels::FINALIZER], "deletionTimestamp": "2026-11-27T00:00:00Z" }), &["m"], false
+    )]
+    fn a_class_that_is_held_is_not_reconciled_for_each_machine(
+        #[case] metadata: serde_json::Value,
+        #[case] users: &[&str],
+        #[case] expected: bool,
+    ) {
+        let (classes, machines) = (MachineClass::cache(), <Machine as Kept>::cache());
+        let mut class = json!({ "metadata": { "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "1" } });
+        crate::controllers::testing::merge(&mut class, &json!({ "metadata": metadata }));
+        classes.wrote(serde_json::from_value(class).unwrap());
+        for name in users {
+            let mut user = machine("c");
+            (user.metadata.name, user.metadata.uid) = (Some((*name).to_owned()), Some((*name).to_owned()));
+            machines.wrote(user);
+        }
+        assert_eq!(is_held(&classes, &machines, &Key::new("ns", "c")), expected);
     }
 }
