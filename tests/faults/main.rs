@@ -19,6 +19,7 @@ mod control_restarts;
 mod disruption_budget;
 mod etcd_paused;
 mod forced_drain;
+mod go_plans;
 mod grace_period;
 mod lost_replies;
 mod many_cells;

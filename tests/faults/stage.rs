@@ -1,6 +1,8 @@
 //! The common part of all runs: a world, a recorder, and values that must not be printed.
 
 use std::{
+    env,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -68,6 +70,11 @@ async fn keep(manager: Arc<Mutex<Option<Manager>>>, restarts: Arc<AtomicUsize>) 
             restarts.fetch_add(1, Ordering::SeqCst);
         }
     }
+}
+
+/// The folder with the Go programs, which `hack/faults` builds.
+pub fn go_programs() -> Option<PathBuf> {
+    env::var_os("MCM_REFERENCE").map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists())
 }
 
 pub struct Stage {

@@ -1,10 +1,6 @@
 //! Nothing happens, and nothing is done.
 
-use std::{
-    env,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -12,11 +8,10 @@ use tokio::time::sleep;
 use crate::{
     meter,
     run::{Bound, Run, number},
-    stage::Stage,
+    stage::{Stage, go_programs},
     support::{control_plane::ControlPlane, world::Manager},
 };
 
-const REFERENCE: &str = "MCM_REFERENCE";
 /// How long nothing may be written before it is measured.
 const QUIET: Duration = Duration::from_secs(10);
 /// After this time it is measured all the same: some never rest.
@@ -56,15 +51,14 @@ async fn nothing_is_written_and_hardly_any_cpu_is_used_when_nothing_happens() {
     let ours = cost(&stage, &control, &[&manager], "ours", machines, time).await;
     stage.run.check("writes of ours", ours.writes, "", Bound::Exactly(0.0));
     stage.run.check("our share of a core", ours.own, "", Bound::AtMost(MOST_CPU));
-    let reference =
-        env::var_os(REFERENCE).map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists());
+    let reference = go_programs();
     stage.judge(Some(machines), &[&manager]).await;
     drop(manager);
     let caused = ours.server - server_alone(&stage, &control, "ours", time).await;
     let run = stage.end();
     drop(control);
     let Some(reference) = reference else {
-        run.say(format!("{REFERENCE} names no folder with the Go programs: they are not measured"));
+        run.say("MCM_REFERENCE names no folder with the Go programs: they are not measured");
         run.measured(OUR_COST, caused, "");
         return run.finish();
     };

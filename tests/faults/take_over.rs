@@ -1,6 +1,6 @@
 //! The Go programs and ours take over from each other at any moment, whole or in halves.
 
-use std::{collections::BTreeSet, env, fmt, ops::Range, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fmt, ops::Range, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -17,12 +17,10 @@ use tokio::{task::JoinSet, time::sleep};
 use crate::{
     miscounts::Miscounts,
     run::{Bound, Run, number},
-    stage::Stage,
+    stage::{Stage, go_programs},
     support::{control_plane::ControlPlane, pods, scene::Scene, world::Manager},
 };
 
-/// Folder with the Go programs.
-const REFERENCE: &str = "MCM_REFERENCE";
 const IN_PLACE: usize = 3;
 const FEW: usize = 3;
 
@@ -82,10 +80,9 @@ async fn no_vm_is_made_or_deleted_because_of_a_swap() {
     // In each direction.
     let moments = run.count("moments", 30, 5);
     let mut dice = run.dice();
-    let reference =
-        env::var_os(REFERENCE).map(PathBuf::from).filter(|folder| folder.join("machine-controller").exists());
-    let reference =
-        reference.unwrap_or_else(|| panic!("{REFERENCE} names no folder with the Go programs: use hack/faults"));
+    let Some(reference) = go_programs() else {
+        panic!("MCM_REFERENCE names no folder with the Go programs: use hack/faults")
+    };
     let control = ControlPlane::shared().await;
     let mut stage = Stage::set(run, control, control, &[]).await;
     stage.world.environment = vec![("SIMULATED_CLOUD".to_owned(), stage.world.cloud.url.clone())];

@@ -14,7 +14,7 @@ use tokio::{
 use crate::support::{objects, pods, program::mcm, secrets, world::World};
 
 /// A dashboard that runs, and its address.
-struct Dashboard {
+pub struct Dashboard {
     url: String,
     http: Client,
     _process: Child,
@@ -22,9 +22,14 @@ struct Dashboard {
 
 impl Dashboard {
     async fn start(world: &World) -> Self {
+        Self::of(world, world.admin()).await
+    }
+
+    /// Of a user.
+    pub async fn of(world: &World, kubeconfig: &Path) -> Self {
         let mut process = Command::new(mcm())
             .args(["dashboard", "-n", &world.namespace, "--kubeconfig"])
-            .arg(world.admin())
+            .arg(kubeconfig)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -35,7 +40,7 @@ impl Dashboard {
         Self { url, http: Client::builder().no_proxy().build().unwrap(), _process: process }
     }
 
-    async fn get(&self, path: &str) -> Response {
+    pub async fn get(&self, path: &str) -> Response {
         self.http.get(format!("{}{path}", self.url)).send().await.unwrap()
     }
 

@@ -9,7 +9,10 @@ use mcm::api::labels;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::support::{identity, objects, pods, program::mcm, wait, world::World};
+use crate::{
+    dashboard::Dashboard,
+    support::{identity, objects, pods, program::mcm, wait, world::World},
+};
 
 /// Runs a command in the namespace of a world.
 async fn run(world: &World, words: &[&str]) -> Output {
@@ -129,7 +132,7 @@ async fn a_user_with_view_runs_every_reading_command() {
     let _manager = world.run(&[]).await;
     world.pool(1, json!({})).await;
     world.settled(1, "small").await;
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 13] = [
         &["why"],
         &["why", "pool"],
         &["tree"],
@@ -138,6 +141,11 @@ async fn a_user_with_view_runs_every_reading_command() {
         &["rollout", "history", "pool"],
         &["events", "--for", "pool"],
         &["top"],
+        &["plan", "pool"],
+        &["plan", "pool", "--set", "template.spec.class.name=large"],
+        &["plan", "small", "--delete"],
+        &["check"],
+        &["check", "takeover"],
     ];
     for is_of_cluster in [false, true] {
         let viewer =
@@ -158,7 +166,29 @@ async fn a_user_with_view_runs_every_reading_command() {
             };
             assert!(is_answered, "{words:?}, in the cluster: {is_of_cluster}: {}:\n{said}\n{error}", output.status);
             assert!(!said.is_empty() && !error.contains("error:"), "{words:?}:\n{said}\n{error}");
+            let marks: &[&str] = match (words, is_of_cluster) {
+                (["plan", "pool", _, ..], _) => &["the API server was not asked", "Secrets may not be read"],
+                (["plan", ..], _) => &["Secrets may not be read"],
+                (["check", ..], _) => &["⊘ secrets", "⊘ kinds"],
+                (["why"] | ["tree", ..], true) => &["secrets"],
+                (["why"] | ["tree", ..], false) => &["secrets", "nodes"],
+                _ => &[],
+            };
+            // Texts are wrapped.
+            let words_of_answer = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            for mark in marks {
+                assert!(
+                    words_of_answer.contains(mark),
+                    "{words:?}, in the cluster: {is_of_cluster}: {mark} is missing:\n{said}"
+                );
+            }
         }
+        let dashboard = Dashboard::of(&world, &viewer).await;
+        let page = dashboard.get("").await;
+        assert_eq!(page.status(), 200);
+        let page = page.text().await.unwrap();
+        assert!(page.contains("pool") && page.contains("may not list secrets"), "{page}");
+        assert_eq!(dashboard.get("api/why?object=pool").await.status(), 200);
     }
 }
 

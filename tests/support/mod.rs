@@ -14,6 +14,7 @@ pub mod line;
 pub mod logs;
 pub mod objects;
 pub mod parts;
+pub mod plans;
 pub mod pods;
 pub mod program;
 pub mod scene;

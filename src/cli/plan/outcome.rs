@@ -136,8 +136,11 @@ impl Case<'_> {
 fn cut(plan: &mut ObjectPlan, rounds: usize) {
     let Summary { create, delete, in_place, .. } = plan.summary;
     plan.reason = Some(format!(
-        "{} were played, which create {create}, delete {delete} and update {in_place} machines; the rest takes too long to play",
-        of(rounds, "round")
+        "{} played, with {}, {} and {}; the rest takes too long",
+        of(rounds, "round"),
+        of(create, "creation"),
+        of(delete, "deletion"),
+        of(in_place, "update")
     ));
     (plan.verdict, plan.headline) = (Verdict::Unknown, Verdict::Unknown.words().to_owned());
     plan.machines.retain(|machine| machine.step.is_some());
