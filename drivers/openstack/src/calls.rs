@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{
     account::Region,
     keystone::Service,
+    octavia::{Member, Progress, ShownPool},
     parts::{AddressPair, Port, Volume},
-    pools::{Member, Progress, ShownPool},
     server::Server,
 };
 

@@ -14,6 +14,7 @@ mod inspect;
 mod keystone;
 mod login;
 mod names;
+mod octavia;
 mod order;
 mod parts;
 mod pools;

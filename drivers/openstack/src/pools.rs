@@ -10,57 +10,18 @@ use mcm_driver::{
     Code, DriverError,
     cloud::{Wanted, is_word, until_done},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
     build::Wait,
-    parts::{Port, time_in},
-    server::since,
+    octavia::{ACTIVE, BEING_DELETED, FAILED, Identified, Member, ShownPool},
+    parts::Port,
     session::{Kind, Session, id_of},
 };
 
-const ACTIVE: &str = "ACTIVE";
-const FAILED: &str = "ERROR";
-const BEING_DELETED: &str = "PENDING_DELETE";
 /// The part of a refusal that says so of a pool or a load balancer.
 const BUSY: &str = "is immutable";
-
-/// How far Octavia has carried out the last change of a pool or a load balancer.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct Progress {
-    provisioning_status: String,
-    created_at: Option<String>,
-    updated_at: Option<String>,
-}
-
-/// A pool as Octavia shows it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct ShownPool {
-    #[serde(flatten)]
-    progress: Progress,
-    /// Those that send to it: one, in all versions so far.
-    #[serde(default)]
-    loadbalancers: Vec<Identified>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-struct Identified {
-    id: String,
-}
-
-/// A member of a pool. One that others added may lack anything but its ID.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct Member {
-    pub id: String,
-    name: Option<String>,
-    address: Option<String>,
-    protocol_port: Option<u16>,
-    subnet_id: Option<String>,
-    #[serde(flatten)]
-    progress: Progress,
-}
 
 /// The place of a server in a pool.
 struct Seat<'a> {
@@ -82,54 +43,6 @@ enum Step<'a> {
     /// The member has the address in another subnet, and is not ours.
     Refuse(&'a Member),
     Remove(&'a Member),
-}
-
-impl Progress {
-    fn is(&self, status: &str) -> bool {
-        self.provisioning_status == status
-    }
-
-    /// When the last change began, as far as the clocks of this host and of Octavia agree.
-    fn since(&self) -> Instant {
-        let text = self.updated_at.as_deref().or(self.created_at.as_deref());
-        text.and_then(time_in).map_or_else(Instant::now, since)
-    }
-
-    /// `what` is the part of Octavia that makes this progress.
-    ///
-    /// # Errors
-    /// [`Code::FailedPrecondition`]: it failed. [`Code::DeadlineExceeded`]: it takes too long.
-    fn check(&self, what: &str, load_balancer: &str, wait: Wait) -> Result<(), DriverError> {
-        let status = &self.provisioning_status;
-        let advice =
-            format!("look at the load balancer, and fail it over (openstack loadbalancer failover {load_balancer})");
-        if self.is(FAILED) {
-            let text = format!("{what} has provisioning_status {status}: {advice}");
-            return Err(DriverError::new(Code::FailedPrecondition, text));
-        }
-        let age = self.since().elapsed();
-        if !self.is(ACTIVE) && age > wait.pace.total {
-            let text = format!("{what} has provisioning_status {status} since {} s: {advice}", age.as_secs());
-            return Err(DriverError::new(Code::DeadlineExceeded, text));
-        }
-        Ok(())
-    }
-}
-
-impl ShownPool {
-    fn load_balancer(&self) -> &str {
-        self.loadbalancers.first().map_or("ID", |one| one.id.as_str())
-    }
-}
-
-impl Member {
-    fn is_named(&self, name: &str) -> bool {
-        self.name.as_deref() == Some(name)
-    }
-
-    fn has(&self, address: IpAddr) -> bool {
-        self.address.as_deref().and_then(|text| text.parse().ok()) == Some(address)
-    }
 }
 
 impl Seat<'_> {
@@ -270,7 +183,7 @@ impl Session {
         match step {
             Step::Done => Ok(()),
             Step::Wait(member) | Step::Failed(member) => {
-                member.progress.check(&format!("member {}", member.id), pool.load_balancer(), wait)
+                member.progress.check(&format!("member {}", member.id), pool.load_balancer(), wait.pace.total)
             }
             Step::Add(address) => region.add_member(id, seat.member(address)).await,
             Step::Claim(member) => region.rename_member(id, &member.id, &name).await,
@@ -289,11 +202,11 @@ impl Session {
     /// Octavia refused a change because of a conflict: Ok if it carries out another one, or did so a moment ago.
     async fn check_is_busy(&self, seat: &Seat<'_>, wait: Wait, conflict: DriverError) -> Result<(), DriverError> {
         let Some(pool) = self.region.pool(&seat.pool.id).await? else { return Err(conflict) };
-        pool.progress.check(&described(seat.pool), pool.load_balancer(), wait)?;
+        pool.progress.check(&described(seat.pool), pool.load_balancer(), wait.pace.total)?;
         let mut is_busy = conflict.message.contains(BUSY) || !pool.progress.is(ACTIVE);
         for Identified { id } in &pool.loadbalancers {
             let Some(progress) = self.region.load_balancer(id).await? else { continue };
-            progress.check(&format!("load balancer {id}"), id, wait)?;
+            progress.check(&format!("load balancer {id}"), id, wait.pace.total)?;
             is_busy |= !progress.is(ACTIVE);
         }
         if is_busy { Ok(()) } else { Err(conflict) }
