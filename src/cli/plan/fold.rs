@@ -1,6 +1,6 @@
 //! A long rollout of machines that are alike is played with few of them: its rounds repeat. Pure.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -95,8 +95,8 @@ impl Fold {
         self.order.len() - self.ends.0 - self.ends.1
     }
 
-    /// The course with all machines; `None` if it does not follow from that with few.
-    pub(super) fn unfold(&self, mut course: Course) -> Option<Course> {
+    /// The course with all machines; `None` if it does not follow from that with few. A longer pause than this ends a round.
+    pub(super) fn unfold(&self, mut course: Course, pause: Duration) -> Option<Course> {
         let is_known_act = |entry: &Entry| matches!(entry.act, Act::Create | Act::Join | Act::Drain | Act::Gone);
         if course.ending != Ending::Settled || !course.entries.iter().all(is_known_act) {
             return None;
@@ -110,7 +110,7 @@ impl Fold {
             return Some(course);
         }
         let new = course.tallies.keys().next().filter(|_| course.tallies.len() == 1)?.clone();
-        let starts = starts_of_rounds(&course);
+        let starts = starts_of_rounds(&course, pause);
         self.are_drained_in_order(&course.entries, &starts)?;
         let (block, at_once) = repeated(&course.entries, &starts)?;
         if self.left_out() % at_once != 0 || new == self.set {

@@ -15,8 +15,8 @@ use crate::{
     rehearsal::record::{Act, Course, Ending, Entry, Tallies},
 };
 
-/// A pause between acts that ends a round.
-pub(super) const ROUND_ENDS: Duration = Duration::from_secs(9);
+/// The longest pause between acts of one round.
+const LONGEST_PAUSE: Duration = Duration::from_secs(9);
 /// Joins from which the expected time is computed.
 const JOINS: usize = 5;
 /// A longer join was an accident.
@@ -39,8 +39,7 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     /// Fills a plan from the course.
     pub(super) fn fill(mut self, plan: &mut ObjectPlan, course: &Course) {
-        // Machines that join within seconds begin several rounds in the time that another round takes.
-        let pause = join_of(self.machines).map_or(ROUND_ENDS, |join| ROUND_ENDS.min(join / 2));
+        let pause = pause_between_rounds(join_of(self.machines));
         let raw = raw_rounds(course, new_set(course, self.wanted).as_deref(), pause);
         plan.machines = machines(self.machines, course, &raw);
         plan.settles = course.ending == Ending::Settled;
@@ -177,17 +176,6 @@ struct Raw {
     after: Round,
 }
 
-fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
-    let mut rounds: Vec<Raw> = Vec::new();
-    let mut last: Option<Duration> = None;
-    for entry in &course.entries {
-        let is_act = matches!(entry.act, Act::Create | Act::Drain | Act::Update);
-        // A machine that failed is replaced by another, again and again.
-        if !is_act || (entry.act == Act::Drain && !entry.is_known && course.ending != Ending::Settled) {
-            continue;
-        }
-        if last.is_none_or(|last| entry.at.saturating_sub(last) > pause) {
-            rounds.push(Raw::default());
 /// Something begins with it.
 fn is_beginning(course: &Course, entry: &Entry) -> bool {
     let is_act = matches!(entry.act, Act::Create | Act::Drain | Act::Update);
@@ -195,11 +183,17 @@ fn is_beginning(course: &Course, entry: &Entry) -> bool {
     is_act && !(entry.act == Act::Drain && !entry.is_known && course.ending != Ending::Settled)
 }
 
+/// The pause between acts that ends a round, by the time of a join. Machines that join within seconds begin several rounds in the
+/// time that another round takes.
+pub(super) fn pause_between_rounds(join: Option<Duration>) -> Duration {
+    join.map_or(LONGEST_PAUSE, |join| LONGEST_PAUSE.min(join / 2))
+}
+
 /// The positions of the entries with which rounds begin.
-pub(super) fn starts_of_rounds(course: &Course) -> Vec<usize> {
+pub(super) fn starts_of_rounds(course: &Course, pause: Duration) -> Vec<usize> {
     let (mut starts, mut last) = (Vec::new(), None::<Duration>);
     for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
-        if last.is_none_or(|last| entry.at.saturating_sub(last) > ROUND_ENDS) {
+        if last.is_none_or(|last| entry.at.saturating_sub(last) > pause) {
             starts.push(at);
         }
         last = Some(entry.at);
@@ -207,8 +201,8 @@ pub(super) fn starts_of_rounds(course: &Course) -> Vec<usize> {
     starts
 }
 
-fn raw_rounds(course: &Course, new: Option<&str>) -> Vec<Raw> {
-    let starts = starts_of_rounds(course);
+fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
+    let starts = starts_of_rounds(course, pause);
     let mut rounds: Vec<Raw> = Vec::new();
     for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
         if starts.binary_search(&at).is_ok() {

@@ -18,7 +18,7 @@ use super::{
     answer::{Effect, Field},
     fields::{Difference, to_value},
     fold::Fold,
-    outcome::effect,
+    outcome::{effect, pause_between_rounds},
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
@@ -87,7 +87,7 @@ impl<'a> Scene<'a> {
         if let Some(fold) = fold {
             let few = self.folded(fold);
             let course = few.play_all(name, cue.as_ref().map(|_| Cue::Write(fold.wanted.clone()))).await?;
-            if let Some(course) = fold.unfold(course) {
+            if let Some(course) = fold.unfold(course, pause_between_rounds(self.join)) {
                 return Ok((course, few.machines.len()));
             }
         }
