@@ -126,7 +126,7 @@ fn generate(scene: &Scene) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// State that must not change: the instances that were ever created and those that run, Nodes, and the objects of core.
+/// State that must not change: the number of instances ever created, the running ones, Nodes, and the objects of core.
 #[derive(Debug, PartialEq)]
 struct Essence {
     created: u64,

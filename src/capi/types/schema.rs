@@ -53,7 +53,7 @@ pub(super) fn deletion_order(_: &mut SchemaGenerator) -> Schema {
     one_of(&["Random", "Newest", "Oldest"])
 }
 
-/// Conditions of a Machine that make it unhealthy; not those that core computes from the health check.
+/// Conditions of a Machine that make it unhealthy, without the conditions that core computes from the health check.
 pub(super) fn machine_conditions(_: &mut SchemaGenerator) -> Schema {
     let computed = "self in ['Ready', 'Available', 'HealthCheckSucceeded', 'OwnerRemediated', 'ExternallyRemediated']";
     json_schema!({
