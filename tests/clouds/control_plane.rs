@@ -219,6 +219,7 @@ async fn start(cloud: &str) -> Arc<dyn Balanced> {
     mcm_driver::tls::use_ring();
     match cloud {
         "aws" => Arc::new(crate::aws::Ec2::start().await),
+        "openstack" => Arc::new(crate::openstack::World::new().await),
         _ => Arc::new(crate::gcp::World::new().await),
     }
 }
@@ -228,6 +229,7 @@ async fn start(cloud: &str) -> Arc<dyn Balanced> {
 #[rstest]
 #[case::aws("aws")]
 #[case::gcp("gcp")]
+#[case::openstack("openstack")]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_members_are_the_living_machines_wherever_the_manager_is_killed(#[case] cloud: &str) {
     const MOMENTS: [(&str, bool); 2] = [("cp-1", false), ("cp-2", true)];

@@ -13,7 +13,7 @@ mod aws;
 mod azure;
 #[allow(dead_code, reason = "only some clouds have a live check")]
 mod class_check;
-#[cfg(all(feature = "aws", feature = "gcp"))]
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod control_plane;
 #[cfg(feature = "equinix-metal")]
 mod equinix_metal;
@@ -25,7 +25,7 @@ mod keeper;
 mod kubevirt;
 #[allow(dead_code, reason = "only some clouds have one")]
 mod load_balancer;
-#[cfg(all(feature = "aws", feature = "gcp"))]
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod members;
 #[cfg(feature = "metal-stack")]
 mod metal_stack;

@@ -17,7 +17,7 @@ use kube::{
 };
 use rstest::rstest;
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     aws::Ec2,
@@ -157,7 +157,7 @@ impl StandIn for openstack::World {
     }
 
     fn balanced(&self) -> Option<&dyn Balanced> {
-        None
+        Some(self)
     }
 
     fn zone(&self) -> String {
@@ -394,12 +394,10 @@ async fn assert_addons(scene: &Scene, cloud: &dyn StandIn) {
 }
 
 async fn start(provider: &str) -> Arc<dyn StandIn> {
-    // Its servers have the same IDs in each fake, and the tests share the cluster of the Nodes.
-    static OPENSTACK: OnceCell<Arc<openstack::World>> = OnceCell::const_new();
     match provider {
         "aws" => Arc::new(OnAws::start().await),
         "gcp" => Arc::new(gcp::World::new().await),
-        _ => OPENSTACK.get_or_init(async || Arc::new(openstack::World::new().await)).await.clone(),
+        _ => Arc::new(openstack::World::new().await),
     }
 }
 
@@ -443,10 +441,12 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
 #[rstest]
 #[case::aws("aws")]
 #[case::gcp("gcp")]
+#[case::openstack("openstack")]
 #[case::aws_topology("aws-topology")]
 #[case::gcp_topology("gcp-topology")]
+#[case::openstack_topology("openstack-topology")]
 fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
-    const VARIABLES: [(&str, &str); 8] = [
+    const VARIABLES: [(&str, &str); 15] = [
         ("AWS_REGION", REGION),
         ("AWS_ZONE", "eu-west-1a"),
         ("AWS_AMI_ID", "ami-1"),
@@ -455,6 +455,13 @@ fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
         ("GCP_REGION", "europe-west1"),
         ("GCP_ZONE", GCP_ZONE),
         ("IMAGE_ID", IMAGE),
+        ("OPENSTACK_IMAGE_NAME", "image"),
+        ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
+        ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
+        ("OPENSTACK_SSH_KEY_NAME", "operator"),
+        ("OPENSTACK_NETWORK_ID", "00000000-0000-4000-8000-0000000000b1"),
+        ("OPENSTACK_SUBNET_ID", "00000000-0000-4000-8000-0000000000c1"),
+        ("OPENSTACK_SECURITY_GROUP", "group"),
     ];
     play(async |world: &'static World| {
         let name = format!("{}-open", flavour.replace("topology", "class"));

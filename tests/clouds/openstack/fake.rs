@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Url;
 use serde_json::{Value, json};
 
-pub use self::octavia::{BALANCER_ID, Octavia, POOL_ID, octavia};
+pub use self::octavia::{BALANCER_ID, Changed, Octavia, POOL_ID, octavia};
 use super::{
     kit::server::{FakeCloud, Reply, Request},
     schema::Schemas,
@@ -138,6 +138,11 @@ pub struct OpenStack {
 
 impl OpenStack {
     pub fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// IDs begin there, so that several fakes have different ones.
+    pub fn starting_at(number: u32) -> Self {
         Self {
             schemas: Schemas::of(include_str!("api.json")),
             url: String::new(),
@@ -160,7 +165,7 @@ impl OpenStack {
             life: SignedDuration::from_hours(1),
             tokens: BTreeSet::new(),
             issued: None,
-            number: 0,
+            number,
         }
     }
 
@@ -522,6 +527,7 @@ impl OpenStack {
             server.task = Some("deleting".to_owned());
             server.looks = lingers;
         }
+        self.octavia.changes.push(Changed::Deleted(id.to_owned()));
         empty(204)
     }
 

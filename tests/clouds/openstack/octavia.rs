@@ -21,6 +21,15 @@ pub struct Member {
     pub status: String,
 }
 
+/// A change that was carried out, with the ID of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Added(String),
+    Removed(String),
+    /// The server was deleted, or its deletion began.
+    Deleted(String),
+}
+
 /// A pool with its members.
 pub struct Octavia {
     /// There is a pool.
@@ -40,8 +49,17 @@ pub struct Octavia {
     pub quota: usize,
     /// Pages have at most so many members.
     pub page: usize,
+    /// In their order.
+    pub changes: Vec<Changed>,
     looks: usize,
     number: u32,
+}
+
+impl Member {
+    /// The ID of the server, in a name that mcm gave.
+    pub fn server(&self) -> Option<&str> {
+        self.name.strip_prefix("mcm-")?.get(..36)
+    }
 }
 
 impl Octavia {
@@ -56,6 +74,7 @@ impl Octavia {
             is_held: false,
             quota: 100,
             page: 1000,
+            changes: Vec::new(),
             looks: 0,
             number: 0,
         }
@@ -211,7 +230,11 @@ impl Octavia {
         }
         let status = if self.breaks { "ERROR" } else { "ACTIVE" };
         self.status = status.to_owned();
-        self.members.retain(|_, member| self.breaks || member.status != "PENDING_DELETE");
+        let removed = self.members.extract_if(.., |_, member| member.status == "PENDING_DELETE" && !self.breaks);
+        let removed = removed.filter_map(|(_, member)| Some(Changed::Removed(member.server()?.to_owned())));
+        self.changes.extend(removed);
+        let added = self.members.values().filter(|member| member.status == "PENDING_CREATE");
+        self.changes.extend(added.filter_map(|member| Some(Changed::Added(member.server()?.to_owned()))));
         let changed = self.members.values_mut().filter(|member| member.status.starts_with("PENDING"));
         changed.for_each(|member| member.status = status.to_owned());
     }

@@ -1,21 +1,31 @@
 //! The fake as a cloud with servers of two flavors.
 
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
     fake::{
-        DOMAIN, FLAVOR, GROUP, IMAGE, KEY_PAIR, LARGE, NETWORK_ID, OpenStack, PASSWORD, PROJECT, REGION, SUBNET_ID,
-        USER, VOLUME_TYPE, ZONE,
+        Changed, DOMAIN, FLAVOR, GROUP, IMAGE, KEY_PAIR, LARGE, NETWORK_ID, OpenStack, PASSWORD, POOL_ID, PROJECT,
+        REGION, SUBNET_ID, USER, VOLUME_TYPE, ZONE,
     },
-    kit::server::{Fake, Shared, serve},
+    kit::server::{Fake, Fault, Shared, serve},
 };
-use crate::simulation::{Demo, Simulation, Vm};
+use crate::{
+    load_balancer::{Balanced, Call, Change},
+    simulation::{Demo, Simulation, Vm},
+};
 
 const CLUSTER: &str = "kubernetes.io-cluster-";
 const ROLE: &str = "kubernetes.io-role-node";
 const UID: &str = "machine.sapcloud.io-machine-uid";
 const OWNER: &str = "machine.sapcloud.io-owner";
+/// The calls that register and deregister a VM.
+const CALLS: [&str; 2] = ["member.create", "member.delete"];
 
 /// A cloud and the URL of its services.
 pub struct World {
@@ -24,8 +34,10 @@ pub struct World {
 }
 
 impl World {
+    /// Its servers have other IDs than those of other worlds.
     pub async fn new() -> Self {
-        let openstack = Fake::new(OpenStack::new());
+        static FIRST: AtomicU32 = AtomicU32::new(0);
+        let openstack = Fake::new(OpenStack::starting_at(FIRST.fetch_add(1 << 16, Ordering::Relaxed)));
         let url = serve(&openstack).await;
         openstack.lock().cloud.url.clone_from(&url);
         Self { openstack, url }
@@ -104,5 +116,41 @@ impl Simulation for World {
 
     async fn end(&self, provider_id: &str) {
         self.openstack.lock().cloud.take(provider_id.rsplit('/').next().unwrap());
+    }
+}
+
+#[async_trait]
+impl Balanced for World {
+    async fn balancer(&self) -> Value {
+        json!({"openstackPool": {"id": POOL_ID, "subnetID": SUBNET_ID}})
+    }
+
+    async fn members(&self) -> BTreeSet<String> {
+        let openstack = self.openstack.lock();
+        openstack.cloud.octavia.members.values().filter_map(|member| Some(member.server()?.to_owned())).collect()
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let changes = self.openstack.lock().cloud.octavia.changes.clone().into_iter();
+        let changes = changes.map(|change| match change {
+            Changed::Added(server) => Change::Registered(server),
+            Changed::Removed(server) => Change::Deregistered(server),
+            Changed::Deleted(server) => Change::Ended(server),
+        });
+        changes.collect()
+    }
+
+    fn silence(&self, call: Call, is_carried_out: bool) {
+        let call = match call {
+            Call::Register => CALLS[0],
+            Call::Deregister => CALLS[1],
+        };
+        let fault = if is_carried_out { Fault::LostAnswer } else { Fault::TimeOut };
+        self.openstack.lock().faults.push((call, fault, 1));
+    }
+
+    fn unanswered(&self) -> usize {
+        let openstack = self.openstack.lock();
+        openstack.faults.iter().filter(|(call, _, left)| CALLS.contains(call) && *left == 0).count()
     }
 }
