@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Url;
 use serde_json::{Value, json};
 
-pub use self::octavia::{BALANCER_ID, Changed, Octavia, POOL_ID, octavia};
+pub use self::octavia::{Changed, Octavia, POOL_ID, octavia};
 use super::{
     kit::server::{FakeCloud, Reply, Request},
     schema::Schemas,

@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{PROJECT_ID, Reply, Request, SUBNET_ID, empty, parts_of, query_of, text};
 
-/// The only pool, and the load balancer that sends to it.
+/// The only pool.
 pub const POOL_ID: &str = "00000000-0000-4000-8000-0000000000f1";
-pub const BALANCER_ID: &str = "00000000-0000-4000-8000-0000000000f2";
 
 /// A member of the pool.
 #[derive(Clone, Debug)]
@@ -63,6 +62,9 @@ impl Member {
 }
 
 impl Octavia {
+    /// The load balancer that sends to the pool.
+    pub const BALANCER_ID: &str = "00000000-0000-4000-8000-0000000000f2";
+
     pub fn new() -> Self {
         Self {
             has_pool: true,
@@ -112,7 +114,7 @@ impl Octavia {
     pub(super) fn answer(&mut self, call: &str, request: &Request) -> Result<Reply, String> {
         let parts = parts_of(request);
         let (id, member) = (parts.get(4).copied().unwrap_or_default(), parts.get(6).copied().unwrap_or_default());
-        let is_known = self.has_pool && id == if call == "balancer.get" { BALANCER_ID } else { POOL_ID };
+        let is_known = self.has_pool && id == if call == "balancer.get" { Self::BALANCER_ID } else { POOL_ID };
         Ok(match call {
             "pool.get" | "balancer.get" if !is_known => octavia(404, &format!("Pool {id} not found.")),
             // Pecan answers before the controller does.
@@ -120,7 +122,9 @@ impl Octavia {
                 let text = json!({"code": 404, "title": "Bad Request", "description": format!("Pool {id} not found.")});
                 Reply { status: 404, body: text.to_string() }
             }
-            "pool.get" => self.shown("pool", id, json!({"loadbalancers": [{"id": BALANCER_ID}], "protocol": "TCP"})),
+            "pool.get" => {
+                self.shown("pool", id, json!({"loadbalancers": [{"id": Self::BALANCER_ID}], "protocol": "TCP"}))
+            }
             "balancer.get" => {
                 self.shown("loadbalancer", id, json!({"vip_address": "203.0.113.9", "provider": "amphora"}))
             }
@@ -208,7 +212,7 @@ impl Octavia {
     /// One change at a time.
     fn begin(&mut self) -> Result<(), Reply> {
         if self.status != "ACTIVE" {
-            let text = format!("Load Balancer {BALANCER_ID} is immutable and cannot be updated.");
+            let text = format!("Load Balancer {} is immutable and cannot be updated.", Self::BALANCER_ID);
             return Err(octavia(409, &text));
         }
         self.status = "PENDING_UPDATE".to_owned();

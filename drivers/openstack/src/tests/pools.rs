@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     World, code,
-    fake::{self, BALANCER_ID, NETWORK_ID, POOL_ID, SECOND_NETWORK_ID, SECOND_SUBNET_ID, SUBNET_ID, octavia},
+    fake::{self, NETWORK_ID, Octavia, POOL_ID, SECOND_NETWORK_ID, SECOND_SUBNET_ID, SUBNET_ID, octavia},
     requests::recorded,
     server::Fault,
     spec_with, with_id,
@@ -225,7 +225,7 @@ async fn a_load_balancer_that_takes_no_change_is_shown(
     let error = place.register(&pool()).await.unwrap_err();
     assert_eq!((error.code, error.call_again_in), (expected, None));
     assert!(error.message.contains(&format!("provisioning_status {status}")), "{error}");
-    assert!(error.message.contains(&format!("openstack loadbalancer failover {BALANCER_ID}")), "{error}");
+    assert!(error.message.contains(&format!("openstack loadbalancer failover {}", Octavia::BALANCER_ID)), "{error}");
 }
 
 #[tokio::test]
