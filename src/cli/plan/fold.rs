@@ -113,7 +113,7 @@ impl Fold {
         let starts = starts_of_rounds(&course, pause);
         self.are_drained_in_order(&course.entries, &starts)?;
         let (block, at_once) = repeated(&course.entries, &starts)?;
-        if self.left_out() % at_once != 0 || new == self.set {
+        if !self.left_out().is_multiple_of(at_once) || new == self.set {
             return None;
         }
         let copies = self.left_out() / at_once;
