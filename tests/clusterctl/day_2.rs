@@ -93,7 +93,7 @@ fn a_dead_vm_is_replaced_once_by_a_health_check() {
 #[test]
 fn a_vm_that_ended_or_stopped_shows_in_its_machine_and_is_replaced_by_a_health_check() {
     play(async |world: &'static World| {
-        let scene = Scene::with_workers(world, "ended", 3).await;
+        let scene = Scene::with_workers(world, "halted", 3).await;
         scene.until("three Machines", async || scene.has_running(3)).await;
         let [gone, stopped, alive] = scene.machines().try_into().unwrap();
         world.cloud.kill(&gone, "vanish").await;
@@ -113,10 +113,10 @@ fn a_vm_that_ended_or_stopped_shows_in_its_machine_and_is_replaced_by_a_health_c
         );
         world.apply(&json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-            "metadata": {"name": "ended", "namespace": scene.namespace},
+            "metadata": {"name": "halted", "namespace": scene.namespace},
             "spec": {
-                "clusterName": "ended",
-                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "ended-md-0"}},
+                "clusterName": "halted",
+                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "halted-md-0"}},
                 // Longer than a VM takes to be created.
                 "checks": {"unhealthyMachineConditions": [
                     {"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20},

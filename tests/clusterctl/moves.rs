@@ -211,7 +211,8 @@ fn mv6_a_move_waits_for_a_vm_in_the_making() {
         let is_new = |machine: &Value| machine["spec"]["providerID"].as_str().unwrap_or_default().is_empty();
         let new = here
             .until("an MCM Machine whose VM is in the making", async || {
-                here.all("machines.machine.sapcloud.io").into_iter().find(is_new)
+                let is_begun = !ids(&here).await.is_empty();
+                here.all("machines.machine.sapcloud.io").into_iter().find(is_new).filter(|_| is_begun)
             })
             .await;
         let mark = "clusterctl.cluster.x-k8s.io/block-move";
