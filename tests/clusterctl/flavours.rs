@@ -471,6 +471,7 @@ fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
         let empty = match flavour {
             "aws" => json!({"awsTargetGroup": {"arn": ""}}),
             "gcp" => json!({"gcpInstanceGroups": [{"zone": GCP_ZONE, "name": ""}]}),
+            "openstack" => json!({"openstackPool": {"id": "", "subnetID": "00000000-0000-4000-8000-0000000000c1"}}),
             _ => Value::Null,
         };
         assert_eq!(cluster["spec"]["controlPlaneLoadBalancer"], empty);

@@ -106,7 +106,10 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("CloudOperation", "The simulated cloud answers a call when its work is done: drivers of real clouds do not wait."),
     ("Infrastructure", "A wait of `mcm capi-manager`, which needs Cluster API core: tests/clusterctl."),
     ("MachineCount", "A routine count: an object that only waits for it is settled, and `why` does not show it."),
-    ("NodeClaim", "A wait of a Node, which a manager plans by its target cluster: only its log shows it."),
+    (
+        "NodeClaim",
+        "A wait of a Node, which a manager plans by its target cluster: only its log and /explain/node show it.",
+    ),
     ("OrphanCheck", "A routine check: an object that only waits for it is settled, and `why` does not show it."),
     ("Owner", "A wait of `mcm capi-manager`, which needs Cluster API core: tests/clusterctl."),
     ("Unreadable", "The definitions refuse such objects: `bad_input` installs others on a separate API server."),

@@ -22,6 +22,8 @@ const ROUNDS: usize = 6;
 const FEW: usize = 8;
 /// Equal rounds after which the next one is known.
 const EQUAL: usize = 3;
+/// Different rounds that take turns.
+const MOST_IN_TURN: usize = 2;
 
 /// The part of a deployment that is played.
 pub(super) struct Fold {
@@ -165,22 +167,28 @@ fn drained(entries: &[Entry]) -> impl Iterator<Item = &str> {
     entries.iter().filter(|entry| entry.act == Act::Drain && entry.is_known).map(|entry| entry.machine.as_str())
 }
 
-/// The entries of a round that equals those around it, and the number of machines that it replaces.
+/// The entries of a round that equals those around it, and the number of machines that it replaces. Machines that join within seconds
+/// are created and drained in rounds of each; several rounds are then taken as one.
 fn repeated(entries: &[Entry], starts: &[usize]) -> Option<(Range<usize>, usize)> {
-    let rounds: Vec<Range<usize>> = starts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+    (1..=MOST_IN_TURN).find_map(|in_turn| repeated_in_turn(entries, starts, in_turn))
+}
+
+fn repeated_in_turn(entries: &[Entry], starts: &[usize], in_turn: usize) -> Option<(Range<usize>, usize)> {
     let acts = |round: &Range<usize>| -> Vec<(Act, bool)> {
         entries[round.clone()].iter().map(|entry| (entry.act, entry.is_known)).collect()
     };
-    let (at, middle) = rounds.windows(EQUAL).enumerate().find_map(|(at, equal)| {
-        let first = acts(&equal[0]);
-        equal.iter().all(|round| acts(round) == first).then_some((at, equal[1].clone()))
+    let (first, middle) = starts.windows(EQUAL * in_turn + 1).find_map(|starts| {
+        let edges: Vec<usize> = starts.iter().step_by(in_turn).copied().collect();
+        let rounds: Vec<Range<usize>> = edges.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let of_first = acts(&rounds[0]);
+        rounds.iter().all(|round| acts(round) == of_first).then(|| (rounds[0].clone(), rounds[1].clone()))
     })?;
     let count = |act: Act| entries[middle.clone()].iter().filter(|entry| entry.act == act).count();
     let at_once = drained(&entries[middle.clone()]).count();
     let is_steady =
         at_once > 0 && [Act::Create, Act::Join, Act::Drain, Act::Gone].into_iter().all(|act| count(act) == at_once);
     let last = |round: &Range<usize>| entries.get(round.end.checked_sub(1)?).map(|entry| live(&entry.tallies));
-    let is_even = last(&rounds[at]) == last(&middle);
+    let is_even = last(&first) == last(&middle);
     (is_steady && is_even).then_some((middle, at_once))
 }
 

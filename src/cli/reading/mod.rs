@@ -159,16 +159,18 @@ where
     }
 }
 
+/// Whether the user may not read what was read.
+pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
+}
+
 /// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
 async fn permitted<K>(cell: &ReadOnly) -> Result<Listed<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let listed = list(&cell.control, &cell.namespace).await;
-    let is_refused =
-        |error: &anyhow::Error| matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403);
-    match listed {
-        Err(error) if is_refused(&error) => Ok(Listed { objects: BTreeMap::new(), unreadable: Vec::new() }),
+    match list(&cell.control, &cell.namespace).await {
+        Err(error) if is_forbidden(&error) => Ok(Listed { objects: BTreeMap::new(), unreadable: Vec::new() }),
         listed => listed,
     }
 }

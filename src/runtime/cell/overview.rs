@@ -32,7 +32,10 @@ impl Overview for Cell {
     }
 
     fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
-        let is_there = |object: &Subject| namespace.is_none_or(|namespace| self.is_in(object, namespace));
+        // Nodes of others in a shared target cluster wait for their machines.
+        let is_there = |object: &Subject| {
+            !object.namespace.is_empty() && namespace.is_none_or(|namespace| object.namespace == namespace)
+        };
         self.explained(&mut |plan, object| plan.is_waiting() && is_there(object))
     }
 

@@ -197,14 +197,14 @@ async fn a_load_balancer_that_is_busy_is_waited_for(#[values(true, false)] is_me
 
 /// Octavia carried the other change out before the driver looked.
 #[rstest]
-#[case::was_busy("Pool p is immutable and cannot be updated.", true)]
-#[case::another_conflict("Another member on this pool is already using ip 10.0.0.1 on protocol_port 6443", false)]
+#[case::was_busy("Pool p is immutable and cannot be updated.")]
+#[case::another_conflict("Another member on this pool is already using ip 10.0.0.1 on protocol_port 6443")]
 #[tokio::test]
-async fn a_conflict_that_has_passed_is_no_failure(#[case] text: &str, #[case] is_paused: bool) {
+async fn a_conflict_that_has_passed_is_no_failure(#[case] text: &str) {
     let place = Place::new().await;
     place.world.fail("member.create", Fault::Error(octavia(409, text)), 1);
     let error = place.call(&place.request, &pool(), true).await.unwrap_err();
-    assert_eq!(error.call_again_in.is_some(), is_paused, "{error}");
+    assert!(error.call_again_in.is_some(), "{error}");
     place.register(&pool()).await.unwrap();
     assert_eq!(place.members(), [place.member()]);
 }

@@ -33,7 +33,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         connect: Arc::clone(&settings.connect),
     });
     let queue = Queue::new("workloadcluster", Pacing::default());
-    builder.reconciler_of::<Cluster, _>(&workloads, &queue, &Arc::default(), settings.concurrency);
+    builder.reconciler(&workloads, &queue, &Arc::default(), settings.concurrency);
     let enqueue = Enqueue::new(&workloads, &queue);
     builder.on_change(enqueue.on(|_, change: &Change<Cluster>| vec![change.key.clone()]));
     builder.on_change(enqueue.on(of_pool));

@@ -15,6 +15,16 @@ use crate::{
 /// Time that a pod needs to end its reconciles and to release its Leases, in seconds.
 const ENOUGH: i64 = 30;
 
+/// The user may not read the Deployments.
+pub(super) fn unread_workloads(error: &anyhow::Error) -> Finding {
+    let message = match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.message.clone(),
+        _ => format!("{error:#}"),
+    };
+    let text = format!("not read: {message}; flags, permissions and grace period of the Go programs were not checked");
+    Finding::unknown("deployment", text).then("ask an administrator")
+}
+
 /// No Deployment runs a Go program.
 pub(super) fn no_workload(namespace: &str) -> Finding {
     let text = "no Deployment runs machine-controller-manager or machine-controller: its flags, permissions and grace period \

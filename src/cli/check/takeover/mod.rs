@@ -49,7 +49,10 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
     let reach = options.reading.reach().await?;
     let control = read::control(&reach).await?;
     let drivers = reading::drivers()?;
-    let workloads = workloads(&reach, options.deployment.as_deref(), read_flags).await?;
+    let (workloads, unread) = match workloads(&reach, options.deployment.as_deref(), read_flags).await {
+        Err(error) if reading::is_forbidden(&error) => (Vec::new(), Some(error)),
+        found => (found?, None),
+    };
     let namespace = reach.namespace.clone();
 
     let (stored, mut findings) = stored_findings(&reach, &drivers).await?;
@@ -60,8 +63,10 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
         findings.extend(judge::grace(workload, &namespace));
         findings.extend(judge::election(workload));
     }
-    if workloads.is_empty() {
-        findings.push(judge::no_workload(&namespace));
+    match unread {
+        Some(error) => findings.push(judge::unread_workloads(&error)),
+        None if workloads.is_empty() => findings.push(judge::no_workload(&namespace)),
+        None => {}
     }
     let managers = reach.leaderships().await.map(|all| all.iter().map(reading::manager).collect());
     findings.extend(judge::leases(&managers.map_err(|error| format!("{error:#}")), &workloads, Timestamp::now()));
