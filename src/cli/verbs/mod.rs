@@ -2,6 +2,8 @@
 //! `mcm machine preserve|forget`. Each is one patch, and prints the kubectl command that does the same.
 
 mod decide;
+#[cfg(test)]
+mod tests;
 mod verb;
 
 use std::{
@@ -31,6 +33,8 @@ pub use verb::{Preserve, Verb};
 
 /// The field manager of these commands.
 const MANAGER: &str = "mcm-cli";
+/// The most attempts to write: the manager may write a status between reading and writing.
+const MOST_ATTEMPTS: u32 = 5;
 /// The most bytes of an answer.
 const MOST_ANSWER: u64 = 64;
 
@@ -215,13 +219,18 @@ impl MachineCommand {
 pub async fn run(request: Request) -> Result<Answer> {
     let Request { verb, object, kind, writing } = request;
     let (client, namespace) = connect(&writing).await?;
-    let facts = reading::objects(&client, &namespace, Timestamp::now()).await?;
     let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
-    let change = decide::decide(&facts, verb, &reading::find(&facts, &wanted)?)?;
+    // One time for all attempts: a change that contains it stays the same.
+    let now = Timestamp::now();
+    let decided = async || {
+        let facts = reading::objects(&client, &namespace, now).await?;
+        anyhow::Ok(decide::decide(&facts, verb, &reading::find(&facts, &wanted)?)?)
+    };
+    let change = decided().await?;
     if change.needs_consent && !writing.dry_run && !writing.yes {
         consent(&change)?;
     }
-    write(&client, &change, writing.dry_run).await?;
+    carry_out(&client, &change, writing.dry_run, decided).await?;
     let mut text = format!("{}\nthe same with kubectl: {}\n", change.says, change.kubectl());
     if writing.dry_run {
         text += "dry run: the API server accepts the change, and nothing was changed\n";
@@ -257,18 +266,46 @@ fn consent(change: &Change) -> Result<()> {
     }
 }
 
+/// Writes a change. If the object was changed meanwhile, as by a status of the manager, decides again, and goes on as long as
+/// the change stays the same.
+async fn carry_out(
+    client: &Client,
+    change: &Change,
+    dry_run: bool,
+    decided: impl AsyncFn() -> Result<Change>,
+) -> Result<()> {
+    let mut latest = change.clone();
+    for _ in 0..MOST_ATTEMPTS {
+        if write(client, &latest, dry_run).await? == Written::Yes {
+            return Ok(());
+        }
+        latest = decided().await?;
+        if latest.patch != change.patch {
+            break;
+        }
+    }
+    let Subject { kind, name, .. } = &change.object;
+    let message = format!("{kind} {name} was changed meanwhile, so nothing was written");
+    Err(Ended { message, hint: "try again".to_owned(), exit: Exit::Failed }.into())
+}
+
+/// The answer of the API server to a patch.
+#[derive(PartialEq)]
+enum Written {
+    Yes,
+    /// The object has another resource version than the one that was read.
+    Conflict,
+}
+
 /// Sends the patch, with the resource version of the object that was read as its precondition.
-async fn write(client: &Client, change: &Change, dry_run: bool) -> Result<()> {
+async fn write(client: &Client, change: &Change, dry_run: bool) -> Result<Written> {
     let Subject { kind, namespace, name } = &change.object;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let parameters = PatchParams { dry_run, field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch(name, &parameters, &Patch::Merge(change.patch_at_version())).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            let message = format!("{kind} {name} was changed meanwhile, so nothing was written");
-            Err(Ended { message, hint: "try again".to_owned(), exit: Exit::Failed }.into())
-        }
+        Ok(_) => Ok(Written::Yes),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
         Err(error) => Err(error).with_context(|| format!("patch {kind} {namespace}/{name}")),
     }
 }
