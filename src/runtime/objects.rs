@@ -179,6 +179,16 @@ impl<K: Cached + Serialize> Objects<K> {
         Ok(None)
     }
 
+    /// Reads an object live, as [`Self::read_again`] does: whether it is the one that was seen, and is not being deleted. An
+    /// owner asks before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
+    /// `Orphan`, and the cache may show that first.
+    pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, WriteError> {
+        let key = Key::of(seen);
+        let read = self.read_again(&key).await;
+        let live = read.map_err(|source| WriteError::new("read", K::kind(&()), key, source))?;
+        Ok(live.is_some_and(|live| live.meta().uid == seen.uid && live.meta().deletion_timestamp.is_none()))
+    }
+
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
         let key = Key::of(object.meta());

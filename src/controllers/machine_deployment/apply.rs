@@ -136,6 +136,10 @@ impl MachineDeployments {
             turn.session.has_planned_again = true;
             return Ok(());
         }
+        let seen = &snapshot.deployment.metadata;
+        if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.deployments.is_alive(seen).await? {
+            return Ok(());
+        }
         // The status is written after the patch of the same plan, so with the resource version that the patch returned.
         let mut deployment = Arc::clone(&snapshot.deployment);
         for step in steps {

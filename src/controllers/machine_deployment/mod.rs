@@ -33,6 +33,7 @@ use crate::{
         node::Node,
         patch::{self, Packed},
     },
+    controllers::object::owner,
     plan::{Hold, Subject},
 };
 
@@ -143,6 +144,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it makes the deployment with this UID the owner of a set.
+    fn adopts(&self, deployment: Option<&str>) -> bool {
+        matches!(self, Self::PatchSet { patch, .. } if deployment.is_some_and(|uid| owner::adopts(patch, uid)))
+    }
+
     /// The object that it changes or reads, if that is another one than the object of the plan.
     fn subject(&self) -> Option<Subject> {
         match self {

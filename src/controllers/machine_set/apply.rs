@@ -159,6 +159,10 @@ impl MachineSets {
         steps: Vec<Step<Action>>,
         turn: &Turn<'_, Self>,
     ) -> Result<(), WriteError> {
+        let seen = &snapshot.set.metadata;
+        if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.sets.is_alive(seen).await? {
+            return Ok(());
+        }
         let batch = Batch::announce(self, &snapshot.set, &steps, turn);
         let mut creates = Vec::new();
         let mut deletes = Vec::new();
@@ -166,13 +170,13 @@ impl MachineSets {
             match step.action {
                 Action::CreateMachine(machine) => creates.push((*machine, step.event)),
                 Action::DeleteMachine(machine) => deletes.push((machine, step.event)),
-                Action::PatchSet(patch) => drop(self.sets.patch(&snapshot.set.metadata, &patch).await?),
+                Action::PatchSet(patch) => drop(self.sets.patch(seen, &patch).await?),
                 Action::PatchMachine { machine, patch } => {
                     self.machines.patch(&machine.metadata, &patch).await?;
                 }
                 Action::WriteStatus(status) => {
                     let patch = patch::status(&snapshot.set.status, &Some(*status));
-                    self.sets.patch_status(&snapshot.set.metadata, &patch).await?;
+                    self.sets.patch_status(seen, &patch).await?;
                     turn.status_written();
                 }
             }

@@ -30,6 +30,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
         patch,
     },
+    controllers::object::owner,
     plan::{Hold, Subject},
 };
 
@@ -96,6 +97,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it makes the set with this UID the owner of a Machine.
+    fn adopts(&self, set: Option<&str>) -> bool {
+        matches!(self, Self::PatchMachine { patch, .. } if set.is_some_and(|uid| owner::adopts(patch, uid)))
+    }
+
     /// The object that it changes or reads, if that is another one than the object of the plan.
     fn subject(&self) -> Option<Subject> {
         match self {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
+use serde_json::Value;
 
 /// The reference to the controller of an object, if it has one.
 pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
@@ -30,6 +31,12 @@ pub fn adopted(meta: &ObjectMeta, controller: &OwnerReference) -> Option<Vec<Own
         Some(_) => None,
         None => Some(led_by(meta, controller)),
     }
+}
+
+/// Whether a merge patch makes the object with this UID an owner.
+pub fn adopts(patch: &Value, uid: &str) -> bool {
+    let owners = patch.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["uid"] == uid)
 }
 
 /// The owners of an object that gets another controller.

@@ -316,3 +316,16 @@ async fn a_deployment_that_goes_leaves_a_set_that_was_released_unnoticed() {
     assert_eq!(shell.wire.count("DELETE machinesets/old"), 1);
     assert!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().metadata.deletion_timestamp.is_none());
 }
+
+/// The deployment was deleted with the policy `Orphan`, and the watch of its sets is ahead.
+#[tokio::test]
+async fn a_deployment_that_is_deleted_unnoticed_adopts_nothing() {
+    let shell = Shell::new();
+    shell.sets.wrote(shell.wire.put("machinesets/old", &json!({"metadata": {"ownerReferences": []}})));
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    shell.wire.put::<MachineDeployment>("machinedeployments/pool", &deleted);
+    shell.reconcile().await.unwrap();
+    let set: MachineSet = shell.wire.get("machinesets/old").unwrap();
+    assert!(set.owner_references().is_empty() && set.metadata.deletion_timestamp.is_none());
+    assert_eq!((shell.wire.count("POST"), shell.wire.count("PATCH machinesets/")), (0, 0));
+}

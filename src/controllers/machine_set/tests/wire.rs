@@ -13,6 +13,7 @@ use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     controllers::{
         machine_set::{Action, InFlight, InFlightWrites, MachineSets},
+        object::owner::is_controlled_by,
         secret::MetadataOfSecret,
         testing::{Fate, Wire},
     },
@@ -313,6 +314,27 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();
     assert!(successor.uid() != first && !successor.is_terminating());
+}
+
+/// The set was deleted with the policy `Orphan`, and the watch of its Machines is ahead.
+#[tokio::test]
+async fn a_set_that_is_deleted_unnoticed_adopts_nothing() {
+    let shell = Shell::new(1, 1);
+    shell.machines.wrote(shell.wire.put("machines/m000", &json!({"metadata": {"ownerReferences": []}})));
+    shell.wire.put::<MachineSet>("machinesets/a", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    shell.reconcile().await.unwrap();
+    let machine: Machine = shell.wire.get("machines/m000").unwrap();
+    assert!(machine.owner_references().is_empty() && !machine.is_terminating());
+    assert_eq!((shell.wire.count("POST"), shell.wire.count("PATCH machines/")), (0, 0));
+}
+
+#[tokio::test]
+async fn a_machine_is_adopted_after_its_set_was_read() {
+    let shell = Shell::new(1, 1);
+    shell.machines.wrote(shell.wire.put("machines/m000", &json!({"metadata": {"ownerReferences": []}})));
+    shell.reconcile().await.unwrap();
+    assert!(is_controlled_by(&shell.wire.get::<Machine>("machines/m000").unwrap().metadata, &shell.uid()));
+    assert_eq!(shell.wire.count("GET machinesets/a"), 1);
 }
 
 /// The garbage collector removed its finalizer from the set before the cache heard of the Machines that it released.
