@@ -457,12 +457,15 @@ def fill():
 
 
 def create_pool(octavia, subnet):
-    """A pool without members, and its load balancer, which takes one change at a time."""
+    """A pool with a member of another client, and its load balancer, which takes one change at a time. Without a virtual network,
+    the worker fails at a deletion after which no member names a subnet."""
     balancer = octavia.create_load_balancer(name="control-plane", vip_subnet_id=subnet)
     octavia.wait_for_load_balancer(balancer.id, interval=1)
     listener = octavia.create_listener(name="control-plane", load_balancer_id=balancer.id, protocol="TCP", protocol_port=6443)
     octavia.wait_for_load_balancer(balancer.id, interval=1)
     pool = octavia.create_pool(name="control-plane", listener_id=listener.id, protocol="TCP", lb_algorithm="ROUND_ROBIN")
+    octavia.wait_for_load_balancer(balancer.id, interval=1)
+    octavia.create_member(pool, name="other", address="10.250.0.9", protocol_port=6443, subnet_id=subnet)
     octavia.wait_for_load_balancer(balancer.id, interval=1)
     return pool
 

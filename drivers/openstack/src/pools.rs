@@ -3,7 +3,7 @@
 //! The name of a member has the ID of its server, so it is found when the server is gone. Octavia carries a change out after its
 //! answer, and until then takes no other one of the same load balancer.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::OnceLock};
 
 use mcm_api::{load_balancer::Pool, machine::Machine};
 use mcm_driver::{
@@ -159,9 +159,16 @@ impl Session {
             let text = format!("{what} failed: region {} has no such pool", self.region.name);
             DriverError::new(Code::NotFound, text)
         })?;
+        // A deletion that Octavia could not carry out is requested again, and the error names the member.
+        let failed = OnceLock::new();
         let look = || async {
             let members = self.region.members(&seat.pool.id).await?;
             let step = seat.step(&members, address);
+            if let Step::Remove(member) = step
+                && member.progress.is(FAILED)
+            {
+                failed.get_or_init(|| member.id.clone());
+            }
             let is_done = step == Step::Done;
             match self.carry_out(seat, &pool, step, wait).await {
                 Err(error) if error.code == Code::Aborted => self.check_is_busy(seat, wait, error).await?,
@@ -169,7 +176,14 @@ impl Session {
             }
             Ok(is_done.then_some(()))
         };
-        until_done(&wait.pace, Instant::now(), wait.may_pause, &what, look).await
+        until_done(&wait.pace, Instant::now(), wait.may_pause, &what, look).await.map_err(|mut error| {
+            if let Some(member) = failed.get() {
+                let balancer = pool.load_balancer();
+                error.message +=
+                    &format!("; member {member} has provisioning_status {FAILED}: look at load balancer {balancer}");
+            }
+            error
+        })
     }
 
     async fn carry_out(

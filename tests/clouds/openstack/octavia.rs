@@ -40,7 +40,7 @@ pub struct Octavia {
     pub changed: String,
     /// Lists of members until a change is carried out.
     pub takes: usize,
-    /// Changes of members fail.
+    /// Changes of members fail: the member is in error, and the load balancer takes the next change.
     pub breaks: bool,
     /// The load balancer stays as it is.
     pub is_held: bool,
@@ -233,7 +233,7 @@ impl Octavia {
             return;
         }
         let status = if self.breaks { "ERROR" } else { "ACTIVE" };
-        self.status = status.to_owned();
+        self.status = "ACTIVE".to_owned();
         let removed = self.members.extract_if(.., |_, member| member.status == "PENDING_DELETE" && !self.breaks);
         let removed = removed.filter_map(|(_, member)| Some(Changed::Removed(member.server()?.to_owned())));
         self.changes.extend(removed);

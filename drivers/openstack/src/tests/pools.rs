@@ -235,12 +235,26 @@ async fn a_member_that_octavia_could_not_add_is_shown() {
     let error = place.register(&pool()).await.unwrap_err();
     assert_eq!(error.code, Code::FailedPrecondition);
     assert!(error.message.contains("provisioning_status ERROR"), "{error}");
-    place.octavia(|octavia| {
-        octavia.status = "ACTIVE".to_owned();
-        octavia.breaks = false;
-    });
+    place.octavia(|octavia| octavia.breaks = false);
     place.deregister(&pool()).await.unwrap();
     assert_eq!(place.members(), [""; 0], "it leaves as any other");
+}
+
+#[tokio::test]
+async fn a_member_that_octavia_could_not_remove_is_shown_and_removed_again() {
+    let place = Place::new().await;
+    place.register(&pool()).await.unwrap();
+    place.octavia(|octavia| octavia.breaks = true);
+    let mut error = place.call(&place.request, &pool(), false).await.unwrap_err();
+    assert!(!error.message.contains("ERROR"), "{error}");
+    while !error.message.contains("has provisioning_status ERROR") {
+        error = place.call(&place.request, &pool(), false).await.unwrap_err();
+        assert!(error.call_again_in.is_some(), "{error}");
+    }
+    assert!(error.message.contains(Octavia::BALANCER_ID), "{error}");
+    place.octavia(|octavia| octavia.breaks = false);
+    place.deregister(&pool()).await.unwrap();
+    assert_eq!(place.members(), [""; 0]);
 }
 
 /// The server is gone, and with it its ports: the name of the member has its ID.

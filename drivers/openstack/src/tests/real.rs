@@ -196,9 +196,13 @@ async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDr
             }
         }
     };
+    // Without the one of another client.
     let members = async || {
         let session = driver.session(&class(services.spec(&json!({}))), &services.secret()).unwrap();
-        session.region.members(services.fact("poolID")).await.unwrap().len()
+        let all = session.region.members(services.fact("poolID")).await.unwrap();
+        let (others, own): (Vec<_>, Vec<_>) = all.iter().partition(|member| member.is_named("other"));
+        assert_eq!(others.len(), 1);
+        own.len()
     };
     let one = async |number: usize| {
         let request = services.request(&format!("member-{number}"), services.spec(&json!({})));
