@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A reference to an object, for programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Subject {
     /// Kind.
     pub kind: String,

@@ -41,7 +41,7 @@ pub(crate) trait Overview: Send + Sync {
     fn roles(&self) -> Vec<(&'static str, bool)>;
     /// Explains the last plan of an object of a kind, from memory; `None` if it has not been planned here.
     fn explain(&self, kind: &str, key: &Key) -> Option<Explanation>;
-    /// The objects that wait for more than routine checks, in all namespaces or in one. Nodes are left out.
+    /// The objects that wait for more than routine checks, each once, in all namespaces or in one. Nodes are left out.
     fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation>;
     /// Shows each kind of wait of each object, with its controller and how long it has lasted.
     fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration));

@@ -1,6 +1,6 @@
 //! The last plan of each object, for users: its waits, and since when each has lasted.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -41,6 +41,13 @@ pub(crate) struct Waiting {
 }
 
 impl Explanation {
+    /// One for each object, of those that several controllers give.
+    pub fn of_objects(all: Vec<Self>) -> Vec<Self> {
+        let mut by_object: BTreeMap<Subject, Vec<Self>> = BTreeMap::new();
+        all.into_iter().for_each(|one| by_object.entry(one.object.clone()).or_default().push(one));
+        by_object.into_values().filter_map(Self::joined).collect()
+    }
+
     /// One of those that several controllers give of an object; `None` if there is none.
     pub fn joined(mut all: Vec<Self>) -> Option<Self> {
         all.sort_by_key(|one| (one.since.is_none(), one.since));
@@ -202,6 +209,19 @@ mod tests {
         assert_eq!((joined.controller, joined.since, joined.last_planned), ("earlier", Some(at(4)), at(9)));
         assert_eq!((texts, joined.step.as_deref()), (vec!["a", "b"], Some("a")));
         assert_eq!(Explanation::joined(Vec::new()), None);
+    }
+
+    #[test]
+    fn an_object_that_several_controllers_plan_is_explained_once() {
+        let of = |name: &str, controller, at_second| {
+            let mut plan = LastPlan::new(at(at_second));
+            plan.end(ending([wait(WaitKind::NodeJoin, controller, 60)]), at(at_second));
+            let object = Subject { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: name.to_owned() };
+            plan.explain(object, controller)
+        };
+        let all = Explanation::of_objects(vec![of("b", "later", 5), of("a", "only", 3), of("b", "earlier", 4)]);
+        let told = |one: &Explanation| (one.object.name.clone(), one.controller, one.waits.len());
+        assert_eq!(all.iter().map(told).collect::<Vec<_>>(), [("a".into(), "only", 1), ("b".into(), "earlier", 2)]);
     }
 
     #[test]

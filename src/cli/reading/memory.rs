@@ -43,8 +43,6 @@ struct Waiters {
 pub(in crate::cli) struct Explained {
     /// The object.
     pub object: Named,
-    /// When it was last planned.
-    pub last_planned: Timestamp,
     /// The last step of its last plan.
     #[serde(default)]
     pub step: Option<String>,
@@ -78,15 +76,9 @@ pub(in crate::cli) struct Remembered {
 }
 
 impl Memory {
-    /// The last plans of an object. Several controllers may plan it.
-    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<Explained> {
-        let is_it = |one: &&Explained| one.object.kind == object.kind && one.object.name == object.name;
-        self.explained.iter().filter(is_it).cloned().reduce(|first, other| Explained {
-            last_planned: first.last_planned.max(other.last_planned),
-            step: first.step.or(other.step),
-            waits: first.waits.into_iter().chain(other.waits).collect(),
-            ..first
-        })
+    /// The last plan of an object. A manager joins those of several controllers.
+    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<&Explained> {
+        self.explained.iter().find(|one| one.object.kind == object.kind && one.object.name == object.name)
     }
 
     fn add(&mut self, whom: String, answer: Result<Waiters>) {

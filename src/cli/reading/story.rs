@@ -352,8 +352,7 @@ impl Facts {
             next.retain(|step| !step.is_look);
         }
         let explained = self.memory.of(object);
-        let remembered =
-            explained.as_ref().map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
+        let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
         if !remembered.is_empty() {
             waits = remembered;
             next.retain(|step| !step.is_look);
@@ -366,7 +365,7 @@ impl Facts {
         };
         let is_settled = verdict == Verdict::Settled;
         Answer {
-            tried: explained.and_then(|explained| explained.step),
+            tried: explained.and_then(|explained| explained.step.clone()),
             chain: if is_settled { Chain::default() } else { self.chain(object, &facts.owners) },
             ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
             object: object.clone(),
@@ -413,7 +412,7 @@ impl Facts {
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();
         let verdict = self.verdict(&object.kind, &waits, &[]);
-        Some(Answer { tried: explained.step, since, ..Answer::new(object.clone(), verdict, String::new(), waits) })
+        Some(Answer { tried: explained.step.clone(), since, ..Answer::new(object.clone(), verdict, String::new(), waits) })
     }
 
     /// The kind that could not be read, if a wait is for it.

@@ -36,7 +36,7 @@ impl Overview for Cell {
         let is_there = |object: &Subject| {
             !object.namespace.is_empty() && namespace.is_none_or(|namespace| object.namespace == namespace)
         };
-        self.explained(&mut |plan, object| plan.is_waiting() && is_there(object))
+        Explanation::of_objects(self.explained(&mut |plan, object| plan.is_waiting() && is_there(object)))
     }
 
     fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
