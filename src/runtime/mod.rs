@@ -32,6 +32,7 @@ pub(crate) mod poll;
 pub(crate) mod preview;
 pub mod queue;
 pub mod reconcile;
+pub(crate) mod refusal;
 pub(crate) mod reload;
 pub mod secrets;
 pub mod server_clock;

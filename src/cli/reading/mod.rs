@@ -31,7 +31,7 @@ use crate::{
     driver::{Catalogue, Guards},
     plan::Subject,
     process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
-    runtime::{cell::Kept, guard::Guard},
+    runtime::{cell::Kept, guard::Guard, refusal::forbidden},
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 
@@ -161,7 +161,7 @@ where
 
 /// Whether the user may not read what was read.
 pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
+    error.downcast_ref().and_then(forbidden).is_some()
 }
 
 /// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.

@@ -26,6 +26,7 @@ use crate::{
         objects::{Objects, chain},
         owners::Owners,
         reconcile::{Execute, Next, Turn},
+        refusal::forbidden,
         secrets::Secrets,
         target::Targets,
         worker::ReconcileError,
@@ -138,7 +139,7 @@ impl Orphans {
         for _ in 0..MOST_PAGES {
             let list = match Box::pin(api.list(&page)).await {
                 Ok(list) => list,
-                Err(kube::Error::Api(status)) if status.code == 403 => return Others::Forbidden,
+                Err(error) if forbidden(&error).is_some() => return Others::Forbidden,
                 Err(error) => return Others::Unknown(format!("list MachineClasses: {}", chain(&error))),
             };
             for other in list.items {

@@ -27,6 +27,7 @@ use crate::{
         guard::Guard,
         limiter::{Unanswered, is_watch},
         objects::chain,
+        refusal::forbidden,
         trust::{Liveness, Pulse, Trust},
     },
 };
@@ -87,8 +88,8 @@ impl<K: Cached> Cache<K> {
 
     fn interrupted(&self, error: &watcher::Error) {
         let kind = K::plural(&());
-        if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error
-            && status.code == 403
+        if let watcher::Error::InitialListFailed(error) = error
+            && let Some(status) = forbidden(error)
         {
             self.pulse.refused(status.message.clone());
             self.filled.notify_waiters();
