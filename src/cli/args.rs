@@ -93,14 +93,15 @@ pub enum Command {
     /// run. Exit codes: 0 if all is settled or progresses, 3 if a user has to act, 4 if something waits and goes on without a
     /// user, 1 if it could not be found out.
     #[command(
-        after_help = "Examples:\n  mcm why -n demo                 everything that waits\n  mcm why pool -n demo            a MachineDeployment\n  mcm why machine/pool-6d689-gmjqk -n demo -o json"
+        after_help = "Examples:\n  mcm why -n demo                 everything that waits\n  mcm why pool -n demo            a MachineDeployment\n  mcm why machine/pool-6d689-gmjqk -n demo -o json\n  mcm why cluster/demo -n demo    a Cluster of Cluster API\n  mcm why machine.cluster.x-k8s.io/demo-md-0-abcde-x7k2p -n demo"
     )]
     Why(WhyOptions),
     /// Show a deployment with its sets, machines and Nodes, and what is in the way
     ///
-    /// Machines that are alike are counted; those that wait are always shown, with the pods and budgets that keep their Nodes.
+    /// Machines that are alike are counted; those that wait are always shown, with the pods and budgets that keep their Nodes. The
+    /// tree of a Cluster of Cluster API leads to its MCM Machines and Nodes.
     #[command(
-        after_help = "Examples:\n  mcm tree pool -n demo\n  mcm tree -n demo --all            the whole namespace, each machine\n  mcm tree machine/pool-6d689-gmjqk -n demo -o json\n\nNext: mcm why OBJECT says what an object waits for, and what you can do."
+        after_help = "Examples:\n  mcm tree pool -n demo\n  mcm tree -n demo --all            the whole namespace, each machine\n  mcm tree machine/pool-6d689-gmjqk -n demo -o json\n  mcm tree cluster/demo -n demo     from a Cluster to its Nodes\n\nNext: mcm why OBJECT says what an object waits for, and what you can do."
     )]
     Tree(TreeOptions),
     /// Follow and steer the rollout of a deployment

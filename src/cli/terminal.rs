@@ -129,6 +129,15 @@ impl Look {
         let _ = writeln!(text, "  {label:<width$}{content}", width = INDENT - 2);
     }
 
+    /// A label, a mark and a text, wrapped.
+    pub(super) fn marked(self, text: &mut String, label: &str, mark: &str, content: &str) {
+        let (mut label, mut mark) = (label, mark);
+        for line in wrapped(content, self.width - INDENT - 2) {
+            self.line(text, label, &format!("{mark} {line}"));
+            (label, mark) = ("", " ");
+        }
+    }
+
     /// A label and its text, wrapped. Texts begin in one column.
     pub(super) fn section(self, text: &mut String, label: &str, content: &str) {
         let mut label = label;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use http::{Method, Request, Response, Uri};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, client::Body};
 use tower::{BoxError, service_fn};
 
@@ -14,7 +14,7 @@ use super::{
     options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs},
 };
 use crate::{
-    api::node::Node,
+    api::{labels, node::Node},
     controllers::{KINDS, MACHINES, SETS, Settings, node},
     driver::Catalogue,
     runtime::{
@@ -25,7 +25,7 @@ use crate::{
         kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
         metrics::Metrics,
         preview::Preview,
-        target::{Assignment, TargetClients, TargetId, Targets},
+        target::{Assignment, Placement, TargetClients, TargetId, Targets},
         trust,
     },
 };
@@ -137,10 +137,12 @@ impl ReadOnly {
 
     /// Reads the caches of one namespace through clients of the same options.
     pub(crate) async fn of(process: &ProcessOptions, reach: Reach, drivers: Catalogue) -> Self {
-        let Reach { control, target, namespace, .. } = reach;
+        let Reach { control, server, target, namespace } = reach;
+        let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
         let target = target.map(|(client, _)| client);
         let assignment = if target.is_some() { Assignment::One(TargetId::only()) } else { Assignment::None };
         let targets = Targets::new(assignment, node::cache_for(&process.roles));
+        targets.set_placement(move |meta| placement(meta, is_apart));
         if let Some(client) = &target {
             drop(targets.connect(&TargetId::only(), &TargetClients::one(client)));
         }
@@ -174,6 +176,14 @@ impl ReadOnly {
     pub(crate) async fn leaderships(&self) -> Result<Vec<Leadership>> {
         leaderships(&self.control, &self.namespace).await
     }
+}
+
+/// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core looks
+/// after it. Only the Nodes of its pools are looked at here, if the target cluster is another one.
+fn placement(meta: &ObjectMeta, is_apart: bool) -> Placement {
+    let is_of_pool = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::POOL));
+    let is_provided = meta.owner_references.iter().flatten().any(|owner| owner.kind == "MCMMachine");
+    if is_provided || is_of_pool && !is_apart { Placement::Nowhere } else { Placement::In(TargetId::only()) }
 }
 
 fn cell(
@@ -251,7 +261,7 @@ fn is_dry_run(request: &Request<Body>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
     use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
     use parking_lot::Mutex;
 
@@ -275,6 +285,29 @@ mod tests {
         let kube::Error::Service(error) = error else { panic!("{error}") };
         assert!(error.to_string().contains("this command only reads"), "{error}");
         assert_eq!(*seen.lock(), [Method::GET, Method::PATCH]);
+    }
+
+    #[rstest::rstest]
+    #[case::of_a_native_deployment(ObjectMeta::default(), false, Placement::In(TargetId::only()))]
+    #[case::of_an_mcm_machine(owned_by("MCMMachine"), true, Placement::Nowhere)]
+    #[case::of_a_set(owned_by("MachineSet"), false, Placement::In(TargetId::only()))]
+    #[case::of_a_pool(of_pool(), false, Placement::Nowhere)]
+    #[case::of_a_pool_whose_cluster_is_named(of_pool(), true, Placement::In(TargetId::only()))]
+    fn nodes_of_the_provider_for_cluster_api_are_in_their_workload_clusters(
+        #[case] meta: ObjectMeta,
+        #[case] is_apart: bool,
+        #[case] expected: Placement,
+    ) {
+        assert_eq!(placement(&meta, is_apart), expected);
+    }
+
+    fn owned_by(kind: &str) -> ObjectMeta {
+        let owner = OwnerReference { kind: kind.to_owned(), ..OwnerReference::default() };
+        ObjectMeta { owner_references: Some(vec![owner]), ..ObjectMeta::default() }
+    }
+
+    fn of_pool() -> ObjectMeta {
+        ObjectMeta { labels: Some([(labels::POOL.to_owned(), "p".to_owned())].into()), ..ObjectMeta::default() }
     }
 
     #[rstest::rstest]

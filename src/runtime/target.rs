@@ -88,7 +88,7 @@ impl fmt::Display for NodeKey {
 pub(crate) enum Assignment {
     /// The object has no target cluster.
     None,
-    /// All objects have the same target.
+    /// All objects have the same target, unless a [rule](Targets::set_placement) places them.
     One(TargetId),
     /// The value of this label names the target.
     Label(String),
@@ -218,7 +218,7 @@ impl Targets {
         })
     }
 
-    /// Sets the rule of [`Assignment::Rule`]; only the first one counts.
+    /// Sets the rule of [`Assignment::Rule`] or [`Assignment::One`]; only the first one counts.
     pub fn set_placement(&self, rule: impl Fn(&ObjectMeta) -> Placement + Send + Sync + 'static) {
         let _ = self.rule.set(Box::new(rule));
     }
@@ -350,7 +350,7 @@ impl Targets {
     fn placement(&self, meta: &ObjectMeta) -> Placement {
         match &self.assignment {
             Assignment::None => Placement::Nowhere,
-            Assignment::One(id) => Placement::In(id.clone()),
+            Assignment::One(id) => self.rule.get().map_or_else(|| Placement::In(id.clone()), |rule| rule(meta)),
             Assignment::Label(label) => {
                 let name = meta.labels.as_ref().and_then(|labels| labels.get(label));
                 name.map_or(Placement::Unknown, |name| Placement::In(TargetId::named(name)))

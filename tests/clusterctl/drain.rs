@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A pod that no eviction removes: no controller ever updates its budget.
-async fn guarded_pod(scene: &Scene, node: &str) {
+pub async fn guarded_pod(scene: &Scene, node: &str) {
     let workload = &scene.world.workload;
     let namespace = workload.namespace(&scene.name).await;
     let budget = json!({

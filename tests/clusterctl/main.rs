@@ -25,6 +25,7 @@ mod cluster;
 mod day_2;
 mod diagnostics;
 mod drain;
+mod explained;
 mod failures;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod flavours;

@@ -14,7 +14,10 @@ use crate::{
     api::machine::{GROUP, VERSION},
     cli::{
         flags::TargetKubeconfig,
-        reading::story::{CONTROLLERS, kind_of},
+        reading::{
+            cluster_api::object::Kind as ClusterApiKind,
+            story::{CONTROLLERS, kind_of},
+        },
         run,
     },
     process::Reach,
@@ -48,8 +51,10 @@ async fn list(sought: &Sought, place: Place) -> Option<Vec<String>> {
         }
         Sought::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
         Sought::Objects(Some(word)) => {
-            let plural = plural_of(kind_of(word)?)?;
-            let names = of_kind(&reach.control, &reach.namespace, &plural).await?;
+            let names = match ClusterApiKind::of(word) {
+                Some(kind) => of_resource(&reach.control, &reach.namespace, &kind.resource()).await?,
+                None => of_kind(&reach.control, &reach.namespace, &plural_of(kind_of(word)?)?).await?,
+            };
             Some(names.into_iter().map(|name| format!("{word}/{name}")).collect())
         }
         Sought::Objects(None) => {
@@ -74,7 +79,11 @@ async fn of_kind(client: &Client, namespace: &str, plural: &str) -> Option<Vec<S
         kind: String::new(),
         plural: plural.to_owned(),
     };
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    of_resource(client, namespace, &resource).await
+}
+
+async fn of_resource(client: &Client, namespace: &str, resource: &ApiResource) -> Option<Vec<String>> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let all = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
     Some(all.items.iter().map(ResourceExt::name_any).collect())
 }

@@ -2,6 +2,7 @@
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
 mod cause;
+pub(super) mod cluster_api;
 pub(super) mod family;
 mod known;
 mod manager;
@@ -148,9 +149,16 @@ pub(super) async fn pages<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
+    all_pages(api, params).await.with_context(|| format!("list {}", K::plural(&())))
+}
+
+async fn all_pages<K: Clone + DeserializeOwned + std::fmt::Debug>(
+    api: &Api<K>,
+    params: ListParams,
+) -> kube::Result<Vec<K>> {
     let (mut found, mut params) = (Vec::new(), params.limit(PAGE));
     loop {
-        let page = api.list(&params).await.with_context(|| format!("list {}", K::plural(&())))?;
+        let page = api.list(&params).await?;
         found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -322,7 +330,8 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
     {
         let message = format!("{kind} is no kind that mcm reads");
         let hint =
-            "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why also reads pdb"
+            "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why and mcm tree also read those of \
+             Cluster API, such as cluster and machine.cluster.x-k8s.io, and mcm why pdb"
                 .to_owned();
         return Misuse { message, hint };
     }

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    api::{
+        labels,
+        machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
+    },
     cli::{
         reading::memory::{Memory, Remembered},
         terminal::short,
@@ -125,6 +128,63 @@ pub(in crate::cli) struct Chain {
     pub up: Vec<String>,
 }
 
+/// An object of the chain from a Cluster to the Node of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Link {
+    /// Kind.
+    pub kind: String,
+    /// API group, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
+    /// Name.
+    pub name: String,
+    /// How it is.
+    pub verdict: Verdict,
+    /// Its state in words.
+    pub state: String,
+    /// Completes "waits for".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+}
+
+impl Link {
+    pub(super) fn new(kind: &str, api_group: Option<&'static str>, name: &str, verdict: Verdict, state: &str) -> Self {
+        let (kind, name, state) = (kind.to_owned(), name.to_owned(), state.to_owned());
+        Self { kind, api_group, name, verdict, state, waits: None }
+    }
+
+    /// Kind and name, as users read them.
+    pub(in crate::cli) fn title(&self) -> String {
+        let is_node = self.kind == NODE;
+        let mcm = if self.api_group.is_none() && !is_node && kind_of(&self.kind).is_some() { "MCM " } else { "" };
+        format!("{mcm}{} {}", titled(self.api_group, &self.kind), self.name)
+    }
+}
+
+/// A condition that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Shown {
+    /// Type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Reason.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+    /// `v1beta2`, or `v1beta1` for a condition that only the former API has.
+    pub version: &'static str,
+}
+
+/// A kind as users read it: kinds of Cluster API whose names `machine.sapcloud.io` also has are marked.
+pub(in crate::cli) fn titled(api_group: Option<&str>, kind: &str) -> String {
+    let is_shared = CONTROLLERS.iter().any(|(known, _)| *known == kind);
+    if api_group.is_some() && is_shared { format!("CAPI {kind}") } else { kind.to_owned() }
+}
+
 /// A remedy for an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::cli) struct Remedied {
@@ -140,7 +200,7 @@ pub(in crate::cli) struct Remedied {
 impl Remedied {
     /// Whether its text can be run as it is.
     pub(in crate::cli) fn is_command(&self) -> bool {
-        ["kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
+        ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
     }
 }
 
@@ -150,6 +210,9 @@ impl Remedied {
 pub(in crate::cli) struct Answer {
     /// The object.
     pub object: Subject,
+    /// API group of its kind, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
     /// How it is, with its machines.
     pub verdict: Verdict,
     /// Its state in words.
@@ -182,13 +245,20 @@ pub(in crate::cli) struct Answer {
     /// Kinds on which the answer depends, and which could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<&'static str>,
+    /// For an object of Cluster API: the objects above and below it, from its Cluster down.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// For an object of Cluster API: its conditions that are not as they should be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Shown>,
 }
 
 impl Answer {
     /// Only what is known of every object.
-    fn new(object: Subject, verdict: Verdict, state: String, waits: Vec<Told>) -> Self {
+    pub(in crate::cli) fn new(object: Subject, verdict: Verdict, state: String, waits: Vec<Told>) -> Self {
         Self {
             object,
+            api_group: None,
             verdict,
             state,
             since: None,
@@ -202,7 +272,22 @@ impl Answer {
             machines: Vec::new(),
             sets: Vec::new(),
             unread: Vec::new(),
+            links: Vec::new(),
+            conditions: Vec::new(),
         }
+    }
+
+    /// Its kind, as users read it.
+    pub(in crate::cli) fn title(&self) -> String {
+        titled(self.api_group, &self.object.kind)
+    }
+
+    /// `KIND/NAME`, as `mcm why` takes it.
+    pub(in crate::cli) fn argument(&self) -> String {
+        let Subject { kind, name, .. } = &self.object;
+        let is_shared = CONTROLLERS.iter().any(|(known, _)| known == kind);
+        let group = self.api_group.filter(|_| is_shared).map(|group| format!(".{group}")).unwrap_or_default();
+        format!("{}{group}/{name}", kind.to_lowercase())
     }
 
     /// The object below it that keeps it most: its worst set or machine that waits or failed.
@@ -241,6 +326,14 @@ impl Facts {
             && self.unreadable.is_empty()
             && self.memory.explained.is_empty()
             && self.unread.is_empty()
+    }
+
+    /// Whether the namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
+    pub(in crate::cli) fn may_have_cluster_api(&self) -> bool {
+        let is_of_pool = |deployment: &MachineDeployment| deployment.labels().contains_key(labels::POOL);
+        self.machines.keys().any(|name| self.is_provided(&self.subject(MACHINE, name)))
+            || self.deployments.values().any(is_of_pool)
+            || self.is_empty()
     }
 
     /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
@@ -368,17 +461,14 @@ impl Facts {
             tried: explained.and_then(|explained| explained.step.clone()),
             chain: if is_settled { Chain::default() } else { self.chain(object, &facts.owners) },
             ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
-            object: object.clone(),
-            verdict,
             state: facts.state,
             since: facts.since,
             next,
             waits,
             failed: facts.failed,
             owners: facts.owners,
-            machines: Vec::new(),
-            sets: Vec::new(),
             unread,
+            ..Answer::new(object.clone(), verdict, String::new(), Vec::new())
         }
     }
 
@@ -389,10 +479,22 @@ impl Facts {
             MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
             _ => None,
         };
-        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
+        // The VM of an MCMMachine stays when its MCM Machine is deleted.
+        let is_apt =
+            |remedy: &&Remedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete machine ");
+        let remedies = guide.remedies.iter().filter(is_apt);
+        let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
         let Wait { kind, ref text, until } = *wait;
         let text = text.clone();
         Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+    }
+
+    /// Whether a Machine is the VM of an MCMMachine.
+    pub(super) fn is_provided(&self, object: &Subject) -> bool {
+        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
+        machine.is_some_and(|machine| {
+            machine.owner_references().iter().any(|one| one.controller == Some(true) && one.kind == INFRASTRUCTURE)
+        })
     }
 
     /// The waits that a manager remembers, without routine checks and kinds of another version.
@@ -412,7 +514,11 @@ impl Facts {
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();
         let verdict = self.verdict(&object.kind, &waits, &[]);
-        Some(Answer { tried: explained.step.clone(), since, ..Answer::new(object.clone(), verdict, String::new(), waits) })
+        Some(Answer {
+            tried: explained.step.clone(),
+            since,
+            ..Answer::new(object.clone(), verdict, String::new(), waits)
+        })
     }
 
     /// The kind that could not be read, if a wait is for it.
@@ -473,7 +579,7 @@ impl Facts {
 }
 
 /// Those that are not settled, the worst and longest first.
-fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
+pub(super) fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
     let mut found: Vec<Answer> = answers.filter(|one| one.verdict != Verdict::Settled).collect();
     found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
     found
@@ -538,7 +644,8 @@ pub(in crate::cli) const NODE: &str = "Node";
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.
 pub(in crate::cli) fn kind_of(word: &str) -> Option<&'static str> {
-    match word.to_ascii_lowercase().as_str() {
+    let word = word.to_ascii_lowercase();
+    match word.strip_suffix(GROUP).and_then(|word| word.strip_suffix('.')).unwrap_or(&word) {
         "machinedeployment" | "machinedeployments" | "machdeploy" | "mcd" => Some(DEPLOYMENT),
         "machineset" | "machinesets" | "machset" | "mcs" => Some(SET),
         "machine" | "machines" | "mach" | "mc" => Some(MACHINE),

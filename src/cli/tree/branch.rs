@@ -41,6 +41,9 @@ pub(super) struct Surroundings {
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Branch {
     pub kind: String,
+    /// API group of the kind, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
@@ -86,9 +89,10 @@ pub(super) fn of(facts: &Facts, around: &Surroundings, object: &Subject) -> Bran
     }
 }
 
-fn plain(object: &Subject, answer: &Answer) -> Branch {
+pub(super) fn plain(object: &Subject, answer: &Answer) -> Branch {
     Branch {
         kind: object.kind.clone(),
+        api_group: answer.api_group,
         namespace: object.namespace.clone(),
         name: object.name.clone(),
         verdict: Some(answer.verdict),

@@ -1,6 +1,7 @@
 //! `mcm tree`: a deployment with its sets, machines and Nodes, and what is in the way.
 
 pub(super) mod branch;
+mod cluster_api;
 pub(super) mod report;
 mod surroundings;
 
@@ -13,7 +14,7 @@ use super::{
     document::Document,
     exit::{Answer, Exit},
     format::{Format, OutputOptions},
-    reading::{self, ReadingOptions, story::Facts},
+    reading::{self, ReadingOptions, cluster_api::named, story::Facts},
     why::report::empty,
 };
 use crate::process::ReadOnly;
@@ -22,7 +23,8 @@ pub(super) use branch::Branch;
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct TreeOptions {
-    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine or Node. Without it, the whole namespace is shown
+    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine or Node, or cluster/NAME and the other objects of
+    /// Cluster API, as mcm why takes them. Without it, the whole namespace is shown
     #[arg(value_name = "OBJECT")]
     object: Option<String>,
     /// Show every machine, also those that are alike
@@ -50,11 +52,11 @@ struct Trees<'a> {
 pub async fn run(options: TreeOptions) -> Result<Answer> {
     let cell = options.reading.open().await?;
     let facts = reading::facts(&cell).await?;
-    let roots = match &options.object {
-        Some(wanted) => vec![reading::find(&facts, wanted)?],
-        None => branch::roots(&facts),
+    let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
+        Some((_, Some((kind, name)))) => cluster_api::grow(&cell, &facts, kind, name).await?,
+        Some((wanted, None)) => grow(&cell, &facts, &[reading::find(&facts, wanted)?]).await,
+        None => grow(&cell, &facts, &branch::roots(&facts)).await,
     };
-    let (branches, mut notes) = grow(&cell, &facts, &roots).await;
     notes.extend(reading::notes(&cell, &facts));
     let text = match options.output.format {
         Format::Text => {

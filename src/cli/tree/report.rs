@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::branch::Branch;
 use crate::cli::{
-    reading::story::{MACHINE, Verdict},
+    reading::story::{MACHINE, Verdict, titled},
     terminal::{Look, Mark, ago, cut, wrapped},
 };
 
@@ -59,7 +59,7 @@ fn name_of(branch: &Branch) -> String {
     let label = if branch.label.is_empty() { String::new() } else { format!("  {}", branch.label) };
     match branch.kind.as_str() {
         "" => branch.name.clone(),
-        kind => format!("{kind}/{space}{}{label}", branch.name),
+        kind => format!("{}/{space}{}{label}", titled(branch.api_group, kind), branch.name),
     }
 }
 
@@ -78,7 +78,8 @@ fn grouped(children: &[Branch]) -> Vec<Branch> {
     let is_alike = |one: &Branch, other: &Branch| {
         let is_settled = one.kind == MACHINE && one.verdict == Some(Verdict::Settled);
         (is_settled || one.kind == "Pod")
-            && (&one.kind, &one.verdict, &one.now, &one.why) == (&other.kind, &other.verdict, &other.now, &other.why)
+            && (&one.kind, one.api_group) == (&other.kind, other.api_group)
+            && (&one.verdict, &one.now, &one.why) == (&other.verdict, &other.now, &other.why)
     };
     let mut shown: Vec<Branch> = Vec::new();
     let mut left = children.to_vec();

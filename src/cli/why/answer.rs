@@ -11,7 +11,9 @@ use crate::{
         flags::value,
         format::{Format, OutputOptions},
         reading::{
-            self, ReadingOptions, memory,
+            self, ReadingOptions,
+            cluster_api::{self, World},
+            memory,
             story::{self, Facts, Verdict},
         },
         terminal::Look,
@@ -22,8 +24,10 @@ use crate::{
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct WhyOptions {
-    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine, MachineClass, MCMMachine, Node or
-    /// PodDisruptionBudget. Without it, everything in the namespace that waits is listed
+    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine, MachineClass, Node or PodDisruptionBudget. Of
+    /// Cluster API: KIND/NAME of a Cluster, MachinePool, MCMCluster, MCMMachine or MCMMachinePool, and of a Machine, MachineSet
+    /// or MachineDeployment with its group, such as machine.cluster.x-k8s.io/NAME, or with its short name: ma/NAME, ms/NAME,
+    /// md/NAME. Without it, everything in the namespace that waits is listed
     #[arg(value_name = "OBJECT")]
     pub(super) object: Option<String>,
     #[command(flatten)]
@@ -56,19 +60,22 @@ pub(super) struct Answered {
 pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Result<Answered> {
     let mut facts = reading::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
-    let notes = reading::notes(cell, &facts);
+    let mut notes = reading::notes(cell, &facts);
     let (objects, text) = match &options.object {
         None => {
-            let objects = facts.all();
+            let mut objects = facts.all();
+            if facts.may_have_cluster_api() {
+                let found = cluster_api::read(&cell.control, &cell.namespace).await;
+                objects = World { facts: &facts, objects: &found }.with_all(objects);
+                notes.extend(found.notes.into_iter().filter(|_| !facts.is_empty()));
+            }
             let text = report::all(look, &objects, &facts, &notes);
             (objects, text)
         }
         Some(wanted) => {
-            let answer = match budget::name_of(wanted) {
-                Some(name) => budget::answer(cell, &facts, name).await?,
-                None => facts.answer(&reading::find(&facts, wanted)?),
-            };
-            let text = report::one(look, &answer, facts.manager_of(&answer.object.kind), &notes, facts.now);
+            let answer = one(cell, &facts, wanted, &mut notes).await?;
+            let manager = facts.manager_of(&answer.object.kind).filter(|_| answer.api_group.is_none());
+            let text = report::one(look, &answer, manager, &notes, facts.now);
             (vec![answer], text)
         }
     };
@@ -78,6 +85,20 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
         Format::Json => as_json(&objects, &facts, &notes)?,
     };
     Ok(Answered { text, verdict, objects })
+}
+
+/// The answer for one object.
+async fn one(cell: &ReadOnly, facts: &Facts, wanted: &str, notes: &mut Vec<String>) -> Result<story::Answer> {
+    if let Some(name) = budget::name_of(wanted) {
+        return budget::answer(cell, facts, name).await;
+    }
+    let Some((kind, name)) = cluster_api::named(wanted) else {
+        return Ok(facts.answer(&reading::find(facts, wanted)?));
+    };
+    let objects = cluster_api::read(&cell.control, &cell.namespace).await;
+    let answer = World { facts, objects: &objects }.answer(kind, name)?;
+    notes.extend(objects.notes);
+    Ok(answer)
 }
 
 /// The answers as one document.

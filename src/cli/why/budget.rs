@@ -11,7 +11,7 @@ use crate::{
         error::Misuse,
         reading::{
             self,
-            story::{Answer, Chain, Facts, MACHINE, Verdict},
+            story::{Answer, Facts, MACHINE, Verdict},
         },
     },
     plan::Subject,
@@ -41,33 +41,21 @@ pub(super) async fn answer(cell: &ReadOnly, facts: &Facts, wanted: &str) -> Resu
     };
     let is_never = status.disruptions_allowed == 0 && status.desired_healthy >= status.expected_pods;
     let never = if is_never { ". It can never allow one" } else { "" };
-    Ok(Answer {
-        object: Subject {
-            kind: "PodDisruptionBudget".to_owned(),
-            namespace: budget.namespace().unwrap_or_default(),
-            name: budget.name_any(),
-        },
-        verdict: match (machines.is_empty(), is_never) {
-            (true, _) => Verdict::Settled,
-            (false, true) => Verdict::Blocked,
-            (false, false) => Verdict::Waiting,
-        },
-        state: format!(
-            "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
-            status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy
-        ),
-        since: None,
-        next: Vec::new(),
-        waits: Vec::new(),
-        tried: None,
-        chain: Chain::default(),
-        ruled_out: Vec::new(),
-        failed: None,
-        owners: Vec::new(),
-        machines,
-        sets: Vec::new(),
-        unread: Vec::new(),
-    })
+    let object = Subject {
+        kind: "PodDisruptionBudget".to_owned(),
+        namespace: budget.namespace().unwrap_or_default(),
+        name: budget.name_any(),
+    };
+    let verdict = match (machines.is_empty(), is_never) {
+        (true, _) => Verdict::Settled,
+        (false, true) => Verdict::Blocked,
+        (false, false) => Verdict::Waiting,
+    };
+    let state = format!(
+        "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
+        status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy
+    );
+    Ok(Answer { machines, ..Answer::new(object, verdict, state, Vec::new()) })
 }
 
 async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {

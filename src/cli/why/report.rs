@@ -6,7 +6,7 @@ use crate::{
     cli::{
         reading::story::{Answer, CLASS, Facts, Manager, Remedied, Told, Verdict},
         table::table,
-        terminal::{Look, Mark, ago},
+        terminal::{Look, Mark, ago, short},
     },
     plan::guide::End,
 };
@@ -79,13 +79,15 @@ pub(in crate::cli) fn one(
         look.section(&mut text, "", &format!("and {more} more steps"));
     }
     push_machines(look, &mut text, answer, now);
+    push_links(look, &mut text, answer);
     for (number, line) in answer.chain.up.iter().enumerate() {
         if number == 0 {
             text.push('\n');
         }
         look.section(&mut text, if number == 0 { "why at all" } else { "" }, line);
     }
-    for (number, owner) in answer.owners.iter().enumerate() {
+    // The chain of an object of Cluster API has its owners.
+    for (number, owner) in answer.owners.iter().filter(|_| answer.links.is_empty()).enumerate() {
         look.section(&mut text, if number == 0 { "owned by" } else { "" }, &format!("{} {}", owner.kind, owner.name));
     }
     if !answer.ruled_out.is_empty() {
@@ -105,14 +107,14 @@ pub(in crate::cli) fn one(
 pub(super) fn all(look: Look, answers: &[Answer], facts: &Facts, notes: &[String]) -> String {
     let (now, namespace) = (facts.now, &facts.namespace);
     let mut text = String::new();
-    if facts.is_empty() {
+    if facts.is_empty() && answers.is_empty() {
         text = empty(namespace);
     } else if answers.is_empty() {
         text = format!("nothing waits in namespace {namespace}\n");
     } else {
         let row = |answer: &Answer| {
             let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
-            let object = format!("{}/{}", answer.object.kind, answer.object.name);
+            let object = format!("{}/{}", answer.title(), answer.object.name);
             [object, answer.verdict.word().to_owned(), since, reason(answer)]
         };
         text.push_str(&table(&["object", "state", "since", "waits for"], answers.iter().map(row)));
@@ -138,7 +140,7 @@ pub(in crate::cli) fn empty(namespace: &str) -> String {
 
 fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
     let object = &answer.object;
-    let head = format!("{} {}/{} is {}", object.kind, object.namespace, object.name, answer.verdict.word());
+    let head = format!("{} {}/{} is {}", answer.title(), object.namespace, object.name, answer.verdict.word());
     let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
     let gap = look.width.saturating_sub(MARK + head.len() + since.len()).max(2);
     let (mark, head) = (look.mark(answer.verdict.mark()), look.bold(&head));
@@ -188,6 +190,31 @@ fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp)
     }
 }
 
+/// The objects above and below one of Cluster API, and its conditions.
+fn push_links(look: Look, text: &mut String, answer: &Answer) {
+    if !answer.links.is_empty() {
+        text.push('\n');
+    }
+    for (number, link) in answer.links.iter().enumerate() {
+        // The object itself waits for what is above.
+        let is_own =
+            link.name == answer.object.name && link.kind == answer.object.kind && link.api_group == answer.api_group;
+        let waits = link.waits.as_ref().filter(|_| !is_own);
+        let waits = waits.map(|waits| format!("; waits for {waits}")).unwrap_or_default();
+        let label = if number == 0 { "chain" } else { "" };
+        let mark = look.mark(link.verdict.mark());
+        look.marked(text, label, &mark, &format!("{}: {}{waits}", link.title(), link.state));
+    }
+    for (number, condition) in answer.conditions.iter().enumerate() {
+        let label = if number == 0 { "conditions" } else { "" };
+        let version = if condition.version == "v1beta2" { String::new() } else { format!(" ({})", condition.version) };
+        let words: Vec<&str> = condition.message.split_whitespace().collect();
+        let message = if words.is_empty() { String::new() } else { format!(": {}", short(&words.join(" "))) };
+        let head = format!("{}={} {}{version}{message}", condition.type_, condition.status, condition.reason);
+        look.section(text, label, &head);
+    }
+}
+
 /// The worst wait, failure or next step in one line.
 pub(in crate::cli) fn reason(answer: &Answer) -> String {
     let wait = answer.waits.first().map(|wait| wait.text.clone());
@@ -197,9 +224,8 @@ pub(in crate::cli) fn reason(answer: &Answer) -> String {
 
 fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
     let remedies = answer.remedies();
-    let culprit = answer.culprit().map(|culprit| &culprit.object);
-    let more =
-        culprit.map(|object| format!("mcm why {}/{} -n {}", object.kind.to_lowercase(), object.name, object.namespace));
+    let more = answer.culprit();
+    let more = more.map(|culprit| format!("mcm why {} -n {}", culprit.argument(), culprit.object.namespace));
     for (number, line) in remedies.iter().map(|remedy| remedy.text.as_str()).chain(more.as_deref()).enumerate() {
         if number == 0 {
             text.push('\n');

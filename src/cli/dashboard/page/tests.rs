@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     cli::{
         events::Line,
-        reading::story::{Chain, DEPLOYMENT, MACHINE, Manager, Remedied, Told},
+        reading::story::{DEPLOYMENT, MACHINE, Manager, Remedied, Told},
     },
     plan::{
         Subject, WaitKind,
@@ -32,20 +32,9 @@ fn answer(kind: &str, name: &str, text: &str) -> Answer {
         remedies: vec![remedy],
     };
     Answer {
-        object: subject(kind, name),
-        verdict: Verdict::Blocked,
-        state: text.to_owned(),
         since: Some(Timestamp::from_second(360).unwrap()),
-        next: Vec::new(),
-        waits: vec![wait],
         failed: Some(text.to_owned()),
-        owners: Vec::new(),
-        machines: Vec::new(),
-        tried: None,
-        chain: Chain::default(),
-        ruled_out: Vec::new(),
-        sets: Vec::new(),
-        unread: Vec::new(),
+        ..Answer::new(subject(kind, name), Verdict::Blocked, text.to_owned(), vec![wait])
     }
 }
 

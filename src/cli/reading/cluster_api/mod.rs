@@ -1,0 +1,115 @@
+//! Objects of Cluster API: from a Cluster down to the Node of each machine, and what waits for what on the way.
+
+mod answer;
+mod cause;
+pub(in crate::cli) mod chain;
+pub(in crate::cli) mod object;
+mod observe;
+#[cfg(test)]
+pub(in crate::cli) mod testing;
+#[cfg(test)]
+mod tests;
+mod waits;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::object::{Kind, Object};
+use super::story::{ByName, Facts};
+
+pub(in crate::cli) use observe::read;
+
+/// The objects of Cluster API in a namespace. A kind that was not read is absent.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct Objects {
+    by_kind: BTreeMap<Kind, ByName<Object>>,
+    /// Objects that cannot be decoded.
+    unreadable: BTreeSet<(&'static str, String)>,
+    /// Notes about what could not be read.
+    pub notes: Vec<String>,
+}
+
+/// An object, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) enum Sight<'a> {
+    /// It could not be read.
+    Unknown,
+    /// It does not exist.
+    Missing,
+    /// It exists.
+    Present(&'a Object),
+}
+
+impl<'a> Sight<'a> {
+    /// The object, if it is known to exist.
+    pub(in crate::cli) fn known(self) -> Option<&'a Object> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Unknown | Self::Missing => None,
+        }
+    }
+}
+
+impl Objects {
+    /// An object of a kind.
+    pub(in crate::cli) fn see(&self, kind: Kind, name: &str) -> Sight<'_> {
+        match self.by_kind.get(&kind) {
+            Some(all) => match all.get(name) {
+                Some(object) => Sight::Present(object),
+                None if self.unreadable.contains(&(kind.name(), name.to_owned())) => Sight::Unknown,
+                None => Sight::Missing,
+            },
+            None => Sight::Unknown,
+        }
+    }
+
+    /// The objects of a kind that were read.
+    pub(super) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.by_kind.get(&kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Names of all objects that `KIND/NAME` may mean, for suggestions.
+    pub(super) fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.all(kind).map(Object::name)
+    }
+
+    /// The Cluster of an object.
+    pub(super) fn cluster_of(&self, object: &Object) -> Sight<'_> {
+        self.see(Kind::Cluster, object.cluster_name())
+    }
+
+    /// The objects of a kind in a Cluster.
+    pub(in crate::cli) fn in_cluster<'a>(&'a self, kind: Kind, cluster: &str) -> impl Iterator<Item = &'a Object> {
+        self.all(kind).filter(move |object| object.cluster_name() == cluster)
+    }
+
+    /// The objects of a kind with an owner.
+    pub(in crate::cli) fn owned<'a>(&'a self, kind: Kind, owner: (&str, &str)) -> impl Iterator<Item = &'a Object> {
+        self.all(kind).filter(move |object| object.owner(owner.0) == Some(owner.1))
+    }
+
+    /// The Machines of a Cluster, MachineDeployment, MachineSet or MachinePool.
+    pub(in crate::cli) fn machines_below<'a>(&'a self, kind: Kind, name: &str) -> Vec<&'a Object> {
+        match kind {
+            Kind::Cluster => self.in_cluster(Kind::Machine, name).collect(),
+            Kind::MachineDeployment => {
+                let sets = self.owned(Kind::MachineSet, (kind.name(), name));
+                sets.flat_map(|set| self.machines_below(Kind::MachineSet, set.name())).collect()
+            }
+            Kind::MachineSet | Kind::MachinePool => self.owned(Kind::Machine, (kind.name(), name)).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// All facts about a namespace with Cluster API.
+#[derive(Clone, Copy)]
+pub(in crate::cli) struct World<'a> {
+    pub facts: &'a Facts,
+    pub objects: &'a Objects,
+}
+
+/// Kind and name of an object of Cluster API in `KIND/NAME`; `None` for objects of `machine.sapcloud.io`.
+pub(in crate::cli) fn named(wanted: &str) -> Option<(Kind, &str)> {
+    let (kind, name) = wanted.split_once('/')?;
+    Some((Kind::of(kind)?, name))
+}

@@ -1,0 +1,66 @@
+use serde_json::Value;
+
+use super::*;
+use crate::cli::{
+    document::{Document, tests::fits},
+    reading::{
+        cluster_api::testing::{
+            WORKER, draining, healthy, nothing, read, vm, with_native, without_bootstrap_data, worker,
+        },
+        testing::{TERMINAL, at},
+    },
+    tree::{Trees, report},
+};
+
+fn grown(facts: &Facts, all: Vec<(Kind, Value)>, kind: Kind, name: &str) -> Branch {
+    of(World { facts, objects: &read(all) }, &Surroundings::default(), kind, name).unwrap()
+}
+
+/// Three workers of which two run and one is drained, and a Machine of the control plane.
+fn several() -> (Facts, Vec<(Kind, Value)>) {
+    let mut all = draining();
+    let mut facts = with_native(nothing(), WORKER, "Available", &[]);
+    for name in ["demo-md-0-abcde-a1b2c", "demo-md-0-abcde-d3e4f", "demo-md-0-abcde-g5h6i"] {
+        all.extend([worker(name), vm(name)]);
+        facts = with_native(facts, name, "Available", &[]);
+    }
+    let (kind, mut machine) = worker("demo-cp-q8r9s");
+    machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"] = "".into();
+    machine["metadata"]["ownerReferences"][0]["kind"] = "KubeadmControlPlane".into();
+    all.extend([(kind, machine), vm("demo-cp-q8r9s")]);
+    (with_native(facts, "demo-cp-q8r9s", "Available", &[]), all)
+}
+
+#[test]
+fn the_tree_of_a_cluster_fits_a_terminal_and_machines_that_are_alike_are_counted() {
+    let (facts, all) = several();
+    let tree = grown(&facts, all, Kind::Cluster, "demo");
+    let text = report::text(TERMINAL, std::slice::from_ref(&tree), false, at(600));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
+    let every = report::text(TERMINAL, std::slice::from_ref(&tree), true, at(600));
+    assert_eq!(every.matches("MCMMachine/").count(), 5, "{every}");
+    let objects = [tree];
+    let document = Document::of("Tree", at(600), Trees { objects: &objects, notes: &[] });
+    fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+}
+
+#[test]
+fn a_machine_that_has_no_vm_ends_at_its_mcm_machine() {
+    let tree = grown(&nothing(), without_bootstrap_data(), Kind::MachineDeployment, "demo-md-0");
+    let machine = &tree.children[0].children[0];
+    assert_eq!((machine.kind.as_str(), machine.now.as_str()), ("Machine", "Pending"));
+    let below: Vec<&str> = machine.children.iter().map(|child| child.kind.as_str()).collect();
+    assert_eq!(below, ["MCMMachine"]);
+    assert!(machine.children[0].children.is_empty(), "{tree:?}");
+}
+
+#[test]
+fn a_tree_begins_at_any_object() {
+    let facts = with_native(nothing(), WORKER, "Available", &[]);
+    let tree = grown(&facts, healthy(), Kind::MCMMachine, WORKER);
+    assert_eq!((tree.kind.as_str(), tree.children[0].kind.as_str()), ("MCMMachine", MACHINE));
+    let missing =
+        of(World { facts: &facts, objects: &read(healthy()) }, &Surroundings::default(), Kind::Cluster, "dem");
+    assert_eq!(missing.unwrap_err().hint, "did you mean cluster/demo?");
+}

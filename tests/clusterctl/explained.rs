@@ -1,0 +1,145 @@
+//! `mcm why` and `mcm tree` on objects of Cluster API: each cause is found with one command.
+
+use std::{path::Path, time::Instant};
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    drain::guarded_pod,
+    scene::Scene,
+    support::{identity, program::mcm},
+    world::{World, play},
+};
+
+impl Scene {
+    /// Runs a reading command with `-o json`; its exit code and document.
+    async fn read(&self, words: &[&str]) -> (i32, Value) {
+        self.read_as(self.world.management.kubeconfig(), words).await
+    }
+
+    async fn read_as(&self, kubeconfig: &Path, words: &[&str]) -> (i32, Value) {
+        let mut command = Command::new(mcm());
+        command.args(words).args(["-n", &self.namespace, "-o", "json", "--kubeconfig"]);
+        let output = command.arg(kubeconfig).output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.is_empty(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap(), serde_json::from_str(&text).unwrap())
+    }
+
+    /// Asks until the first wait of an object has a text; the exit code and the answer.
+    async fn until_it_waits_for(&self, object: &str, text: &str) -> (i32, Value) {
+        self.until(&format!("{object} to wait for {text}"), async || {
+            let (code, document) = self.read(&["why", object]).await;
+            let answer = document["objects"][0].clone();
+            let first = answer["waits"][0]["text"].as_str()?;
+            first.contains(text).then_some((code, answer))
+        })
+        .await
+    }
+}
+
+/// Kinds of the chain, from the Cluster down.
+fn kinds(answer: &Value) -> Vec<&str> {
+    answer["links"].as_array().unwrap().iter().map(|link| link["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_cause_of_a_machine_is_found_with_one_command() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_workers(world, "explained", 2).await;
+        scene.until("two Machines", async || scene.has_running(2)).await;
+        let chosen = scene.machines().swap_remove(0);
+        let (machine, mcm_machine) = (format!("machine.cluster.x-k8s.io/{chosen}"), format!("mcmmachine/{chosen}"));
+
+        let begun = Instant::now();
+        for object in [machine.as_str(), &mcm_machine, "cluster/explained", "md/explained-md-0"] {
+            let (code, document) = scene.read(&["why", object]).await;
+            let answer = &document["objects"][0];
+            assert_eq!((code, &answer["verdict"]), (0, &json!("Settled")), "{object}: {document}");
+            assert!(
+                document["notes"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|note| !note.as_str().unwrap().contains("Cluster API")),
+                "{document}"
+            );
+        }
+        println!("four answers after {:?}", begun.elapsed());
+        let (_, document) = scene.read(&["why", &machine]).await;
+        let expected = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MCMMachine", "Machine", "Node"];
+        assert_eq!(kinds(&document["objects"][0]), expected, "{document}");
+
+        // A user with `view` may read all of it.
+        let (client, admin) = (world.management.client(), world.management.kubeconfig());
+        let viewer = identity::viewer(&client, admin, &scene.namespace, false, world.folder()).await;
+        let (code, document) = scene.read_as(&viewer, &["why", &machine]).await;
+        let notes = document["notes"].to_string();
+        assert!(code == 0 && !notes.contains("Cluster API"), "{document}");
+        assert_eq!(kinds(&document["objects"][0]), expected, "{document}");
+
+        let (code, document) = scene.read(&["tree", "cluster/explained"]).await;
+        let tree = document["objects"][0].to_string();
+        assert_eq!(code, 0, "{document}");
+        for part in ["MCMCluster", "MCMMachine", &chosen, "\"kind\":\"Node\""] {
+            assert!(tree.contains(part), "{part} is not in {tree}");
+        }
+
+        // A paused Cluster.
+        let pause = |is_paused: bool| {
+            let patch = json!({"spec": {"paused": is_paused}}).to_string();
+            scene.kubectl(&["patch", "cluster", "explained", "--type=merge", "-p", &patch]);
+        };
+        pause(true);
+        let (code, answer) = scene.until_it_waits_for(&machine, "Cluster explained to be resumed").await;
+        assert_eq!((code, &answer["waits"][0]["kind"]), (3, &json!("Hold")), "{answer}");
+        let remedies = answer["waits"][0]["remedies"].as_array().unwrap();
+        let remedy =
+            remedies.iter().find_map(|one| one["text"].as_str().filter(|text| text.starts_with("kubectl patch")));
+        assert!(remedy.unwrap().contains("patch cluster explained"), "{answer}");
+        pause(false);
+
+        // A Machine without bootstrap data: its provider does not exist.
+        let orphan = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": "explained-lone", "namespace": scene.namespace, "labels": {"cluster.x-k8s.io/cluster-name": "explained"}},
+            "spec": {
+                "clusterName": "explained",
+                "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "nowhere"}},
+                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "MCMMachine", "name": "nowhere"},
+            },
+        });
+        world.apply(&orphan);
+        let lone = "machine.cluster.x-k8s.io/explained-lone";
+        let (code, answer) = scene.until_it_waits_for(lone, "its bootstrap data from KubeadmConfig nowhere").await;
+        assert_eq!((code, &answer["verdict"]), (4, &json!("Waiting")), "{answer}");
+        let (_, cluster) = scene.read(&["why", "cluster/explained"]).await;
+        assert_eq!(cluster["objects"][0]["machines"][0]["object"]["name"], "explained-lone", "{cluster}");
+        scene.kubectl(&["delete", "machine.cluster.x-k8s.io", "explained-lone", "--timeout=60s"]);
+
+        // A drain that a budget blocks.
+        guarded_pod(&scene, &chosen).await;
+        scene.kubectl(&["annotate", "machine.cluster.x-k8s.io", &chosen, "cluster.x-k8s.io/delete-machine=yes"]);
+        scene.scale(1);
+        let (code, answer) = scene.until_it_waits_for(&machine, "guarded").await;
+        assert_eq!((code, &answer["waits"][0]["kind"]), (4, &json!("Eviction")), "{answer}");
+        assert!(answer["waits"][0]["text"].as_str().unwrap().contains("budget"), "{answer}");
+        let (_, document) = scene.read(&["why"]).await;
+        let listed = document["objects"].as_array().unwrap().iter();
+        assert!(listed.clone().any(|one| one["object"]["name"] == chosen.as_str()), "{document}");
+        assert!(
+            listed.clone().all(|one| one["object"]["kind"] != "Machine" || !one["apiGroup"].is_null()),
+            "{document}"
+        );
+
+        // The remedy that the answer offers ends the drain.
+        let remedies = answer["waits"][0]["remedies"].as_array().unwrap();
+        let skip = remedies.iter().find(|one| one["danger"] == "KillsPods").unwrap();
+        let words: Vec<&str> = skip["text"].as_str().unwrap().split(' ').skip(1).collect();
+        world.kubectl(&words);
+        scene.until("the Machine to be gone", async || scene.has_running(1)).await;
+        scene.kubectl(&["delete", "cluster", "explained", "--cascade=foreground", "--timeout=170s"]);
+        assert!(scene.vms().await.is_empty());
+    });
+}
