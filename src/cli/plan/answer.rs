@@ -262,6 +262,9 @@ pub(in crate::cli) struct ObjectPlan {
     pub summary: Summary,
     /// The desired state is reached at the end.
     pub settles: bool,
+    /// The rounds, the steps of machines and the time are an estimate, or are missing: too many machines differ.
+    #[serde(rename = "estimate")]
+    pub is_estimate: bool,
     /// How long it takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Takes>,
@@ -287,6 +290,7 @@ impl ObjectPlan {
             rounds: Vec::new(),
             summary: Summary::default(),
             settles: true,
+            is_estimate: false,
             duration: None,
             blockers: Vec::new(),
             remarks: Vec::new(),

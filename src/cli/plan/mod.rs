@@ -47,8 +47,8 @@ use crate::{
     rehearsal::play::Cue,
 };
 
-/// The most machines of a deployment that are played.
-const MOST_MACHINES: usize = 5_000;
+/// The most machines of a deployment that is planned.
+const MOST_MACHINES: usize = 10_000;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -144,7 +144,7 @@ pub async fn run(options: PlanOptions) -> Result<Answer> {
     let mut reading = options.reading.clone();
     reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
     let cell = reading.open().await?;
-    let facts = reading::facts(&cell).await?;
+    let facts = reading::unplanned(&cell).await?;
     let (changes, mut notes) = match &options.object {
         Some(wanted) => (vec![change_of(&options, &facts, wanted)?], Vec::new()),
         None => changes_of_files(&files, &cell.namespace)?,
@@ -413,7 +413,7 @@ impl<'a> Planner<'a> {
         let machines = machines_of(self.facts, &change.name);
         let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
         if machines.len().max(wished) > MOST_MACHINES {
-            let reason = format!("more than {MOST_MACHINES} machines are not played");
+            let reason = format!("more than {MOST_MACHINES} machines are not planned");
             return ObjectPlan { reason: Some(reason), ..plan };
         }
         match self.play(change, version, live.as_ref(), wanted.as_ref(), machines, plan.clone()).await {
@@ -459,19 +459,15 @@ impl<'a> Planner<'a> {
             (None, Some(wanted)) => Some(Cue::Create(wanted.clone())),
             (Some(_), Some(wanted)) => (change.wish != Wish::Nothing).then(|| Cue::Write(wanted.clone())),
         };
-        let fold = live.zip(wanted).and_then(|(live, wanted)| {
-            let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
-            Fold::of(&Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now })
-        });
-        let (course, played) = scene.play(&change.name, cue, fold.as_ref()).await?;
-        if played < machines.len() {
-            let all = machines.len();
-            plan.remarks.push(format!(
-                "all {all} machines are alike: {played} were played, and the rounds of the others repeat"
-            ));
-        }
+        let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
+        let folds = Fold::all_of(&Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now });
+        let (course, fold) = scene.play(&change.name, cue, &folds).await?;
         let policy = &self.cell.settings.machine;
         Case { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
+        if let Some((fold, trust)) = fold {
+            plan.remarks.push(fold.remark(trust));
+            fold::mark(&mut plan, trust);
+        }
 
         let mut blockers = obstacles::of_objects(&plan, wanted, &machines, self.facts.now);
         if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
@@ -481,6 +477,10 @@ impl<'a> Planner<'a> {
         blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
         if !plan.settles && blockers.is_empty() {
             blockers.extend(obstacles::of_waits(&course.waits, &self.cell.namespace));
+            if fold.is_some() && !blockers.is_empty() {
+                plan.remarks
+                    .push("numbers of what is in the way are those of the machines that were played".to_owned());
+            }
         }
         plan.blockers = blockers;
         Ok(plan)

@@ -100,12 +100,11 @@ pub(super) fn of_objects(
             found.push(blocker("InPlaceUpdate", Severity::Blocks, subject, text));
         }
     }
+    let goes = plan.machines.iter().filter(|one| matches!(one.action, Action::Replace | Action::Delete));
+    let goes: BTreeSet<&str> = goes.map(|one| one.name.as_str()).collect();
     for machine in machines {
         let name = machine.name_any();
-        let goes = |one: &&super::answer::MachinePlan| {
-            one.name == name && matches!(one.action, Action::Replace | Action::Delete)
-        };
-        if let (Some(until), Some(_)) = (machine.preserved_until(now), plan.machines.iter().find(goes)) {
+        if let Some(until) = machine.preserved_until(now).filter(|_| goes.contains(name.as_str())) {
             let text = format!("{name} is preserved until {until:.0}: it is deleted last");
             found.push(blocker("Preservation", Severity::Delays, format!("Machine/{name}"), text));
         }

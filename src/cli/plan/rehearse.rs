@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     answer::{Effect, Field},
     fields::{Difference, to_value},
-    fold::Fold,
+    fold::{Few, Fold, Trust},
     outcome::{effect, pause_between_rounds},
 };
 use crate::{
@@ -33,6 +33,8 @@ use crate::{
 
 /// Real time after which a change is not played any further.
 const BUDGET: Duration = Duration::from_mins(2);
+/// The same for a rehearsal of few machines, beside which there is another way.
+const BUDGET_OF_FEW: Duration = Duration::from_secs(30);
 /// Real time after which a rehearsal has failed.
 const LIMIT: Duration = Duration::from_mins(10);
 /// The same for the effects of fields.
@@ -43,6 +45,8 @@ const JOIN: Duration = Duration::from_mins(2);
 const LEAVE: Duration = Duration::from_secs(5);
 /// Time of an update by the agent on a Node.
 const UPDATE: Duration = Duration::from_mins(1);
+/// Calls of the cloud that are made at a time. They are not queued: how long a real one takes is not known.
+const CALLS: usize = 10_000;
 /// More changed fields are not played one by one.
 const MOST_FIELDS: usize = 40;
 /// Machines from which progress is shown.
@@ -73,41 +77,39 @@ pub(super) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Plays a change with few of the machines, if the course of all follows from that, or else with all. The number of machines that
-    /// were played.
+    /// Plays a change with few of the machines, if the course of all follows from that, or else with all.
     ///
     /// # Errors
     /// The rehearsal did not come to an end.
-    pub(super) async fn play(
+    pub(super) async fn play<'f>(
         &self,
         name: &str,
         cue: Option<Cue>,
-        fold: Option<&Fold>,
-    ) -> Result<(Course, usize), Failure> {
-        if let Some(fold) = fold {
-            let few = self.folded(fold);
-            let course = few.play_all(name, cue.as_ref().map(|_| Cue::Write(fold.wanted.clone()))).await?;
-            if let Some(course) = fold.unfold(course, pause_between_rounds(self.join)) {
-                return Ok((course, few.machines.len()));
+        folds: &'f [Fold],
+    ) -> Result<(Course, Option<(&'f Fold, Trust)>), Failure> {
+        for fold in folds {
+            let cue = cue.clone().map(|cue| fold.few.cue(cue));
+            let course = self.with(&fold.few).play_all(name, cue, BUDGET_OF_FEW).await?;
+            if let Some((course, trust)) = fold.unfold(course, pause_between_rounds(self.join)) {
+                return Ok((course, Some((fold, trust))));
             }
         }
-        Ok((self.play_all(name, cue).await?, self.machines.len()))
+        Ok((self.play_all(name, cue, BUDGET).await?, None))
     }
 
     /// The scene with the machines that are played.
-    fn folded<'b>(&self, fold: &'b Fold) -> Scene<'b>
+    fn with<'b>(&self, few: &'b Few) -> Scene<'b>
     where
         'a: 'b,
     {
-        let played: BTreeSet<&str> = fold.played().collect();
         let machines = self.machines.iter().copied();
-        let machines: Vec<&Machine> = machines.filter(|machine| played.contains(machine.name_any().as_str())).collect();
+        let machines: Vec<&Machine> = machines.filter(|machine| few.machines.contains(&machine.name_any())).collect();
         let of_played: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
         let is_of_played =
             |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| of_played.contains(name));
         Scene {
-            deployment: Some(&fold.deployment),
-            sets: fold.sets.iter().collect(),
+            deployment: few.deployment.as_ref(),
+            sets: few.sets.iter().collect(),
             nodes: self.nodes.as_ref().map(|nodes| nodes.iter().filter(is_of_played).cloned().collect()),
             machines,
             now: self.now,
@@ -125,7 +127,7 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// The rehearsal did not come to an end.
-    async fn play_all(&self, name: &str, cue: Option<Cue>) -> Result<Course, Failure> {
+    async fn play_all(&self, name: &str, cue: Option<Cue>, budget: Duration) -> Result<Course, Failure> {
         let mut seeds: Vec<Seed> = Vec::new();
         seeds.extend(self.deployment.map(|value| (&DEPLOYMENTS, value.clone())));
         seeds.extend(self.sets.iter().map(|set| (&SETS, to_value(set))));
@@ -145,12 +147,12 @@ impl<'a> Scene<'a> {
             name: name.to_owned(),
             seeds,
             cues: cue.into_iter().collect(),
-            settings: self.settings.clone(),
+            settings: Settings { slots: CALLS, ..self.settings.clone() },
             has_target: self.has_target,
             pace: Pace { join, leave: LEAVE, update: UPDATE },
             selects: self.selects,
             judge: self.judge(),
-            budget: BUDGET,
+            budget,
         };
         let mut courses = watched(stage, LIMIT, machines).await?;
         courses.pop().ok_or(Failure::Ended)

@@ -188,9 +188,17 @@ where
 /// # Errors
 /// A kind cannot be listed.
 pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
+    Ok(planned(cell, unplanned(cell).await?))
+}
+
+/// Reads the objects of the namespace, without plans for them.
+///
+/// # Errors
+/// A kind cannot be listed.
+pub(super) async fn unplanned(cell: &ReadOnly) -> Result<Facts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(planned(cell, Facts { unread: unread(cell), managers: managers(cell).await, ..facts }))
+    Ok(Facts { unread: unread(cell), managers: managers(cell).await, ..facts })
 }
 
 /// Reads the objects of a namespace, without plans for them.

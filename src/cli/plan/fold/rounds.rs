@@ -1,18 +1,18 @@
 //! A long rollout of machines that are alike is played with few of them: its rounds repeat. Pure.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{fields::to_value, outcome::starts_of_rounds};
+use super::whole::{Few, Whole, in_order, is_of_known, settled_set};
 use crate::{
     api::{
         labels,
-        machine::{LastOperation, Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
+        machine::{MachineDeployment, MachineSet, StrategyType},
     },
-    controllers::{machine_deployment::bounds_of, object::deletion_order::DeletionOrder},
+    cli::plan::{fields::to_value, outcome::starts_of_rounds},
+    controllers::machine_deployment::bounds_of,
     rehearsal::record::{Act, Course, Ending, Entry, Tallies},
 };
 
@@ -25,95 +25,83 @@ const EQUAL: usize = 3;
 /// Different rounds that take turns.
 const MOST_IN_TURN: usize = 2;
 
-/// The part of a deployment that is played.
-pub(super) struct Fold {
+/// The machines at the beginning and at the end of the order in which they are deleted. The rounds of the others repeat.
+pub(super) struct Rounds {
     /// Names in the order in which their set deletes them.
     order: Vec<String>,
     /// Machines at the beginning and at the end of the order, so many each, are played.
     ends: (usize, usize),
     /// UID of their set.
     set: String,
-    /// The deployment as it is, with fewer replicas.
-    pub deployment: Value,
-    /// The deployment as it will be, with fewer replicas.
-    pub wanted: Value,
-    /// The sets, with fewer replicas.
-    pub sets: Vec<MachineSet>,
 }
 
-/// A deployment that is about to change.
-pub(super) struct Whole<'a> {
-    pub live: &'a MachineDeployment,
-    pub wanted: &'a MachineDeployment,
-    pub sets: &'a [&'a MachineSet],
-    pub machines: &'a [&'a Machine],
-    /// `None` if they are not known.
-    pub nodes: Option<&'a [Value]>,
-    pub now: Timestamp,
-}
-
-impl Fold {
-    /// Leaves machines out whose rounds equal those of others; `None` if all have to be played.
-    pub(super) fn of(whole: &Whole<'_>) -> Option<Self> {
-        let set = only_set(whole)?;
-        let bounds = bounds_of(whole.wanted).ok()?;
+impl Rounds {
+    /// Leaves machines out whose rounds equal those of others; `None` if all have to be played. The machines are alike.
+    pub(super) fn of(whole: &Whole<'_>) -> Option<(Few, Self)> {
+        let (live, wanted) = whole.live.zip(whole.wanted)?;
+        let is_rolled = |one: &MachineDeployment| one.spec.strategy.kind() == Some(StrategyType::RollingUpdate);
+        if !is_rolled(live) || !is_rolled(wanted) || wanted.spec.replicas != live.spec.replicas {
+            return None;
+        }
+        let set = settled_set(whole)?;
+        let bounds = bounds_of(wanted).ok()?;
         let at_once = usize::try_from(bounds.max_surge + bounds.max_unavailable).ok().filter(|count| *count > 0)?;
         let all = whole.machines.len();
         let beyond = all.checked_sub(ROUNDS * at_once)?;
         let left_out = beyond - beyond % at_once;
         let is_worth_it = left_out >= 2 * at_once + FEW;
-        if !is_worth_it
-            || !are_alike(whole.machines.iter().map(|machine| machine_key(machine)))
-            || !has_alike_nodes(whole)
-        {
+        if !is_worth_it {
             return None;
         }
-        let mut order = whole.machines.to_vec();
-        order.sort_by(|one, other| DeletionOrder::of(one, whole.now).cmp(&DeletionOrder::of(other, whole.now)));
         let played = all - left_out;
         let less = i32::try_from(left_out).ok()?;
-        Some(Self {
-            order: order.into_iter().map(ResourceExt::name_any).collect(),
-            ends: (played / 2, played - played / 2),
-            set: set.uid()?,
-            deployment: smaller_deployment(whole.live, less)?,
-            wanted: smaller_deployment(whole.wanted, less)?,
-            sets: whole
-                .sets
-                .iter()
-                .map(|one| smaller_set(one, if one.uid() == set.uid() { less } else { 0 }))
-                .collect(),
-        })
+        let rounds = Self { order: whole.in_order(), ends: (played / 2, played - played / 2), set: set.uid()? };
+        let smaller = |one: &&MachineSet| smaller_set(one, if one.uid() == set.uid() { less } else { 0 });
+        let few = Few {
+            machines: rounds.played().map(str::to_owned).collect(),
+            size: played,
+            deployment: Some(smaller_deployment(live, less)?),
+            wanted: Some(smaller_deployment(wanted, less)?),
+            sets: whole.sets.iter().map(smaller).collect(),
+        };
+        Some((few, rounds))
     }
 
     /// Names of the machines that are played, in the order in which their set deletes them.
-    pub(super) fn played(&self) -> impl Iterator<Item = &str> {
+    fn played(&self) -> impl Iterator<Item = &str> {
         let (first, last) = self.ends;
         let names = self.order[..first].iter().chain(&self.order[self.order.len() - last..]);
         names.map(String::as_str)
     }
 
+    /// Names of the others.
+    fn others(&self) -> &[String] {
+        &self.order[self.ends.0..self.order.len() - self.ends.1]
+    }
+
     fn left_out(&self) -> usize {
-        self.order.len() - self.ends.0 - self.ends.1
+        self.others().len()
     }
 
     /// The course with all machines; `None` if it does not follow from that with few. A longer pause than this ends a round.
     pub(super) fn unfold(&self, mut course: Course, pause: Duration) -> Option<Course> {
         let is_known_act = |entry: &Entry| matches!(entry.act, Act::Create | Act::Join | Act::Drain | Act::Gone);
-        if course.ending != Ending::Settled || !course.entries.iter().all(is_known_act) {
-            return None;
-        }
         let left_out = i64::try_from(self.left_out()).ok()?;
-        if course.entries.is_empty() {
-            let (first, last) = self.ends;
-            let rest = &self.order[first..self.order.len() - last];
-            course.kept.extend(rest.iter().map(|name| (name.clone(), false)));
+        let starts = starts_of_rounds(&course, pause);
+        let rest = in_order(self.played(), &course.entries, &starts)?;
+        // It stops before it comes to the others, or does not begin.
+        if matches!(course.ending, Ending::Rests | Ending::Stuck) && rest >= self.ends.1 || course.entries.is_empty() {
+            course.kept.extend(self.others().iter().map(|name| (name.clone(), false)));
+            for entry in &mut course.entries {
+                add(&mut entry.tallies, &self.set, left_out);
+            }
             add(&mut course.tallies, &self.set, left_out);
             return Some(course);
         }
+        if course.ending != Ending::Settled || !course.entries.iter().all(is_known_act) || rest > 0 {
+            return None;
+        }
         let new = course.tallies.keys().next().filter(|_| course.tallies.len() == 1)?.clone();
-        let starts = starts_of_rounds(&course, pause);
-        self.are_drained_in_order(&course.entries, &starts)?;
         let (block, at_once) = repeated(&course.entries, &starts)?;
         if !self.left_out().is_multiple_of(at_once) || new == self.set {
             return None;
@@ -145,26 +133,10 @@ impl Fold {
         course.entries = entries;
         Some(course)
     }
-
-    /// Each round drains the next machines of the order, and all are drained in the end.
-    fn are_drained_in_order(&self, entries: &[Entry], starts: &[usize]) -> Option<()> {
-        let mut names = self.played();
-        let ends = starts.iter().skip(1).copied().chain([entries.len()]);
-        for (start, end) in starts.iter().zip(ends) {
-            let mut drained: Vec<&str> = drained(&entries[*start..end]).collect();
-            let mut expected: Vec<&str> = names.by_ref().take(drained.len()).collect();
-            drained.sort_unstable();
-            expected.sort_unstable();
-            if drained != expected {
-                return None;
-            }
-        }
-        names.next().is_none().then_some(())
-    }
 }
 
 fn drained(entries: &[Entry]) -> impl Iterator<Item = &str> {
-    entries.iter().filter(|entry| entry.act == Act::Drain && entry.is_known).map(|entry| entry.machine.as_str())
+    entries.iter().filter(is_of_known(Act::Drain)).map(|entry| entry.machine.as_str())
 }
 
 /// The entries of a round that equals those around it, and the number of machines that it replaces. Machines that join within seconds
@@ -207,71 +179,6 @@ fn add(tallies: &mut Tallies, set: &str, count: i64) {
         usize::try_from(i64::try_from(number).unwrap_or(i64::MAX).saturating_add(count)).unwrap_or_default()
     };
     (tally.live, tally.running) = (sum(tally.live), sum(tally.running));
-}
-
-/// The set with all machines of a deployment that is settled and is about to be rolled.
-fn only_set<'a>(whole: &Whole<'a>) -> Option<&'a MachineSet> {
-    let &Whole { live, wanted, sets, machines, .. } = whole;
-    let is_plain = |one: &MachineDeployment| {
-        let spec = &one.spec;
-        !spec.paused && spec.rollback_to.is_none() && spec.strategy.kind() == Some(StrategyType::RollingUpdate)
-    };
-    let replicas = live.spec.replicas;
-    let count = i32::try_from(machines.len()).ok()?;
-    if !is_plain(live) || !is_plain(wanted) || wanted.spec.replicas != replicas || count != replicas {
-        return None;
-    }
-    let mut filled = sets.iter().copied().filter(|set| set.spec.replicas > 0);
-    let set = filled.next()?;
-    let status = set.status.clone().unwrap_or_default();
-    let counts = [set.spec.replicas, status.replicas, status.ready_replicas, status.available_replicas];
-    (filled.next().is_none() && counts == [replicas; 4]).then_some(set)
-}
-
-fn are_alike<T: PartialEq>(mut keys: impl Iterator<Item = Option<T>>) -> bool {
-    let Some(Some(first)) = keys.next() else { return false };
-    keys.all(|key| key.as_ref() == Some(&first))
-}
-
-/// A machine that runs, without its identity and its times.
-fn machine_key(machine: &Machine) -> Option<Machine> {
-    let mut key = machine.clone();
-    if key.is_terminating() || key.phase() != MachinePhase::Running || key.node_name().is_none() {
-        return None;
-    }
-    let meta = &mut key.metadata;
-    (meta.name, meta.uid, meta.resource_version, meta.creation_timestamp) = (None, None, None, None);
-    (meta.generation, meta.generate_name, meta.managed_fields) = (None, None, None);
-    if let Some(labels) = &mut meta.labels {
-        labels.remove(labels::NODE);
-    }
-    key.spec.provider_id.clear();
-    if let Some(status) = &mut key.status {
-        status.addresses.clear();
-        status.last_operation = LastOperation::default();
-        status.current_status.last_update_time = None;
-        status.last_known_state.clear();
-        for condition in &mut status.conditions {
-            (condition.last_heartbeat_time, condition.last_transition_time) = (None, None);
-            (condition.message, condition.reason) = (None, None);
-        }
-    }
-    Some(key)
-}
-
-fn has_alike_nodes(whole: &Whole<'_>) -> bool {
-    let Some(nodes) = whole.nodes else { return true };
-    let by_name: BTreeMap<&str, &Value> =
-        nodes.iter().filter_map(|node| Some((node["metadata"]["name"].as_str()?, node))).collect();
-    are_alike(whole.machines.iter().map(|machine| by_name.get(machine.node_name()?).map(|node| node_key(node))))
-}
-
-/// The part of a Node on which the course of its machine depends.
-fn node_key(node: &Value) -> Value {
-    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let conditions: Vec<Value> =
-        conditions.map(|one| json!({ "type": one["type"], "status": one["status"] })).collect();
-    json!({ "taints": node["spec"]["taints"], "unschedulable": node["spec"]["unschedulable"], "conditions": conditions })
 }
 
 /// The deployment with fewer replicas and the same bounds.

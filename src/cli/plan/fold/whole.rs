@@ -1,0 +1,196 @@
+//! A deployment with many machines, and the part of it that is played. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{
+        labels,
+        machine::{LastOperation, Machine, MachineDeployment, MachinePhase, MachineSet},
+    },
+    controllers::object::deletion_order::DeletionOrder,
+    rehearsal::{
+        play::Cue,
+        record::{Act, Entry},
+    },
+};
+
+/// So many machines are played rather than answered with an estimate.
+pub(super) const MOST_PLAYED: usize = 300;
+
+/// A deployment that is about to change.
+pub(in crate::cli::plan) struct Whole<'a> {
+    /// As it is; `None` if it is created.
+    pub live: Option<&'a MachineDeployment>,
+    /// As it will be; `None` if it is deleted.
+    pub wanted: Option<&'a MachineDeployment>,
+    pub sets: &'a [&'a MachineSet],
+    pub machines: &'a [&'a Machine],
+    /// `None` if they are not known.
+    pub nodes: Option<&'a [Value]>,
+    pub now: Timestamp,
+}
+
+/// The part of a deployment that is played.
+pub(in crate::cli::plan) struct Few {
+    /// Names of the machines.
+    pub machines: BTreeSet<String>,
+    /// The most machines that are wanted at a time.
+    pub size: usize,
+    /// The deployment as it is, with fewer replicas.
+    pub deployment: Option<Value>,
+    /// The deployment as it will be, with fewer replicas.
+    pub wanted: Option<Value>,
+    /// The sets, with fewer replicas.
+    pub sets: Vec<MachineSet>,
+}
+
+/// How far a course with few machines is that of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli::plan) enum Trust {
+    /// The fate of each machine is.
+    Fates,
+    /// The rounds are as well, about.
+    Estimate,
+    /// Everything is.
+    Exact,
+}
+
+impl Few {
+    /// The same change of this part.
+    pub(in crate::cli::plan) fn cue(&self, cue: Cue) -> Cue {
+        match (cue, &self.wanted) {
+            (Cue::Create(_), Some(wanted)) => Cue::Create(wanted.clone()),
+            (Cue::Write(_), Some(wanted)) => Cue::Write(wanted.clone()),
+            (cue, _) => cue,
+        }
+    }
+}
+
+impl<'a> Whole<'a> {
+    /// The machines, now or in the end.
+    pub(super) fn size(&self) -> usize {
+        self.machines.len().max(self.replicas_after())
+    }
+
+    /// The replicas in the end.
+    pub(super) fn replicas_after(&self) -> usize {
+        replicas_of(self.wanted)
+    }
+
+    /// Machines of an old template are replaced or updated.
+    pub(super) fn is_rollout(&self) -> bool {
+        let is_old = |set: &&&MachineSet, wanted: &MachineDeployment| !set.spec.makes(&wanted.spec.template);
+        let mut filled = self.sets.iter().filter(|set| set.spec.replicas > 0);
+        self.wanted.is_some_and(|wanted| filled.any(|set| is_old(&set, wanted)))
+    }
+
+    /// Names in the order in which their set deletes them.
+    pub(super) fn in_order(&self) -> Vec<String> {
+        self.ordered(self.machines.to_vec()).into_iter().map(ResourceExt::name_any).collect()
+    }
+
+    pub(super) fn ordered(&self, mut machines: Vec<&'a Machine>) -> Vec<&'a Machine> {
+        machines.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.now));
+        machines
+    }
+
+    /// The machines differ only in their identity and their times, and the deployment is settled.
+    pub(super) fn is_alike(&self) -> bool {
+        self.machines.is_empty() && self.live.is_none()
+            || settled_set(self).is_some()
+                && are_alike(self.machines.iter().map(|machine| machine_key(machine)))
+                && self.has_alike_nodes()
+    }
+
+    fn has_alike_nodes(&self) -> bool {
+        let Some(nodes) = self.nodes else { return true };
+        let by_name: BTreeMap<&str, &Value> =
+            nodes.iter().filter_map(|node| Some((node["metadata"]["name"].as_str()?, node))).collect();
+        are_alike(self.machines.iter().map(|machine| by_name.get(machine.node_name()?).map(|node| node_key(node))))
+    }
+}
+
+pub(super) fn replicas_of(deployment: Option<&MachineDeployment>) -> usize {
+    deployment.and_then(|one| usize::try_from(one.spec.replicas).ok()).unwrap_or_default()
+}
+
+/// The set with all machines of a deployment that is settled.
+pub(super) fn settled_set<'a>(whole: &Whole<'a>) -> Option<&'a MachineSet> {
+    let live = whole.live?;
+    let is_plain = |one: &MachineDeployment| !one.spec.paused && one.spec.rollback_to.is_none();
+    let replicas = live.spec.replicas;
+    let count = i32::try_from(whole.machines.len()).ok()?;
+    if !is_plain(live) || !whole.wanted.is_none_or(is_plain) || count != replicas {
+        return None;
+    }
+    let mut filled = whole.sets.iter().copied().filter(|set| set.spec.replicas > 0);
+    let set = filled.next()?;
+    let status = set.status.clone().unwrap_or_default();
+    let counts = [set.spec.replicas, status.replicas, status.ready_replicas, status.available_replicas];
+    (filled.next().is_none() && counts == [replicas; 4]).then_some(set)
+}
+
+fn are_alike<T: PartialEq>(mut keys: impl Iterator<Item = Option<T>>) -> bool {
+    let Some(Some(first)) = keys.next() else { return false };
+    keys.all(|key| key.as_ref() == Some(&first))
+}
+
+/// A machine that runs, without its identity and its times.
+fn machine_key(machine: &Machine) -> Option<Machine> {
+    let mut key = machine.clone();
+    if key.is_terminating() || key.phase() != MachinePhase::Running || key.node_name().is_none() {
+        return None;
+    }
+    let meta = &mut key.metadata;
+    (meta.name, meta.uid, meta.resource_version, meta.creation_timestamp) = (None, None, None, None);
+    (meta.generation, meta.generate_name, meta.managed_fields) = (None, None, None);
+    if let Some(labels) = &mut meta.labels {
+        labels.remove(labels::NODE);
+    }
+    key.spec.provider_id.clear();
+    if let Some(status) = &mut key.status {
+        status.addresses.clear();
+        status.last_operation = LastOperation::default();
+        status.current_status.last_update_time = None;
+        status.last_known_state.clear();
+        for condition in &mut status.conditions {
+            (condition.last_heartbeat_time, condition.last_transition_time) = (None, None);
+            (condition.message, condition.reason) = (None, None);
+        }
+    }
+    Some(key)
+}
+
+/// The part of a Node on which the course of its machine depends.
+fn node_key(node: &Value) -> Value {
+    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let conditions: Vec<Value> =
+        conditions.map(|one| json!({ "type": one["type"], "status": one["status"] })).collect();
+    json!({ "taints": node["spec"]["taints"], "unschedulable": node["spec"]["unschedulable"], "conditions": conditions })
+}
+
+/// Each round drains or updates the next machines of this order. The number of those that are left in the end.
+pub(super) fn in_order<'a>(order: impl Iterator<Item = &'a str>, entries: &[Entry], starts: &[usize]) -> Option<usize> {
+    let mut names = order;
+    let ends = starts.iter().skip(1).copied().chain([entries.len()]);
+    for (start, end) in starts.iter().zip(ends) {
+        let touched =
+            entries[*start..end].iter().filter(|one| is_of_known(Act::Drain)(one) || is_of_known(Act::Update)(one));
+        let mut touched: Vec<&str> = touched.map(|entry| entry.machine.as_str()).collect();
+        let mut expected: Vec<&str> = names.by_ref().take(touched.len()).collect();
+        touched.sort_unstable();
+        expected.sort_unstable();
+        if touched != expected {
+            return None;
+        }
+    }
+    Some(names.count())
+}
+
+pub(super) fn is_of_known(act: Act) -> impl Fn(&&Entry) -> bool {
+    move |entry| entry.act == act && entry.is_known
+}
