@@ -10,7 +10,7 @@ use kube::{
     ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
-use mcm::api::machine::MachineDeployment;
+use mcm::api::{labels::FREEZE, machine::MachineDeployment};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -82,16 +82,18 @@ fn patch_of(change: &Change) -> Value {
 }
 
 /// The deployment, once it is settled.
-async fn settled(world: &World) -> MachineDeployment {
+async fn settled(world: &World, limit: Duration) -> MachineDeployment {
     let api = world.deployments();
-    wait::until_within(LIMIT, "the pool to settle", async || {
+    wait::until_within(limit, "the pool to settle", async || {
         let pool = api.get("pool").await.unwrap();
         let status = pool.status.clone().unwrap_or_default();
         let wanted = pool.spec.replicas;
         let is_settled = Some(status.observed_generation) == pool.metadata.generation
             && [status.replicas, status.updated_replicas, status.available_replicas] == [wanted; 3];
         let machines = world.machines().list(&ListParams::default()).await.unwrap();
-        let is_done = is_settled && machines.items.len() == usize::try_from(wanted).unwrap();
+        // The Go program freezes a pool that has too many machines, and a plan says that nothing is created.
+        let is_frozen = pool.labels().contains_key(FREEZE);
+        let is_done = is_settled && !is_frozen && machines.items.len() == usize::try_from(wanted).unwrap();
         is_done.then_some(pool)
     })
     .await
@@ -202,9 +204,15 @@ impl Said {
 
 /// Plans a change, makes it, and returns what happened otherwise.
 pub async fn compare(world: &World, change: &Change) -> Vec<String> {
-    settled(world).await;
+    compare_within(world, change, LIMIT).await
+}
+
+/// The same for controllers that take this long at most.
+pub async fn compare_within(world: &World, change: &Change, limit: Duration) -> Vec<String> {
+    settled(world, limit).await;
     let names = || world.scene.now().names();
     let before = names();
+    let ages = created(&world.scene.now());
     let version = world.deployments().get("pool").await.unwrap().resource_version();
     let mut arguments = vec!["pool".to_owned()];
     for (field, value) in change {
@@ -236,7 +244,7 @@ pub async fn compare(world: &World, change: &Change) -> Vec<String> {
     if !change.is_empty() {
         world.deployments().patch("pool", &PatchParams::default(), &Patch::Merge(patch_of(change))).await.unwrap();
     }
-    let wanted = settled(world).await.spec.replicas;
+    let wanted = settled(world, limit).await.spec.replicas;
     world.until("the last change to be seen", |scene| scene.complete("pool", wanted)).await;
     world.scene.forget_rules();
 
@@ -258,5 +266,20 @@ pub async fn compare(world: &World, change: &Change) -> Vec<String> {
     if !orders.is_empty() {
         wrong.push(format!("{}; rounds: {}; acts: {acts:?}", orders.join("; "), said.0["rounds"]));
     }
+    if !wrong.is_empty() {
+        wrong.push(format!("created: {}", ages.join(", ")));
+    }
     wrong
+}
+
+/// When each machine was created, in whole seconds, as sets see it.
+fn created(scene: &Scene) -> Vec<String> {
+    let mut created: Vec<_> = scene
+        .machines
+        .iter()
+        .map(|(name, machine)| (machine.creation_timestamp().map(|time| time.0.as_second()), name))
+        .collect();
+    created.sort();
+    let first = created.first().and_then(|(at, _)| *at).unwrap_or_default();
+    created.into_iter().map(|(at, name)| format!("{name} at {} s", at.unwrap_or_default() - first)).collect()
 }
