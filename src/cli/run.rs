@@ -1,6 +1,9 @@
 //! Starts the controllers of the three running commands.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::Result;
+use clap::{Args, FromArgMatches};
 use jiff::SignedDuration;
 
 use super::flags::{
@@ -10,7 +13,7 @@ use super::flags::{
 use crate::{
     api::GoDuration,
     capi::{provider, stand_in},
-    controllers::{MACHINES, SETS, machine, machine_deployment, node, orphans, overshoot},
+    controllers::{MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
     drain::VolumeTimeouts,
     process::{
         self, CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
@@ -79,6 +82,27 @@ pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconf
     let cell = CellOptions { name: String::new(), scope: Scope::All, leases: String::new(), control, targets };
     let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
     ProcessOptions { fallback: Fallback::LocalKubeconfig, ..options }
+}
+
+/// Settings with the policies of flags of a manager. Flags that set no policy are ignored.
+///
+/// # Errors
+/// A value is invalid.
+pub(super) fn with_flags(settings: &Settings, flags: &BTreeMap<String, String>) -> Result<Settings, clap::Error> {
+    let command = clap::Command::new("flags").no_binary_name(true);
+    let command = RolloutOptions::augment_args(MachineOptions::augment_args(command));
+    let known: BTreeSet<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let words = flags.iter().filter(|(flag, _)| known.contains(flag.as_str()));
+    let words: Vec<String> = words.map(|(flag, value)| format!("--{flag}={value}")).collect();
+    let matches = command.clone().try_get_matches_from(words)?;
+    let (machine, rollout) = (MachineOptions::from_arg_matches(&matches)?, RolloutOptions::from_arg_matches(&matches)?);
+    let mut settings = settings.clone();
+    settings.machine = machine_policy(&machine);
+    settings.overshoot = overshoot_policy(&rollout);
+    settings.deployment.annotate_nodes = rollout.autoscaler_scaledown_annotation_during_rollout;
+    settings.node.creation_timeout = settings.machine.creation_timeout.as_signed();
+    settings.node.unhealthy_replacements = settings.machine.unhealthy_replacements;
+    Ok(settings)
 }
 
 /// The namespace of this pod, if it is one.
@@ -282,8 +306,6 @@ fn unhealthy_replacements(options: &MachineOptions) -> Limits {
 #[cfg(test)]
 mod tests {
     use std::{ffi::OsString, time::Duration};
-
-    use clap::{Args, FromArgMatches};
 
     use super::*;
     use crate::{

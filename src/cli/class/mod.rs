@@ -138,7 +138,7 @@ fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<Line> 
 }
 
 /// Findings in the cloud.
-async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) -> Vec<Line> {
+pub(super) async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) -> Vec<Line> {
     let Ok(driver) = catalogue.get(class) else { return Vec::new() };
     let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| {
         let message = format!("the cloud did not answer within {} s", LIMIT.as_secs());

@@ -14,6 +14,9 @@ pub(in crate::cli) struct Plan {
     pub kind: String,
     /// When the objects were read.
     pub at: String,
+    /// Source of the flags with which the controllers were played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flags: Option<String>,
     /// Every object could be judged.
     pub complete: bool,
     /// Something in the way never ends without a user.
@@ -332,6 +335,7 @@ impl Plan {
             api_version: crate::cli::document::VERSION.to_owned(),
             kind: "Plan".to_owned(),
             at: format!("{now:.0}"),
+            flags: None,
             complete: summary.unknown == 0,
             blocked: objects.iter().any(blocks),
             summary,

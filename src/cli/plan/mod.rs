@@ -4,8 +4,10 @@ mod answer;
 pub(super) mod change;
 mod fields;
 mod fold;
+mod live;
 mod obstacles;
 mod outcome;
+mod policy;
 mod rehearse;
 mod report;
 
@@ -77,6 +79,12 @@ pub struct PlanOptions {
     /// The rounds: equal ones as one, or all
     #[arg(long, value_enum, default_value_t = Steps::Summary)]
     steps: Steps,
+    /// Ask the cloud, with the credentials in the Secrets of classes and calls that only read, whether it has what new VMs need
+    #[arg(long)]
+    live: bool,
+    /// Flags of the manager: a command line, a manifest or the answer of /configz; if absent, the manager is asked
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Exit with 3 if the plan has one of these
     #[arg(long, value_enum, value_delimiter = ',', value_name = "EFFECT")]
     fail_on: Vec<FailOn>,
@@ -143,15 +151,17 @@ pub async fn run(options: PlanOptions) -> Result<Answer> {
     // As for kubectl, the namespace that the files name needs no flag.
     let mut reading = options.reading.clone();
     reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
-    let cell = reading.open().await?;
+    let mut cell = reading.open().await?;
     let facts = reading::unplanned(&cell).await?;
+    let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
     let (changes, mut notes) = match &options.object {
         Some(wanted) => (vec![change_of(&options, &facts, wanted)?], Vec::new()),
         None => changes_of_files(&files, &cell.namespace)?,
     };
     notes.extend(reading::notes(&cell, &facts));
-    let mut plan = plan_of(&cell, &facts, &changes).await?;
+    let mut plan = plan_of(&cell, &facts, &changes, options.live).await?;
     plan.notes.splice(0..0, notes);
+    plan.flags = Some(flags);
     let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
     let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
     let text = match options.output.format {
@@ -263,22 +273,13 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Ve
     Ok((changes, notes))
 }
 
-/// Plans changes of objects of one namespace. Nothing is written.
+/// Plans changes of objects of one namespace. Nothing is written. With `is_live`, the clouds of classes are asked.
 ///
 /// # Errors
 /// An object cannot be read.
-pub(super) async fn plan_of(cell: &ReadOnly, facts: &Facts, changes: &[Change]) -> Result<Plan> {
-    let mut planner = Planner::of(cell, facts).await;
-    let mut plans = Vec::new();
-    for change in changes {
-        let version = change::version(cell, change).await?;
-        planner.notes.extend(version.note.clone());
-        plans.push(match change.kind {
-            CLASS => planner.class(change, &version),
-            _ => planner.deployment(change, &version).await,
-        });
-    }
-    Ok(Plan::of(facts.now, plans, planner.notes))
+pub(super) async fn plan_of(cell: &ReadOnly, facts: &Facts, changes: &[Change], is_live: bool) -> Result<Plan> {
+    let planner = Planner { is_live, ..Planner::of(cell, facts).await };
+    planner.plan(changes).await
 }
 
 struct Planner<'a> {
@@ -289,6 +290,8 @@ struct Planner<'a> {
     missing_secrets: BTreeSet<String>,
     nodes: Option<Vec<Value>>,
     budgets: Vec<obstacles::Strict>,
+    /// The clouds of classes are asked.
+    is_live: bool,
     notes: Vec<String>,
 }
 
@@ -313,10 +316,41 @@ impl<'a> Planner<'a> {
             missing_secrets: BTreeSet::new(),
             nodes,
             budgets,
+            is_live: false,
             notes,
         };
         planner.look_for_secrets(facts.classes.values().cloned().collect()).await;
         planner
+    }
+
+    async fn plan(mut self, changes: &[Change]) -> Result<Plan> {
+        let mut plans = Vec::new();
+        for change in changes {
+            let version = change::version(self.cell, change).await?;
+            self.notes.extend(version.note.clone());
+            let mut plan = match change.kind {
+                CLASS => self.class(change, &version),
+                _ => self.deployment(change, &version).await,
+            };
+            let in_clouds = self.in_clouds(&plan, &version).await;
+            plan.blockers.extend(in_clouds);
+            plans.push(plan);
+        }
+        Ok(Plan::of(self.facts.now, plans, self.notes))
+    }
+
+    /// Obstacles that the cloud of the class shows from which an object creates VMs.
+    async fn in_clouds(&self, plan: &ObjectPlan, version: &Version) -> Vec<answer::Blocker> {
+        let Some(wanted) = version.wanted.as_ref().filter(|_| self.is_live) else { return Vec::new() };
+        let name = match plan.kind.as_str() {
+            CLASS => Some(plan.name.as_str()),
+            _ if plan.summary.create > 0 => wanted["spec"]["template"]["spec"]["class"]["name"].as_str(),
+            _ => None,
+        };
+        match name.and_then(|name| Some((name, self.classes.get(name)?))) {
+            Some((name, class)) => live::obstacles(self.cell, name, class).await,
+            None => Vec::new(),
+        }
     }
 
     async fn look_for_secrets(&mut self, classes: Vec<MachineClass>) {

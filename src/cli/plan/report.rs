@@ -26,7 +26,10 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
     for note in &plan.notes {
         look.section(&mut text, "note", note);
     }
-    if !plan.notes.is_empty() {
+    if let Some(flags) = &plan.flags {
+        look.section(&mut text, "flags", flags);
+    }
+    if !plan.notes.is_empty() || plan.flags.is_some() {
         text.push('\n');
     }
     let Summary { create, delete, in_place, unknown, .. } = plan.summary;

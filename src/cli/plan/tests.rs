@@ -131,7 +131,7 @@ impl Plane {
 
     async fn plan(&self, changes: &[Change]) -> Plan {
         let facts = reading::unplanned(&self.cell).await.unwrap();
-        let mut plan = plan_of(&self.cell, &facts, changes).await.unwrap();
+        let mut plan = plan_of(&self.cell, &facts, changes, false).await.unwrap();
         plan.at = "2026-11-26T10:04:53Z".to_owned();
         plan
     }

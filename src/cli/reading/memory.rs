@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use reqwest::Url;
 
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::manager::Manager;
@@ -103,7 +104,20 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
         memory.add(url.to_string(), answer);
         return memory;
     }
-    let mut asked = BTreeSet::new();
+    for (pod, answer) in answers(cell, managers, &query).await {
+        memory.add(pod, answer);
+    }
+    memory
+}
+
+/// The settings of the holders of the Leases, with the names of their pods.
+pub(in crate::cli) async fn settings(cell: &ReadOnly, managers: &[Manager]) -> Vec<(String, Result<Value>)> {
+    answers(cell, managers, "configz").await
+}
+
+/// Asks the holders of the Leases through the API server.
+async fn answers<T: DeserializeOwned>(cell: &ReadOnly, managers: &[Manager], query: &str) -> Vec<(String, Result<T>)> {
+    let (mut asked, mut answers) = (BTreeSet::new(), Vec::new());
     for manager in managers.iter().filter(|manager| is_own_form(&manager.holder)) {
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
         // One process may hold both Leases, and serves at the port of the first.
@@ -113,29 +127,29 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
             let answer = match within(through(cell, path)).await {
                 // It is no pod, and runs on this computer.
                 Err(_) if hostname::get().is_ok_and(|host| host.to_string_lossy() == pod) => {
-                    within(local(port, &query)).await
+                    within(local(port, query)).await
                 }
                 answer => answer,
             };
-            memory.add(pod.to_owned(), answer);
+            answers.push((pod.to_owned(), answer));
         }
     }
-    memory
+    answers
 }
 
-async fn within(answer: impl Future<Output = Result<Waiters>>) -> Result<Waiters> {
+async fn within<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(PATIENCE, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", PATIENCE.as_secs()))
 }
 
 /// A manager that runs on this computer, as `mcm run` does in a terminal.
-async fn local(port: u16, query: &str) -> Result<Waiters> {
+async fn local<T: DeserializeOwned>(port: u16, query: &str) -> Result<T> {
     let url = Url::parse(&format!("http://127.0.0.1:{port}"))?;
     let answer = get(&url, query).await;
     answer.with_context(|| format!("it does not answer at {url}; name its address with --manager"))
 }
 
 /// Through the proxy of the API server.
-async fn through(cell: &ReadOnly, path: String) -> Result<Waiters> {
+async fn through<T: DeserializeOwned>(cell: &ReadOnly, path: String) -> Result<T> {
     let request = http::Request::get(path).body(Vec::new())?;
     match cell.control.request_text(request).await {
         Ok(text) => read(text.as_bytes()),
@@ -147,7 +161,7 @@ async fn through(cell: &ReadOnly, path: String) -> Result<Waiters> {
     }
 }
 
-async fn get(url: &Url, query: &str) -> Result<Waiters> {
+async fn get<T: DeserializeOwned>(url: &Url, query: &str) -> Result<T> {
     let mut response = reqwest::get(url.join(query)?).await?;
     let status = response.status();
     let mut body = Vec::new();
