@@ -64,14 +64,8 @@ fn a_dead_vm_is_replaced_once_by_a_health_check() {
         let scene = Scene::with_workers(world, "healed", 2).await;
         scene.until("two Machines", async || scene.has_running(2)).await;
         let created = world.cloud.count("/created").await;
-        world.apply(&json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-            "metadata": {"name": "healed", "namespace": scene.namespace},
-            "spec": {
-                "clusterName": "healed",
-                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "healed-md-0"}},
-                "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 3}]},
-            },
+        scene.health_check(&json!({
+            "unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 3}],
         }));
         let dead = scene.machines().swap_remove(0);
         world.cloud.condition(&dead, "Ready", Some("False")).await;
@@ -111,18 +105,9 @@ fn a_vm_that_ended_or_stopped_shows_in_its_machine_and_is_replaced_by_a_health_c
             before.keys().collect::<Vec<_>>(),
             std::collections::BTreeSet::from([&alive, &stopped]).into_iter().collect::<Vec<_>>()
         );
-        world.apply(&json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-            "metadata": {"name": "halted", "namespace": scene.namespace},
-            "spec": {
-                "clusterName": "halted",
-                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "halted-md-0"}},
-                // Longer than a VM takes to be created.
-                "checks": {"unhealthyMachineConditions": [
-                    {"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20},
-                ]},
-            },
-        }));
+        // Longer than a VM takes to be created.
+        let checked = json!({"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20});
+        scene.health_check(&json!({"unhealthyMachineConditions": [checked]}));
         scene
             .until("others in their place", async || {
                 let machines = scene.machines();

@@ -227,6 +227,20 @@ impl Scene {
         wait::until_within(LIMIT, &format!("{what} in {}", self.namespace), ask).await
     }
 
+    /// A MachineHealthCheck for the machines of the deployment of the flavour.
+    pub fn health_check(&self, checks: &Value) {
+        let deployment = format!("{}-md-0", self.name);
+        self.world.apply(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": {
+                "clusterName": self.name,
+                "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": deployment}},
+                "checks": checks,
+            },
+        }));
+    }
+
     /// Scales the deployment of the flavour.
     pub fn scale(&self, replicas: usize) {
         let deployment = format!("machinedeployment.cluster.x-k8s.io/{}-md-0", self.name);

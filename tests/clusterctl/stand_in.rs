@@ -208,15 +208,7 @@ async fn heals(scene: &Scene) {
         scene.until("the limit of the MCM deployment", is_set).await;
     };
     let condition = |status: &str| json!({"type": "Ready", "status": status, "timeoutSeconds": 3});
-    scene.world.apply(&json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-        "metadata": {"name": "healed", "namespace": scene.namespace},
-        "spec": {
-            "clusterName": scene.name,
-            "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": format!("{}-md-0", scene.name)}},
-            "checks": {"unhealthyNodeConditions": [condition("False"), condition("Unknown")]},
-        },
-    }));
+    scene.health_check(&json!({"unhealthyNodeConditions": [condition("False"), condition("Unknown")]}));
     limit(json!("3s")).await;
     let before = scene.machines();
     let dead = before[0].clone();
@@ -229,7 +221,7 @@ async fn heals(scene: &Scene) {
         .await;
     let kept = scene.machines().iter().filter(|name| before.contains(name)).count();
     assert_eq!((kept, scene.vms().await.len()), (MACHINES - 1, MACHINES));
-    scene.kubectl(&["delete", "machinehealthcheck", "healed"]);
+    scene.kubectl(&["delete", "machinehealthcheck", &scene.name]);
     limit(Value::Null).await;
 }
 
