@@ -79,6 +79,11 @@ impl Adoption {
     /// Runs `mcm adopt apply` and kills it at the beginning of each new step, until it ends by itself.
     /// Where it was killed: at the beginning of each step at least, and at some write. A write may be faster than the kill.
     pub fn apply_with_kills(&self, ends: &[&str]) -> BTreeSet<String> {
+        self.apply_with_kills_before(ends, |_| {})
+    }
+
+    /// The same before a reader of its output.
+    pub fn apply_with_kills_before(&self, ends: &[&str], read: impl Fn(&str)) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();
         loop {
             let mut command = self.command(&[&["apply", "--timeout=60s"], ends].concat());
@@ -86,6 +91,7 @@ impl Adoption {
             let mut lines = lines_of(&mut child);
             let mut step = String::new();
             let novelty = lines.find_map(|line| {
+                read(&line);
                 let place = place_of(&line, &mut step)?;
                 killed.insert(place.clone()).then_some(place)
             });

@@ -1,6 +1,9 @@
-//! Workers of a stock cluster of CAPA on moto move to mcm and back. Neither the cloud nor core notices, wherever the command dies.
+//! Workers and a pool of a stock cluster of CAPA on moto move to mcm and back. Neither the cloud nor core notices, wherever the command dies.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -9,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     adopt::Adoption,
+    auto_scaling::{Group, Pools, User, group, running},
     aws::IMAGE,
     flavours::{Kubelets, OnAws, REGION, StandIn, other_provider_with, prepare},
     other_provider::Vms,
@@ -209,6 +213,96 @@ fn workers_of_a_stock_cluster_of_capa_move_to_mcm_and_back() {
         assert!(!new_vm(&cloud, &before).await.has_uid);
         assert_eq!((calls("RunInstances"), capa.deeds().len()), (1, deeds.len() + 1));
 
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        assert!(cloud.ec2.vms().await.is_empty());
+        scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+    });
+}
+
+/// State of a pool that must not change: the number of instances ever created, the running ones, and Nodes.
+#[derive(Debug, PartialEq)]
+struct Fate {
+    created: u64,
+    running: BTreeSet<String>,
+    nodes: BTreeMap<String, String>,
+}
+
+async fn fate(scene: &Scene, cloud: &OnAws) -> Fate {
+    let Essence { created, nodes, .. } = essence(scene, cloud).await;
+    Fate { created, running: running(&cloud.ec2).await, nodes }
+}
+
+/// An unpaused pool is left, whose group is empty.
+fn is_empty(scene: &Scene, pool: &str) -> Option<()> {
+    let machine_pool = scene.get("machinepool", pool);
+    assert_eq!(scene.get("awsmachinepool", pool)["spec"]["minSize"], 0);
+    assert!(machine_pool["metadata"]["annotations"]["cluster.x-k8s.io/paused"].is_null());
+    (machine_pool["spec"]["replicas"] == 0 && machine_pool["status"]["nodeRefs"].is_null()).then_some(())
+}
+
+#[test]
+fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
+    const MEMBERS: usize = 3;
+    play(async |world: &'static World| {
+        let cloud = Arc::new(OnAws::start().await);
+        prepare_account(&cloud).await;
+        let scene = Scene::with_authority(world, "grouped").await;
+        prepare(&scene, cloud.as_ref());
+        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+        let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
+        let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
+        let pools = Pools::start(&scene, &cloud);
+        let kubelets = Kubelets::run(&scene, Arc::<OnAws>::clone(&cloud));
+        world.kubectl_with(&["apply", "-f", "-"], &generate(&scene));
+        let pool = "grouped-mp-0";
+        let scale = |kind: &str, replicas: usize| {
+            scene.kubectl(&["scale", &format!("{kind}.cluster.x-k8s.io/{pool}"), &format!("--replicas={replicas}")])
+        };
+        scale("machinepool", MEMBERS);
+        scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
+        scene.until("all VMs of the pool to be Nodes", async || scene.has_pool_of(MEMBERS)).await;
+        let user = User::start(&cloud.ec2);
+        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+        let adoption = Adoption::beside(in_scene).await;
+        let calls = |action: &str| cloud.ec2.proxy.calls(action);
+        let (before, deeds) = (fate(&scene, &cloud).await, (capa.deeds(), pools.deeds()));
+        assert_eq!((before.running.len(), before.nodes.len()), (1 + WORKERS + MEMBERS, 1 + WORKERS + MEMBERS));
+
+        let answers = ["--subnet", &cloud.ec2.subnet, "--machine-pool", pool];
+        let there = [&TO_MCM[..], &answers].concat();
+        let plan = adoption.must(&[&["plan"], &there[..]].concat());
+        assert!(plan.contains("by hand: aws autoscaling detach-instances --region eu-west-1"), "{plan}");
+        let killed = adoption.apply_with_kills_before(&there, |line| user.reads(line));
+        assert!(killed.len() >= 12, "{killed:#?}");
+        assert_eq!(fate(&scene, &cloud).await, before, "after the way there");
+        assert_eq!((calls("RunInstances"), calls("TerminateInstances")), (0, 0));
+        assert_eq!((capa.deeds(), pools.deeds()), deeds);
+        assert_eq!(group(&cloud.ec2, pool).await, Some(Group::default()), "the group started no successor");
+        is_empty(&scene, pool).unwrap();
+        assert_eq!(scene.all("mcmmachines").len(), MEMBERS);
+        adoption.found_no_orphans();
+
+        scale("machinedeployment", MEMBERS + 1);
+        scene.until("one more machine of mcm", async || scene.has_running(2 + WORKERS + MEMBERS)).await;
+        assert_eq!((calls("RunInstances"), pools.deeds()), (1, deeds.1.clone()));
+
+        let before = fate(&scene, &cloud).await;
+        let back = [&TO_CAPA[..], &["--machine-pool", pool]].concat();
+        let killed = adoption.apply_with_kills_before(&back, |line| user.reads(line));
+        assert!(killed.len() >= 10, "{killed:#?}");
+        assert_eq!(fate(&scene, &cloud).await, before, "after the way back");
+        assert_eq!((calls("RunInstances"), calls("TerminateInstances")), (1, 0));
+        let resized = format!("resize {pool} to {}, at least 1", MEMBERS + 1);
+        assert_eq!((capa.deeds(), pools.deeds()), (deeds.0.clone(), [&deeds.1[..], &[resized]].concat()));
+        scene.until("the pool to have its Nodes", async || scene.has_pool_of(MEMBERS + 1)).await;
+        let kept = group(&cloud.ec2, pool).await.unwrap();
+        assert_eq!((kept.desired, kept.members.len()), (4, MEMBERS + 1));
+        assert_eq!(adoption.names(&["mcmmachines", "machines.machine.sapcloud.io"]), [""; 0]);
+        assert!(scene.find("machinedeployment.cluster.x-k8s.io", pool).is_none());
+        adoption.found_no_orphans();
+
+        scale("machinepool", MEMBERS + 2);
+        scene.until("one more VM of the group", async || scene.has_pool_of(MEMBERS + 2)).await;
         scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
         assert!(cloud.ec2.vms().await.is_empty());
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;

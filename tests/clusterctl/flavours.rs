@@ -75,6 +75,11 @@ impl OnAws {
         let target_group = ec2.target_group().await.to_owned();
         Self { ec2, zone, target_group }
     }
+
+    /// The ID of an instance that the cloud controller manager writes on its Node.
+    pub fn node_id_of(&self, instance: &str) -> String {
+        format!("aws:///{}/{instance}", self.zone)
+    }
 }
 
 #[async_trait]
@@ -110,7 +115,7 @@ impl StandIn for OnAws {
     }
 
     fn node_id(&self, vm: &Vm) -> String {
-        format!("aws:///{}/{}", self.zone, last(&vm.provider_id))
+        self.node_id_of(last(&vm.provider_id))
     }
 }
 

@@ -7,6 +7,8 @@ mod support;
 
 mod adopt;
 mod adopted_infrastructure;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod auto_scaling;
 #[cfg(all(feature = "aws", feature = "gcp"))]
 #[allow(dead_code, reason = "the tests of drivers use more of it")]
 #[path = "../clouds/aws"]

@@ -4,7 +4,7 @@
 //! Only the catalogue wraps drivers.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     future::Future,
     sync::{Arc, Weak},
     time::Duration,
@@ -181,6 +181,16 @@ impl<G: Guard> Driver for Guarded<G> {
     /// Not guarded: no controller calls it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         self.inner.tag(request, is_listed).await
+    }
+
+    /// Not guarded: no controller calls it.
+    async fn members_of_group(
+        &self,
+        class: &MachineClass,
+        secret: &SecretData,
+        group: &str,
+    ) -> Result<BTreeSet<String>, DriverError> {
+        self.inner.members_of_group(class, secret, group).await
     }
 
     fn load_balancers(&self) -> Option<LoadBalancerKind> {

@@ -1,6 +1,9 @@
 //! The interface between controllers and clouds.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -129,6 +132,19 @@ pub trait Driver: Send + Sync + 'static {
     /// its owner, or takes the marker and so many of the others away that `list` does not find it. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
     async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
         let message = format!("driver {} cannot change tags: change them by hand, as the class specifies", self.name());
+        Err(DriverError::new(Code::Unimplemented, message))
+    }
+
+    /// Provider IDs of the VMs that are members of a group with which the cloud keeps a number of VMs, in the region of a class: an
+    /// Auto Scaling group of AWS. A partial list is an error. [`Code::Unimplemented`] if the driver finds no groups. Only `mcm adopt`
+    /// calls it.
+    async fn members_of_group(
+        &self,
+        _: &MachineClass,
+        _: &SecretData,
+        group: &str,
+    ) -> Result<BTreeSet<String>, DriverError> {
+        let message = format!("driver {} cannot list the members of group {group}", self.name());
         Err(DriverError::new(Code::Unimplemented, message))
     }
 

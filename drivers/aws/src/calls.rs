@@ -13,6 +13,7 @@ use super::{
     errors::{failure_of, may_pass},
     instance::Instance,
     kind::{Kind, reading, writing},
+    names::GROUP_TAG,
     run::Order,
     spec::Scope,
 };
@@ -53,6 +54,12 @@ impl Ec2 {
             return self.instances("instance_get_by_machine", vec![cluster, role]).await;
         }
         self.instances("instance_get_by_machine", vec![filter("tag:Name", names), cluster, role]).await
+    }
+
+    /// The existing VMs of an Auto Scaling group.
+    pub(super) async fn members(&self, group: &str) -> Result<Vec<Instance>, DriverError> {
+        let of_group = filter(&format!("tag:{GROUP_TAG}"), [group]);
+        self.instances("instance_get_by_group", vec![of_group, filter("instance-state-name", ALIVE)]).await
     }
 
     /// The VMs with these IDs that EC2 knows. Unlike the parameter, the filter does not fail for an unknown one.

@@ -6,7 +6,7 @@ use aws_sdk_ec2::types::{self, InstanceNetworkInterface};
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::{
-    names::{IDS, NAME_TAG, OWNER_TAG, UID_TAG},
+    names::{GROUP_TAG, IDS, NAME_TAG, OWNER_TAG, UID_TAG},
     spec::{MARKERS, Scope, Spec},
 };
 use mcm_driver::{
@@ -86,6 +86,11 @@ impl Instance {
     /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
         !self.is_gone && self.has_markers(scope)
+    }
+
+    /// Whether it exists and is a member of an Auto Scaling group.
+    pub(super) fn is_member_of(&self, group: &str) -> bool {
+        !self.is_gone && self.tags.get(GROUP_TAG).is_some_and(|name| name == group)
     }
 
     fn has_markers(&self, scope: &Scope) -> bool {

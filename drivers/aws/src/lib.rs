@@ -22,7 +22,13 @@ mod target_groups;
 mod tests;
 mod volumes;
 
-use std::{borrow::Cow, collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -36,7 +42,7 @@ use self::{
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization},
-    names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION},
+    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
     spec::{Scope, Spec, placement_of_annotation},
 };
@@ -461,7 +467,20 @@ impl Driver for AwsDriver {
         Ok(session.inspect(user_data(secret)).await)
     }
 
-    /// The marker of the cluster stays: the cluster and its other programs need it.
+    async fn members_of_group(
+        &self,
+        class: &MachineClass,
+        secret: &SecretData,
+        group: &str,
+    ) -> Result<BTreeSet<String>, DriverError> {
+        let session = self.session(class, secret)?;
+        let all = session.ec2.members(group).await?;
+        let members = all.into_iter().filter(|instance| instance.is_member_of(group));
+        Ok(members.map(|instance| IDS.node_form(&session.scope.region, &instance.id)).collect())
+    }
+
+    /// The marker of the cluster stays: the cluster and its other programs need it. So does the name, by which a list shows the
+    /// Machine of a VM; those of a group share one before.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
@@ -470,7 +489,8 @@ impl Driver for AwsDriver {
             return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
         }
         let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
-        let markers = [(cluster, value(cluster)), (role, value(role)), (OWNER_TAG, &request.owner)];
+        let name = Wanted::of(&request.machine).name;
+        let markers = [(cluster, value(cluster)), (role, value(role)), (NAME_TAG, name), (OWNER_TAG, &request.owner)];
         let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
         session.ec2.create_tags(&instance.id, &tags).await
     }

@@ -12,6 +12,8 @@ pub(super) const APP: &str = "mcm";
 pub(super) const IDS: ProviderIds = ProviderIds { provider: NAME, prefix: "aws:///" };
 /// The tag with the name of the Machine, which the console shows as the name of the VM.
 pub(super) const NAME_TAG: &str = "Name";
+/// Tag with the name of the Auto Scaling group of an instance. EC2 adds and removes it.
+pub(super) const GROUP_TAG: &str = "aws:autoscaling:groupName";
 /// Tag of an instance with the UID of its Machine. VMs of the reference do not have it.
 pub(super) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 /// Tag of an instance with the marker of its owner. VMs of the reference do not have it.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{
     lone,
     object::{Kind, Object},
+    pool_checks,
     snapshot::{Member, Snapshot, deployment_kind, machine_kind, set_kind},
     swap, swap_checks, to_capi, to_native,
     verdicts::{
@@ -24,6 +25,9 @@ pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
     let what = if s.unit.is_lone() { "machine" } else { "deployment" };
     let Some(root) = s.root_of(from) else { return vec![of_whole(what, Err(missing(s, from)))] };
     let members = s.members_of(from);
+    if s.unit.is_pool() {
+        return pool_checks::checks(s, way, root, &members);
+    }
     if way.keeps_core() {
         return swap_checks::checks(s, way, root, &members);
     }
@@ -61,7 +65,8 @@ fn missing(s: &Snapshot, from: Side) -> String {
             s.name()
         );
     }
-    format!("{} {} does not exist", deployment_kind(from), s.name())
+    let kind = if s.unit.is_pool() && from == Side::OtherProvider { Kind::MachinePool } else { deployment_kind(from) };
+    format!("{kind} {} does not exist", s.name())
 }
 
 fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {

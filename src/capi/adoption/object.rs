@@ -48,13 +48,13 @@ pub enum Kind {
     Node,
     /// A core/v1 Namespace; only that of the objects is read.
     Namespace,
-    /// `cluster.x-k8s.io`; no migration moves one.
+    /// `cluster.x-k8s.io`
     MachinePool,
 }
 
 impl Kind {
     /// Kinds that may be listed in the namespace, without those of other infrastructure providers.
-    const OWN: [Self; 12] = [
+    const OWN: [Self; 13] = [
         Self::Cluster,
         Self::CapiDeployment,
         Self::CapiSet,
@@ -67,6 +67,7 @@ impl Kind {
         Self::Set,
         Self::Machine,
         Self::Class,
+        Self::MachinePool,
     ];
 
     /// All kinds that may be listed in the namespace.
@@ -132,7 +133,8 @@ impl Kind {
                 | Self::CapiMachine
                 | Self::HealthCheck
                 | Self::InfraMachine
-                | Self::Other(_, ProviderRole::Machine)
+                | Self::MachinePool
+                | Self::Other(_, ProviderRole::Machine | ProviderRole::Pool)
                 | Self::Deployment
                 | Self::Set
                 | Self::Machine

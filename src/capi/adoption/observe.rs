@@ -1,7 +1,7 @@
 //! Reads the API servers and asks the cloud, without changing anything.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -133,7 +133,7 @@ impl World {
     pub async fn observe(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Snapshot, NotRead> {
         let mut snapshot = self.nothing(cluster, unit);
         // Secrets last: other objects name them.
-        for kind in way.kinds().chain(way.others().iter().copied()) {
+        for kind in way.kinds(unit).chain(way.others().iter().copied()) {
             self.read(kind, &mut snapshot).await?;
         }
         Ok(snapshot)
@@ -220,7 +220,24 @@ impl World {
             };
             listed.insert(name.clone(), vms);
         }
-        Cloud { found, listed }
+        let members = self.members_of_group(s, &classes).await;
+        Cloud { found, listed, members }
+    }
+
+    /// The members of the group of the migrated pool.
+    async fn members_of_group(&self, s: &Snapshot, classes: &Classes) -> Option<Result<BTreeSet<String>, String>> {
+        let pool = s.pool()?;
+        let class = swap::class(s).and_then(|class| Some(class["metadata"]["name"].as_str()?.to_owned()));
+        let known = class.and_then(|class| classes.get(&class));
+        let Some((class, secret)) = known else { return Some(Err("its MachineClass is not known".to_owned())) };
+        Some(match (self.drivers.get(class), secret) {
+            (Ok(driver), Ok(secret)) => {
+                let members = driver.members_of_group(class, secret, pool.name()).await;
+                members.map_err(|error| error.message)
+            }
+            (Err(error), _) => Err(error.to_string()),
+            (_, Err(error)) => Err(error.clone()),
+        })
     }
 
     /// Adds the tags of its class and the marker of the namespace to the VM of a machine, or removes the marker and the

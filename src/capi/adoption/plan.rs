@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     checks::{checks, converted},
-    from_other, hand_over, lone,
+    from_other, from_pool, group, hand_over, lone,
     object::{Id, Kind, Object},
     snapshot::{Member, Snapshot},
     stage::Stage,
     step::{Action, Step, Todo},
-    to_capi, to_native, to_other,
+    to_capi, to_native, to_other, to_pool,
     unit::Unit,
     verdicts::{Check, OF_MACHINE},
     way::Way,
@@ -37,6 +37,9 @@ pub struct Plan {
     pub losses: Vec<String>,
     /// All steps, in order.
     pub steps: Vec<StepState>,
+    /// Commands that the user runs when a step waits for their results.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<String>,
     /// The remaining work of the current step.
     #[serde(skip)]
     pub todo: Todo,
@@ -86,7 +89,7 @@ pub enum NoPlan {
         unit: Unit,
     },
     /// The MCMMigration of the name has another unit.
-    #[error("{unit}: MCMMigration {} belongs to {other}, which has the same name: rename one of them", .unit.name())]
+    #[error("{unit}: MCMMigration {} belongs to {other}, which has the same name: rename one of them, or delete the MCMMigration if it is complete and not to be reversed", .unit.name())]
     OtherUnit {
         /// The requested unit.
         unit: Unit,
@@ -123,7 +126,7 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     let migration = s.migration();
     let stage = stage_of(s, migration.as_ref(), way)?;
     let mut plan = Plan::begun(s, way, stage);
-    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way }, s.unit.is_lone());
+    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way }, &s.unit);
     let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
     if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
         plan.checks = checks(s, way);
@@ -137,6 +140,9 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
         plan.add("restore the authority", || switch(s, way.to(), "Aborted"));
         plan.asks_cloud |= plan.todo.asks_cloud;
         return Ok(plan);
+    }
+    if s.unit.is_pool() && matches!(stage, Stage::Fresh | Stage::Forward) {
+        plan.by_hand = group::commands(s, way);
     }
     let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
     let is_begun = stage != Stage::Fresh;
@@ -193,6 +199,7 @@ impl Plan {
             checks: Vec::new(),
             losses: Vec::new(),
             steps: Vec::new(),
+            by_hand: Vec::new(),
             todo: Todo::default(),
             asks_cloud: false,
         }
@@ -212,8 +219,11 @@ impl Plan {
 }
 
 /// The steps before and after the switch.
-fn path(way: Way, is_lone: bool) -> (&'static [Step], &'static [Step]) {
+fn path(way: Way, unit: &Unit) -> (&'static [Step], &'static [Step]) {
+    let is_lone = unit.is_lone();
     match way {
+        Way::FromOther if unit.is_pool() => (&from_pool::BEFORE, &from_pool::AFTER),
+        Way::ToOther if unit.is_pool() => (&to_pool::BEFORE, &to_pool::AFTER),
         Way::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
         Way::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
         Way::ToNative => (&to_native::BEFORE, &to_native::AFTER),
@@ -266,7 +276,7 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     }
     let mut todo = Todo::default();
     let mut spec = json!({ "authority": way.to(), "clusterName": s.cluster });
-    if s.unit.is_lone() {
+    if !matches!(s.unit, Unit::Deployment(_)) {
         spec["kind"] = json!(s.unit.kind());
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {

@@ -1,5 +1,5 @@
-//! MachinePools, which no migration moves: the cloud keeps the VMs of a pool of another provider together in a group, and replaces
-//! a VM that leaves it.
+//! MachinePools that no migration moves, or only if they are named: the cloud keeps the VMs of a pool of another provider together
+//! in a group.
 
 use serde::Serialize;
 
@@ -8,7 +8,8 @@ use crate::capi::types::Side;
 
 const KIND: &str = "/spec/template/spec/infrastructureRef/kind";
 const NAME: &str = "/spec/template/spec/infrastructureRef/name";
-const REPLACE: &str = "create a MachineDeployment of the new provider beside it, then scale the pool to 0";
+/// The way to other VMs.
+pub const REPLACE: &str = "create a MachineDeployment of the new provider beside it, then scale the pool to 0";
 
 /// A MachinePool that keeps its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +45,10 @@ impl StayingPool {
 fn of_other(kind: &str, name: &str) -> String {
     let group = match kind {
         "AWSMachinePool" => {
-            format!("its instances are in the Auto Scaling group {name}, which replaces each that leaves it")
+            return format!(
+                "its instances are in the Auto Scaling group {name}, which they leave by commands of AWS: name it with \
+                 --machine-pool, or {REPLACE}"
+            );
         }
         "GCPMachinePool" => {
             format!(

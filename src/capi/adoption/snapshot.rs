@@ -45,6 +45,8 @@ pub struct Cloud {
     pub found: BTreeMap<String, Result<String, String>>,
     /// IDs and names of all VMs of each class.
     pub listed: BTreeMap<String, Result<BTreeMap<String, String>, String>>,
+    /// IDs of the VMs in the group of the migrated pool; `None` if no pool is migrated.
+    pub members: Option<Result<BTreeSet<String>, String>>,
 }
 
 /// One machine with its objects on both sides.
@@ -62,6 +64,8 @@ pub struct Member<'a> {
     pub native: Option<&'a Object>,
     /// The Node.
     pub node: Option<&'a Object>,
+    /// ID of its VM, if a pool or the record has it.
+    pub known_id: Option<&'a str>,
 }
 
 impl Member<'_> {
@@ -78,7 +82,8 @@ impl Member<'_> {
     /// ID of the VM in any form.
     fn id(&self) -> &str {
         let mut all = [self.native, self.infra, self.other].into_iter().flatten();
-        all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty())).unwrap_or_default()
+        let of_objects = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
+        of_objects.or(self.known_id).unwrap_or_default()
     }
 }
 
@@ -109,9 +114,22 @@ impl Snapshot {
         self.find(Kind::Migration, self.name())?.decoded()
     }
 
-    /// The deployment of a side, if the unit is a deployment.
+    /// The infrastructure of the migrated MachinePool, of another provider.
+    pub fn pool(&self) -> Option<&Object> {
+        let reference = "/spec/template/spec/infrastructureRef";
+        let machine_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool())?;
+        let text = |field: &str| machine_pool.text(&format!("{reference}/{field}"));
+        let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().2 == text("kind"))?;
+        self.find(kind, text("name"))
+    }
+
+    /// The deployment of a side, or the MachinePool, unless the unit is a single machine.
     pub fn deployment_of(&self, side: Side) -> Option<&Object> {
-        if self.unit.is_lone() { None } else { self.find(deployment_kind(side), self.name()) }
+        match (&self.unit, side) {
+            (Unit::Machine(_), _) => None,
+            (Unit::Pool(name), Side::OtherProvider) => self.find(Kind::MachinePool, name),
+            (unit, side) => self.find(deployment_kind(side), unit.name()),
+        }
     }
 
     /// The machine of a side, if the unit is a single machine.
@@ -129,6 +147,12 @@ impl Snapshot {
         self.controlled(set_kind(side), self.deployment_of(side))
     }
 
+    /// The object of core whose template names the infrastructure of its machines: the deployment, or the MachinePool.
+    pub fn referring(&self) -> Option<&Object> {
+        let side = if self.unit.is_pool() { Side::OtherProvider } else { Side::ClusterApi };
+        self.deployment_of(side)
+    }
+
     /// The only set that has machines.
     pub fn set_of(&self, side: Side) -> Option<&Object> {
         let sets = self.sets_of(side);
@@ -142,6 +166,9 @@ impl Snapshot {
 
     /// The machines of a side, by name.
     pub fn members_of(&self, side: Side) -> Vec<Member<'_>> {
+        if self.unit.is_pool() && side == Side::OtherProvider {
+            return self.pooled();
+        }
         let sets = self.sets_of(side);
         let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
         let mut members: Vec<Member<'_>> = machines
@@ -153,6 +180,26 @@ impl Snapshot {
                 Side::MachineController => self.member(machine.name(), None),
             })
             .collect();
+        members.sort_by_key(|member| member.name);
+        members
+    }
+
+    /// The machines under core, of either provider.
+    pub fn members_under_core(&self) -> Vec<Member<'_>> {
+        let members = self.members_of(Side::ClusterApi);
+        if members.is_empty() { self.members_of(Side::OtherProvider) } else { members }
+    }
+
+    /// The VMs of the pool. A pool names no machines, so each has the name of its VM in the cloud.
+    fn pooled<'a>(&'a self) -> Vec<Member<'a>> {
+        let ids = self.pool().and_then(|pool| pool.value["spec"]["providerIDList"].as_array());
+        let of_vm = |id: &'a str| {
+            let mut member = self.member(id.rsplit('/').next().unwrap_or(id), None);
+            member.known_id = Some(id);
+            member.node = self.all(Kind::Node).find(|node| provider_id::is_same(node.text("/spec/providerID"), id));
+            member
+        };
+        let mut members: Vec<Member<'a>> = ids.into_iter().flatten().filter_map(Value::as_str).map(of_vm).collect();
         members.sort_by_key(|member| member.name);
         members
     }
@@ -170,6 +217,7 @@ impl Snapshot {
             let text = |key: &str| one[key].as_str().unwrap_or_default();
             let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
             member.node = self.find(Kind::Node, text("node"));
+            member.known_id = one["providerID"].as_str();
             member
         })
     }
@@ -186,6 +234,7 @@ impl Snapshot {
             other: Kind::of_others(ProviderRole::Machine).find_map(|kind| self.find(kind, name)),
             native,
             node: node.and_then(|node| self.find(Kind::Node, node)),
+            known_id: None,
         }
     }
 

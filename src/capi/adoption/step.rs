@@ -169,7 +169,10 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
         | Kind::CapiMachine
         | Kind::HealthCheck
         | Kind::InfraMachine
-        | Kind::Other(_, ProviderRole::Machine) => json!({ (names::PAUSED): "", (labels::MIGRATION): migration }),
+        | Kind::MachinePool
+        | Kind::Other(_, ProviderRole::Machine | ProviderRole::Pool) => {
+            json!({ (names::PAUSED): "", (labels::MIGRATION): migration })
+        }
         _ => json!({ (labels::MIGRATION): migration }),
     };
     json!({ "metadata": { "annotations": pause } })

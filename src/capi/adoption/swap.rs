@@ -29,7 +29,7 @@ pub fn of_core(s: &Snapshot) -> Vec<&Object> {
 
 /// Name of the templates of both providers.
 pub fn template_name(s: &Snapshot) -> &str {
-    s.deployment_of(Side::ClusterApi).map_or("", |one| one.text("/spec/template/spec/infrastructureRef/name"))
+    s.referring().map_or("", |one| one.text("/spec/template/spec/infrastructureRef/name"))
 }
 
 /// The template of the provider mcm.
@@ -37,8 +37,11 @@ pub fn own_template(s: &Snapshot) -> Option<&Object> {
     s.find(Kind::InfraTemplate, template_name(s))
 }
 
-/// The template of the other provider: the referenced one, or the template with the deployment's name.
+/// The template of the other provider: the referenced one, or the template with the deployment's name. A pool is its own.
 pub fn other_template(s: &Snapshot) -> Option<&Object> {
+    if s.unit.is_pool() {
+        return s.pool();
+    }
     let referred = s.deployment_of(Side::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
     let found = || Kind::of_others(ProviderRole::Template).filter_map(|kind| s.find(kind, template_name(s)));
     found().find(|template| template.kind.resource().2 == referred).or_else(|| found().next())
@@ -79,8 +82,8 @@ pub fn class_made(s: &Snapshot) -> Conversion {
     let Some(template) = other_template(s).filter(|_| !is_known) else { return Conversion::default() };
     // The provider stores facts about its network in the status of its cluster.
     let clusters = Kind::of_others(ProviderRole::Cluster).flat_map(|kind| s.all(kind));
-    let deployment = s.deployment_of(Side::ClusterApi).map(Object::as_written);
-    let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(deployment).collect();
+    let referring = s.referring().map(Object::as_written);
+    let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(referring).collect();
     let mut made = conversion::class_of_template(&template.as_written(), &around, &s.answers);
     if let Some(secret) = &s.credentials {
         let reference = json!({ "name": secret, "namespace": s.namespace });
@@ -165,7 +168,7 @@ pub fn release(s: &Snapshot) -> Todo {
 
 /// The classes of the machines that are stored.
 pub fn classes(s: &Snapshot) -> Vec<&Object> {
-    let members = s.members_of(Side::ClusterApi);
+    let members = s.members_under_core();
     let names: std::collections::BTreeSet<String> = members.iter().filter_map(|member| class_name(s, member)).collect();
     names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
 }

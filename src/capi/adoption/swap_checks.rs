@@ -52,7 +52,7 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
     all
 }
 
-fn no_migration_holds_a_class(s: &Snapshot) -> Result<(), String> {
+pub fn no_migration_holds_a_class(s: &Snapshot) -> Result<(), String> {
     let other = |class: &&Object| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
     match swap::classes(s).into_iter().find(other) {
         Some(class) => Err(format!("{} is held by another migration: complete that first", class.id())),
@@ -101,7 +101,7 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
 }
 
 /// Every refusal is a failed check, with its path.
-fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) -> Vec<Check> {
+pub fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) -> Vec<Check> {
     if !made.refusals.is_empty() {
         let refused = |refusal: &_| of_whole("conversion", Err(format!("{refusal}; or write the class yourself")));
         return made.refusals.iter().map(refused).collect();

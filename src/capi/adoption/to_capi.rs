@@ -19,7 +19,7 @@ use super::{
 use crate::{
     api::{GoDuration, labels, machine::MachineConfiguration},
     capi::{
-        conversion::{self, Conversion, Options},
+        conversion::{self, Conversion, Options, ProviderRole},
         types::{Side, names},
     },
 };
@@ -52,22 +52,28 @@ pub fn resume_all(s: &Snapshot) -> Todo {
 /// Step 2. Each object is created with its owner, and its controller confirms the pause. So core has seen every Machine
 /// before its set acts, and creates none.
 fn describe(s: &Snapshot) -> Todo {
+    if let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) {
+        return make(s, &wanted, set.name());
+    }
     let mut todo = Todo::default();
-    let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
-        todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
-        return todo;
-    };
+    todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
+    todo
+}
+
+/// Creates the described objects, with a set of this name.
+pub fn make(s: &Snapshot, wanted: &Described, set_name: &str) -> Todo {
+    let mut todo = Todo::default();
     for (kind, object) in &wanted.others {
         todo.make(s, *kind, &paused(*kind, object.clone(), s));
     }
     todo.make(s, Kind::CapiDeployment, &paused(Kind::CapiDeployment, wanted.deployment.clone(), s));
     let Some(deployment) = s.find(Kind::CapiDeployment, s.name()) else { return todo };
     let members: Vec<Member<'_>> = s.recorded().collect();
-    todo.make(s, Kind::CapiSet, &paused(Kind::CapiSet, wanted.set(set.name(), members.len(), deployment), s));
-    let Some(set) = s.find(Kind::CapiSet, set.name()) else { return todo };
+    todo.make(s, Kind::CapiSet, &paused(Kind::CapiSet, wanted.set(set_name, members.len(), deployment), s));
+    let Some(set) = s.find(Kind::CapiSet, set_name) else { return todo };
     for member in &members {
         let Some(node) = member.node else {
-            todo.expect(false, format!("the Node of MCM Machine {}", member.name));
+            todo.expect(false, format!("the Node of machine {}", member.name));
             continue;
         };
         let machine = wanted.machine(member.name, node, set);
@@ -223,7 +229,15 @@ fn natives(s: &Snapshot) -> Vec<&Object> {
 pub fn is_made(s: &Snapshot, object: &Object) -> bool {
     let is_of_capi = !matches!(
         object.kind,
-        Kind::Cluster | Kind::Migration | Kind::Deployment | Kind::Set | Kind::Machine | Kind::Class | Kind::Node
+        Kind::Cluster
+            | Kind::Migration
+            | Kind::Deployment
+            | Kind::Set
+            | Kind::Machine
+            | Kind::Class
+            | Kind::Node
+            | Kind::MachinePool
+            | Kind::Other(_, ProviderRole::Pool)
     );
     is_of_capi && object.is_of_migration(s.name())
 }
@@ -239,13 +253,15 @@ pub fn converted(s: &Snapshot) -> Conversion {
 }
 
 /// The objects for core.
-struct Described {
-    hash: String,
-    deployment: Value,
+pub struct Described {
+    /// The label by which core distinguishes the sets of a deployment.
+    pub hash: String,
+    /// The deployment.
+    pub deployment: Value,
     /// The MCMMachineTemplate of the deployment.
-    template: Value,
+    pub template: Value,
     /// Template, bootstrap Secret and health check, if they do not exist yet.
-    others: Vec<(Kind, Value)>,
+    pub others: Vec<(Kind, Value)>,
 }
 
 impl Described {

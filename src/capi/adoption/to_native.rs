@@ -135,6 +135,12 @@ pub fn take_back(s: &Snapshot) -> Todo {
 pub fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, of_cluster_api(s));
+    release_nodes(&mut todo, s);
+    todo
+}
+
+/// Removes the annotations of core from the Nodes.
+pub fn release_nodes(todo: &mut Todo, s: &Snapshot) {
     for node in s.recorded().filter_map(|member| member.node) {
         let annotations = node.at("/metadata/annotations");
         let of_core = annotations.as_object().into_iter().flatten().map(|(key, _)| key);
@@ -142,7 +148,6 @@ pub fn remove(s: &Snapshot) -> Todo {
         let nulls: Value = of_core.map(|key| (key.clone(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
         todo.want(node, &json!({ "metadata": { "annotations": nulls } }));
     }
-    todo
 }
 
 /// Last: resumes first the machines, so that the set sees them all at work before it decides anything; then set and
@@ -190,7 +195,7 @@ pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
 }
 
 /// The objects of Cluster API, from the leaves to the root.
-fn of_cluster_api(s: &Snapshot) -> Vec<&Object> {
+pub fn of_cluster_api(s: &Snapshot) -> Vec<&Object> {
     let members = s.members_of(Side::ClusterApi);
     let infra = members.iter().filter_map(|member| member.infra);
     let left = s.recorded().filter_map(|member| member.infra);

@@ -115,7 +115,7 @@ fn is_ready(other: &Object) -> bool {
 }
 
 /// The objects of the provider mcm.
-fn ours(s: &Snapshot) -> Vec<&Object> {
+pub fn ours(s: &Snapshot) -> Vec<&Object> {
     let members = s.members_of(Side::ClusterApi);
     members.into_iter().flat_map(|member| [member.infra, member.native]).flatten().collect()
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::capi::types::{MCMMigrationSpec, Migrated};
 
-/// A deployment with its machines, or a single machine. Also the name of its MCMMigration.
+/// A deployment with its machines, a single machine, or a pool. Also the name of its MCMMigration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
@@ -14,6 +14,8 @@ pub enum Unit {
     Deployment(String),
     /// The name of a native Machine without a set, which is that of its MCMMachine.
     Machine(String),
+    /// The name of a MachinePool of another provider, and of the deployment that its machines become.
+    Pool(String),
 }
 
 impl Unit {
@@ -22,13 +24,14 @@ impl Unit {
         match spec.kind {
             Migrated::MachineDeployment => Self::Deployment(name.to_owned()),
             Migrated::Machine => Self::Machine(name.to_owned()),
+            Migrated::MachinePool => Self::Pool(name.to_owned()),
         }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         match self {
-            Self::Deployment(name) | Self::Machine(name) => name,
+            Self::Deployment(name) | Self::Machine(name) | Self::Pool(name) => name,
         }
     }
 
@@ -37,12 +40,18 @@ impl Unit {
         match self {
             Self::Deployment(_) => Migrated::MachineDeployment,
             Self::Machine(_) => Migrated::Machine,
+            Self::Pool(_) => Migrated::MachinePool,
         }
     }
 
     /// Whether it is a machine without a set.
     pub const fn is_lone(&self) -> bool {
         matches!(self, Self::Machine(_))
+    }
+
+    /// Whether it is a pool of another provider.
+    pub const fn is_pool(&self) -> bool {
+        matches!(self, Self::Pool(_))
     }
 }
 
@@ -51,6 +60,7 @@ impl fmt::Display for Unit {
         match self {
             Self::Deployment(name) => write!(f, "deployment {name}"),
             Self::Machine(name) => write!(f, "machine {name}"),
+            Self::Pool(name) => write!(f, "machine pool {name}"),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Directions of a migration.
 
-use super::object::Kind;
-use crate::capi::types::{MCMMigrationStatus, Side};
+use super::{object::Kind, unit::Unit};
+use crate::capi::{
+    conversion::ProviderRole,
+    types::{MCMMigrationStatus, Side},
+};
 
 /// A direction. A migration between the native controllers and another provider takes two migrations, by way of core
 /// with the provider mcm.
@@ -75,9 +78,11 @@ impl Way {
     }
 
     /// The kinds of which all objects of the namespace are read.
-    pub fn kinds(self) -> impl Iterator<Item = Kind> {
+    pub fn kinds(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+        let is_pool = unit.is_pool();
         let is_read = move |kind: &Kind| match kind {
             kind if self == Self::FromStandIn => kind.is_of_stand_in(),
+            Kind::MachinePool | Kind::Other(_, ProviderRole::Pool) => is_pool,
             Kind::Deployment | Kind::Set => !self.keeps_core(),
             kind => self.keeps_core() || !kind.is_of_other(),
         };

@@ -32,14 +32,18 @@ pub(super) struct Place {
     /// Name of the Cluster whose machines are migrated
     #[arg(long, value_name = "NAME")]
     pub(super) cluster: String,
-    /// Migrate only this MachineDeployment; may be repeated. Without --deployment and --machine everything of the Cluster is
-    /// migrated
+    /// Migrate only this MachineDeployment; may be repeated. Without --deployment, --machine and --machine-pool all
+    /// deployments and machines of the Cluster are migrated
     #[arg(long, value_name = "NAME")]
     deployment: Vec<String>,
     /// Migrate only this Machine without a MachineSet, by the name of its MCM Machine, which is also the name of its
     /// MCMMachine; may be repeated
     #[arg(long, value_name = "NAME")]
     machine: Vec<String>,
+    /// Migrate only this MachinePool of CAPA, whose VMs become a MachineDeployment of the same name, or back; may be repeated.
+    /// The plan names the commands of AWS that are run by hand
+    #[arg(long, value_name = "NAME")]
+    machine_pool: Vec<String>,
     /// Namespace of the objects; that of the kubeconfig if absent
     #[arg(short = 'n', long, value_name = "NAME")]
     namespace: Option<String>,
@@ -157,6 +161,9 @@ impl Place {
         if ways.contains(&Way::FromStandIn) && !self.machine.is_empty() {
             bail!("the stand-in serves MachineDeployments only: name them with --deployment");
         }
+        if !self.machine_pool.is_empty() && !ways.iter().all(|way| way.keeps_core()) {
+            bail!("MachinePools are migrated only between other and capi: pass --from other --to capi, or the reverse");
+        }
         let mut units = self.named();
         if !units.is_empty() {
             return Ok(units);
@@ -166,13 +173,15 @@ impl Place {
             units.extend(self.machines(world, *way).await?);
         }
         let migrations = self.migrations(world).await?;
+        // The deployments of pools are theirs.
+        units.retain(|unit| !migrations.iter().any(|(other, _)| other.is_pool() && other.name() == unit.name()));
         units.extend(migrations.into_iter().filter(|(_, one)| ways.contains(&way_of(one))).map(|(unit, _)| unit));
         if units.is_empty() {
             let pools = self.staying_pools(world, ways).await?;
             let pools: String =
                 pools.iter().map(|one| format!("; MachinePool {} stays: {}", one.machine_pool, one.reason)).collect();
             bail!(
-                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment or --machine{pools}",
+                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment, --machine or --machine-pool{pools}",
                 self.cluster,
                 world.namespace
             );
@@ -196,7 +205,8 @@ impl Place {
 
     fn named(&self) -> BTreeSet<Unit> {
         let deployments = self.deployment.iter().cloned().map(Unit::Deployment);
-        deployments.chain(self.machine.iter().cloned().map(Unit::Machine)).collect()
+        let machines = self.machine.iter().cloned().map(Unit::Machine);
+        deployments.chain(machines).chain(self.machine_pool.iter().cloned().map(Unit::Pool)).collect()
     }
 
     async fn deployments(&self, world: &World, way: Way) -> Result<Vec<Unit>> {

@@ -80,6 +80,9 @@ fn plan(plan: &Plan) -> String {
         };
         text += &format!("{number:>3}. {} {mark}\n", step.title);
     }
+    for command in &plan.by_hand {
+        text += &format!("by hand: {command}\n");
+    }
     let failed = plan.failed().count();
     text + &match failed {
         0 => "every check passed\n".to_owned(),

@@ -361,6 +361,26 @@ async fn initialization_disables_the_check_and_assigns_missing_prefixes() {
     assert_eq!(cloud.lock().sent("AssignIpv6Addresses").len(), 1, "nothing is left to do");
 }
 
+/// EC2 gives the members of an Auto Scaling group a tag, and takes it from one that leaves.
+#[tokio::test]
+async fn the_members_of_an_auto_scaling_group_are_its_existing_vms() {
+    const GROUP: &str = "aws:autoscaling:groupName";
+    let (cloud, driver) = start().await;
+    put(&cloud, "i-1", &[(GROUP, "pool"), ("kubernetes.io/role/node", "")], "running");
+    put(&cloud, "i-2", &[(GROUP, "other")], "running");
+    put(&cloud, "i-3", &[(GROUP, "pool")], "terminated");
+    put(&cloud, "i-4", &[], "running");
+    let class = request("a").class;
+    let members = async |group: &str| driver.members_of_group(&class, &secret(), group).await;
+    for ignores_filters in [false, true] {
+        cloud.lock().ignores_filters = ignores_filters;
+        assert_eq!(members("pool").await.unwrap(), ["aws:///eu-west-1/i-1".to_owned()].into());
+        assert_eq!(members("none").await.unwrap(), [].into());
+    }
+    cloud.lock().faults.push(("DescribeInstances", Fault::Status(500), 99));
+    members("pool").await.unwrap_err();
+}
+
 /// 4.4, path B: the VM of another provider is found by its ID, and listed once it has the markers. Only that of the cluster stays.
 #[tokio::test]
 async fn a_vm_that_is_named_is_tagged_and_listed_and_keeps_only_the_marker_of_its_cluster() {
@@ -378,7 +398,8 @@ async fn a_vm_that_is_named_is_tagged_and_listed_and_keeps_only_the_marker_of_it
     driver.tag(&named, false).await.unwrap();
     assert_eq!(listed().await, [""; 0]);
     let tags = cloud.lock().instances.values().next().unwrap().tags.clone();
-    assert_eq!(tags, [("kubernetes.io/cluster/shoot".into(), "1".into()), ("of".into(), "CAPA".into())].into());
+    let kept = [("kubernetes.io/cluster/shoot", "1"), ("Name", "a"), ("of", "CAPA")];
+    assert_eq!(tags, kept.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
 }
 
 #[tokio::test]

@@ -65,8 +65,8 @@ impl<'a> Mirror<'a> {
     /// Watches for changes. Nothing is read yet.
     pub fn new(world: &'a World, cluster: &str, unit: &Unit, way: Way) -> Self {
         let stale = Arc::new(Stale::default());
-        stale.kinds.lock().extend(everything(way));
-        let watched = way.kinds().filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
+        stale.kinds.lock().extend(everything(way, unit));
+        let watched = way.kinds(unit).filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
         let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
         let snapshot = world.nothing(cluster, unit);
         Self { world, way, snapshot, stale, answer: None, _watches: watches }
@@ -115,15 +115,15 @@ impl<'a> Mirror<'a> {
     /// Returns when something may have changed.
     pub async fn changed(&self) {
         if timeout(REFRESH, self.stale.signal.notified()).await.is_err() {
-            self.stale.kinds.lock().extend(everything(self.way));
+            self.stale.kinds.lock().extend(everything(self.way, &self.snapshot.unit));
         }
         sleep(GATHER).await;
     }
 }
 
 /// Every kind that a plan reads.
-fn everything(way: Way) -> impl Iterator<Item = Kind> {
-    way.kinds().chain(way.others().iter().copied())
+fn everything(way: Way, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+    way.kinds(unit).chain(way.others().iter().copied())
 }
 
 /// Nodes are not watched: their kubelets write them all the time.

@@ -3,6 +3,7 @@ mod hand_over;
 mod lone;
 mod others;
 mod paths;
+mod pools;
 mod refusals;
 mod world;
 
@@ -16,6 +17,7 @@ impl Kind {
     const AWS_CLUSTER: Self = Self::Other(AWS, ProviderRole::Cluster);
     const AWS_MACHINE: Self = Self::Other(AWS, ProviderRole::Machine);
     const AWS_TEMPLATE: Self = Self::Other(AWS, ProviderRole::Template);
+    const AWS_POOL: Self = Self::Other(AWS, ProviderRole::Pool);
     const GCP_CLUSTER: Self = Self::Other(GCP, ProviderRole::Cluster);
     const GCP_MACHINE: Self = Self::Other(GCP, ProviderRole::Machine);
     const GCP_TEMPLATE: Self = Self::Other(GCP, ProviderRole::Template);

@@ -56,7 +56,7 @@ impl World {
 
     /// State that must not change during a migration: natively the native Machines, else the objects of core.
     pub fn essence_on(&self, way: Way) -> Vec<(String, String, String)> {
-        if !way.keeps_core() {
+        if !way.keeps_core() || self.s.unit.is_pool() {
             return self.essence();
         }
         let kinds = [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine, Kind::Node];

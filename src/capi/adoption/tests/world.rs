@@ -28,6 +28,8 @@ pub struct World {
     pub vms: BTreeMap<String, String>,
     /// VMs with the tags of their class.
     pub tagged: BTreeSet<String>,
+    /// VMs in the group of the pool, if there is one.
+    pub group: Option<BTreeSet<String>>,
 }
 
 const HASH: &str = "abc";
@@ -44,7 +46,7 @@ impl World {
             cloud: None,
             now: Timestamp::UNIX_EPOCH,
         };
-        Self { s, serial: 0, vms: BTreeMap::new(), tagged: BTreeSet::new() }
+        Self { s, serial: 0, vms: BTreeMap::new(), tagged: BTreeSet::new(), group: None }
     }
 
     /// A cluster of Cluster API with machines of the provider mcm, each described in place.
@@ -176,6 +178,7 @@ impl World {
             self.execute(action);
             self.inspect();
         }
+        self.act_by_hand(&planned.todo.waits);
         planned
     }
 
@@ -215,7 +218,9 @@ impl World {
         let tagged = self.vms.iter().filter(|(name, _)| self.tagged.contains(*name));
         let listed: BTreeMap<String, String> = tagged.map(|(name, id)| (id.clone(), name.clone())).collect();
         let classes = self.s.all(Kind::Class).map(Object::name).chain(["t"]);
-        Cloud { found, listed: classes.map(|class| (class.to_owned(), Ok(listed.clone()))).collect() }
+        let ids = |names: &BTreeSet<String>| names.iter().map(|name| self.vms[name].clone()).collect();
+        let members = self.group.as_ref().map(|names| Ok(ids(names)));
+        Cloud { found, members, listed: classes.map(|class| (class.to_owned(), Ok(listed.clone()))).collect() }
     }
 
     fn execute(&mut self, action: &Action) {
@@ -326,6 +331,11 @@ impl World {
                     let phase = if is_native { "Running" } else { "Available" };
                     json!({ "currentStatus": { "phase": phase }, "conditions": conditions })
                 }
+                Kind::AWS_POOL => match self.observe_group(&object) {
+                    Some(status) => status,
+                    None => continue,
+                },
+                Kind::MachinePool => self.observe_pool(&object, &conditions),
                 Kind::HealthCheck => json!({ "conditions": conditions }),
                 _ => continue,
             };
@@ -375,8 +385,9 @@ impl World {
             }
         }
         self.inspect_providers();
+        self.inspect_pool();
         for native in self.s.all(Kind::Machine) {
-            let is_of_other = self.s.find(Kind::AWS_MACHINE, native.name()).is_some();
+            let is_of_other = self.s.unit.is_pool() || self.s.find(Kind::AWS_MACHINE, native.name()).is_some();
             assert!(!native.is_deleting() || is_of_other, "{} is deleted", native.id());
             let infra = self.s.find(Kind::InfraMachine, native.name()).filter(|one| !is_held(one));
             let set = self.s.all(Kind::Set).filter(works).any(|set| native.controller() == Some(set.uid()));
@@ -390,7 +401,9 @@ impl World {
         let native =
             |one: &Object| (one.name().to_owned(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
         let nodes = self.s.all(Kind::Node).map(|one| (one.name().to_owned(), one.uid().to_owned(), "node".to_owned()));
-        self.s.all(Kind::Machine).map(native).chain(nodes).collect()
+        // The native Machines of a pool are made and removed.
+        let natives = self.s.all(Kind::Machine).filter(|_| !self.s.unit.is_pool());
+        natives.map(native).chain(nodes).collect()
     }
 }
 
@@ -403,6 +416,8 @@ pub fn is_held(object: &Object) -> bool {
         | Kind::CapiMachine
         | Kind::HealthCheck
         | Kind::InfraMachine
+        | Kind::MachinePool
+        | Kind::AWS_POOL
         | Kind::AWS_MACHINE => object.annotation(names::PAUSED).is_some(),
         _ => object.annotation(labels::MIGRATION).is_some(),
     }

@@ -51,7 +51,7 @@ pub fn provider_of(kind: &str, role: ProviderRole) -> Option<&'static Infrastruc
 
 /// The provider that has this kind of pools.
 pub fn provider_of_pool(kind: &str) -> Option<&'static InfrastructureProvider> {
-    PROVIDERS.into_iter().find(|provider| provider.kinds.pool == kind)
+    provider_of(kind, ProviderRole::Pool)
 }
 
 /// The provider of the cloud of a driver.

@@ -48,7 +48,7 @@ pub struct ProviderKinds {
     /// Kind of the templates of machines.
     pub template: KindName,
     /// Kind of the pools of machines.
-    pub pool: &'static str,
+    pub pool: KindName,
 }
 
 /// The names of a kind.
@@ -69,11 +69,13 @@ pub enum ProviderRole {
     Machine,
     /// Template of machines.
     Template,
+    /// Pool of machines.
+    Pool,
 }
 
 impl ProviderRole {
     /// All roles.
-    pub const ALL: [Self; 3] = [Self::Cluster, Self::Machine, Self::Template];
+    pub const ALL: [Self; 4] = [Self::Cluster, Self::Machine, Self::Template, Self::Pool];
 }
 
 impl ProviderKinds {
@@ -88,6 +90,7 @@ impl ProviderKinds {
             ProviderRole::Cluster => self.cluster,
             ProviderRole::Machine => self.machine,
             ProviderRole::Template => self.template,
+            ProviderRole::Pool => self.pool,
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::api::wire::is_zero;
     status = "MCMMigrationStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "MCMMigration records which controllers manage the machines of the MachineDeployment or Machine with its \
-           name. `mcm adopt` writes it.",
+    doc = "MCMMigration records which controllers manage the machines of the MachineDeployment, Machine or \
+           MachinePool with its name. `mcm adopt` writes it.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -57,7 +57,7 @@ pub struct MCMMigrationSpec {
     /// Name of the Cluster to which the machines belong.
     #[schemars(schema_with = "schema::class_name")]
     pub cluster_name: String,
-    /// Kind of the migrated object: `MachineDeployment`, or `Machine` for one without a set. MachineDeployment if absent.
+    /// Kind of the migrated object: `MachineDeployment`, `Machine` for one without a set, or `MachinePool`. MachineDeployment if absent.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::migrated")]
     pub kind: Migrated,
@@ -71,6 +71,8 @@ pub enum Migrated {
     MachineDeployment,
     /// A machine without a set.
     Machine,
+    /// A pool of another infrastructure provider, whose machines become a deployment.
+    MachinePool,
 }
 
 /// A side that can have machines.

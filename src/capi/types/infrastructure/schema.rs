@@ -52,7 +52,7 @@ pub(super) fn side(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn migrated(_: &mut SchemaGenerator) -> Schema {
-    one_of("self in ['MachineDeployment', 'Machine']", "write MachineDeployment or Machine")
+    one_of("self in ['MachineDeployment', 'Machine', 'MachinePool']", "write MachineDeployment, Machine or MachinePool")
 }
 
 pub(super) fn authority(_: &mut SchemaGenerator) -> Schema {

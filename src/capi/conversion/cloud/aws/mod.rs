@@ -19,7 +19,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
         managed: shared::MANAGED,
         machine: KindName { kind: "AWSMachine", plural: "awsmachines" },
         template: KindName { kind: "AWSMachineTemplate", plural: "awsmachinetemplates" },
-        pool: "AWSMachinePool",
+        pool: KindName { kind: "AWSMachinePool", plural: "awsmachinepools" },
     },
     to_native: to_native::to_native,
     of_pool: pool::machine_spec,

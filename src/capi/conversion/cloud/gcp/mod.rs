@@ -20,7 +20,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
         managed: "",
         machine: KindName { kind: "GCPMachine", plural: "gcpmachines" },
         template: KindName { kind: "GCPMachineTemplate", plural: "gcpmachinetemplates" },
-        pool: "GCPMachinePool",
+        pool: KindName { kind: "GCPMachinePool", plural: "gcpmachinepools" },
     },
     to_native: to_native::to_native,
     of_pool: pool::machine_spec,

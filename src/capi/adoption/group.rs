@@ -1,0 +1,115 @@
+//! The Auto Scaling group of an AWSMachinePool. mcm changes no group: its user does, with the commands that a plan names, and a
+//! migration goes on once the cloud shows the result.
+
+use std::collections::BTreeSet;
+
+use super::{
+    snapshot::{Member, Snapshot},
+    step::Todo,
+    swap,
+    way::Way,
+};
+use crate::capi::conversion::provider_id;
+
+/// The most instances of one command: the limit of the API.
+const MOST: usize = 19;
+
+/// The commands of a migration in this direction, in order.
+pub fn commands(s: &Snapshot, way: Way) -> Vec<String> {
+    let members = s.members_of(way.from());
+    let ids: BTreeSet<String> = members.iter().map(Member::vm).collect();
+    if way == Way::ToOther { attach(s, &ids) } else { detach(s, &ids) }
+}
+
+/// Waits until no VM is a member.
+pub fn leave(s: &Snapshot) -> Todo {
+    settle(s, |recorded, members| {
+        let inside: BTreeSet<String> = members.intersection(recorded).cloned().collect();
+        (!inside.is_empty()).then(|| ("to leave", inside.clone(), detach(s, &inside)))
+    })
+}
+
+/// Waits until each VM is a member.
+pub fn join(s: &Snapshot) -> Todo {
+    settle(s, |recorded, members| {
+        let outside: BTreeSet<String> = recorded.difference(members).cloned().collect();
+        (!outside.is_empty()).then(|| ("to join", outside.clone(), attach(s, &outside)))
+    })
+}
+
+/// The VMs that have to change, the change, and its commands.
+type Change = (&'static str, BTreeSet<String>, Vec<String>);
+
+/// Waits for a change of the members. A member without a record was started by the group meanwhile.
+fn settle(s: &Snapshot, change: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>) -> Option<Change>) -> Todo {
+    let mut todo = Todo { asks_cloud: true, ..Todo::default() };
+    let recorded: BTreeSet<String> = s.recorded().map(|member| member.vm()).collect();
+    if recorded.is_empty() {
+        return Todo::default();
+    }
+    let group = format!("Auto Scaling group {}", name(s));
+    let members = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {
+        None => {
+            todo.expect(false, "a response of the cloud");
+            return todo;
+        }
+        Some(Err(error)) => {
+            todo.expect(false, format!("the members of {group}, which cannot be listed: {error}"));
+            return todo;
+        }
+        Some(Ok(members)) => members.iter().map(|id| provider_id::identity(id)).collect::<BTreeSet<String>>(),
+    };
+    if let Some((how, ids, commands)) = change(&recorded, &members) {
+        let instances = instances(&ids).join(", ");
+        todo.expect(false, format!("{instances} {how} {group}; run: {}", commands.join("; ")));
+    }
+    for stranger in instances(&members.difference(&recorded).cloned().collect()) {
+        let command = format!(
+            "aws autoscaling terminate-instance-in-auto-scaling-group{} --instance-id {stranger} \
+             --should-decrement-desired-capacity",
+            region(s)
+        );
+        todo.expect(false, format!("{stranger}, which {group} started meanwhile, to be deleted; run: {command}"));
+    }
+    todo
+}
+
+/// Without the process Launch the group starts no successor, also if its provider still wrote a capacity.
+fn detach(s: &Snapshot, ids: &BTreeSet<String>) -> Vec<String> {
+    let on = on(s);
+    let first = [
+        format!("aws autoscaling suspend-processes{on} --scaling-processes Launch"),
+        format!("aws autoscaling update-auto-scaling-group{on} --min-size 0"),
+    ];
+    let each = |some: &[String]| {
+        let some = some.join(" ");
+        format!("aws autoscaling detach-instances{on} --should-decrement-desired-capacity --instance-ids {some}")
+    };
+    first.into_iter().chain(instances(ids).chunks(MOST).map(each)).collect()
+}
+
+/// The group counts what it gets, so its desired capacity grows by as many.
+fn attach(s: &Snapshot, ids: &BTreeSet<String>) -> Vec<String> {
+    let on = on(s);
+    let first = format!("aws autoscaling resume-processes{on} --scaling-processes Launch");
+    let each = |some: &[String]| format!("aws autoscaling attach-instances{on} --instance-ids {}", some.join(" "));
+    std::iter::once(first).chain(instances(ids).chunks(MOST).map(each)).collect()
+}
+
+fn on(s: &Snapshot) -> String {
+    format!("{} --auto-scaling-group-name {}", region(s), name(s))
+}
+
+fn region(s: &Snapshot) -> String {
+    let region = swap::class(s).and_then(|class| class["providerSpec"]["region"].as_str().map(str::to_owned));
+    region.map(|region| format!(" --region {region}")).unwrap_or_default()
+}
+
+/// The group has the name of the pool.
+fn name(s: &Snapshot) -> &str {
+    swap::template_name(s)
+}
+
+fn instances(ids: &BTreeSet<String>) -> Vec<String> {
+    ids.iter().map(|id| id.rsplit('/').next().unwrap_or(id).to_owned()).collect()
+}

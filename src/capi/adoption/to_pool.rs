@@ -1,0 +1,104 @@
+//! From a deployment of core with the provider mcm to the pool of another infrastructure provider from which it came.
+//!
+//! ```text
+//! before   MachineDeployment ─▶ MachineSet ─▶ Machine ─▶ MCMMachine ─▶ native Machine ─▶ VM
+//! after    MachinePool ─▶ AWSMachinePool ─▶ Auto Scaling group ──────────────────────────▶ VM
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{
+    from_pool::{bounds_before, pools},
+    group,
+    object::{Kind, Object},
+    snapshot::Snapshot,
+    step::{Step, Todo, detach, pause_each, resume_each},
+    swap, to_native, to_other,
+};
+use crate::capi::{conversion::provider_id, types::Side};
+
+/// Steps until the authority is switched. Each can be undone.
+pub const BEFORE: [Step; 3] = [
+    Step { title: "pause the CAPI objects and the MachinePool", todo: pause_all, undo: Some(resume_all) },
+    Step { title: "remove the tags of their class from the VMs", todo: untag, undo: Some(tag) },
+    Step { title: "wait until the VMs joined their group", todo: group::join, undo: Some(group::leave) },
+];
+
+/// Steps after the switch.
+pub const AFTER: [Step; 2] = [
+    Step { title: "remove the MachineDeployment and the objects of mcm", todo: remove, undo: None },
+    Step { title: "unpause the MachinePool, with its machines", todo: fill, undo: None },
+];
+
+/// Step 1. Core and the provider mcm confirm that each of their objects is paused.
+fn pause_all(s: &Snapshot) -> Todo {
+    let mut todo = pause_each(s, &[swap::of_core(s), to_other::ours(s), pools(s)].concat());
+    swap::hold(&mut todo, s);
+    todo
+}
+
+fn resume_all(s: &Snapshot) -> Todo {
+    let todo = resume_each(&[to_other::ours(s), swap::of_core(s), pools(s)].concat());
+    todo.then(|| swap::release(s))
+}
+
+/// Step 2. Without a native Machine a VM that is listed for a class would be deleted as an orphan.
+fn untag(s: &Snapshot) -> Todo {
+    swap::tag(s, false)
+}
+
+fn tag(s: &Snapshot) -> Todo {
+    swap::tag(s, true)
+}
+
+/// First after the switch, while core does not look at the Nodes of the pool. Template and class stay.
+fn remove(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let ours = s.recorded().filter_map(|member| member.native).chain(to_native::of_cluster_api(s));
+    detach(&mut todo, ours.filter(|one| one.kind != Kind::HealthCheck));
+    if is_held(s, s.deployment_of(Side::OtherProvider)) {
+        to_native::release_nodes(&mut todo, s);
+    }
+    todo
+}
+
+/// Last: the provider shows the VMs of the group before core looks for their Nodes.
+fn fill(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    let (Some(machine_pool), Some(pool)) = (s.deployment_of(Side::OtherProvider), s.pool()) else {
+        todo.expect(false, format!("MachinePool {} and its infrastructure, or a MachinePool of that name", s.name()));
+        return todo;
+    };
+    if let Some(bounds) = bounds_before(pool) {
+        todo.want(pool, &bounds);
+    }
+    if is_held(s, Some(machine_pool)) {
+        todo.want(machine_pool, &json!({ "spec": { "replicas": s.recorded().count() } }));
+    }
+    let recorded: BTreeSet<String> = s.recorded().map(|member| member.vm()).collect();
+    let nodes: BTreeSet<&str> = s.recorded().filter_map(|member| Some(member.node?.name())).collect();
+    let todo = todo.then(|| {
+        let mut todo = resume_each(&[pool]);
+        let ids = pool.value["spec"]["providerIDList"].as_array().into_iter().flatten();
+        let shown: BTreeSet<String> = ids.filter_map(|id| id.as_str()).map(provider_id::identity).collect();
+        todo.expect(shown == recorded, format!("{} to list the VMs of its group", pool.id()));
+        todo
+    });
+    let todo = todo.then(|| {
+        let mut todo = resume_each(&[machine_pool]);
+        let references = machine_pool.value["status"]["nodeRefs"].as_array().into_iter().flatten();
+        let shown: BTreeSet<&str> = references.filter_map(|one| one["name"].as_str()).collect();
+        todo.expect(shown == nodes, format!("{} to have its Nodes", machine_pool.id()));
+        todo
+    });
+    todo.then(|| {
+        let held = s.all(Kind::HealthCheck).filter(|check| check.is_of_migration(s.name()));
+        resume_each(&held.collect::<Vec<&Object>>()).then(|| swap::release(s))
+    })
+}
+
+fn is_held(s: &Snapshot, object: Option<&Object>) -> bool {
+    object.is_some_and(|one| one.is_of_migration(s.name()))
+}
