@@ -351,8 +351,10 @@ fn matches(instance: &FakeInstance, name: &str, values: &[String]) -> bool {
         "instance-id" => is(&instance.id),
         "client-token" => is(&instance.token),
         "tag-key" => instance.tags.keys().any(|key| is(key)),
-        "tag:Name" => instance.tags.get("Name").is_some_and(|value| is(value)),
-        other => panic!("{other} is no filter of this driver"),
+        name => match name.strip_prefix("tag:") {
+            Some(key) => instance.tags.get(key).is_some_and(|value| is(value)),
+            None => panic!("{name} is no filter of this driver"),
+        },
     }
 }
 
