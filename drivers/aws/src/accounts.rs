@@ -16,6 +16,8 @@ use super::{
     iam::Iam,
     login::Login,
     names::APP,
+    secrets_manager::SecretsManager,
+    signed::Location,
     target_groups::TargetGroups,
 };
 use mcm_api::machine::MachineClass;
@@ -36,6 +38,8 @@ pub(super) struct Access {
     pub sts_endpoint: Option<String>,
     /// The endpoint of load balancers for Secrets that name none; that of AWS if `None`.
     pub load_balancer_endpoint: Option<String>,
+    /// The endpoint of Secrets Manager for Secrets that name none; that of AWS if `None`.
+    pub secrets_manager_endpoint: Option<String>,
     /// Variant of the endpoints of AWS.
     pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
@@ -54,6 +58,7 @@ impl Access {
             endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
             load_balancer_endpoint: first(["AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2", "AWS_ENDPOINT_URL"]),
+            secrets_manager_endpoint: first(["AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"]),
             variant: Variant::of_environment(),
             uses_proxy: true,
             limits: Limits::default(),
@@ -66,7 +71,8 @@ impl Access {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct AccountKey {
     region: String,
-    endpoint: Option<String>,
+    /// The endpoint that the Secret names.
+    pub endpoint: Option<String>,
     credentials: Credentials,
 }
 
@@ -76,6 +82,7 @@ pub(super) struct Account {
     pub sts: aws_sdk_sts::Client,
     pub iam: Iam,
     pub target_groups: TargetGroups,
+    pub secrets_manager: SecretsManager,
     pub login: Arc<Login>,
     pub limiters: Arc<Limiters>,
     pub http: Arc<Http>,
@@ -126,8 +133,15 @@ impl Accounts {
     fn open(&self, key: &AccountKey) -> Result<Account, DriverError> {
         let endpoint = key.endpoint.as_ref().or(self.access.endpoint.as_ref());
         let sts_endpoint = self.access.sts_endpoint.as_ref();
-        let load_balancers = key.endpoint.as_ref().or(self.access.load_balancer_endpoint.as_ref());
-        if endpoint.is_none() || sts_endpoint.is_none() || load_balancers.is_none() {
+        let location = |endpoint: &Option<String>| Location {
+            region: key.region.clone(),
+            endpoint: key.endpoint.as_ref().or(endpoint.as_ref()).cloned(),
+            variant: self.access.variant,
+        };
+        let load_balancers = location(&self.access.load_balancer_endpoint);
+        let secrets = location(&self.access.secrets_manager_endpoint);
+        let endpoints = [endpoint, sts_endpoint, load_balancers.endpoint.as_ref(), secrets.endpoint.as_ref()];
+        if endpoints.iter().any(Option::is_none) {
             check_region(&key.region)?;
         }
         let limiters = Arc::new(Limiters::new(self.access.limits.slowest));
@@ -146,12 +160,8 @@ impl Accounts {
             ec2: aws_sdk_ec2::Client::new(&self.config(&key.region, endpoint, Some(&login))),
             sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, Some(&login))),
             iam: Iam::of(&key.region, sts_endpoint, &login, &limiters, &self.http),
-            target_groups: TargetGroups::of(
-                (&key.region, load_balancers, self.access.variant),
-                &login,
-                &limiters,
-                &self.http,
-            ),
+            target_groups: TargetGroups::of(load_balancers, &login, &limiters, &self.http),
+            secrets_manager: SecretsManager::of(secrets, &login, &limiters, &self.http),
             login,
             limiters,
             http: Arc::clone(&self.http),

@@ -1,6 +1,6 @@
 //! Checks that all objects of AWS that a class needs exist. All calls are read-only; the creation is a dry run.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use aws_sdk_ec2::types::{self, ArchitectureValues, Image, ImageState, KeyPairInfo, LocationType};
 use futures::join;
@@ -10,6 +10,7 @@ use super::{
     calls::{Ec2, filter},
     kind::{reading, writing},
     run::Order,
+    user_data::UserData,
 };
 use mcm_driver::{DriverError, code::Code, inspection::Finding};
 
@@ -53,7 +54,7 @@ impl Group {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub(super) async fn inspect(&self, user_data: Result<Cow<'_, [u8]>, DriverError>) -> Vec<Finding> {
+    pub(super) async fn inspect(&self, user_data: Result<UserData<'_>, DriverError>) -> Vec<Finding> {
         let identity = match self.ec2.identity().await {
             // Everything else would fail for the same reason.
             Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", &error)],
@@ -169,7 +170,7 @@ impl Session {
     }
 
     /// Asks EC2 whether it would create a VM. It does not look at quotas and stock.
-    async fn dry_run(&self, user_data: Result<Cow<'_, [u8]>, DriverError>) -> Finding {
+    async fn dry_run(&self, user_data: Result<UserData<'_>, DriverError>) -> Finding {
         let path = "providerSpec";
         let user_data = match user_data {
             Ok(user_data) => user_data,
@@ -185,7 +186,7 @@ impl Session {
             uid: NOBODY,
             owner: NOBODY,
             token: NOBODY,
-            user_data: &user_data,
+            user_data: &user_data.sent,
             root_device: &root_device,
             placement: None,
         };

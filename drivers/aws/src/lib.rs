@@ -16,10 +16,13 @@ mod login;
 mod names;
 mod query;
 mod run;
+mod secrets_manager;
+mod signed;
 mod spec;
 mod target_groups;
 #[cfg(test)]
 mod tests;
+mod user_data;
 mod volumes;
 
 use std::{
@@ -43,8 +46,11 @@ use self::{
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization},
     names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION},
+    names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION, tags_of},
     run::Order,
+    secrets_manager::Stored,
     spec::{Scope, Spec, placement_of_annotation},
+    user_data::{UserData, secret_of},
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
@@ -52,8 +58,8 @@ use mcm_api::{
 };
 use mcm_driver::{
     cloud::{
-        CloudVm, Coalescer, Recent, Requests, Secrets, UserDataLimit, Wanted, check_provider, created_for,
-        idempotency_token, known_as, only, safe_text,
+        CloudVm, Coalescer, Recent, Requests, Wanted, check_provider, created_for, idempotency_token, known_as, only,
+        safe_text,
     },
     code::Code,
     environment::{Environment, OpenError},
@@ -72,7 +78,6 @@ const MOST_GENERATIONS: u32 = 10;
 const MISMATCH: Duration = Duration::from_secs(600);
 /// Tokens with such requests that are remembered.
 const MOST_MISMATCHES: usize = 10_000;
-const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("EC2", 16 * 1024);
 /// A VM that is shutting down is looked up again after this time.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Images whose root device is remembered. It never changes.
@@ -137,6 +142,35 @@ struct Session {
     scope: Scope,
     key: AccountKey,
     ec2: Ec2,
+}
+
+impl Session {
+    /// User data for the machine with a UID.
+    fn user_data<'a>(&self, secret: &'a SecretData, uid: &str) -> Result<UserData<'a>, DriverError> {
+        UserData::of(&self.spec, self.key.endpoint.as_deref(), uid, secret)
+    }
+
+    /// Stores the user data that the VM of a machine will fetch, if there are any.
+    async fn store(&self, user_data: &UserData<'_>, request: &MachineRequest) -> Result<(), DriverError> {
+        let Some(value) = &user_data.stored else { return Ok(()) };
+        let Wanted { name, uid } = Wanted::of(&request.machine);
+        let tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
+        let stored = Stored { name: &secret_of(uid), uid, tags: &tags };
+        self.ec2.account.secrets_manager.store(stored, value, &request.secret).await
+    }
+
+    /// Deletes the user data of a machine, and of the machines that VMs were created for, from their store.
+    async fn forget_user_data(&self, uid: &str, instances: &[Instance]) -> Result<(), DriverError> {
+        if !self.spec.has_user_data_store {
+            return Ok(());
+        }
+        let of_vms = instances.iter().filter_map(CloudVm::machine_uid);
+        let uids: BTreeSet<&str> = of_vms.chain([uid]).filter(|uid| !uid.is_empty()).collect();
+        for uid in uids {
+            self.ec2.account.secrets_manager.delete(&secret_of(uid), &self.ec2.secret).await?;
+        }
+        Ok(())
+    }
 }
 
 impl AwsDriver {
@@ -235,7 +269,7 @@ impl AwsDriver {
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
         let wanted = Wanted::of(machine);
-        let user_data = user_data(&request.secret)?;
+        let user_data = session.user_data(&request.secret, wanted.uid)?;
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
             Some(text) => {
@@ -248,6 +282,7 @@ impl AwsDriver {
             None => None,
         };
         let root_device = self.root_device(session).await?;
+        session.store(&user_data, request).await?;
         while generation < MOST_GENERATIONS {
             let token = idempotency_token(machine, generation)?;
             let order = Order {
@@ -256,7 +291,7 @@ impl AwsDriver {
                 uid: wanted.uid,
                 owner: &request.owner,
                 token: &token,
-                user_data: &user_data,
+                user_data: &user_data.sent,
                 root_device: &root_device,
                 placement: placement.clone(),
             };
@@ -379,7 +414,8 @@ impl Driver for AwsDriver {
         if let Err(error) = self.accounts.key("", class, secret) {
             problems.error("Secret", error.message);
         }
-        if let Err(error) = user_data(secret) {
+        let spec = Spec::read(&class.provider_spec, &mut Problems::default());
+        if let Err(error) = UserData::of(&spec, None, "", secret) {
             problems.error("Secret", error.message);
         }
         problems
@@ -416,11 +452,20 @@ impl Driver for AwsDriver {
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let all = self.find_all(&session, &request.machine).await?;
+        let uid = Wanted::of(&request.machine).uid;
+        // No list shows an orphan whose VM has ended, so there would be no other attempt.
+        let is_orphan = uid.is_empty();
+        if is_orphan {
+            session.forget_user_data(uid, &all).await?;
+        }
         for instance in all.iter().filter(|instance| !instance.is_gone) {
             session.ec2.terminate(&instance.id).await?;
         }
         if request.machine.is_infrastructure() && all.iter().any(|instance| !instance.has_ended) {
             self.until_ended(&session, request).await?;
+        }
+        if !is_orphan {
+            session.forget_user_data(uid, &all).await?;
         }
         Ok(None)
     }
@@ -464,7 +509,7 @@ impl Driver for AwsDriver {
 
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret)).await)
+        Ok(session.inspect(session.user_data(secret, "")).await)
     }
 
     async fn members_of_group(
@@ -519,14 +564,6 @@ impl Driver for AwsDriver {
 /// Whether a part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
 fn is_in_region(place: &str, region: &str) -> bool {
     place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// The user data in the Secret of a class.
-///
-/// # Errors
-/// [`Code::InvalidArgument`]: there are none, or EC2 would refuse them.
-fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
-    USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)
 }
 
 /// A VM that ended while it was waited for.

@@ -1,19 +1,14 @@
-//! Calls of AWS's Query protocol, signed here. The SDK of IAM would be the second largest crate of the build, and that of load
-//! balancers has two hundred actions of which the driver needs three.
+//! Calls of AWS's Query protocol.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
-use aws_credential_types::Credentials as Keys;
-use aws_sigv4::{
-    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
-    sign::v4,
-};
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{
-    errors::{may_pass, named},
+    errors::named,
     kind::Kind,
     login::Login,
+    signed::{Signed, Unsigned},
 };
 use mcm_driver::cloud::{Failure, Http, Limiters};
 
@@ -41,18 +36,15 @@ pub(super) struct Place<'a> {
 /// A service for an account.
 pub(super) struct Query {
     service: Service,
-    login: Arc<Login>,
-    limiters: Arc<Limiters>,
-    http: Arc<Http>,
+    calls: Signed,
 }
 
 impl Query {
     pub(super) fn of(service: Service, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
-        let (login, limiters, http) = (Arc::clone(login), Arc::clone(limiters), Arc::clone(http));
-        Self { service, login, limiters, http }
+        Self { service, calls: Signed::of(service.name, login, limiters, http) }
     }
 
-    /// Calls an action, and returns the text of its answer. Every action of this driver may be repeated.
+    /// Calls an action, and returns the text of its answer.
     pub(super) async fn call(
         &self,
         place: Place<'_>,
@@ -60,49 +52,11 @@ impl Query {
         action: &str,
         params: &[(&str, &str)],
     ) -> Result<String, Failure> {
-        let keys = self.login.keys().await?;
-        let limiter = if kind.is_read { &self.limiters.reads } else { &self.limiters.writes };
-        let once = || async {
-            let sent = self.http.send(limiter, self.request(place, action, params, &keys)?).await?;
-            checked(action, sent.status, &sent.text).map(|()| sent.text)
-        };
-        let answer = self.http.repeat(limiter, kind.service, once, may_pass).await;
-        if answer.as_ref().is_err_and(|failure| failure.code() == mcm_driver::Code::Unauthenticated) {
-            self.login.forget(&keys).await;
-        }
-        answer
-    }
-
-    /// The signed request for an action.
-    fn request(
-        &self,
-        place: Place<'_>,
-        action: &str,
-        params: &[(&str, &str)],
-        keys: &Keys,
-    ) -> Result<http::Request<String>, Failure> {
-        let unsent = |error: &dyn std::error::Error| Failure::Unsent(error.to_string());
         let pairs = [("Action", action), ("Version", self.service.version)];
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).extend_pairs(params).finish();
-        let url = format!("{}/", place.url.trim_end_matches('/'));
-        let identity = keys.clone().into();
-        let params = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(place.region)
-            .name(self.service.name)
-            .time(SystemTime::now())
-            .settings(SigningSettings::default())
-            .build()
-            .map_err(|error| unsent(&error))?
-            .into();
-        let signed_headers = [("content-type", FORM)].into_iter();
-        let signable = SignableRequest::new("POST", &url, signed_headers, SignableBody::Bytes(body.as_bytes()))
-            .map_err(|error| unsent(&error))?;
-        let (instructions, _) = sign(signable, &params).map_err(|error| unsent(&error))?.into_parts();
-        let request = http::Request::post(&url).header("content-type", FORM).body(body);
-        let mut request = request.map_err(|error| unsent(&error))?;
-        instructions.apply_to_request_http1x(&mut request);
-        Ok(request)
+        let headers = [("content-type", FORM)];
+        let unsigned = Unsigned { region: place.region, url: place.url, headers: &headers, body: &body };
+        self.calls.call(&unsigned, kind, |status, text| checked(action, status, &text).map(|()| text)).await
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use aws_sdk_ec2::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
-
 use super::{
-    endpoint::Variant,
     kind::{Kind, reading, writing},
     login::Login,
     names::IDS,
     query::{Place, Query, Service, text_in},
+    signed::Location,
 };
 use mcm_api::machine::Machine;
 use mcm_driver::{
@@ -26,10 +24,7 @@ const NO_TARGET: &str = "InvalidTarget";
 
 /// Elastic Load Balancing of an account in a region.
 pub(super) struct TargetGroups {
-    region: String,
-    /// `None` for the endpoint of AWS.
-    endpoint: Option<String>,
-    variant: Variant,
+    location: Location,
     query: Query,
 }
 
@@ -41,14 +36,8 @@ enum TargetType {
 }
 
 impl TargetGroups {
-    pub(super) fn of(
-        (region, endpoint, variant): (&str, Option<&String>, Variant),
-        login: &Arc<Login>,
-        limiters: &Arc<Limiters>,
-        http: &Arc<Http>,
-    ) -> Self {
-        let query = Query::of(SERVICE, login, limiters, http);
-        Self { region: region.to_owned(), endpoint: endpoint.cloned(), variant, query }
+    pub(super) fn of(location: Location, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
+        Self { location, query: Query::of(SERVICE, login, limiters, http) }
     }
 
     /// Makes the VM of a Machine a target of a group.
@@ -82,9 +71,9 @@ impl TargetGroups {
 
     /// The VM as a target of a group.
     async fn target(&self, arn: &str, machine: &Machine, secret: &SecretData) -> Result<String, DriverError> {
-        if region_of(arn) != Some(&self.region) {
-            let message =
-                format!("target group {arn} is not in region {} of the VM: name one of that region", self.region);
+        let region = &self.location.region;
+        if region_of(arn) != Some(region) {
+            let message = format!("target group {arn} is not in region {region} of the VM: name one of that region");
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
         let invalid = |message: String| DriverError::new(Code::FailedPrecondition, message);
@@ -124,11 +113,8 @@ impl TargetGroups {
     }
 
     async fn call(&self, kind: Kind, action: &str, params: &[(&str, &str)]) -> Result<String, Failure> {
-        let url = match &self.endpoint {
-            Some(url) => url.clone(),
-            None => url_of(&self.region, self.variant).await?,
-        };
-        self.query.call(Place { region: &self.region, url: &url }, kind, action, params).await
+        let url = self.location.url(SERVICE.name).await?;
+        self.query.call(Place { region: &self.location.region, url: &url }, kind, action, params).await
     }
 }
 
@@ -137,15 +123,6 @@ fn region_of(arn: &str) -> Option<&str> {
     let mut parts = arn.split(':');
     let service = parts.nth(2)?;
     parts.next().filter(|_| service == SERVICE.name)
-}
-
-/// The endpoint of AWS. It differs from that of EC2 only in the name of the service.
-async fn url_of(region: &str, variant: Variant) -> Result<String, Failure> {
-    let params = Params::builder().region(region).use_fips(variant.is_fips).use_dual_stack(variant.is_dual_stack);
-    let unsent = |error: &dyn std::error::Error| Failure::Unsent(error.to_string());
-    let params = params.build().map_err(|error| unsent(&error))?;
-    let endpoint = DefaultResolver::new().resolve_endpoint(&params).await.map_err(|error| unsent(&*error))?;
-    Ok(endpoint.url().replacen("//ec2", "//elasticloadbalancing", 1))
 }
 
 /// Only the name of the error says that a target group does not exist.
@@ -174,20 +151,6 @@ mod tests {
     #[case("cp", None)]
     fn an_arn_has_a_region(#[case] arn: &str, #[case] expected: Option<&str>) {
         assert_eq!(region_of(arn), expected);
-    }
-
-    #[rstest]
-    #[case("eu-west-1", (false, false), "https://elasticloadbalancing.eu-west-1.amazonaws.com")]
-    #[case("cn-north-1", (false, false), "https://elasticloadbalancing.cn-north-1.amazonaws.com.cn")]
-    #[case("us-east-1", (true, false), "https://elasticloadbalancing-fips.us-east-1.amazonaws.com")]
-    #[case("eu-west-1", (false, true), "https://elasticloadbalancing.eu-west-1.api.aws")]
-    #[tokio::test]
-    async fn a_region_has_its_endpoint(
-        #[case] region: &str,
-        #[case] (is_fips, is_dual_stack): (bool, bool),
-        #[case] expected: &str,
-    ) {
-        assert_eq!(url_of(region, Variant { is_fips, is_dual_stack }).await.unwrap(), expected);
     }
 
     #[rstest]

@@ -16,9 +16,13 @@ use axum::{
     routing::post,
 };
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::load_balancer::Change;
+
+/// The header with the action of a request in JSON.
+const TARGET: &str = "x-amz-target";
 
 type Params = BTreeMap<String, String>;
 
@@ -136,6 +140,32 @@ impl Proxy {
         (StatusCode::from_u16(status.as_u16()).unwrap(), answer.text().await.unwrap())
     }
 
+    /// Calls a service whose requests are in JSON.
+    async fn pass(&self, headers: &HeaderMap, body: Bytes) -> (StatusCode, String) {
+        let mut request = self.http.post(&self.moto).body(body);
+        for name in ["authorization", "content-type", "x-amz-date", TARGET] {
+            request = request.header(name, &headers[name]);
+        }
+        let answer = request.send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+
+    /// Calls Secrets Manager of moto directly.
+    pub async fn ask_secrets(&self, action: &str, input: &Value) -> Value {
+        let signature = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260101/eu-west-1/secretsmanager/aws4_request, \
+                         SignedHeaders=host, Signature=0";
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", signature),
+            ("content-type", "application/x-amz-json-1.1"),
+            ("x-amz-date", "20260101T000000Z"),
+            (TARGET, &format!("secretsmanager.{action}")),
+        ] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        serde_json::from_str(&self.pass(&headers, input.to_string().into()).await.1).unwrap()
+    }
+
     async fn carry_out(&self, headers: &HeaderMap, action: &str, mut params: Params) -> (StatusCode, String) {
         match action {
             "RunInstances" => self.run(headers, params).await,
@@ -225,6 +255,11 @@ impl Proxy {
 }
 
 async fn answer(State(proxy): State<Arc<Proxy>>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(target) = headers.get(TARGET) {
+        let action = target.to_str().unwrap().rsplit('.').next().unwrap().to_owned();
+        *proxy.settings.lock().calls.entry(action).or_default() += 1;
+        return proxy.pass(&headers, body).await.into_response();
+    }
     let params = parse(&body);
     let action = params.get("Action").cloned().unwrap_or_default();
     let fault = {

@@ -1,6 +1,6 @@
 //! The driver of AWS against moto.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use mcm::{
@@ -174,4 +174,29 @@ async fn class_check_looks_into_moto_and_creates_nothing() {
     ];
     assert_eq!(missing, expected.into(), "{bad:#?}");
     assert_eq!(ec2.vms().await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_data_are_kept_in_secrets_manager_of_moto_until_the_machine_is_deleted() {
+    let ec2 = Ec2::start().await;
+    let mut spec = ec2.spec("shoot");
+    spec["userDataStore"] = json!("SecretsManager");
+    let mut secret: BTreeMap<String, String> = serde_json::from_value(ec2.secret()).unwrap();
+    secret.insert("userData".to_owned(), "#cloud-config\n# hunter2-hunter2\n".to_owned());
+    let secret = secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
+    let (tester, machine) = (Tester::new(class(&ec2, spec), secret).unwrap(), machine("a"));
+    let name = json!({"SecretId": "mcm/uid-a"});
+    ec2.proxy.fail("RunInstances", Fault::Error("VcpuLimitExceeded", 400), 1);
+    tester.create(&machine).await.unwrap_err();
+    let first = ec2.proxy.ask_secrets("GetSecretValue", &name).await;
+    tester.create(&machine).await.unwrap();
+    let second = ec2.proxy.ask_secrets("GetSecretValue", &name).await;
+    assert_eq!((&first["SecretBinary"], first["SecretBinary"].is_string()), (&second["SecretBinary"], true));
+    assert_ne!(first["VersionId"], second["VersionId"], "the second attempt stored them again");
+    let described = ec2.proxy.ask_secrets("DescribeSecret", &name).await;
+    assert!(described["Tags"].as_array().unwrap().contains(&json!({"Key": "Name", "Value": "a"})), "{described}");
+    tester.delete(&machine).await.unwrap();
+    let gone = ec2.proxy.ask_secrets("DescribeSecret", &name).await;
+    assert_eq!((&gone["__type"], ec2.vms().await.len()), (&json!("ResourceNotFoundException"), 0));
+    tester.delete(&machine).await.expect("an absent secret is a success");
 }

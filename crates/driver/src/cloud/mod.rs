@@ -66,5 +66,5 @@ pub use text::safe_text;
 pub use tls::{AGENT, Connections, TlsOptions};
 pub use token::idempotency_token;
 pub use tokens::{Issued, TokenCache, TokenSource};
-pub use user_data::{UserDataLimit, is_for_cloud_init};
+pub use user_data::{UserDataLimit, gzip, is_for_cloud_init};
 pub use wanted::Wanted;

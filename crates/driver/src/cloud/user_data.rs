@@ -58,7 +58,8 @@ pub fn is_for_cloud_init(data: &[u8]) -> bool {
     FOR_CLOUD_INIT.iter().any(|start| data.starts_with(start))
 }
 
-fn gzip(data: &[u8]) -> Vec<u8> {
+/// The data, compressed: equal data to equal bytes.
+pub fn gzip(data: &[u8]) -> Vec<u8> {
     let header = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
     let mut writer = header.write(Vec::new(), Compression::best());
     // A vector takes everything.

@@ -75,6 +75,10 @@ fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
             problems.difference(path, "Gardener's driver rejects io2");
         }
     }
+    if spec.has_user_data_store {
+        let text = "Gardener's driver ignores it, and sends the user data to EC2";
+        problems.difference("providerSpec.userDataStore", text);
+    }
     for marker in [MARKERS.cluster, MARKERS.role] {
         if spec.tags.keys().filter(|key| key.contains(marker)).count() > 1 {
             let text = format!("Gardener's driver may use any of the keys with {marker}, another one with each call");

@@ -6,10 +6,10 @@ use super::types::{BlockDevice, CapacityReservation, CpuOptions, MetadataOptions
 use crate::names::PLACEMENT_ANNOTATION;
 use mcm_driver::{
     cloud::{filled, known, number, required_known},
-    spec::{Fields, Problems, Scalar, boolean, string, text},
+    spec::{Fields, Problems, Scalar, boolean, one_of, string, text},
 };
 
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "apiVersion",
     "ami",
     "region",
@@ -28,6 +28,7 @@ const FIELDS: [&str; 18] = [
     "placement",
     "ebsOptimized",
     "monitoring",
+    "userDataStore",
 ];
 const DEVICE_FIELDS: [&str; 4] = ["deviceName", "ebs", "noDevice", "virtualName"];
 const EBS_FIELDS: [&str; 8] =
@@ -63,6 +64,8 @@ const ANNOTATION_FIELDS: [&str; 10] = [
     "tenancy",
 ];
 
+/// Stores of user data. An unknown one must not lead to user data in EC2.
+const STORES: [&str; 1] = ["SecretsManager"];
 const VOLUME_TYPES: [&str; 7] = ["gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"];
 const MARKET_TYPES: [&str; 3] = ["spot", "capacity-block", "interruptible-capacity-reservation"];
 const PREFERENCES: [&str; 3] = ["open", "none", "capacity-reservations-only"];
@@ -122,6 +125,7 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
         placement: fields
             .object("placement", &PLACEMENT_FIELDS, |one| Some(placement(one)))
             .filter(|placement| *placement != Placement::default()),
+        has_user_data_store: fields.optional("userDataStore", &one_of(&STORES)).is_some(),
     }
 }
 

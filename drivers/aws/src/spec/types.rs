@@ -36,6 +36,8 @@ pub(crate) struct Spec {
     pub metadata_options: Option<MetadataOptions>,
     pub cpu_options: Option<CpuOptions>,
     pub placement: Option<Placement>,
+    /// User data are in Secrets Manager until the VM has read them.
+    pub has_user_data_store: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

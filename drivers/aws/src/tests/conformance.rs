@@ -8,7 +8,7 @@ use mcm_driver::{
     interface::Driver,
 };
 
-fn subject(driver: &dyn Driver, spec: Value) -> Subject<'_> {
+pub(super) fn subject(driver: &dyn Driver, spec: Value) -> Subject<'_> {
     let volume = |spec: Value| serde_json::from_value(spec).unwrap();
     Subject {
         driver,

@@ -21,6 +21,8 @@ use jiff::{SignedDuration, Timestamp, civil, fmt::rfc2822, tz::TimeZone};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
+use super::fake_secrets::{self, FakeSecret};
+
 /// Parameters of a request.
 pub(super) type Params = BTreeMap<String, String>;
 
@@ -89,6 +91,8 @@ pub(super) enum Fault {
 #[derive(Default)]
 pub(super) struct Cloud {
     pub instances: BTreeMap<String, FakeInstance>,
+    /// Secrets by name.
+    pub secrets: BTreeMap<String, FakeSecret>,
     tokens: HashMap<String, (String, Params)>,
     pub requests: Vec<(String, Params)>,
     pub signers: BTreeSet<String>,
@@ -150,9 +154,11 @@ async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) ->
 }
 
 async fn answer_in_time(cloud: &Shared, headers: &HeaderMap, body: &[u8], is_expired: bool) -> Response {
-    let mut params = parse(body);
-    let action = params.remove("Action").unwrap();
-    params.remove("Version");
+    let (action, params) = fake_secrets::request(headers, body).unwrap_or_else(|| {
+        let mut params = parse(body);
+        params.remove("Version");
+        (params.remove("Action").unwrap(), params)
+    });
     let fault = {
         let mut cloud = cloud.lock();
         cloud.requests.push((action.clone(), params.clone()));
@@ -215,6 +221,9 @@ fn carry_out(cloud: &Shared, action: &str, params: &Params) -> Response {
     }
     if let Some(answer) = cloud.answers.get(action).filter(|_| !params.contains_key("ImageId.1")) {
         return xml(action, answer);
+    }
+    if let Some(answer) = fake_secrets::answer(&mut cloud.secrets, action, params) {
+        return answer;
     }
     match action {
         "DescribeImages" => describe_images(&cloud, params),
@@ -439,6 +448,9 @@ fn xml(action: &str, body: &str) -> Response {
 }
 
 fn error(action: &str, code: &str, status: u16) -> Response {
+    if fake_secrets::ACTIONS.contains(&action) {
+        return fake_secrets::error(code, status);
+    }
     let error = format!("<Error><Code>{code}</Code><Message>as told, with AKIDEXAMPLE [and brackets</Message></Error>");
     let body = if NOT_OF_EC2.contains(&action) {
         format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>")

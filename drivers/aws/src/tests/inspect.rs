@@ -20,7 +20,7 @@ fn list(name: &str, items: &str) -> String {
 }
 
 /// An account with all that the class needs.
-fn furnish(cloud: &Shared) {
+pub(super) fn furnish(cloud: &Shared) {
     let answers = [
         (
             "GetCallerIdentity",

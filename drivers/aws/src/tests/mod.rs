@@ -3,6 +3,7 @@
 mod bootstrap;
 mod conformance;
 mod fake;
+mod fake_secrets;
 mod faults;
 mod flows;
 mod images;
@@ -12,6 +13,7 @@ mod recorded;
 mod requests;
 mod target_groups;
 mod templates;
+mod user_data_store;
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,9 +67,16 @@ fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> Aws
 }
 
 fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
-    let [endpoint, sts_endpoint, load_balancer_endpoint] = [(); 3].map(|()| Some(url.to_owned()));
-    let secrets = testing::secret_policy();
-    let access = Access { endpoint, sts_endpoint, load_balancer_endpoint, limits, secrets, ..Access::default() };
+    let url = || Some(url.to_owned());
+    let access = Access {
+        endpoint: url(),
+        sts_endpoint: url(),
+        load_balancer_endpoint: url(),
+        secrets_manager_endpoint: url(),
+        limits,
+        secrets: testing::secret_policy(),
+        ..Access::default()
+    };
     let millis = Duration::from_millis;
     let patience = Patience {
         window: millis(2),
