@@ -26,7 +26,6 @@ mod user_data;
 mod volumes;
 
 use std::{
-    borrow::Cow,
     collections::{BTreeSet, HashMap},
     convert::Infallible,
     sync::Arc,
@@ -45,8 +44,7 @@ use self::{
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization},
-    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION},
-    names::{IDS, OWNER_TAG, PLACEMENT_ANNOTATION, tags_of},
+    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION, tags_of},
     run::Order,
     secrets_manager::Stored,
     spec::{Scope, Spec, placement_of_annotation},
