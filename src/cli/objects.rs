@@ -119,12 +119,20 @@ fn has_objects(path: &Path) -> bool {
 }
 
 fn read_file(path: &Path) -> Result<Vec<Value>, ObjectsError> {
+    parse(&path.display().to_string(), &read_text(path)?)
+}
+
+/// The text of a file, or of standard input for `-`.
+///
+/// # Errors
+/// It cannot be read, or is larger than 64 MiB.
+pub(super) fn read_text(path: &Path) -> Result<String, ObjectsError> {
     let open = || -> io::Result<Box<dyn Read>> {
         if path == Path::new("-") { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(fs::File::open(path)?)) }
     };
     let path = path.display().to_string();
     match open() {
-        Ok(file) => parse(&path, &read_up_to(MOST_BYTES, file, &path)?),
+        Ok(file) => read_up_to(MOST_BYTES, file, &path),
         Err(source) => Err(ObjectsError::Read { path, source }),
     }
 }

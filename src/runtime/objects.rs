@@ -179,7 +179,7 @@ impl<K: Cached + Serialize> Objects<K> {
         Ok(None)
     }
 
-    /// Reads an object live, as [`Self::read_again`] does: whether it is the one that was seen, and is not being deleted. An
+    /// Reads an object live, as [`Self::read_again`] does: whether it has the UID that was seen, and is not being deleted. An
     /// owner asks before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
     /// `Orphan`, and the cache may show that first.
     pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, WriteError> {

@@ -95,17 +95,45 @@ async fn a_plan_of_200_machines_takes_seconds() {
     let _manager = world.run(&[]).await;
     world.pool(200, json!({})).await;
     world.scene.find("200 machines that serve", MANY_SERVE, |scene| scene.settled(200, "small").then_some(())).await;
-    let words = ["pool", "--set", "template.spec.class.name=large"].map(str::to_owned);
-    let begun = Instant::now();
-    let (code, answer) = plan(&world, &words).await;
-    let took = begun.elapsed();
-    let object = &answer["objects"][0];
-    assert_eq!((code, &object["verdict"]), (0, &json!("Replaces")), "{answer}");
-    assert_eq!((&object["summary"]["create"], &object["summary"]["delete"]), (&json!(200), &json!(200)), "{answer}");
+    let (class, quarter) = ("template.spec.class.name=large", "25%");
+    let wide = ["maxSurge", "maxUnavailable"].map(|bound| format!("strategy.rollingUpdate.{bound}={quarter}"));
+    let sets: [(&[&str], &str); 2] =
+        [(&[class], "the rounds of the others repeat"), (&[class, &wide[0], &wide[1]], "were played, each for")];
+    for (changes, remark) in sets {
+        let sets = changes.iter().flat_map(|change| ["--set", change]);
+        let words: Vec<String> = ["pool"].into_iter().chain(sets).map(str::to_owned).collect();
+        let begun = Instant::now();
+        let (code, answer) = plan(&world, &words).await;
+        let took = begun.elapsed();
+        let object = &answer["objects"][0];
+        assert_eq!((code, &object["verdict"]), (0, &json!("Replaces")), "{answer}");
+        assert_eq!(
+            (&object["summary"]["create"], &object["summary"]["delete"]),
+            (&json!(200), &json!(200)),
+            "{answer}"
+        );
+        let said = object["remarks"][0].as_str().unwrap();
+        assert!(said.starts_with("all 200 machines are alike") && said.contains(remark), "{answer}");
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        println!("a plan of 200 machines took {took:?}: {words:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_plays_with_the_flags_of_a_file_and_names_what_the_cloud_does_not_answer() {
+    let world = World::new("plan-flags").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "--machine-drain-timeout=45m").unwrap();
+    let path = file.path().to_str().unwrap();
+    let words = ["pool", "--set", "template.spec.class.name=large", "--live", "--policy", path].map(str::to_owned);
+    let (_, answer) = plan(&world, &words).await;
+    assert_eq!(answer["flags"], json!(format!("those of {path}")));
+    let blockers = answer["objects"][0]["blockers"].to_string();
     assert!(
-        object["remarks"][0].as_str().is_some_and(|remark| remark.starts_with("all 200 machines are alike")),
-        "{answer}"
+        blockers.contains("the cloud of class large: cloud: "),
+        "the simulated cloud has nothing to look at: {answer}"
     );
-    assert!(took < Duration::from_secs(60), "{took:?}");
-    println!("a plan of 200 machines took {took:?}");
 }

@@ -25,11 +25,15 @@ pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass)
         text,
         remedies: Vec::new(),
     };
+    let not_asked = |error: &anyhow::Error| {
+        vec![found(Severity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))]
+    };
+    if let Err(error) = cell.settings.drivers.get(class) {
+        return not_asked(&error.into());
+    }
     let secret = match secret_of(cell, class).await {
         Ok(secret) => secret,
-        Err(error) => {
-            return vec![found(Severity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))];
-        }
+        Err(error) => return not_asked(&error),
     };
     let lines = look(&cell.settings.drivers, class, &secret).await;
     let obstacle = |line: crate::cli::class::Line| {

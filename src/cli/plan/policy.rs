@@ -1,13 +1,14 @@
 //! The flags of the manager, with which a change is played.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::{
     cli::{
         error::Misuse,
+        objects,
         reading::{memory, story::Manager},
         run,
     },
@@ -55,7 +56,7 @@ async fn asked(cell: &ReadOnly, managers: &[Manager]) -> (Flags, String) {
 }
 
 fn read(file: &Path) -> Result<Flags> {
-    let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    let text = objects::read_text(file)?;
     let flags = match serde_json::from_str::<Value>(&text) {
         Ok(configz) if configz["mcm"]["flags"].is_object() => of_configz(&configz),
         _ => of_words(&text),
@@ -97,6 +98,8 @@ fn of_words(text: &str) -> Flags {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rstest::rstest;
     use serde_json::json;
 

@@ -293,7 +293,7 @@ async fn carry_out(
 #[derive(PartialEq)]
 enum Written {
     Yes,
-    /// The object has another resource version than the one that was read.
+    /// The object was written since it was read.
     Conflict,
 }
 

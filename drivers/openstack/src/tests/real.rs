@@ -196,7 +196,7 @@ async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDr
             }
         }
     };
-    // Without the one of another client.
+    // Another client's member is not counted.
     let members = async || {
         let session = driver.session(&class(services.spec(&json!({}))), &services.secret()).unwrap();
         let all = session.region.members(services.fact("poolID")).await.unwrap();

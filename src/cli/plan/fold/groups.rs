@@ -91,7 +91,7 @@ impl Groups {
         let (before, after) = (replicas_of(whole.live), whole.replicas_after());
         let kinds = kinds(whole);
         let present = whole.machines.iter().filter(|machine| !machine.is_terminating()).count();
-        // The border between those that are deleted and those that are kept is one of groups.
+        // No group has both machines that are deleted and machines that are kept.
         let is_cut = whole.wanted.is_some() && kinds.len() == 1;
         let surplus = if is_cut { present.saturating_sub(after) } else { 0 };
         let mut groups = Vec::new();

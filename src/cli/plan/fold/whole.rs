@@ -173,7 +173,7 @@ fn node_key(node: &Value) -> Value {
     json!({ "taints": node["spec"]["taints"], "unschedulable": node["spec"]["unschedulable"], "conditions": conditions })
 }
 
-/// Each round drains or updates the next machines of this order. The number of those that are left in the end.
+/// Each round drains or updates the next machines of this order. The number of machines that are left in the end.
 pub(super) fn in_order<'a>(order: impl Iterator<Item = &'a str>, entries: &[Entry], starts: &[usize]) -> Option<usize> {
     let mut names = order;
     let ends = starts.iter().skip(1).copied().chain([entries.len()]);
