@@ -411,7 +411,7 @@ fn crowd(seeds: &mut Vec<Seed>, count: usize) {
     let (uid, id) = (machine["metadata"]["uid"].as_str().unwrap(), machine["spec"]["providerID"].as_str().unwrap());
     let copy = |value: &Value, at: usize| {
         let text = value.to_string().replace(uid, &format!("crowd-{at}")).replace(id, &format!("elsewhere:///{at}"));
-        let text = text.replace(&format!("\"uid\":\"elsewhere-node"), &format!("\"uid\":\"crowd-{at}-"));
+        let text = text.replace("\"uid\":\"elsewhere-node", &format!("\"uid\":\"crowd-{at}-"));
         serde_json::from_str::<Value>(&text.replace(&name, &format!("pool-{at:04}"))).unwrap()
     };
     seeds.retain(|(kind, _)| *kind != &MACHINES && *kind != &NODES);
