@@ -124,7 +124,6 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         scene.scale(1);
         let (code, answer) = scene.until_it_waits_for(&machine, "guarded").await;
         assert_eq!((code, &answer["waits"][0]["kind"]), (4, &json!("Eviction")), "{answer}");
-        assert!(answer["waits"][0]["text"].as_str().unwrap().contains("budget"), "{answer}");
         let (_, document) = scene.read(&["why"]).await;
         let listed = document["objects"].as_array().unwrap().iter();
         assert!(listed.clone().any(|one| one["object"]["name"] == chosen.as_str()), "{document}");

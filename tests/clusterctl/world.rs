@@ -327,6 +327,7 @@ impl World {
             format!("--simulated-cloud={}", self.cloud.url),
             ENDPOINTS.to_owned(),
             "--leader-elect".to_owned(),
+            "--vm-check-period=1m".to_owned(),
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{}", free_port()),
             "--v=3".to_owned(),

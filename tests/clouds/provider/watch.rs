@@ -22,7 +22,7 @@ const PERIODS: u32 = 3;
 const LISTS_OF_A_PERIOD: u64 = 5;
 /// Machines in the account.
 const MACHINES: usize = 500;
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(480);
 
 /// A namespace with a class of a cloud and these machines, all of which are ready.
 async fn team(cloud: &dyn Simulation, machines: usize) -> World {
