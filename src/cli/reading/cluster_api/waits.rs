@@ -249,33 +249,43 @@ impl<'a> World<'a> {
 
     /// The waits of the VM of a Machine.
     fn mcm_machine(&self, object: &Object, place: &Place<'_>) -> Vec<Told> {
+        self.provided(Kind::MCMMachine, object, place, |text| match object.lacks("LoadBalancerRegistered") {
+            Some(registered) if is_of_load_balancer(object, registered) => {
+                let text = format!("the load balancer of the control plane: {}", short(&registered.text()));
+                vec![Cause::LoadBalancer.told(place, text, None)]
+            }
+            _ => self.vm(object, place, text),
+        })
+    }
+
+    /// The waits of the VMs of an object of the provider. `others` gives them for reasons of `Ready` that name no cause.
+    fn provided(
+        &self,
+        kind: Kind,
+        object: &Object,
+        place: &Place<'_>,
+        others: impl FnOnce(&str) -> Vec<Told>,
+    ) -> Vec<Told> {
         if object.has_pause() {
-            return self.paused(Kind::MCMMachine, object).into_iter().collect();
+            return self.paused(kind, object).into_iter().collect();
         }
-        let name = object.name();
-        let Some(ready) = object.condition("Ready") else {
-            return vec![Cause::Provider.told(place, format!("the provider to act on MCMMachine {name}"), None)];
-        };
+        let Some(ready) = object.condition("Ready") else { return vec![unseen(kind, object, place)] };
         if ready.is_true() && !object.is_deleting() {
             return Vec::new();
         }
-        let (reason, text) = (ready.reason.as_str(), short(&ready.text()));
-        let cause = match reason {
+        let text = short(&ready.text());
+        let cause = match ready.reason.as_str() {
             "WaitingForOwner" | "WaitingForCluster" | "WaitingForMCMObjects" => Cause::Core,
             "WaitingForClusterInfrastructureReady" | "WaitingForClusterNetwork" => Cause::ClusterInfrastructure,
             "WaitingForBootstrapData" => Cause::Bootstrap,
-            "MachineControllerManagerActive" => Cause::Obstacle,
+            "MachineControllerManagerActive" | "ReplicasNotManagedElsewhere" => Cause::Obstacle,
+            "NotConnected" => Cause::Connection,
             reason if OF_CLASS.contains(&reason) => Cause::Class,
             reason if OF_USER.contains(&reason) => Cause::Obstacle,
-            _ => match object.lacks("LoadBalancerRegistered") {
-                Some(registered) if is_of_load_balancer(object, registered) => {
-                    let text = format!("the load balancer of the control plane: {}", short(&registered.text()));
-                    return vec![Cause::LoadBalancer.told(place, text, None)];
-                }
-                _ => return self.vm(object, place, &text),
-            },
+            _ => return others(&text),
         };
-        vec![cause.told(place, completed("its VM", &text), None)]
+        let subject = if kind == Kind::MCMMachine { "its VM" } else { "its VMs" };
+        vec![cause.told(place, completed(subject, &text), None)]
     }
 
     /// The waits of the MCM Machine; without one, the condition of the MCMMachine.
@@ -390,32 +400,11 @@ impl<'a> World<'a> {
     }
 
     fn mcm_pool(&self, object: &Object, place: &Place<'_>) -> Vec<Told> {
-        if object.has_pause() {
-            return self.paused(Kind::MCMMachinePool, object).into_iter().collect();
-        }
-        let name = object.name();
-        let Some(ready) = object.condition("Ready") else {
-            return vec![Cause::Provider.told(place, format!("the provider to act on MCMMachinePool {name}"), None)];
-        };
-        if ready.is_true() && !object.is_deleting() {
-            return Vec::new();
-        }
-        let text = short(&ready.text());
-        let cause = match ready.reason.as_str() {
-            "WaitingForOwner" | "WaitingForCluster" | "WaitingForMCMObjects" => Cause::Core,
-            "WaitingForClusterInfrastructureReady" | "WaitingForClusterNetwork" => Cause::ClusterInfrastructure,
-            "WaitingForBootstrapData" => Cause::Bootstrap,
-            "MachineControllerManagerActive" | "ReplicasNotManagedElsewhere" => Cause::Obstacle,
-            "NotConnected" => Cause::Connection,
-            reason if OF_CLASS.contains(&reason) => Cause::Class,
-            reason if OF_USER.contains(&reason) => Cause::Obstacle,
-            _ => {
-                let natives = self.deployments_of(name).into_iter().flat_map(|native| native.waits);
-                let natives: Vec<Told> = natives.collect();
-                return if natives.is_empty() { vec![Cause::Vm.told(place, text, None)] } else { natives };
-            }
-        };
-        vec![cause.told(place, completed("its VMs", &text), None)]
+        self.provided(Kind::MCMMachinePool, object, place, |text| {
+            let natives = self.deployments_of(object.name()).into_iter().flat_map(|native| native.waits);
+            let natives: Vec<Told> = natives.collect();
+            if natives.is_empty() { vec![Cause::Vm.told(place, text, None)] } else { natives }
+        })
     }
 
     /// The answers for the MCM MachineDeployments of an MCMMachinePool.
@@ -437,11 +426,7 @@ impl<'a> World<'a> {
                 None,
             )],
             None if object.status.initialization.provisioned => Vec::new(),
-            None => vec![Cause::Provider.told(
-                &place,
-                format!("the provider to act on {} {}", kind.name(), object.name()),
-                None,
-            )],
+            None => vec![unseen(kind, object, &place)],
         }
     }
 
@@ -453,6 +438,11 @@ impl<'a> World<'a> {
             _ => Verdict::Waiting,
         }
     }
+}
+
+/// The wait for the provider, which has set no condition.
+fn unseen(kind: Kind, object: &Object, place: &Place<'_>) -> Told {
+    Cause::Provider.told(place, format!("the provider to act on {} {}", kind.name(), object.name()), None)
 }
 
 /// Whether the load balancer is next: the VM exists, or is deleted only after it left.
