@@ -11,7 +11,10 @@ mod policy;
 mod rehearse;
 mod report;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
@@ -325,6 +328,8 @@ impl<'a> Planner<'a> {
 
     async fn plan(mut self, changes: &[Change]) -> Result<Plan> {
         let mut plans = Vec::new();
+        // Each class is looked at once, for all objects that use it.
+        let mut in_clouds: BTreeMap<String, Vec<answer::Blocker>> = BTreeMap::new();
         for change in changes {
             let version = change::version(self.cell, change).await?;
             self.notes.extend(version.note.clone());
@@ -332,25 +337,30 @@ impl<'a> Planner<'a> {
                 CLASS => self.class(change, &version),
                 _ => self.deployment(change, &version).await,
             };
-            let in_clouds = self.in_clouds(&plan, &version).await;
-            plan.blockers.extend(in_clouds);
+            if let Some((name, class)) = self.class_of_new_vms(&plan, &version).filter(|_| self.is_live) {
+                if !in_clouds.contains_key(name) {
+                    in_clouds.insert(name.to_owned(), live::obstacles(self.cell, name, class).await);
+                }
+                plan.blockers.extend(in_clouds.get(name).into_iter().flatten().cloned());
+            }
             plans.push(plan);
         }
         Ok(Plan::of(self.facts.now, plans, self.notes))
     }
 
-    /// Obstacles that the cloud of the class shows from which an object creates VMs.
-    async fn in_clouds(&self, plan: &ObjectPlan, version: &Version) -> Vec<answer::Blocker> {
-        let Some(wanted) = version.wanted.as_ref().filter(|_| self.is_live) else { return Vec::new() };
+    /// The class from which an object creates VMs, or that is changed itself, with its name.
+    fn class_of_new_vms<'b>(
+        &'b self,
+        plan: &'b ObjectPlan,
+        version: &'b Version,
+    ) -> Option<(&'b str, &'b MachineClass)> {
+        let wanted = version.wanted.as_ref()?;
         let name = match plan.kind.as_str() {
-            CLASS => Some(plan.name.as_str()),
-            _ if plan.summary.create > 0 => wanted["spec"]["template"]["spec"]["class"]["name"].as_str(),
-            _ => None,
+            CLASS => plan.name.as_str(),
+            _ if plan.summary.create > 0 => wanted["spec"]["template"]["spec"]["class"]["name"].as_str()?,
+            _ => return None,
         };
-        match name.and_then(|name| Some((name, self.classes.get(name)?))) {
-            Some((name, class)) => live::obstacles(self.cell, name, class).await,
-            None => Vec::new(),
-        }
+        Some((name, self.classes.get(name)?))
     }
 
     async fn look_for_secrets(&mut self, classes: Vec<MachineClass>) {

@@ -6,12 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::whole::{Few, MOST_PLAYED, Trust, Whole, in_order, is_of_known, replicas_of, settled_set};
+use super::whole::{Few, MOST_PLAYED, Trust, Whole, in_order, is_of_known, replicas_of, resized, settled_set};
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
-    },
+    api::machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
     cli::plan::{fields::to_value, outcome::starts_of_rounds},
     controllers::{machine_deployment::bounds_of, object::owner},
     rehearsal::record::{Act, Course, Ending, Entry, Tallies, Tally},
@@ -251,41 +248,25 @@ impl Scale<'_> {
     }
 
     fn set(&self, set: &MachineSet, groups: &[Group], replicas: &Replicas) -> MachineSet {
-        let mut smaller = set.clone();
         let uid = set.uid().unwrap_or_default();
         let of_set = groups.iter().filter(|group| group.set == uid && !group.is_going);
         let (machines, groups) =
             of_set.fold((0, 0), |(machines, groups), group| (machines + group.names.len(), groups + 1));
+        let written = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let less = |number: i32| {
             let number = usize::try_from(number).unwrap_or_default();
-            let fewer = if number == machines { groups } else { self.nearest(number) };
-            i32::try_from(fewer).unwrap_or(i32::MAX)
+            written(if number == machines { groups } else { self.nearest(number) })
+        };
+        let bound = |number: i32| {
+            let number = usize::try_from(number).ok()?;
+            Some(written(match number.checked_sub(replicas.before) {
+                Some(above) => replicas.few_before + self.nearest(above),
+                None if number == self.whole.replicas_after() => replicas.few_after,
+                None => self.nearest(number),
+            }))
         };
         let wanted = usize::try_from(set.spec.replicas).unwrap_or_default();
-        smaller.spec.replicas = i32::try_from(self.moved(groups, machines, wanted)).unwrap_or(i32::MAX);
-        if let Some(status) = &mut smaller.status {
-            let counts = [
-                &mut status.replicas,
-                &mut status.fully_labeled_replicas,
-                &mut status.ready_replicas,
-                &mut status.available_replicas,
-            ];
-            counts.into_iter().for_each(|count| *count = less(*count));
-        }
-        for annotation in [labels::DESIRED_REPLICAS, labels::MAX_REPLICAS] {
-            if let Some(text) = smaller.annotations_mut().get_mut(annotation)
-                && let Ok(number) = text.parse::<usize>()
-            {
-                let distance = |few: usize, at: usize| few + self.nearest(number.saturating_sub(at));
-                let number = match number {
-                    _ if number >= replicas.before => distance(replicas.few_before, replicas.before),
-                    _ if number == self.whole.replicas_after() => replicas.few_after,
-                    _ => self.nearest(number),
-                };
-                *text = number.to_string();
-            }
-        }
-        smaller
+        resized(set, written(self.moved(groups, machines, wanted)), less, bound)
     }
 }
 

@@ -5,12 +5,9 @@ use std::{ops::Range, time::Duration};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::whole::{Few, Whole, in_order, is_of_known, settled_set};
+use super::whole::{Few, Whole, in_order, is_of_known, resized, settled_set};
 use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, MachineSet, StrategyType},
-    },
+    api::machine::{MachineDeployment, MachineSet, StrategyType},
     cli::plan::{fields::to_value, outcome::starts_of_rounds},
     controllers::machine_deployment::bounds_of,
     rehearsal::record::{Act, Course, Ending, Entry, Tallies},
@@ -197,23 +194,5 @@ fn smaller_deployment(deployment: &MachineDeployment, less: i32) -> Option<Value
 }
 
 fn smaller_set(set: &MachineSet, less: i32) -> MachineSet {
-    let mut smaller = set.clone();
-    smaller.spec.replicas -= less;
-    if let Some(status) = &mut smaller.status {
-        let counts = [
-            &mut status.replicas,
-            &mut status.fully_labeled_replicas,
-            &mut status.ready_replicas,
-            &mut status.available_replicas,
-        ];
-        counts.into_iter().for_each(|count| *count = (*count - less).max(0));
-    }
-    for annotation in [labels::DESIRED_REPLICAS, labels::MAX_REPLICAS] {
-        if let Some(text) = smaller.annotations_mut().get_mut(annotation)
-            && let Ok(number) = text.parse::<i32>()
-        {
-            *text = (number - less).to_string();
-        }
-    }
-    smaller
+    resized(set, set.spec.replicas - less, |count| (count - less).max(0), |bound| Some(bound - less))
 }

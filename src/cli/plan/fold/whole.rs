@@ -134,6 +134,34 @@ pub(super) fn settled_set<'a>(whole: &Whole<'a>) -> Option<&'a MachineSet> {
     (filled.next().is_none() && counts == [replicas; 4]).then_some(set)
 }
 
+/// The set with other numbers: its replicas, the counts in its status, and the bounds in its annotations.
+pub(super) fn resized(
+    set: &MachineSet,
+    replicas: i32,
+    count: impl Fn(i32) -> i32,
+    bound: impl Fn(i32) -> Option<i32>,
+) -> MachineSet {
+    let mut resized = set.clone();
+    resized.spec.replicas = replicas;
+    if let Some(status) = &mut resized.status {
+        let counts = [
+            &mut status.replicas,
+            &mut status.fully_labeled_replicas,
+            &mut status.ready_replicas,
+            &mut status.available_replicas,
+        ];
+        counts.into_iter().for_each(|number| *number = count(*number));
+    }
+    for annotation in [labels::DESIRED_REPLICAS, labels::MAX_REPLICAS] {
+        if let Some(text) = resized.annotations_mut().get_mut(annotation)
+            && let Some(number) = text.parse().ok().and_then(&bound)
+        {
+            *text = number.to_string();
+        }
+    }
+    resized
+}
+
 fn are_alike<T: PartialEq>(mut keys: impl Iterator<Item = Option<T>>) -> bool {
     let Some(Some(first)) = keys.next() else { return false };
     keys.all(|key| key.as_ref() == Some(&first))
