@@ -25,7 +25,7 @@ pub const BEFORE: [Step; 3] = [
 /// Steps after the switch.
 pub const AFTER: [Step; 3] = [
     Step { title: "remove the objects of the other provider", todo: remove, undo: None },
-    Step { title: "tag the VMs as their class specifies", todo: tag, undo: None },
+    Step { title: "tag the VMs as their class specifies", todo: swap::tag, undo: None },
     Step { title: "unpause the CAPI objects", todo: start, undo: None },
 ];
 
@@ -106,10 +106,6 @@ fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     detach(&mut todo, s.recorded().filter_map(|member| member.other));
     todo
-}
-
-fn tag(s: &Snapshot) -> Todo {
-    swap::tag(s, true)
 }
 
 /// Last: resumes from the MCMMachines, which adopt the VMs, up to the deployment.

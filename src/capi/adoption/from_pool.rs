@@ -32,12 +32,21 @@ pub const BEFORE: [Step; 3] = [
 
 /// Steps after the switch.
 pub const AFTER: [Step; 3] = [
-    Step { title: "tag the VMs as their class specifies", todo: tag, undo: None },
+    Step { title: "tag the VMs as their class specifies", todo: swap::tag, undo: None },
     Step { title: "unpause the CAPI objects", todo: start, undo: None },
     Step { title: "unpause the MachinePool, without machines", todo: empty, undo: None },
 ];
 
-/// The MachinePool and its infrastructure.
+/// The MachinePool and its infrastructure. Without one of them, the migration waits.
+pub fn both(s: &Snapshot) -> Result<(&Object, &Object), Todo> {
+    s.deployment_of(Side::OtherProvider).zip(s.pool()).ok_or_else(|| {
+        let mut todo = Todo::default();
+        todo.expect(false, format!("MachinePool {} and its infrastructure, or a MachinePool of that name", s.name()));
+        todo
+    })
+}
+
+/// The MachinePool and its infrastructure, as far as they exist.
 pub fn pools(s: &Snapshot) -> Vec<&Object> {
     s.deployment_of(Side::OtherProvider).into_iter().chain(s.pool()).collect()
 }
@@ -108,10 +117,6 @@ fn described(s: &Snapshot) -> Option<Described> {
     Some(Described { hash, deployment, template, others })
 }
 
-fn tag(s: &Snapshot) -> Todo {
-    swap::tag(s, true)
-}
-
 fn start(s: &Snapshot) -> Todo {
     to_capi::start(s).then(|| swap::release(s))
 }
@@ -119,11 +124,11 @@ fn start(s: &Snapshot) -> Todo {
 /// Last. Core deletes the Nodes that a MachinePool lists without their VMs, so it lists none before it is unpaused. With a
 /// minimum of 0, the provider leaves its group empty.
 fn empty(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let (Some(machine_pool), Some(pool)) = (s.deployment_of(Side::OtherProvider), s.pool()) else {
-        todo.expect(false, format!("MachinePool {} and its infrastructure, or a MachinePool of that name", s.name()));
-        return todo;
+    let (machine_pool, pool) = match both(s) {
+        Ok(both) => both,
+        Err(missing) => return missing,
     };
+    let mut todo = Todo::default();
     if pool.is_of_migration(s.name()) {
         let before = pool.annotation(labels::BEFORE_MIGRATION).map(str::to_owned);
         let before = before.unwrap_or_else(|| json!({ "minSize": pool.at("/spec/minSize") }).to_string());

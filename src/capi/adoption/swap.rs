@@ -173,8 +173,17 @@ pub fn classes(s: &Snapshot) -> Vec<&Object> {
     names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
 }
 
-/// Adds the tags by which orphan collectors find the VMs of their class, or removes them.
-pub fn tag(s: &Snapshot, is_listed: bool) -> Todo {
+/// Adds the tags by which orphan collectors find the VMs of their class.
+pub fn tag(s: &Snapshot) -> Todo {
+    list(s, true)
+}
+
+/// Removes these tags: without a native Machine a VM that is listed for a class would be deleted as an orphan.
+pub fn untag(s: &Snapshot) -> Todo {
+    list(s, false)
+}
+
+fn list(s: &Snapshot, is_listed: bool) -> Todo {
     let mut todo = Todo::default();
     let Some(cloud) = &s.cloud else {
         todo.asks_cloud = true;

@@ -18,7 +18,7 @@ use crate::capi::types::Side;
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 4] = [
     Step { title: "pause the CAPI objects", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "remove the tags of their class from the VMs", todo: untag, undo: Some(tag) },
+    Step { title: "remove the tags of their class from the VMs", todo: swap::untag, undo: Some(swap::tag) },
     Step { title: "create the objects of the other provider, paused", todo: describe, undo: Some(forget) },
     Step { title: "switch the references to the objects of the other provider", todo: refer, undo: Some(refer_back) },
 ];
@@ -38,15 +38,6 @@ fn pause_all(s: &Snapshot) -> Todo {
 
 fn resume_all(s: &Snapshot) -> Todo {
     resume_each(&[ours(s), swap::of_core(s)].concat()).then(|| swap::release(s))
-}
-
-/// Step 2. Without a native Machine a VM that is listed for a class would be deleted as an orphan.
-fn untag(s: &Snapshot) -> Todo {
-    swap::tag(s, false)
-}
-
-fn tag(s: &Snapshot) -> Todo {
-    swap::tag(s, true)
 }
 
 /// Step 3. Each object has the ID of its VM and no owner, without which its controller does nothing.

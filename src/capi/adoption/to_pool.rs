@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::{
-    from_pool::{bounds_before, pools},
+    from_pool::{both, bounds_before, pools},
     group,
     object::{Kind, Object},
     snapshot::Snapshot,
@@ -22,7 +22,7 @@ use crate::capi::{conversion::provider_id, types::Side};
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
     Step { title: "pause the CAPI objects and the MachinePool", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "remove the tags of their class from the VMs", todo: untag, undo: Some(tag) },
+    Step { title: "remove the tags of their class from the VMs", todo: swap::untag, undo: Some(swap::tag) },
     Step { title: "wait until the VMs joined their group", todo: group::join, undo: Some(group::leave) },
 ];
 
@@ -44,15 +44,6 @@ fn resume_all(s: &Snapshot) -> Todo {
     todo.then(|| swap::release(s))
 }
 
-/// Step 2. Without a native Machine a VM that is listed for a class would be deleted as an orphan.
-fn untag(s: &Snapshot) -> Todo {
-    swap::tag(s, false)
-}
-
-fn tag(s: &Snapshot) -> Todo {
-    swap::tag(s, true)
-}
-
 /// First after the switch, while core does not look at the Nodes of the pool. Template and class stay.
 fn remove(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
@@ -66,11 +57,11 @@ fn remove(s: &Snapshot) -> Todo {
 
 /// Last: the provider shows the VMs of the group before core looks for their Nodes.
 fn fill(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let (Some(machine_pool), Some(pool)) = (s.deployment_of(Side::OtherProvider), s.pool()) else {
-        todo.expect(false, format!("MachinePool {} and its infrastructure, or a MachinePool of that name", s.name()));
-        return todo;
+    let (machine_pool, pool) = match both(s) {
+        Ok(both) => both,
+        Err(missing) => return missing,
     };
+    let mut todo = Todo::default();
     if let Some(bounds) = bounds_before(pool) {
         todo.want(pool, &bounds);
     }
