@@ -15,7 +15,7 @@ use crate::{
     auto_scaling::{Group, Pools, User, group, running},
     aws::IMAGE,
     flavours::{Kubelets, OnAws, REGION, StandIn, other_provider_with, prepare},
-    other_provider::Vms,
+    other_provider::{OtherProvider, Vms},
     scene::{KUBERNETES, Scene, name_of},
     simulation::{Simulation, Vm},
     world::{World, play},
@@ -163,16 +163,22 @@ async fn new_vm(cloud: &OnAws, before: &Essence) -> Vm {
     all.remove(0)
 }
 
+/// A cluster that is not applied yet, its account, and CAPA.
+async fn stock(world: &'static World, name: &str) -> (Arc<OnAws>, Scene, OtherProvider) {
+    let cloud = Arc::new(OnAws::start().await);
+    prepare_account(&cloud).await;
+    let scene = Scene::with_authority(world, name).await;
+    prepare(&scene, cloud.as_ref());
+    let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+    let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
+    let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
+    (cloud, scene, capa)
+}
+
 #[test]
 fn workers_of_a_stock_cluster_of_capa_move_to_mcm_and_back() {
     play(async |world: &'static World| {
-        let cloud = Arc::new(OnAws::start().await);
-        prepare_account(&cloud).await;
-        let scene = Scene::with_authority(world, "stock").await;
-        prepare(&scene, cloud.as_ref());
-        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
-        let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
-        let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
+        let (cloud, scene, capa) = stock(world, "stock").await;
         let kubelets = Kubelets::run(&scene, Arc::<OnAws>::clone(&cloud));
         world.kubectl_with(&["apply", "-f", "-"], &generate(&scene));
         scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
@@ -244,13 +250,7 @@ fn is_empty(scene: &Scene, pool: &str) -> Option<()> {
 fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
     const MEMBERS: usize = 3;
     play(async |world: &'static World| {
-        let cloud = Arc::new(OnAws::start().await);
-        prepare_account(&cloud).await;
-        let scene = Scene::with_authority(world, "grouped").await;
-        prepare(&scene, cloud.as_ref());
-        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
-        let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
-        let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
+        let (cloud, scene, capa) = stock(world, "grouped").await;
         let pools = Pools::start(&scene, &cloud);
         let kubelets = Kubelets::run(&scene, Arc::<OnAws>::clone(&cloud));
         world.kubectl_with(&["apply", "-f", "-"], &generate(&scene));
