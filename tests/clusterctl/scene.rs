@@ -184,13 +184,15 @@ impl Scene {
         (all.len() == count && all.iter().all(is_running)).then_some(())
     }
 
-    /// The pool of the flavour has so many Nodes, and exactly their VMs.
+    /// The pool of the flavour has so many Nodes, and exactly their VMs, and core has seen its last change.
     pub fn has_pool_of(&self, count: usize) -> Option<()> {
         let pool = self.find("machinepool", &format!("{}-mp-0", self.name))?;
         let status = &pool["status"];
         let nodes = status["nodeRefs"].as_array().map_or(0, Vec::len);
         let ids = pool["spec"]["providerIDList"].as_array().map_or(0, Vec::len);
-        (status["phase"] == "Running" && status["replicas"] == count && nodes == count && ids == count).then_some(())
+        let is_seen = status["observedGeneration"] == pool["metadata"]["generation"];
+        let counts = status["replicas"] == count && nodes == count && ids == count;
+        (status["phase"] == "Running" && is_seen && counts).then_some(())
     }
 
     /// Nodes of this cluster.
