@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::support::{
     objects,
     plans::{Change, Rng, any_change, compare, plan},
+    scene::Scene,
     world::World,
 };
 
@@ -94,7 +95,9 @@ async fn a_plan_of_200_machines_takes_seconds() {
     let world = World::undisturbed("plan-many").await;
     let _manager = world.run(&[]).await;
     world.pool(200, json!({})).await;
-    world.scene.find("200 machines that serve", MANY_SERVE, |scene| scene.settled(200, "small").then_some(())).await;
+    // A deployment whose status is behind is played with all machines.
+    let is_told = |scene: &Scene| (scene.settled(200, "small") && scene.complete("pool", 200)).then_some(());
+    world.scene.find("200 machines that serve, in all statuses", MANY_SERVE, is_told).await;
     let (class, quarter) = ("template.spec.class.name=large", "25%");
     let wide = ["maxSurge", "maxUnavailable"].map(|bound| format!("strategy.rollingUpdate.{bound}={quarter}"));
     let sets: [(&[&str], &str); 2] =
