@@ -548,13 +548,20 @@ func (x *Failure) GetCallAgainAfterMs() uint64 {
 
 type Vm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Equals spec.providerID of its Node.
+	// Its ID, by which the driver finds it.
 	ProviderId string `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	// Name of its future Node.
 	NodeName  string     `protobuf:"bytes,2,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	Addresses []*Address `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// State of the driver, passed back in the status of the Machine with the next call; absent keeps the stored one.
 	LastKnownState *string `protobuf:"bytes,4,opt,name=last_known_state,json=lastKnownState,proto3,oneof" json:"last_known_state,omitempty"`
+	// The zone that the cloud reports; absent if it is not known.
+	Zone *string `protobuf:"bytes,5,opt,name=zone,proto3,oneof" json:"zone,omitempty"`
+	// The cloud's word for the state of a VM that exists and does not run, such as "stopped"; absent if it runs, or the state is
+	// not known.
+	Halted *string `protobuf:"bytes,6,opt,name=halted,proto3,oneof" json:"halted,omitempty"`
+	// spec.providerID of its Node, if it is not provider_id.
+	NodeProviderId *string `protobuf:"bytes,7,opt,name=node_provider_id,json=nodeProviderId,proto3,oneof" json:"node_provider_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -613,6 +620,27 @@ func (x *Vm) GetAddresses() []*Address {
 func (x *Vm) GetLastKnownState() string {
 	if x != nil && x.LastKnownState != nil {
 		return *x.LastKnownState
+	}
+	return ""
+}
+
+func (x *Vm) GetZone() string {
+	if x != nil && x.Zone != nil {
+		return *x.Zone
+	}
+	return ""
+}
+
+func (x *Vm) GetHalted() string {
+	if x != nil && x.Halted != nil {
+		return *x.Halted
+	}
+	return ""
+}
+
+func (x *Vm) GetNodeProviderId() string {
+	if x != nil && x.NodeProviderId != nil {
+		return *x.NodeProviderId
 	}
 	return ""
 }
@@ -2157,14 +2185,20 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x02vm\x18\x04 \x01(\v2\x11.mcm.driver.v1.VmR\x02vm\x122\n" +
 	"\x13call_again_after_ms\x18\x05 \x01(\x04H\x01R\x10callAgainAfterMs\x88\x01\x01B\x13\n" +
 	"\x11_last_known_stateB\x16\n" +
-	"\x14_call_again_after_ms\"\xbc\x01\n" +
+	"\x14_call_again_after_ms\"\xca\x02\n" +
 	"\x02Vm\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x1b\n" +
 	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x124\n" +
 	"\taddresses\x18\x03 \x03(\v2\x16.mcm.driver.v1.AddressR\taddresses\x12-\n" +
-	"\x10last_known_state\x18\x04 \x01(\tH\x00R\x0elastKnownState\x88\x01\x01B\x13\n" +
-	"\x11_last_known_state\"7\n" +
+	"\x10last_known_state\x18\x04 \x01(\tH\x00R\x0elastKnownState\x88\x01\x01\x12\x17\n" +
+	"\x04zone\x18\x05 \x01(\tH\x01R\x04zone\x88\x01\x01\x12\x1b\n" +
+	"\x06halted\x18\x06 \x01(\tH\x02R\x06halted\x88\x01\x01\x12-\n" +
+	"\x10node_provider_id\x18\a \x01(\tH\x03R\x0enodeProviderId\x88\x01\x01B\x13\n" +
+	"\x11_last_known_stateB\a\n" +
+	"\x05_zoneB\t\n" +
+	"\a_haltedB\x13\n" +
+	"\x11_node_provider_id\"7\n" +
 	"\aAddress\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9f\x02\n" +
