@@ -20,6 +20,8 @@ mod metrics;
 mod monitoring;
 #[path = "packaging/reference.rs"]
 mod reference;
+#[path = "packaging/sdk.rs"]
+mod sdk;
 #[path = "support/console.rs"]
 mod steps;
 

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,7 +54,17 @@ func generate(directory string) error {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
-	return nil
+	return recordSource(directory)
+}
+
+// recordSource writes the checksum of the interface beside the code, so that a test without Go notices code that is out of date.
+func recordSource(directory string) error {
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("%x  %s\n", sha256.Sum256(source), filepath.Base(file))
+	return os.WriteFile(filepath.Join(directory, "driver.proto.sha256"), []byte(line), 0o644)
 }
 
 func run(plugin string, request *pluginpb.CodeGeneratorRequest, directory string) error {
