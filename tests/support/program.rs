@@ -7,7 +7,10 @@ use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -134,16 +137,27 @@ impl Drop for Program {
     }
 }
 
-/// A free port that no other call in this process was given. Below 20000: `hack/control-plane` uses higher ones, and
+/// A free port that no other call was given, in this process or another. Below 20000: `hack/control-plane` uses higher ones, and
 /// from 32768 on an outgoing connection may hold one.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test binaries that run at the same time start far from each other.
-    let first = u16::try_from(std::process::id() % 97).unwrap() * 89;
-    (0..PORTS)
-        .map(|_| 10_000 + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .unwrap()
+    // Ports that belong to this process until it ends.
+    static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let (port, claim) = (0..PORTS)
+        .map(|_| 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS)
+        .find_map(|port| Some((port, claim(port)?)))
+        .unwrap();
+    CLAIMS.lock().unwrap().push(claim);
+    port
+}
+
+/// A port is taken only when its program listens, so test binaries that run at the same time lock a file for each.
+fn claim(port: u16) -> Option<File> {
+    let folder = env::temp_dir().join(format!("mcm-test-ports-{}", rustix::process::getuid().as_raw()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = File::create(folder.join(port.to_string())).unwrap();
+    file.try_lock().ok()?;
+    TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(file)
 }
 
 fn spawn(path: &Path, arguments: &[String], environment: &[(String, String)], log: &Path) -> Child {
