@@ -27,11 +27,7 @@ pub(crate) fn failure_of(answer: &Answer) -> Failure {
         _ => return Failure::Status(status),
     };
     let code = code_of(status, &message);
-    // A server that failed may have carried the request out, so a creation must not be repeated without a look.
-    if status >= 500 && code != Code::ResourceExhausted {
-        return Failure::Status(status);
-    }
-    Failure::Named { code, name: name_of(status).to_owned(), message }
+    Failure::Named { code, name: name_of(status).to_owned(), message }.with_status(status)
 }
 
 fn code_of(status: u16, message: &str) -> Code {

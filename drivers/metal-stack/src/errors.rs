@@ -31,7 +31,8 @@ pub(super) fn failure_of(answer: &Answer) -> Failure {
         return Failure::Status(answer.status);
     };
     let Problem { statuscode, message } = problem;
-    Failure::Named { code: code_of(statuscode, &message), name: name_of(statuscode, &message).to_owned(), message }
+    let (code, name) = (code_of(statuscode, &message), name_of(statuscode, &message).to_owned());
+    Failure::Named { code, name, message }.with_status(statuscode)
 }
 
 /// The status alone says little: all that is neither absent, in conflict nor broken is 422.
@@ -100,6 +101,7 @@ mod tests {
             assert_eq!(failure.code(), expected, "{text}");
             let is_busy = status == 429 || message.contains("too many");
             assert_eq!(failure.is_throttling(), is_busy, "{text}");
+            assert_eq!(failure.may_have_had_effect(), status == 500 && !message.contains("no ips"), "{text}");
         }
     }
 

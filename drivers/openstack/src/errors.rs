@@ -59,7 +59,9 @@ pub(crate) fn failure_of(answer: &Answer) -> Failure {
 fn named(status: u16, name: String, message: String) -> Failure {
     let code = code_of(status, &name, &message);
     let is_throttled = code == Code::Unavailable && [413, 429].contains(&status);
-    Failure::Named { code, name: if is_throttled { THROTTLED.to_owned() } else { name }, message }
+    let name = if is_throttled { THROTTLED.to_owned() } else { name };
+    // Nova stores a server before it passes the order on: after an error in between, the server is there.
+    Failure::Named { code, name, message }.with_status(status)
 }
 
 fn code_of(status: u16, name: &str, message: &str) -> Code {
@@ -114,6 +116,7 @@ mod tests {
         let failure = failure_of(&answer(status, &body.to_string()));
         assert_eq!(failure.code(), expected, "{body}");
         assert_eq!(failure.is_throttling(), body.to_string().contains("rate-limited"), "{body}");
+        assert_eq!(failure.may_have_had_effect(), status == 500, "{body}");
     }
 
     #[rstest]

@@ -319,6 +319,10 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
             proxy.carry_out(headers, body).await;
             Body::from_stream(futures::stream::iter([Ok("<"), Err(io::Error::other("cut"))])).into_response()
         }
+        Some(Fault::CarriedOut(reply)) => {
+            proxy.carry_out(headers, body).await;
+            in_xml(reply)
+        }
         Some(Fault::Late(pause)) => {
             let late = tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
@@ -335,9 +339,11 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
             Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
         }
         Some(Fault::Malformed) => "this is not XML".into_response(),
-        Some(Fault::Error(reply)) => {
-            (StatusCode::from_u16(reply.status).unwrap(), [(CONTENT_TYPE, "text/xml")], reply.body).into_response()
-        }
+        Some(Fault::Error(reply)) => in_xml(reply),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
+}
+
+fn in_xml(reply: Reply) -> Response {
+    (StatusCode::from_u16(reply.status).unwrap(), [(CONTENT_TYPE, "text/xml")], reply.body).into_response()
 }

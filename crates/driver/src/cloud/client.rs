@@ -87,7 +87,7 @@ impl Http {
             };
             match &failure {
                 failure if failure.is_throttling() => limiter.refused(),
-                Failure::Named { .. } => limiter.accepted(),
+                Failure::Named { .. } | Failure::Faulted { .. } => limiter.accepted(),
                 _ => {}
             }
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));

@@ -17,6 +17,15 @@ pub enum Failure {
         /// The cloud's text, without secrets.
         message: String,
     },
+    /// The same of an error inside of the cloud: it may have carried the request out before, or may do so later.
+    Faulted {
+        /// The code of a driver error for it.
+        code: Code,
+        /// The cloud's own name of the reason.
+        name: String,
+        /// The cloud's text, without secrets.
+        message: String,
+    },
     /// Something else answered.
     Status(u16),
     /// The answer cannot be parsed as the result of this call.
@@ -41,7 +50,7 @@ impl Failure {
     /// The code of a driver error for it.
     pub fn code(&self) -> Code {
         match self {
-            Self::Named { code, .. } => *code,
+            Self::Named { code, .. } | Self::Faulted { code, .. } => *code,
             Self::Status(status) => match code_of_status(*status) {
                 // Only an answer of the cloud itself proves that something is absent.
                 Code::NotFound => Code::Unknown,
@@ -65,15 +74,15 @@ impl Failure {
         }
     }
 
-    /// Whether the cloud may have carried out the request, or may still do so, although it failed here. An answer of the cloud
-    /// itself, and the refusal of a server before it, say that it has not.
+    /// Whether the cloud may have carried out the request, or may still do so, although it failed here. A refusal of the cloud
+    /// itself, and one of a server before it, say that it has not.
     pub fn may_have_had_effect(&self) -> bool {
         match self {
             Self::Named { .. } | Self::Unreachable(_) | Self::Queued(_) | Self::Unsent(_) | Self::Credentials(_) => {
                 false
             }
             Self::Status(status) => *status == 408 || !(400..500).contains(status),
-            Self::Unreadable(_) | Self::NoAnswer | Self::TooLarge(_) | Self::Broken(_) => true,
+            Self::Faulted { .. } | Self::Unreadable(_) | Self::NoAnswer | Self::TooLarge(_) | Self::Broken(_) => true,
         }
     }
 
@@ -82,10 +91,22 @@ impl Failure {
         matches!(self, Self::Named { name, .. } if name == expected)
     }
 
+    /// The failure of an answer with this HTTP status. An error inside of the cloud has a status of at least 500 and a transient
+    /// code; stock and quota have such statuses as well, and are refusals.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> Self {
+        match self {
+            Self::Named { code, name, message } if status >= 500 && code.is_transient() && !is_throttling(&name) => {
+                Self::Faulted { code, name, message }
+            }
+            other => other,
+        }
+    }
+
     /// The error of the driver. `what` is the attempted operation; no part of the secret gets into the text.
     pub fn error(&self, what: &str, secret: &SecretData) -> DriverError {
         let text = match self {
-            Self::Named { name, message, .. } => format!("{name}: {message}"),
+            Self::Named { name, message, .. } | Self::Faulted { name, message, .. } => format!("{name}: {message}"),
             Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
             Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
             Self::NoAnswer => "no answer in time".to_owned(),
@@ -140,6 +161,25 @@ mod tests {
         #[case] expected: bool,
     ) {
         assert_eq!(failure.may_have_had_effect(), expected);
+    }
+
+    #[rstest]
+    #[case::error_inside(500, Code::Unavailable, "computeFault", true)]
+    #[case::gateway_of_the_cloud(504, Code::DeadlineExceeded, "Error", true)]
+    #[case::stock(503, Code::ResourceExhausted, "Error", false)]
+    #[case::throttled(503, Code::Unavailable, "SlowDown", false)]
+    #[case::refused(409, Code::Aborted, "Conflict", false)]
+    fn an_error_inside_of_the_cloud_says_nothing_about_the_effect_of_a_request(
+        #[case] status: u16,
+        #[case] code: Code,
+        #[case] name: &str,
+        #[case] is_open: bool,
+    ) {
+        let named = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        let failure = named.with_status(status);
+        assert_eq!((failure.code(), failure.may_have_had_effect()), (code, is_open));
+        let expected = format!("call of x failed: {name}: m");
+        assert_eq!(failure.error("call of x", &SecretData::default()).message, expected);
     }
 
     #[test]

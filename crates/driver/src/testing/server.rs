@@ -55,6 +55,8 @@ pub trait FakeCloud: Send + 'static {
 pub enum Fault {
     /// It is carried out, and the answer breaks off.
     LostAnswer,
+    /// It is carried out, and the cloud answers with an error of its own.
+    CarriedOut(Reply),
     /// It is carried out after this time, whether the client still waits or not.
     Late(Duration),
     /// No answer.
@@ -162,6 +164,10 @@ async fn handle<C: FakeCloud>(
         Some(Fault::LostAnswer) => {
             carry_out();
             Body::from_stream(futures::stream::iter([Ok("{"), Err(io::Error::other("cut"))])).into_response()
+        }
+        Some(Fault::CarriedOut(reply)) => {
+            carry_out();
+            in_json(reply)
         }
         Some(Fault::Late(pause)) => {
             let late = tokio::spawn(async move {

@@ -127,6 +127,22 @@ async fn an_allocation_that_is_carried_out_after_its_time_out_is_not_made_twice(
 }
 
 #[tokio::test]
+async fn an_allocation_that_was_carried_out_before_an_error_inside_of_the_cloud_is_not_made_twice() {
+    let world = World::new().await;
+    world.fail("machine.allocate", broken(), 1);
+    let request = world.request("a");
+    let error = world.driver.create(&request).await.unwrap_err();
+    assert!(error.code == Code::Unavailable && error.message.contains("database"), "{error}");
+    create(&world.driver, &with_state(request, error.last_known_state.as_deref())).await;
+    assert_eq!((world.count(), world.calls("machine.allocate")), (1, 1));
+}
+
+/// metal-api did what it was asked for, and then broke.
+fn broken() -> Fault {
+    Fault::CarriedOut(MetalApi::new(0).error(500, "Internal cannot reach the database"))
+}
+
+#[tokio::test]
 async fn an_unknown_outcome_pauses_the_calls_of_controllers() {
     let (world, minute) = (World::new().await, Duration::from_secs(60));
     let driver = driver_that_settles(minute, minute, unmeasured());
@@ -148,13 +164,16 @@ async fn a_throttled_allocation_is_repeated_within_the_call() {
     assert_eq!((world.count(), world.calls("machine.allocate")), (1, 2));
 }
 
+#[rstest]
+#[case::lost(Fault::LostAnswer, Code::Unknown)]
+#[case::broken(broken(), Code::Unavailable)]
 #[tokio::test]
-async fn a_machine_is_freed_once_whatever_the_answer() {
+async fn a_machine_is_freed_once_whatever_the_answer(#[case] fault: Fault, #[case] expected: Code) {
     let world = World::new().await;
     let request = world.request("a");
     world.driver.create(&request).await.unwrap();
-    world.fail("machine.free", Fault::LostAnswer, 1);
-    assert_eq!(code(world.driver.delete(&request).await), Code::Unknown);
+    world.fail("machine.free", fault, 1);
+    assert_eq!(code(world.driver.delete(&request).await), expected);
     assert_eq!(world.calls("machine.free"), 1, "another Machine may have the server by now");
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.calls("machine.free"), 1);

@@ -159,6 +159,24 @@ async fn a_request_that_is_carried_out_after_its_time_out_is_not_made_twice(#[ca
     assert_eq!(world.counts(), (0, 0, 0));
 }
 
+/// A service may store a resource and then break.
+#[rstest]
+#[case("server.create")]
+#[case("port.create")]
+#[case("volume.create")]
+#[tokio::test]
+async fn a_request_that_was_carried_out_before_an_error_inside_of_the_cloud_is_not_made_twice(
+    #[case] call: &'static str,
+) {
+    let world = World::new().await;
+    world.fail(call, Fault::CarriedOut(fake::nova(500, "computeFault", "Unexpected API Error.")), 1);
+    let request = world.request_with_parts("a");
+    let error = world.driver.create(&request).await.unwrap_err();
+    assert!(error.code == Code::Unavailable && error.message.contains("Unexpected API Error"), "{error}");
+    create(&world.driver, &with_state(request, error.last_known_state.as_deref())).await;
+    assert_eq!((world.counts(), world.calls(call)), ((1, 1, 1), 1));
+}
+
 /// A list may lack a new server for a moment.
 #[tokio::test]
 async fn one_empty_list_does_not_show_that_a_request_had_no_effect() {
