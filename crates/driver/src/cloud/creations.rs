@@ -97,10 +97,12 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
             let begin = || {
                 let (request, unknown, settles) = (request.clone(), Arc::clone(&self.unknown), self.settles);
                 let creation = async move {
+                    // An earlier request may be carried out while the look-up is under way.
+                    let is_certain = no_creation_may_run(&unknown, settles, &request);
                     if let Some(found) = look.await? {
                         return Ok(found);
                     }
-                    no_creation_may_run(&unknown, settles, &request)?;
+                    is_certain?;
                     match create.await {
                         Err(ended) if ended.may_have_had_effect => {
                             Err(remember(&unknown, settles, &request.machine, ended.error))
@@ -291,6 +293,24 @@ mod tests {
         }
         assert_eq!(cloud.0.load(Relaxed), 1);
         restarted.is_certain(&request(&state, true)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_began_before_a_request_was_settled_is_not_the_last() {
+        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let request = request(&first.unwrap_err().last_known_state.unwrap(), true);
+        let number = cloud.0.clone();
+        // The cloud carries the first request out right after it has answered the look-up.
+        let look = async move {
+            sleep(SETTLES).await;
+            number.store(1, Relaxed);
+            Ok(None)
+        };
+        let second =
+            creations.run(&request, look, async { Ok(2) }, |failure| failure.error("x", &Default::default())).await;
+        assert_eq!(second.map_err(|error| error.code), Err(Code::Unavailable));
+        assert_eq!(cloud.create(&creations, &request, Duration::ZERO, None).await, Ok(1));
     }
 
     #[tokio::test]
