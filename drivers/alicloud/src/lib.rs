@@ -31,8 +31,8 @@ use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
     SecretPolicy, Vm,
     cloud::{
-        Connections, Http, Limits, Pace, Recent, Requests, Rest, TlsOptions, Wanted, check_provider, idempotency_token,
-        only, until_done,
+        Absences, Connections, Http, Limits, Pace, Recent, Requests, Rest, TlsOptions, Wanted, check_provider,
+        idempotency_token, only, until_done,
     },
     inspection::Finding,
     spec::Problems,
@@ -47,7 +47,7 @@ use self::{
     login::{Login, user_data},
     names::{OWNER_TAG, provider_id},
     order::Order,
-    session::{LookUps, Session, look_ups},
+    session::{LookUps, Place, Session, look_ups},
     spec::Spec,
 };
 
@@ -97,6 +97,7 @@ struct AliDriver {
     connections: Connections,
     logins: Recent<Login, Arc<Rest>>,
     look_ups: Arc<LookUps>,
+    absences: Absences<Place>,
     /// By the UID of a Machine: how many of its tokens are used up.
     generations: Recent<String, u32>,
     /// Tokens whose VM ECS does not show, and since when.
@@ -113,6 +114,7 @@ impl AliDriver {
             connections: Connections::new(access.limits.attempt, access.uses_proxy),
             logins: Recent::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
+            absences: Absences::new(),
             generations: Recent::new(MOST_REMEMBERED),
             lost: Recent::new(MOST_REMEMBERED),
             deleted: Recent::new(MOST_REMEMBERED),
@@ -258,7 +260,8 @@ impl Driver for AliDriver {
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
         let wanted = Wanted::of(&request.machine);
-        let found = session.created_for(wanted).await?;
+        let is_absent = self.absences.take(session.place(), wanted);
+        let found = if is_absent { Vec::new() } else { session.created_for(wanted).await? };
         let instance = if found.is_empty() { self.run(&session, request).await? } else { only(found, wanted.name)? };
         let state = format!("ECS instance {} created for machine {}", instance.id, wanted.name);
         Ok(Vm { last_known_state: Some(state), ..instance.vm(&session.scope.region) })
@@ -286,8 +289,14 @@ impl Driver for AliDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(session.find(&request.machine).await?, Wanted::of(&request.machine).name)?;
-        Ok(instance.vm(&session.scope.region))
+        let wanted = Wanted::of(&request.machine);
+        let has_id = !request.machine.spec.provider_id.is_empty();
+        let looking = (!has_id).then(|| self.absences.look(session.place(), wanted));
+        let found = session.find(&request.machine).await?;
+        if let Some(looking) = looking.filter(|_| found.is_empty()) {
+            looking.found_none();
+        }
+        Ok(only(found, wanted.name)?.vm(&session.scope.region))
     }
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {

@@ -19,8 +19,11 @@ use super::{
 /// The VMs that a look-up of several Machines finds.
 type Found = Result<Arc<Vec<Instance>>, DriverError>;
 
-/// Look-ups with one login that wait at the same time share requests: those by name for each class, those by ID for all.
-pub(crate) type LookUps = Coalescer<(Login, Option<Scope>), Found>;
+/// The VMs of a class with a login; without a class all of the login.
+pub(crate) type Place = (Login, Option<Scope>);
+
+/// Look-ups in one place that wait at the same time share requests: those by name for each class, those by ID for all.
+pub(crate) type LookUps = Coalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
@@ -38,6 +41,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Where its VMs are looked for.
+    pub fn place(&self) -> Place {
+        (self.login.clone(), Some(self.scope.clone()))
+    }
+
     /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
     pub async fn find(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
         let wanted = Wanted::of(machine);
@@ -50,9 +58,8 @@ impl Session {
     /// The VMs that were created for a Machine.
     pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Instance>, DriverError> {
         let (api, scope) = (self.api.clone(), self.scope.clone());
-        let key = (self.login.clone(), Some(scope.clone()));
         let send = move |names| async move { api.named(&names, &scope).await.map(Arc::new) };
-        let found = self.look_ups.look_up(key, wanted.name.to_owned(), send).await?;
+        let found = self.look_ups.look_up(self.place(), wanted.name.to_owned(), send).await?;
         let named = found.iter().filter(|instance| instance.machine_name() == wanted.name);
         Ok(created_for(named.cloned(), wanted, &self.scope))
     }

@@ -28,7 +28,7 @@ use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
     SecretPolicy, Vm,
     cloud::{
-        Belonging, CloudVm, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted,
+        Absences, Belonging, CloudVm, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted,
         check_provider, idempotency_token, only,
     },
     inspection::Finding,
@@ -43,7 +43,7 @@ use crate::{
     login::Login,
     names::check_name,
     order::{Order, user_data},
-    session::{LookUps, Session, look_ups},
+    session::{LookUps, Place, Session, look_ups},
     spec::Spec,
 };
 
@@ -92,6 +92,7 @@ struct EquinixDriver {
     logins: Recent<Login, Arc<Rest>>,
     look_ups: Arc<LookUps>,
     creations: Creations<Device>,
+    absences: Absences<Place>,
 }
 
 impl EquinixDriver {
@@ -102,6 +103,7 @@ impl EquinixDriver {
             logins: Recent::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
             creations: Creations::new(patience.settles),
+            absences: Absences::new(),
             access,
         }
     }
@@ -132,9 +134,12 @@ impl EquinixDriver {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
         self.creations.settled(machine).await;
-        let found = session.created_for(Wanted::of(machine)).await?;
+        let wanted = Wanted::of(machine);
+        let looking = self.absences.look(session.place(), wanted);
+        let found = session.created_for(wanted).await?;
         if found.is_empty() {
             self.creations.is_certain(request)?;
+            looking.found_none();
         }
         Ok(found)
     }
@@ -175,9 +180,13 @@ impl Driver for EquinixDriver {
         check_name(wanted.name)?;
         let user_data = user_data(&request.secret)?;
         let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
+        let is_absent = self.absences.take(session.place(), wanted);
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
+                if is_absent {
+                    return Ok(None);
+                }
                 let wanted = Wanted::of(&machine);
                 match session.created_for(wanted).await? {
                     none if none.is_empty() => Ok(None),

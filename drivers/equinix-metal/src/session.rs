@@ -19,8 +19,10 @@ use crate::{
 /// The devices that a look-up of several Machines finds.
 type Found = Result<Arc<Seen>, DriverError>;
 
-/// Look-ups of devices of one project with one login that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<(Login, String), Found>;
+/// A project with a login.
+pub(crate) type Place = (Login, String);
+/// Look-ups of devices in one place that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
@@ -38,6 +40,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Where its devices are looked for.
+    pub fn place(&self) -> Place {
+        (self.login.clone(), self.scope.project.clone())
+    }
+
     /// The devices that were created for a Machine without a provider ID.
     pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Device>, DriverError> {
         let of_machine = |seen: &Seen| created_for(seen.devices.iter().cloned(), wanted, &self.scope);
@@ -55,9 +62,8 @@ impl Session {
     /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain is looked up alone.
     async fn look(&self, asked: &Asked, choose: impl Fn(&Seen) -> Vec<Device>) -> Result<Vec<Device>, DriverError> {
         let (api, project) = (self.api.clone(), self.scope.project.clone());
-        let key = (self.login.clone(), project.clone());
         let send = move |asked| async move { api.look(&project, &asked).await.map(Arc::new) };
-        let seen = self.look_ups.look_up(key, asked.key(), send).await?;
+        let seen = self.look_ups.look_up(self.place(), asked.key(), send).await?;
         let chosen = choose(&seen);
         if !chosen.is_empty() || !seen.is_paged {
             return Ok(chosen);

@@ -34,13 +34,13 @@ use self::{
     names::{OWNER_TAG, UNLISTED_TAG},
     order::{Order, user_data},
     server::{Server, listing_tags},
-    session::{LookUps, Session, look_ups},
+    session::{LookUps, Place, Session, look_ups},
     spec::{Spec, cluster_of},
 };
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
     cloud::{
-        Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted, check_provider,
+        Absences, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted, check_provider,
         idempotency_token, only,
     },
     code::Code,
@@ -102,6 +102,7 @@ struct MetalDriver {
     logins: Recent<Login, Arc<Rest>>,
     look_ups: Arc<LookUps>,
     creations: Creations<Server>,
+    absences: Absences<Place>,
     /// Allocations that were freed, and when.
     freed: Recent<String, Instant>,
 }
@@ -115,6 +116,7 @@ impl MetalDriver {
             logins: Recent::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
             creations: Creations::new(patience.settles),
+            absences: Absences::new(),
             freed: Recent::new(MOST_FREED),
             access,
         }
@@ -146,9 +148,12 @@ impl MetalDriver {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
         self.creations.settled(machine).await;
-        let found = session.created_for(Wanted::of(machine)).await?;
+        let wanted = Wanted::of(machine);
+        let looking = self.absences.look(session.place(), wanted);
+        let found = session.created_for(wanted).await?;
         if found.is_empty() {
             self.creations.is_certain(request)?;
+            looking.found_none();
         }
         Ok(found)
     }
@@ -234,9 +239,13 @@ impl Driver for MetalDriver {
             user_data: user_data(&request.secret)?,
         };
         let (order, api) = (order.body(), session.api.clone());
+        let is_absent = self.absences.take(session.place(), wanted);
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
+                if is_absent {
+                    return Ok(None);
+                }
                 let wanted = Wanted::of(&machine);
                 match session.created_for(wanted).await? {
                     none if none.is_empty() => Ok(None),

@@ -18,8 +18,11 @@ use mcm_driver::{
 /// The machines that a look-up of several Machines finds.
 type Found = Result<Arc<Seen>, DriverError>;
 
-/// Look-ups of machines of one cluster with one login that wait at the same time share a request.
-pub(super) type LookUps = Coalescer<(Login, Scope), Found>;
+/// A cluster with a login.
+pub(super) type Place = (Login, Scope);
+
+/// Look-ups of machines in one place that wait at the same time share a request.
+pub(super) type LookUps = Coalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(super) fn look_ups(window: Duration) -> Arc<LookUps> {
@@ -37,6 +40,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Where its machines are looked for.
+    pub fn place(&self) -> Place {
+        (self.login.clone(), self.scope.clone())
+    }
+
     /// The allocated machines that were created for a Machine without a provider ID.
     pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Server>, DriverError> {
         let seen = self.look(&Asked::Name(wanted.name.to_owned())).await?;
@@ -68,9 +76,8 @@ impl Session {
 
     async fn look(&self, asked: &Asked) -> Result<Arc<Seen>, DriverError> {
         let (api, scope) = (self.api.clone(), self.scope.clone());
-        let key = (self.login.clone(), self.scope.clone());
         let send = move |names| async move { api.look(&scope, &names).await.map(Arc::new) };
-        self.look_ups.look_up(key, asked.key(), send).await
+        self.look_ups.look_up(self.place(), asked.key(), send).await
     }
 }
 

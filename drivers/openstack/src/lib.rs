@@ -35,7 +35,7 @@ use mcm_api::{
 };
 use mcm_driver::{
     cloud::{
-        CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
+        Absences, CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
         idempotency_token, known_as, only, safe_text, until_done,
     },
     code::Code,
@@ -61,7 +61,7 @@ use self::{
     order::{Order, user_data},
     parts::Part,
     server::{Server, Stage},
-    session::{LookUps, Names, Ordered, Session, id_of, look_ups},
+    session::{LookUps, Names, Ordered, Place, Session, id_of, look_ups},
     spec::Spec,
 };
 
@@ -139,6 +139,7 @@ struct OpenStackDriver {
     names: Arc<Names>,
     ordered: Arc<Ordered>,
     creations: Creations<Made>,
+    absences: Absences<Place>,
     /// Servers whose deletion Nova accepted, and when.
     deleted: Recent<String, Instant>,
 }
@@ -155,6 +156,7 @@ impl OpenStackDriver {
             names,
             ordered: Arc::new(Recent::new(MOST_SERVERS)),
             creations: Creations::new(patience.settles),
+            absences: Absences::new(),
             deleted: Recent::new(MOST_SERVERS),
             access,
         }
@@ -187,9 +189,12 @@ impl OpenStackDriver {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
         self.creations.settled(machine).await;
-        let found = session.created_for(Wanted::of(machine)).await?;
+        let wanted = Wanted::of(machine);
+        let looking = self.absences.look(session.place(), wanted);
+        let found = session.created_for(wanted).await?;
         if found.is_empty() {
             self.creations.is_certain(request)?;
+            looking.found_none();
         }
         Ok(found)
     }
@@ -304,9 +309,10 @@ impl Driver for OpenStackDriver {
             owner: request.owner.clone(),
             user_data: user_data(&request.secret)?,
         };
+        let is_absent = self.absences.take(session.place(), Wanted::of(&request.machine));
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move { only_created_for(&session, Wanted::of(&machine)).await }
+            async move { if is_absent { Ok(None) } else { only_created_for(&session, Wanted::of(&machine)).await } }
         };
         let build = {
             let (session, wait, machine) = (session.clone(), self.wait(request), Arc::clone(&request.machine));

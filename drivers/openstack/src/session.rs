@@ -32,8 +32,10 @@ type Found = Result<Arc<Seen>, DriverError>;
 /// The IDs of resources with one name.
 type Ids = Result<Arc<Vec<String>>, DriverError>;
 
-/// Look-ups of servers in one region with one login that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<(Login, String), Found>;
+/// A region with a login.
+pub(crate) type Place = (Login, String);
+/// Look-ups of servers in one place that wait at the same time share a request.
+pub(crate) type LookUps = Coalescer<Place, Found>;
 /// IDs of servers that were ordered, by the UID of their Machine.
 pub(crate) type Ordered = Recent<String, String>;
 /// Look-ups of one name at the same time share a request.
@@ -87,6 +89,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Where its servers are looked for.
+    pub fn place(&self) -> Place {
+        (self.login.clone(), self.region.name.clone())
+    }
+
     /// The servers that were created for a Machine without a provider ID.
     pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Server>, DriverError> {
         let seen = self.look(wanted.name).await?;
@@ -130,9 +137,9 @@ impl Session {
 
     /// The servers that were asked for, by name or by name and ID, and maybe others.
     async fn look(&self, asked: &str) -> Found {
-        let (region, key) = (self.region.clone(), (self.login.clone(), self.region.name.clone()));
+        let region = self.region.clone();
         let send = move |asked: BTreeSet<String>| async move { seen(&region, &asked).await.map(Arc::new) };
-        self.look_ups.look_up(key, asked.to_owned(), send).await
+        self.look_ups.look_up(self.place(), asked.to_owned(), send).await
     }
 
     /// The ID of a resource.

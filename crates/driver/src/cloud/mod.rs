@@ -6,8 +6,9 @@
 //! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that one names. [`TokenCache`] gets tokens and
 //!   renews them, [`Recent`] remembers accounts. A [`JwtKey`] signs the requests of service accounts.
 //! - **One VM for one Machine.** [`Wanted`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match them.
-//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for those that do not. [`ProviderIds`] and [`Markers`]
-//!   are how Machines name VMs, and how VMs name their cluster.
+//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for those that do not. [`Absences`] spare a creation
+//!   the look-up that the controllers have just made. [`ProviderIds`] and [`Markers`] are how Machines name VMs, and how VMs name
+//!   their cluster.
 //! - **Long work.** [`until_done`] follows what a cloud carries out after its answer.
 //! - **Errors.** A [`Failure`] is a call that failed: whether it may have had an effect, and its code ([`code_of_status`]). [`safe_text`] shows a
 //!   cloud's words without secrets.
@@ -15,6 +16,7 @@
 //! - **Fields.** [`check_provider`], [`filled`], [`choice`], [`known`] and [`number`] read what classes of several clouds have. The rest is
 //!   in [`crate::spec`].
 
+mod absences;
 mod answer;
 mod class;
 mod client;
@@ -42,6 +44,7 @@ mod tokens;
 mod user_data;
 mod wanted;
 
+pub use absences::{Absences, Looking};
 pub use answer::Answer;
 pub use class::check_provider;
 pub use client::{Http, LARGEST, Limits, causes, failed, find, pause_of, retry_after};

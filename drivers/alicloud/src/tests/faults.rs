@@ -298,8 +298,9 @@ async fn a_missing_permission_is_not_an_absence() {
     assert_eq!(world.count(), 1);
 }
 
-/// Repeats a creation as the controller does, until it succeeds.
+/// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
 async fn create(driver: &AliDriver, request: &MachineRequest) -> String {
+    drop(driver.status(request).await);
     loop {
         match driver.create(request).await {
             Ok(vm) => return vm.provider_id,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::Driver;
+use mcm_driver::{Code, Driver};
 use serde_json::{Value, json};
 
-use super::{CLUSTER, ROLE, World, fake::pairs, spec_with, with_id};
+use super::{CLUSTER, ROLE, World, code, fake::pairs, spec_with, with_id};
 
 /// Action and parameters of all requests so far.
 fn recorded(world: &World) -> Vec<Value> {
@@ -30,6 +30,7 @@ async fn sent(changes: &Value) -> Value {
 async fn a_plain_class_sends_this_and_nothing_else() {
     let world = World::new().await;
     let request = world.request("a1");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     let vm = world.driver.create(&request).await.unwrap();
     let id = vm.provider_id.strip_prefix("cn-beijing.").unwrap();
     let by_name = json!(["DescribeInstances", {"RegionId": "cn-beijing", "InstanceName": "a1", "MaxResults": "100"}]);

@@ -281,8 +281,9 @@ async fn an_answer_without_end_is_given_up() {
     assert_eq!(world.calls("device.list"), 1);
 }
 
-/// Repeats a creation as the controller does, until it succeeds.
+/// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
 async fn create(driver: &EquinixDriver, request: &MachineRequest) -> String {
+    drop(driver.status(request).await);
     let mut request = request.clone();
     loop {
         let error = match driver.create(&request).await {

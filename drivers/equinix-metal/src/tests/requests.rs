@@ -1,10 +1,10 @@
 //! Recorded requests.
 
-use mcm_driver::{Driver, MachineRequest, SecretData};
+use mcm_driver::{Code, Driver, MachineRequest, SecretData};
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, ROLE, World,
+    CLUSTER, OWNER, ROLE, World, code,
     fake::{PROJECT, TOKEN},
     secret, spec_with, with_id,
 };
@@ -28,6 +28,7 @@ fn list(filter: &str) -> Value {
 async fn a_plain_class_sends_this_and_nothing_else() {
     let world = World::new().await;
     let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     let vm = world.driver.create(&request).await.unwrap();
     let order = json!({
         "metro": "ny", "hostname": "a", "userdata": "#!/bin/sh\nhunter2-hunter2\n", "plan": "c3.small.x86",

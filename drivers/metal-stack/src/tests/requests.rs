@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, World,
+    CLUSTER, OWNER, World, code,
     fake::{HMAC, PARTITION, TOKEN},
     secret, spec_with, with_id,
 };
-use mcm_driver::{MachineRequest, SecretData, interface::Driver};
+use mcm_driver::{Code, MachineRequest, SecretData, interface::Driver};
 
 /// Method, path and body of all requests so far.
 fn recorded(world: &World) -> Vec<Value> {
@@ -24,6 +24,7 @@ fn recorded(world: &World) -> Vec<Value> {
 async fn a_plain_class_sends_this_and_nothing_else() {
     let world = World::new().await;
     let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     let vm = world.driver.create(&request).await.unwrap();
     let order = json!({
         "name": "a", "hostname": "a", "description": "a created by Gardener.", "partitionid": "fra-equ01",

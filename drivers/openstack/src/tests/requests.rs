@@ -1,11 +1,11 @@
 //! Recorded requests.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use mcm_driver::interface::Driver;
+use mcm_driver::{Code, interface::Driver};
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, OWNER_KEY, ROLE, UID, World,
+    CLUSTER, OWNER, OWNER_KEY, ROLE, UID, World, code,
     fake::{
         GROUP, GROUP_ID, IMAGE_ID, KEY_PAIR, NETWORK, NETWORK_ID, SECOND_NETWORK_ID, SERVER_GROUP_ID, SUBNET_ID, ZONE,
     },
@@ -47,6 +47,7 @@ fn sent(world: &World, call: &str) -> Value {
 async fn a_plain_class_sends_this_and_nothing_else() {
     let world = World::new().await;
     let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     let vm = world.driver.create(&request).await.unwrap();
     let mut found = recorded(&world);
     let token = found.remove(0);
