@@ -49,7 +49,7 @@ impl Asked {
 /// The answer of a look-up.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Devices that were not deleted.
+    /// Devices that exist, and those that are leaving.
     pub devices: Vec<Device>,
     /// Another device may have been missed, because the list has several pages.
     pub is_paged: bool,
@@ -88,7 +88,7 @@ impl Api {
         }
     }
 
-    /// All devices of a project that were not deleted.
+    /// All devices of a project that exist, and those that are leaving.
     pub async fn of_project(&self, project: &str) -> Result<Vec<Device>, DriverError> {
         Ok(self.list(project, None).await?.devices)
     }
@@ -200,7 +200,7 @@ impl Api {
 }
 
 fn present(mut devices: Vec<Device>) -> Vec<Device> {
-    devices.retain(|device| !device.is_leaving());
+    devices.retain(|device| !device.is_gone());
     devices
 }
 

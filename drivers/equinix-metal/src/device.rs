@@ -12,8 +12,10 @@ use crate::{
     spec::Scope,
 };
 
-/// States of a device that was deleted.
-const LEAVING: [&str; 2] = ["deprovisioning", "deleted"];
+/// State of a device whose deletion has begun: it may run for a moment, then its server is wiped.
+const LEAVING: &str = "deprovisioning";
+/// State of a device that is gone.
+const GONE: &str = "deleted";
 /// States of a device that does not run.
 const HALTED: [&str; 3] = ["inactive", "powering_off", "failed"];
 
@@ -56,9 +58,13 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(val
 }
 
 impl Device {
-    /// Whether it was deleted, and is only shown until its server is wiped.
+    /// Whether its deletion has begun.
     pub fn is_leaving(&self) -> bool {
-        LEAVING.contains(&self.state.as_str())
+        self.state == LEAVING
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.state == GONE
     }
 
     pub fn provider_id(&self) -> String {

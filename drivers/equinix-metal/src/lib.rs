@@ -28,12 +28,13 @@ use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
     SecretPolicy, Vm,
     cloud::{
-        Absences, Belonging, CloudVm, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted,
-        check_provider, idempotency_token, only,
+        Absences, Belonging, CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Rest, TlsOptions,
+        Wanted, check_provider, idempotency_token, only, until_done,
     },
     inspection::Finding,
     spec::Problems,
 };
+use tokio::time::Instant;
 
 pub use crate::names::NAME;
 use crate::{
@@ -76,16 +77,27 @@ struct Patience {
     window: Duration,
     /// A creation without an answer is carried out by then, or never.
     settles: Duration,
+    /// The API shows a device that is leaving.
+    leaving: Pace,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { window: Duration::from_millis(100), settles: Duration::from_secs(60) }
+        let seconds = Duration::from_secs;
+        let leaving = Pace { first: seconds(10), longest: seconds(30), total: seconds(3600) };
+        Self { window: Duration::from_millis(100), settles: seconds(60), leaving }
     }
+}
+
+/// The devices of several that are not leaving.
+fn staying(mut devices: Vec<Device>) -> Vec<Device> {
+    devices.retain(|device| !device.is_leaving());
+    devices
 }
 
 /// The driver of Equinix Metal.
 struct EquinixDriver {
+    patience: Patience,
     access: Access,
     http: Arc<Http>,
     connections: Connections,
@@ -98,6 +110,7 @@ struct EquinixDriver {
 impl EquinixDriver {
     fn new(access: Access, patience: Patience, requests: Requests) -> Self {
         Self {
+            patience,
             http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
             connections: Connections::new(access.limits.attempt, access.uses_proxy),
             logins: Recent::new(MOST_LOGINS),
@@ -127,7 +140,8 @@ impl EquinixDriver {
         Ok(Arc::new(Rest::new(&self.http, client, url, token, self.access.limits.slowest, failure_of)))
     }
 
-    /// The devices of a Machine: the device with its provider ID or, without an ID, all that were created for it.
+    /// The devices of a Machine: the device with its provider ID or, without an ID, all that were created for it. They may be
+    /// leaving.
     async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Device>, DriverError> {
         let machine = &*request.machine;
         if !machine.spec.provider_id.is_empty() {
@@ -137,11 +151,19 @@ impl EquinixDriver {
         let wanted = Wanted::of(machine);
         let looking = self.absences.look(session.place(), wanted);
         let found = session.created_for(wanted).await?;
-        if found.is_empty() {
+        if found.iter().all(Device::is_leaving) {
             self.creations.is_certain(request)?;
             looking.found_none();
         }
         Ok(found)
+    }
+
+    /// Waits until the API shows no device of a Machine any more. Cluster API core deletes the Node after its VM, so the kubelet
+    /// must have ended; the machine controller deletes the Node itself and need not wait.
+    async fn until_gone(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
+        let what = format!("deletion of the device of machine {}", Wanted::of(&request.machine).name);
+        let look = || async { Ok(self.find(session, request).await?.is_empty().then_some(())) };
+        until_done(&self.patience.leaving, Instant::now(), request.may_pause, &what, look).await
     }
 }
 
@@ -188,7 +210,7 @@ impl Driver for EquinixDriver {
                     return Ok(None);
                 }
                 let wanted = Wanted::of(&machine);
-                match session.created_for(wanted).await? {
+                match staying(session.created_for(wanted).await?) {
                     none if none.is_empty() => Ok(None),
                     found => only(found, wanted.name).map(Some),
                 }
@@ -211,25 +233,31 @@ impl Driver for EquinixDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        for device in self.find(&session, request).await? {
+        let found = self.find(&session, request).await?;
+        for device in found.iter().filter(|device| !device.is_leaving()) {
             if device.is_locked {
                 let message = format!("device {} is locked: unlock it before it can be deleted", device.id);
                 return Err(DriverError::new(Code::FailedPrecondition, message));
             }
             session.api.delete(&device.id).await?;
         }
+        if request.machine.is_infrastructure() && !found.is_empty() {
+            self.until_gone(&session, request).await?;
+        }
         Ok(None)
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        Ok(only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?.vm())
+        let found = staying(self.find(&session, request).await?);
+        Ok(only(found, Wanted::of(&request.machine).name)?.vm())
     }
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.api.of_project(&session.scope.project).await?;
-        let ours = all.iter().filter(|device| device.belonging(&session.scope) == Belonging::Ours);
+        let is_ours = |device: &&Device| !device.is_leaving() && device.belonging(&session.scope) == Belonging::Ours;
+        let ours = all.iter().filter(is_ours);
         Ok(ours.map(|device| (device.provider_id(), device.listed())).collect())
     }
 
@@ -251,7 +279,7 @@ impl Driver for EquinixDriver {
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let device = only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?;
+        let device = only(staying(self.find(&session, request).await?), Wanted::of(&request.machine).name)?;
         let tags = if is_listed {
             listed_tags(&device.tags, &session.scope, &request.owner)
         } else {

@@ -45,13 +45,14 @@ impl Session {
         (self.login.clone(), self.scope.project.clone())
     }
 
-    /// The devices that were created for a Machine without a provider ID.
+    /// The devices that were created for a Machine without a provider ID, also those that are leaving.
     pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Device>, DriverError> {
         let of_machine = |seen: &Seen| created_for(seen.devices.iter().cloned(), wanted, &self.scope);
         self.look(&Asked::Name(wanted.name.to_owned()), of_machine).await
     }
 
-    /// The device that the provider ID of a Machine names, if it is of the class. `None` also without a provider ID.
+    /// The device that the provider ID of a Machine names, if it is of the class; it may be leaving. `None` also without a provider
+    /// ID.
     pub async fn known(&self, machine: &Machine) -> Result<Option<Device>, DriverError> {
         let Some(id) = device_of(machine)? else { return Ok(None) };
         let with_id = |seen: &Seen| seen.devices.iter().filter(|device| device.id == id).cloned().collect();

@@ -1,9 +1,9 @@
 //! The decisions of the driver by the devices that it finds.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use mcm_driver::{Code, Driver, ListedVm};
+use mcm_driver::{Code, Driver, ListedVm, MachineRequest};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn a_class_is_valid_with_a_warning_of_the_end_of_the_cloud() {
 async fn a_class_of_another_provider_is_refused(#[case] provider: &str, #[case] is_accepted: bool) {
     let world = World::new().await;
     let mut request = world.request("a");
-    std::sync::Arc::make_mut(&mut request.class).provider = provider.to_owned();
+    Arc::make_mut(&mut request.class).provider = provider.to_owned();
     assert_eq!(world.driver.validate(&request.class).errors.is_empty(), is_accepted);
     assert_eq!(world.driver.delete(&request).await.is_ok(), is_accepted);
 }
@@ -272,6 +272,39 @@ async fn a_device_that_was_deleted_is_absent_although_it_is_shown() {
     }
     assert_eq!(world.calls("device.delete"), 1);
     assert_ne!(world.driver.create(&request).await.unwrap().provider_id, vm.provider_id);
+}
+
+/// The machine controller deletes the Node itself; Cluster API core waits for the device.
+#[rstest]
+#[case::of_a_machine(false, false, false)]
+#[case::of_an_infrastructure_machine(true, false, true)]
+#[case::of_an_infrastructure_machine_without_an_id(true, false, false)]
+#[case::of_an_infrastructure_machine_that_pauses(true, true, true)]
+#[tokio::test]
+async fn a_deletion_lasts_until_the_device_is_gone_where_the_node_depends_on_it(
+    #[case] waits: bool,
+    #[case] may_pause: bool,
+    #[case] has_id: bool,
+) {
+    let world = World::new().await;
+    let mut request = MachineRequest { may_pause, ..world.request("a") };
+    let vm = world.driver.create(&request).await.unwrap();
+    if waits {
+        let owner = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "a", "uid": "u", "controller": true,
+        });
+        let machine = Arc::make_mut(&mut request.machine);
+        machine.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+    }
+    world.metal.lock().cloud.lingers = 4;
+    let request = if has_id { with_id(request, &vm.provider_id) } else { request };
+    let mut pauses = 0;
+    while let Err(error) = world.driver.delete(&request).await {
+        assert!(may_pause && error.call_again_in.is_some(), "{error}");
+        pauses += 1;
+    }
+    assert_eq!((pauses > 0, world.calls("device.delete")), (may_pause, 1));
+    assert_eq!(world.metal.lock().cloud.devices.is_empty(), waits);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{Limits, Requests},
+    cloud::{Limits, Pace, Requests},
     guard::Guards,
     testing::{self as kit, code, secret, server, with_id},
 };
@@ -108,7 +108,8 @@ fn driver(attempt: Duration, requests: Requests) -> EquinixDriver {
 fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> EquinixDriver {
     let millis = Duration::from_millis;
     let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    let patience = Patience { window: millis(2), settles };
+    let leaving = Pace { first: millis(5), longest: millis(5), total: millis(3000) };
+    let patience = Patience { window: millis(2), settles, leaving };
     EquinixDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
 }
 
