@@ -60,6 +60,7 @@ use self::{
     names::{OWNER_KEY, UID_KEY},
     order::{Order, user_data},
     parts::Part,
+    pools::Additions,
     server::{Server, Stage},
     session::{LookUps, Names, Ordered, Place, Session, id_of, look_ups},
     spec::Spec,
@@ -138,6 +139,7 @@ struct OpenStackDriver {
     look_ups: Arc<LookUps>,
     names: Arc<Names>,
     ordered: Arc<Ordered>,
+    additions: Arc<Additions>,
     creations: Creations<Made>,
     absences: Absences<Place>,
     /// Servers whose deletion Nova accepted, and when.
@@ -155,6 +157,7 @@ impl OpenStackDriver {
             look_ups,
             names,
             ordered: Arc::new(Recent::new(MOST_SERVERS)),
+            additions: Arc::new(Additions::new(patience.settles)),
             creations: Creations::new(patience.settles),
             absences: Absences::new(),
             deleted: Recent::new(MOST_SERVERS),
@@ -172,9 +175,9 @@ impl OpenStackDriver {
         let login = Login::of(secret, &self.access.secrets)?;
         let account = self.accounts.get_or(&login, || self.account(&login, secret))?;
         let region = Region { account, name: scope.region.clone(), secret: secret.clone() };
-        let (look_ups, names, ordered) =
-            (Arc::clone(&self.look_ups), Arc::clone(&self.names), Arc::clone(&self.ordered));
-        Ok(Session { spec, scope, login, region, look_ups, names, ordered })
+        let (look_ups, names) = (Arc::clone(&self.look_ups), Arc::clone(&self.names));
+        let (ordered, additions) = (Arc::clone(&self.ordered), Arc::clone(&self.additions));
+        Ok(Session { spec, scope, login, region, look_ups, names, ordered, additions })
     }
 
     fn account(&self, login: &Login, secret: &SecretData) -> Result<Arc<Account>, DriverError> {

@@ -3,12 +3,12 @@
 //! The name of a member has the ID of its server, so it is found when the server is gone. Octavia carries a change out after its
 //! answer, and until then takes no other one of the same load balancer.
 
-use std::{net::IpAddr, sync::OnceLock};
+use std::{net::IpAddr, sync::OnceLock, time::Duration};
 
 use mcm_api::{load_balancer::Pool, machine::Machine};
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Wanted, is_word, until_done},
+    cloud::{Recent, Wanted, is_word, until_done},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -22,6 +22,39 @@ use super::{
 
 /// The part of a refusal that says so of a pool or a load balancer.
 const BUSY: &str = "is immutable";
+
+/// Most additions of members that are remembered.
+const MOST_ADDITIONS: usize = 10_000;
+
+/// Additions of members without an answer, by pool and name, and since when: Octavia may carry one out after a list that lacks it.
+pub(crate) struct Additions {
+    /// It is carried out by then, or never.
+    settles: Duration,
+    open: Recent<String, Instant>,
+}
+
+impl Additions {
+    pub fn new(settles: Duration) -> Self {
+        Self { settles, open: Recent::new(MOST_ADDITIONS) }
+    }
+
+    /// Remembers an addition until there is an answer.
+    async fn follow(&self, key: String, add: impl Future<Output = Result<(), DriverError>>) -> Result<(), DriverError> {
+        self.open.put(key.clone(), Instant::now());
+        let added = add.await;
+        match &added {
+            Err(error) if error.code.is_transient() && error.code != Code::Aborted => {
+                self.open.put(key, Instant::now())
+            }
+            _ => self.open.forget(&key),
+        }
+        added
+    }
+
+    fn may_come(&self, key: &String) -> bool {
+        self.open.get(key).is_some_and(|since| since.elapsed() < self.settles)
+    }
+}
 
 /// The place of a server in a pool.
 struct Seat<'a> {
@@ -50,6 +83,11 @@ impl Seat<'_> {
     fn name(&self) -> String {
         let server = self.of_server();
         self.pool.subnet_id.as_ref().map_or_else(|| server.clone(), |subnet| format!("{server}-{subnet}"))
+    }
+
+    /// It differs for each member that may be added.
+    fn key(&self) -> String {
+        format!("{}/{}:{}", self.pool.id, self.name(), self.pool.protocol_port)
     }
 
     fn of_server(&self) -> String {
@@ -169,7 +207,8 @@ impl Session {
             {
                 failed.get_or_init(|| member.id.clone());
             }
-            let is_done = step == Step::Done;
+            let may_come = address.is_none() && self.additions.may_come(&seat.key());
+            let is_done = step == Step::Done && !may_come;
             match self.carry_out(seat, &pool, step, wait).await {
                 Err(error) if error.code == Code::Aborted => self.check_is_busy(seat, wait, error).await?,
                 done => done?,
@@ -199,7 +238,7 @@ impl Session {
             Step::Wait(member) | Step::Failed(member) => {
                 member.progress.check(&format!("member {}", member.id), pool.load_balancer(), wait.pace.total)
             }
-            Step::Add(address) => region.add_member(id, seat.member(address)).await,
+            Step::Add(address) => self.additions.follow(seat.key(), region.add_member(id, seat.member(address))).await,
             Step::Claim(member) => region.rename_member(id, &member.id, &name).await,
             Step::Remove(member) => region.remove_member(id, &member.id).await,
             Step::Refuse(member) => {

@@ -14,6 +14,7 @@ use super::{
     keystone::Service,
     login::Login,
     names::IDS,
+    pools::Additions,
     server::Server,
     spec::{Reference, Scope, Spec},
 };
@@ -86,6 +87,7 @@ pub(crate) struct Session {
     pub look_ups: Arc<LookUps>,
     pub names: Arc<Names>,
     pub ordered: Arc<Ordered>,
+    pub additions: Arc<Additions>,
 }
 
 impl Session {

@@ -1,18 +1,19 @@
 //! Members of pools.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcm_api::load_balancer::{LoadBalancer, Pool, TargetGroup};
 use mcm_driver::{Code, Driver, DriverError, MachineRequest};
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{
-    World, code,
+    World, code, driver_that_settles,
     fake::{self, NETWORK_ID, Octavia, POOL_ID, SECOND_NETWORK_ID, SECOND_SUBNET_ID, SUBNET_ID, octavia},
     requests::recorded,
     server::Fault,
-    spec_with, with_id,
+    spec_with, unmeasured, with_id,
 };
 
 const OTHER_POOL: &str = "00000000-0000-4000-8000-0000000000ff";
@@ -116,6 +117,23 @@ impl Place {
         }
         panic!("it does not come to an end")
     }
+}
+
+/// Octavia may carry an addition out after a list that lacks it.
+#[tokio::test]
+async fn an_addition_without_an_answer_leaves_no_member_behind() {
+    let mut place = Place::new().await;
+    place.world.driver = driver_that_settles(Duration::from_secs(1), Duration::from_secs(6), unmeasured());
+    place.world.fail("member.create", Fault::Late(Duration::from_secs(4)), 1);
+    assert_eq!(code(place.register(&pool()).await), Code::DeadlineExceeded);
+    while let Err(error) = place.call(&place.request, &pool(), false).await {
+        assert!(error.call_again_in.is_some(), "{error}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    while place.octavia(|octavia| octavia.members.is_empty() && octavia.changes.is_empty()) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(place.members(), [""; 0]);
 }
 
 #[tokio::test]
