@@ -113,6 +113,9 @@ pub struct Fault {
     /// State that is returned with the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_known_state: Option<String>,
+    /// The error says that the cloud still works on it, and when to make the same call again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_again_in: Option<Latency>,
     /// The operation is carried out and only the answer is lost.
     pub lost_reply: bool,
     /// Extra delay: before the operation, or before the error that replaces its answer.
@@ -129,9 +132,17 @@ impl Default for Fault {
             code: None,
             message: None,
             last_known_state: None,
+            call_again_in: None,
             lost_reply: false,
             latency: Latency::default(),
         }
+    }
+}
+
+impl Fault {
+    /// Code of the error; `None` only slows.
+    pub(super) fn error(&self) -> Option<Code> {
+        self.code.or_else(|| self.call_again_in.map(|_| Code::Unavailable))
     }
 }
 
@@ -397,6 +408,7 @@ mod tests {
     #[case(json!({"latency": {"create": "-1s"}}), "the duration -1s is negative: use zero or more")]
     #[case(json!({"latency": {"create": "soon"}}), r#""soon" is not a duration"#)]
     #[case(json!({"faults": [{"rate": 1.5}]}), "faults[0].rate is 1.5: use a number from 0 to 1")]
+    #[case(json!({"faults": [{"callAgainIn": "-1s"}]}), "the duration -1s is negative: use zero or more")]
     #[case(json!({"faults": [{"code": "Bad"}]}), r#""Bad" is not a code: use one of Canceled"#)]
     #[case(json!({"faults": [{"operation": "reboot"}]}), r#""reboot" is not an operation: use one of create, initialize"#)]
     #[case(json!({"throttle": {"callsPerSecond": 0}}), "throttle.callsPerSecond is 0: use a number above 0")]
@@ -410,7 +422,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_put_back() {
         let body = json!({
-            "faults": [{"operation": "create", "machines": "x-*", "rate": 0.5, "count": 2, "code": "DataLoss", "lostReply": true, "latency": "1s"}],
+            "faults": [{"operation": "create", "machines": "x-*", "rate": 0.5, "count": 2, "code": "DataLoss", "lostReply": true, "latency": "1s", "callAgainIn": "5s"}],
             "throttle": {"callsPerSecond": 5, "code": "ResourceExhausted"},
             "stockOuts": [{"zone": "a"}], "neverJoin": ["y"],
         });

@@ -10,6 +10,7 @@ use super::{
     TagRequest, VmState, VmView,
 };
 use mcm_api::{
+    GoDuration,
     load_balancer::{LoadBalancer, LoadBalancerKind},
     machine::MachineClass,
 };
@@ -115,7 +116,7 @@ impl Driver for SimulatedDriver {
             let message = format!("machine {:?} has no UID: it is not from an API server", create.machine_name);
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
-        self.cloud.create(&create).await.map(vm_of).map_err(error_of)
+        self.cloud.create(&create).await.map(vm_of).map_err(|failure| error_for(request, failure))
     }
 
     /// [`Code::Unimplemented`] if the class does not ask for initialization.
@@ -128,11 +129,11 @@ impl Driver for SimulatedDriver {
             Some(id) if !id.is_empty() => id.to_owned(),
             _ => self.id_of(&self.selector(request)?).await?,
         };
-        self.cloud.initialize(&id).await.map(vm_of).map_err(error_of)
+        self.cloud.initialize(&id).await.map(vm_of).map_err(|failure| error_for(request, failure))
     }
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        self.cloud.delete(&self.selector(request)?).await.map_err(error_of)?;
+        self.cloud.delete(&self.selector(request)?).await.map_err(|failure| error_for(request, failure))?;
         Ok(None)
     }
 
@@ -145,7 +146,7 @@ impl Driver for SimulatedDriver {
             }
             found => found,
         };
-        found.map(vm_of).map_err(error_of)
+        found.map(vm_of).map_err(|failure| error_for(request, failure))
     }
 
     /// Every VM of the cluster, which the classes of a namespace share.
@@ -219,6 +220,12 @@ fn named_id(request: &MachineRequest) -> Result<&str, DriverError> {
 fn vm_of(view: VmView) -> Vm {
     let halted = (view.state == VmState::Stopped).then(|| "stopped".to_owned());
     Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, halted, ..Vm::default() }
+}
+
+/// The error of a call that may end while the cloud still works, if its request says so.
+fn error_for(request: &MachineRequest, failure: Failure) -> DriverError {
+    let call_again_in = failure.call_again_in.filter(|_| request.may_pause).map(GoDuration::as_std);
+    DriverError { call_again_in, ..error_of(failure) }
 }
 
 fn error_of(failure: Failure) -> DriverError {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use mcm_api::GoDuration;
 use mcm_driver::code::Code;
 
 /// The prefix of every provider ID; zone and ID follow.
@@ -255,12 +256,15 @@ pub struct Failure {
     /// With [`Code::Uninitialized`]: the VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<Box<VmView>>,
+    /// The cloud still works on it: the same call continues after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_again_in: Option<GoDuration>,
 }
 
 impl Failure {
     /// A failure that carries only its code and text.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), last_known_state: None, vm: None }
+        Self { code, message: message.into(), last_known_state: None, vm: None, call_again_in: None }
     }
 }
 

@@ -216,17 +216,18 @@ impl Cloud {
         let failure = |code: Code| {
             let injected = || format!("injected fault of operation {}", operation.as_str());
             let message = fault.message.clone().unwrap_or_else(injected);
-            Failure { last_known_state: fault.last_known_state.clone(), ..Failure::new(code, message) }
+            let call_again_in = fault.call_again_in.map(|pause| GoDuration::from(pause.as_std()));
+            Failure { last_known_state: fault.last_known_state.clone(), call_again_in, ..Failure::new(code, message) }
         };
         let delay = || self.pause(fault.latency);
         if fault.lost_reply {
             // The caller does not get the result.
             drop(work.await);
             delay().await;
-            return Err(failure(fault.code.unwrap_or(Code::Unknown)));
+            return Err(failure(fault.error().unwrap_or(Code::Unknown)));
         }
         delay().await;
-        match fault.code {
+        match fault.error() {
             Some(code) => Err(failure(code)),
             None => work.await,
         }

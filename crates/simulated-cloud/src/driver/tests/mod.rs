@@ -116,6 +116,22 @@ async fn a_vm_lives_from_create_to_delete(#[case] way: Way) {
 #[case(Way::Embedded)]
 #[case(Way::Http)]
 #[tokio::test]
+async fn an_operation_that_takes_long_is_called_again(#[case] way: Way) {
+    let fault = json!({"operation": "create", "callAgainIn": "3s", "message": "the VM is being created", "count": 2});
+    let cloud = cloud(json!({"faults": [fault]}));
+    let driver = driver(way, &cloud).await;
+    let may_pause = MachineRequest { may_pause: true, ..request("a") };
+    let paused = driver.create(&may_pause).await.unwrap_err();
+    assert_eq!(paused, DriverError::not_done("the VM is being created", Duration::from_secs(3)));
+    let must_not = driver.create(&request("a")).await.unwrap_err();
+    assert_eq!(must_not, DriverError { call_again_in: None, ..paused });
+    driver.create(&may_pause).await.unwrap();
+}
+
+#[rstest]
+#[case(Way::Embedded)]
+#[case(Way::Http)]
+#[tokio::test]
 async fn creation_with_one_token_makes_one_vm_however_often_and_at_once(#[case] way: Way) {
     let cloud = cloud(json!({"latency": {"create": "50ms"}}));
     let driver = driver(way, &cloud).await;
