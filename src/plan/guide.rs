@@ -80,6 +80,8 @@ const SEE_MACHINES: Remedy = safe("mcm why -n {namespace}", "names the machines 
 const REPLACE: Remedy = replaces("kubectl delete machine {machine} -n {namespace}", "replaces it now");
 const CHECK_CLASS: Remedy =
     safe("kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check -f -", "names each wrong field");
+const SEE_UNREADABLE: Remedy =
+    safe("kubectl get events -n {namespace} --field-selector reason=Unreadable", "names the field to correct");
 const SEE_NODES: Remedy = safe("kubectl get nodes", "with the kubeconfig of the target cluster");
 const FORCE_DELETION: Remedy =
     kills_pods("kubectl label machine {machine} -n {namespace} force-deletion=True", "deletes it without a drain");
@@ -157,9 +159,15 @@ impl WaitKind {
                 &[safe("allow the manager to create Secrets in the namespace kube-system of the target cluster", "")],
             ),
             Self::CacheUntrusted => guide(
-                "The list of objects may be out of date, because its API server was silent. Nothing is concluded from a missing object.",
+                "The list of objects may be incomplete: an API server was silent, or an object cannot be decoded. Nothing is concluded from a missing object.",
                 End::Others,
-                &[safe("kubectl get --raw /readyz", "checks the API server")],
+                &[
+                    safe(
+                        "kubectl get --raw /readyz",
+                        "checks the API server; also with the kubeconfig of the target cluster",
+                    ),
+                    SEE_UNREADABLE,
+                ],
             ),
             Self::Class => guide(
                 "The MachineClass is missing, invalid, or of a provider that this manager does not serve.",
@@ -167,9 +175,9 @@ impl WaitKind {
                 &[CHECK_CLASS, safe("kubectl get machineclass -n {namespace}", "")],
             ),
             Self::ClassUnknown => guide(
-                "The MachineClasses have not been read since the manager started.",
-                End::Controllers,
-                &[safe("allow the manager to list and watch machineclasses", "")],
+                "The MachineClass cannot be decoded, or the MachineClasses have not been read since the manager started.",
+                End::User,
+                &[SEE_UNREADABLE, safe("allow the manager to list and watch machineclasses", "")],
             ),
             Self::CloudOperation => guide(
                 "The cloud works on a request, such as the creation or deletion of a VM.",
@@ -368,10 +376,7 @@ impl WaitKind {
             Self::Unreadable => guide(
                 "An object of the family cannot be decoded, so it is not known what it says.",
                 End::User,
-                &[safe(
-                    "kubectl get events -n {namespace} --field-selector reason=Unreadable",
-                    "names the field to correct",
-                )],
+                &[SEE_UNREADABLE],
             ),
             Self::Unsupported => guide(
                 "The object uses a feature that this version does not have.",

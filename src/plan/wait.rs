@@ -26,7 +26,7 @@ pub enum WaitKind {
     CacheUntrusted,
     /// A MachineClass that is missing, not served, invalid or without its finalizer.
     Class,
-    /// The MachineClasses, which have not been read.
+    /// A MachineClass that cannot be decoded, or the MachineClasses, which have not been read.
     ClassUnknown,
     /// Work of the cloud that a driver call began.
     CloudOperation,

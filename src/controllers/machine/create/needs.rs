@@ -27,7 +27,7 @@ pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Opti
     let name = &snapshot.machine.spec.class.name;
     match &snapshot.class {
         ClassView::Unknown => {
-            plan.wait(WaitKind::ClassUnknown, "the cache of MachineClasses to be filled", None);
+            plan.wait(WaitKind::ClassUnknown, format!("the MachineClass {name} to become readable"), None);
         }
         ClassView::Missing => {
             wait_visibly(

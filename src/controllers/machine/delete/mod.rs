@@ -81,7 +81,7 @@ fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progre
     let on = match &snapshot.class {
         ClassView::Present { .. } => return true,
         ClassView::Unknown => {
-            plan.wait(WaitKind::ClassUnknown, "the cache of MachineClasses to be filled", None);
+            plan.wait(WaitKind::ClassUnknown, format!("the MachineClass {name} to become readable"), None);
             return false;
         }
         ClassView::Missing => {

@@ -316,7 +316,7 @@ type Change = fn(&mut World);
 
 #[rstest]
 #[case::class_missing(|world: &mut World| world.class = ClassView::Missing, "which does not exist", true)]
-#[case::class_unknown(|world: &mut World| world.class = ClassView::Unknown, "to be filled", false)]
+#[case::class_unknown(|world: &mut World| world.class = ClassView::Unknown, "to become readable", false)]
 #[case::class_without_finalizer(|world: &mut World| change_class(world, json!({ "metadata": { "finalizers": null } })), "finalizer", false)]
 #[case::class_incomplete(|world: &mut World| change_class(world, json!({ "nodeTemplate": { "capacity": { "cpu": "1" }, "instanceType": "", "region": "", "zone": "" } })), "nodeTemplate.capacity has no gpu", true)]
 #[case::no_user_data(|world: &mut World| world.secret.has_user_data = false, "userData", true)]
