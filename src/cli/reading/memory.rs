@@ -110,6 +110,20 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
     memory
 }
 
+/// The memory of a Node. Lists of what waits leave Nodes out, because other managers may have their machines.
+pub(in crate::cli) async fn of_node(
+    cell: &ReadOnly,
+    managers: &[Manager],
+    url: Option<&Url>,
+    node: &str,
+) -> Option<Explained> {
+    let query = format!("explain/node/{}/{node}", cell.namespace);
+    match url {
+        Some(url) => within(get(url, &query)).await.ok(),
+        None => answers(cell, managers, &query).await.into_iter().find_map(|(_, answer)| answer.ok()),
+    }
+}
+
 /// The settings of the holders of the Leases, with the names of their pods.
 pub(in crate::cli) async fn settings(cell: &ReadOnly, managers: &[Manager]) -> Vec<(String, Result<Value>)> {
     answers(cell, managers, "configz").await

@@ -352,10 +352,20 @@ impl Facts {
             _ => None,
         };
         if let Some(is_it) = is_it {
-            let (machine, _) = self.machines.iter().find(|(_, machine)| is_it(machine, name))?;
-            return Some(self.subject(MACHINE, machine));
+            let machine = self.machines.iter().find(|(_, machine)| is_it(machine, name));
+            // A Node without a machine waits for one.
+            return match machine {
+                Some((machine, _)) => Some(self.subject(MACHINE, machine)),
+                None => self.remembered_object(kind?, name),
+            };
         }
         kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
+    }
+
+    /// The name of the Node, if `node/NAME` leads to no machine.
+    pub(in crate::cli) fn node_without_machine<'a>(&self, wanted: &'a str) -> Option<&'a str> {
+        let (kind, name) = wanted.split_once('/')?;
+        (kind_of(kind) == Some(NODE) && self.find(wanted).is_none()).then_some(name)
     }
 
     /// An object that a manager remembers, of a kind as kubectl takes it.

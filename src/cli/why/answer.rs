@@ -60,6 +60,10 @@ pub(super) struct Answered {
 pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Result<Answered> {
     let mut facts = reading::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
+    if let Some(node) = options.object.as_deref().and_then(|wanted| facts.node_without_machine(wanted)) {
+        let remembered = memory::of_node(cell, &facts.managers, options.manager.as_ref(), node).await;
+        facts.memory.explained.extend(remembered);
+    }
     let mut notes = reading::notes(cell, &facts);
     let (objects, text) = match &options.object {
         None => {

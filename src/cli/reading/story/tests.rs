@@ -282,6 +282,24 @@ fn an_object_is_found_by_its_name_or_with_its_kind(#[case] text: &str, #[case] e
 }
 
 #[test]
+fn a_node_without_a_machine_waits_as_its_manager_remembers() {
+    let mut facts = with_machine(&json!({"metadata": {"labels": {"node": "ip-10-0-0-1"}}}), &[], &[]);
+    assert_eq!(facts.node_without_machine("node/ip-10-0-0-1"), None, "it leads to its machine");
+    assert_eq!(facts.node_without_machine("stranger"), None, "not a Node");
+    assert_eq!((facts.node_without_machine("no/stranger"), facts.find("no/stranger")), (Some("stranger"), None));
+    let remembered = json!({
+        "object": {"kind": "Node", "namespace": "", "name": "stranger"},
+        "waits": [{"kind": "NodeClaim", "text": "a machine to claim the node", "since": at(60), "until": at(900), "plans": 2}],
+    });
+    facts.memory.explained.push(serde_json::from_value(remembered).unwrap());
+    let answer = facts.answer(&facts.find("no/stranger").unwrap());
+    let wait = &answer.waits[0];
+    assert_eq!((answer.verdict, wait.kind), (Verdict::Waiting, WaitKind::NodeClaim));
+    assert_eq!((wait.since, wait.until), (Some(at(60)), Some(at(900))));
+    assert_eq!(wait.remedies[0].text, "kubectl get machines -n demo");
+}
+
+#[test]
 fn an_object_that_cannot_be_planned_is_unknown() {
     let mut facts = with_machine(&json!({}), &[], &[]);
     facts.previews.remove(MACHINE);
