@@ -37,6 +37,14 @@ impl Scene {
         })
         .await
     }
+
+    /// Runs the first remedy of an answer, which is a command of kubectl, as it is printed.
+    fn run_first_remedy(&self, answer: &Value) {
+        let line = answer["waits"][0]["remedies"][0]["text"].as_str().unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], "kubectl", "{line}");
+        assert!(!self.world.kubectl(&words[1..]).is_empty(), "{line}");
+    }
 }
 
 /// Kinds of the chain, from the Cluster down.
@@ -54,9 +62,12 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
 
         let begun = Instant::now();
         for object in [machine.as_str(), &mcm_machine, "cluster/explained", "md/explained-md-0"] {
-            let (code, document) = scene.read(&["why", object]).await;
-            let answer = &document["objects"][0];
-            assert_eq!((code, &answer["verdict"]), (0, &json!("Settled")), "{object}: {document}");
+            let document = scene
+                .until(&format!("{object} to settle"), async || {
+                    let (code, document) = scene.read(&["why", object]).await;
+                    (code == 0 && document["objects"][0]["verdict"] == "Settled").then_some(document)
+                })
+                .await;
             assert!(
                 document["notes"]
                     .as_array()
@@ -100,23 +111,50 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         assert!(remedy.unwrap().contains("patch cluster explained"), "{answer}");
         pause(false);
 
-        // A Machine without bootstrap data: its provider does not exist.
-        let orphan = json!({
+        // An MCMMachine that no CAPI Machine names.
+        let labels = json!({"cluster.x-k8s.io/cluster-name": "explained"});
+        let mut spec = scene.get("mcmmachine", &chosen)["spec"].clone();
+        spec.as_object_mut().unwrap().remove("providerID");
+        world.apply(&json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine",
+            "metadata": {"name": "explained-stray", "namespace": scene.namespace, "labels": labels},
+            "spec": spec,
+        }));
+        let text = "Cluster API core to set its Machine as an owner";
+        let (code, answer) = scene.until_it_waits_for("mcmmachine/explained-stray", text).await;
+        assert_eq!((code, &answer["waits"][0]["kind"]), (4, &json!("Owner")), "{answer}");
+        scene.run_first_remedy(&answer);
+        scene.kubectl(&["delete", "mcmmachine", "explained-stray", "--timeout=170s"]);
+
+        // A Machine without bootstrap data: its config is paused.
+        let metadata = json!({
+            "name": "explained-lone", "namespace": scene.namespace, "labels": labels,
+            "annotations": {"cluster.x-k8s.io/paused": "true"},
+        });
+        world.apply(&json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig", "metadata": metadata,
+            "spec": {"format": "cloud-config"},
+        }));
+        world.apply(&json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-            "metadata": {"name": "explained-lone", "namespace": scene.namespace, "labels": {"cluster.x-k8s.io/cluster-name": "explained"}},
+            "metadata": {"name": "explained-lone", "namespace": scene.namespace, "labels": labels},
             "spec": {
                 "clusterName": "explained",
-                "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "nowhere"}},
+                "bootstrap": {"configRef": {
+                    "apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "explained-lone",
+                }},
                 "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "MCMMachine", "name": "nowhere"},
             },
-        });
-        world.apply(&orphan);
+        }));
         let lone = "machine.cluster.x-k8s.io/explained-lone";
-        let (code, answer) = scene.until_it_waits_for(lone, "its bootstrap data from KubeadmConfig nowhere").await;
+        let text = "its bootstrap data from KubeadmConfig explained-lone";
+        let (code, answer) = scene.until_it_waits_for(lone, text).await;
         assert_eq!((code, &answer["verdict"]), (4, &json!("Waiting")), "{answer}");
+        assert_eq!(answer["waits"][0]["kind"], json!("Infrastructure"), "{answer}");
+        scene.run_first_remedy(&answer);
         let (_, cluster) = scene.read(&["why", "cluster/explained"]).await;
         assert_eq!(cluster["objects"][0]["machines"][0]["object"]["name"], "explained-lone", "{cluster}");
-        scene.kubectl(&["delete", "machine.cluster.x-k8s.io", "explained-lone", "--timeout=60s"]);
+        scene.kubectl(&["delete", "machine.cluster.x-k8s.io", "explained-lone", "--timeout=170s"]);
 
         // A drain that a budget blocks.
         guarded_pod(&scene, &chosen).await;

@@ -8,10 +8,16 @@ use mcm::api::crd::crds;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{
-    control_plane::{self, ControlPlane},
-    objects, wait,
-    world::World,
+use crate::{
+    support::{
+        control_plane::{self, ControlPlane},
+        objects, wait,
+        world::World,
+    },
+    waits::{
+        ask::{Tools, check},
+        kinds::{CLASS_UNKNOWN, NODE_CLAIM, UNREADABLE},
+    },
 };
 
 #[rstest]
@@ -163,14 +169,16 @@ async fn warned_of(world: &World, kind: &str, name: &str, text: &str) {
 async fn objects_that_cannot_be_read_hold_up_no_others() {
     let control_plane = ControlPlane::apart().await.unwrap();
     let client = control_plane.client();
-    control_plane::install(&client, &lax()).await.unwrap();
+    control_plane::install(&client, &[lax(), untyped_classes()].concat()).await.unwrap();
     let world = World::apart(&control_plane, "unreadable").await;
-    for object in unreadable() {
+    let mut garbled = objects::class("w-garbled");
+    garbled["nodeTemplate"] = "large".into();
+    for object in unreadable().into_iter().chain([garbled]) {
         world.apply(object).await;
     }
     control_plane::install(&client, &crds()).await.unwrap();
 
-    let _manager = world.run(&[]).await;
+    let manager = world.run(&[]).await;
     world.pool(3, json!({})).await;
     world.settled(3, "small").await;
     world.roll("large").await;
@@ -183,6 +191,17 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
         6,
         "nothing was made for what cannot be read, nor too many of the others"
     );
+
+    // What depends on them waits.
+    let mut machine = objects::machine("w-class-unknown");
+    machine["spec"]["class"]["name"] = "w-garbled".into();
+    world.apply(machine).await;
+    objects::apply(&world.target, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w-node-claim"}}))
+        .await;
+    let tools = Tools::find();
+    for case in [CLASS_UNKNOWN, UNREADABLE] {
+        check(&world, &manager, &tools, &case).await;
+    }
 
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     wait::until("an event on the machine that cannot be read", async || {
@@ -204,6 +223,15 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
             scene.machines.get("stuck").is_some_and(mcm::api::machine::Machine::is_available)
         })
         .await;
+    check(&world, &manager, &tools, &NODE_CLAIM).await;
+    // A typed apply would need the stored value to be of the type.
+    let repaired = kube::api::Patch::Merge(json!({"nodeTemplate": null}));
+    world.class_api().patch("w-garbled", &params, &repaired).await.unwrap();
+    world
+        .until("the machine to serve once its class can be read", |scene| {
+            scene.machines.get("w-class-unknown").is_some_and(mcm::api::machine::Machine::is_available)
+        })
+        .await;
 }
 
 /// Our CRDs without their rules, as other versions install them.
@@ -214,6 +242,17 @@ pub fn lax() -> Vec<CustomResourceDefinition> {
         serde_json::from_value(crd).unwrap()
     };
     crds().into_iter().map(without_rules).collect()
+}
+
+/// The definition of MachineClasses without a schema.
+fn untyped_classes() -> Vec<CustomResourceDefinition> {
+    let mut all = crds();
+    all.retain(|crd| crd.spec.names.kind == "MachineClass");
+    for version in all.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        version.schema = Some(serde_json::from_value(schema).unwrap());
+    }
+    all
 }
 
 fn strip(value: &mut Value) {
