@@ -278,7 +278,7 @@ fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
         assert_eq!((calls("RunInstances"), calls("TerminateInstances")), (0, 0));
         assert_eq!((capa.deeds(), pools.deeds()), deeds);
         assert_eq!(group(&cloud.ec2, pool).await, Some(Group::default()), "the group started no successor");
-        is_empty(&scene, pool).unwrap();
+        scene.until("core to see no Node of the pool", async || is_empty(&scene, pool)).await;
         assert_eq!(scene.all("mcmmachines").len(), MEMBERS);
         adoption.found_no_orphans();
 
@@ -292,9 +292,10 @@ fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
         assert!(killed.len() >= 10, "{killed:#?}");
         assert_eq!(fate(&scene, &cloud).await, before, "after the way back");
         assert_eq!((calls("RunInstances"), calls("TerminateInstances")), (1, 0));
+        scene.until("the group to be resized", async || (pools.deeds() != deeds.1).then_some(())).await;
+        scene.until("the pool to have its Nodes", async || scene.has_pool_of(MEMBERS + 1)).await;
         let resized = format!("resize {pool} to {}, at least 1", MEMBERS + 1);
         assert_eq!((capa.deeds(), pools.deeds()), (deeds.0.clone(), [&deeds.1[..], &[resized]].concat()));
-        scene.until("the pool to have its Nodes", async || scene.has_pool_of(MEMBERS + 1)).await;
         let kept = group(&cloud.ec2, pool).await.unwrap();
         assert_eq!((kept.desired, kept.members.len()), (4, MEMBERS + 1));
         assert_eq!(adoption.names(&["mcmmachines", "machines.machine.sapcloud.io"]), [""; 0]);

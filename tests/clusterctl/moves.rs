@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Stdio,
-    time::Duration,
 };
 
 use serde::Deserialize;
@@ -11,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::{
     scene::{Scene, name_of},
-    support::wait,
     world::{World, play},
 };
 
@@ -173,18 +171,14 @@ fn a_move_survives_the_death_of_both_managers() {
         let kubeconfig = there.world.management.kubeconfig().display().to_string();
         let mut command = world.command(&words(&here, &kubeconfig));
         let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        wait::until_within(Duration::from_secs(60), "the Cluster to be paused", async || {
+        here.until("the Cluster to be paused", async || {
             (here.find("cluster", "mortal")?["spec"]["paused"] == true).then_some(())
         })
         .await;
         here.world.kill_provider();
-        wait::until_within(Duration::from_secs(60), "objects to arrive", async || {
-            there.find("mcmcluster", "mortal").map(drop)
-        })
-        .await;
+        there.until("objects to arrive", async || there.find("mcmcluster", "mortal").map(drop)).await;
         there.world.kill_provider();
-        let moved =
-            wait::until_within(Duration::from_secs(120), "the move to end", async || moving.try_wait().unwrap()).await;
+        let moved = here.until("the move to end", async || moving.try_wait().unwrap()).await;
         assert!(moved.success());
         there.initialize();
         is_complete(&there, WORKERS).await;

@@ -154,17 +154,17 @@ fn a_migration_between_providers_is_undone_and_continued_to_native() {
 
         adoption.stop_at(&["--from", "other", "--to", "capi"], "switch the references to the MCMMachines");
         assert_eq!(scene.all("mcmmachines").len(), 2);
-        adoption.must(&["abort", "--timeout=60s"]);
+        adoption.must(&["abort", "--timeout=170s"]);
         assert_eq!(essence(&adoption).await, before);
         assert!(scene.all("mcmmachines").is_empty());
         assert_eq!(scene.all("mcmmigrations")[0]["status"]["authority"], "OtherProvider");
         scene.until("all Machines to run", async || scene.has_running(2)).await;
 
-        adoption.must(&["apply", "--from", "other", "--to", "capi", "--timeout=60s"]);
+        adoption.must(&["apply", "--from", "other", "--to", "capi", "--timeout=170s"]);
         assert_eq!(essence(&adoption).await, before);
-        adoption.must(&["apply", "--from", "capi", "--to", "native", "--timeout=60s"]);
+        adoption.must(&["apply", "--from", "capi", "--to", "native", "--timeout=170s"]);
         assert_eq!((scene.vms().await, nodes(scene)), (before.vms, before.nodes));
-        adoption.must(&["apply", "--from", "native", "--to", "capi", "--timeout=60s"]);
+        adoption.must(&["apply", "--from", "native", "--to", "capi", "--timeout=170s"]);
         scene.until("all Machines to run", async || scene.has_running(2)).await;
         assert_eq!(other.deeds(), deeds);
         adoption.found_no_orphans();

@@ -122,6 +122,6 @@ fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
         for kind in ["mcmcluster", "mcmmachine", "machines.machine.sapcloud.io", "machineclass"] {
             scene.until("the rest to be gone", async || scene.all(kind).is_empty().then_some(())).await;
         }
-        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=60s"]);
+        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=170s"]);
     });
 }
