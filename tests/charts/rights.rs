@@ -14,8 +14,7 @@ use crate::{
         objects, pods,
         program::mcm,
         scene::{Scene, Watched},
-        wait,
-        world::PATIENCE,
+        wait::{self, PATIENCE},
     },
 };
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine; only a failure waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Pauses between two checks: a longer wait checks less often, because many tests share one API server.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_millis(100);

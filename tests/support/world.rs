@@ -24,11 +24,10 @@ use super::{
     logs, objects,
     program::{Program, free_port, mcm},
     scene::{Scene, Watched},
-    secrets, wait,
+    secrets,
+    wait::{self, PATIENCE},
 };
 
-/// Longer than anything takes on a busy machine; only a failure waits this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Each test has three processes or more: with more tests at once, two slow cores do nothing but switch.
 static SLOTS: Semaphore = Semaphore::const_new(MOST);
 const MOST: usize = 3;
