@@ -106,7 +106,8 @@ async fn the_credentials_of_the_managers_suffice() {
 #[tokio::test]
 async fn a_frozen_set_is_a_note() {
     let world = World::new("check-frozen").await;
-    let _manager = world.run(&[]).await;
+    // A count of machines would unfreeze it.
+    let _manager = world.run(&["--machine-safety-overshooting-period=1h"]).await;
     world.pool(1, json!({})).await;
     world.settled(1, "small").await;
     let set = world.find("the set", |scene| scene.sets.keys().next().cloned()).await;

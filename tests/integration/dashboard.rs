@@ -57,7 +57,9 @@ async fn the_page_names_what_a_pool_waits_for() {
         world.apply(objects::class(name)).await;
     }
     world.apply(objects::deployment("pool", 2)).await;
-    world.until("machines that wait", |scene| scene.machines.len() == 2).await;
+    world.until("two machines", |scene| scene.machines.len() == 2).await;
+    // A user has to act, so that no later plan changes the answers.
+    let why = crate::why::until_code(&world, "pool", 3).await;
     let dashboard = Dashboard::start(&world).await;
 
     let page = dashboard.get("").await;
@@ -76,7 +78,6 @@ async fn the_page_names_what_a_pool_waits_for() {
     assert_eq!(dashboard.get("?deployment=nonesuch").await.status(), StatusCode::NOT_FOUND);
 
     let document: Value = dashboard.get("api/why?object=pool").await.json().await.unwrap();
-    let why = crate::why::ask(&world, "pool").await;
     assert_eq!(document["objects"][0]["verdict"], why.answer["verdict"]);
     assert_eq!(document["objects"][0]["object"], why.answer["object"]);
     assert_eq!((&document["apiVersion"], &document["kind"]), (&json!("cli.mcm/v1"), &json!("Explanation")));

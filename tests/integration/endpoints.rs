@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::ListParams};
 use serde_json::json;
 
-use crate::support::world::World;
+use crate::support::{wait, world::World};
 
 #[tokio::test]
 async fn probes_metrics_and_an_end_in_good_order() {
@@ -17,10 +17,13 @@ async fn probes_metrics_and_an_end_in_good_order() {
     let (status, config) = manager.get("/configz").await;
     let config: serde_json::Value = serde_json::from_str(&config).unwrap();
     assert_eq!((status, &config["mcm"]["flags"]["machine-drain-timeout"]), (200, &json!("2h0m0s")), "{config}");
-    let (status, waiters) = manager.get(&format!("/explain?namespace={}", world.namespace)).await;
-    let waiters: serde_json::Value = serde_json::from_str(&waiters).unwrap();
-    let leads = json!(["machine-controller", "machine-controller-manager"]);
-    assert_eq!((status, &waiters["leads"], &waiters["total"]), (200, &leads, &json!(0)), "{waiters}");
+    let waiters = wait::until("no object to wait", async || {
+        let (status, waiters) = manager.get(&format!("/explain?namespace={}", world.namespace)).await;
+        let waiters: serde_json::Value = serde_json::from_str(&waiters).unwrap();
+        (status == 200 && waiters["total"] == 0).then_some(waiters)
+    })
+    .await;
+    assert_eq!(waiters["leads"], json!(["machine-controller", "machine-controller-manager"]), "{waiters}");
     let machine = world.scene.now().machines.keys().next().unwrap().clone();
     let (status, one) = manager.get(&format!("/explain/machine/{}/{machine}", world.namespace)).await;
     let one: serde_json::Value = serde_json::from_str(&one).unwrap();

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{scene::Scene, world::World};
 
 /// "At once" for a user at a screen, on a busy machine.
-const SECONDS: Duration = Duration::from_secs(10);
+const SECONDS: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_quota_is_visible_within_seconds_and_its_end_too() {
@@ -65,9 +65,10 @@ async fn a_lost_reply_leads_to_no_second_vm_and_leaves_none_behind() {
 
 #[tokio::test]
 async fn dead_machines_are_replaced_one_at_a_time() {
-    let flags = ["--heartbeat-period=500ms", "--node-monitor-grace=1s"];
+    // A busy machine that delays heartbeats must not look like a dead one.
+    let flags = ["--heartbeat-period=1s", "--node-monitor-grace=8s"];
     let world = World::with_cloud("dead", &flags).await;
-    let _manager = world.run(&["--machine-health-timeout=2s"]).await;
+    let _manager = world.run(&["--machine-health-timeout=4s"]).await;
     world.pool(4, json!({})).await;
     world.settled(4, "small").await;
     let originals: Vec<String> = world.scene.now().names().into_iter().collect();
@@ -102,7 +103,7 @@ async fn dead_machines_are_replaced_one_at_a_time() {
         use MachinePhase::{Failed, Running, Unknown};
         let phases = scene.phases(machine);
         assert!(phases.windows(3).any(|three| three == [Running, Unknown, Failed]), "{machine}: {phases:?}");
-        assert!(scene.was_told(machine, "health checks failing since last 2s."), "{:?}", scene.told);
+        assert!(scene.was_told(machine, "health checks failing since last 4s."), "{:?}", scene.told);
     }
 }
 

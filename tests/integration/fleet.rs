@@ -30,7 +30,7 @@ use crate::support::{
 };
 
 const ELECTION: [&str; 3] =
-    ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms"];
+    ["--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=500ms"];
 /// Machines, hence Nodes and VMs, that have the same names in both cells.
 const TWINS: [&str; 2] = ["twin-1", "twin-2"];
 const KILLS: usize = 3;

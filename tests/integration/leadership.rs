@@ -11,14 +11,16 @@ use crate::support::{
     world::{Manager, World},
 };
 
-/// Scheduling delay of two processes and an API server on a busy machine.
-const SLACK: Duration = Duration::from_millis(1500);
+/// Scheduling delay of two processes and an API server on a busy machine. Less than a second lease.
+const SLACK: Duration = Duration::from_secs(6);
+/// Half of the default lease: a standby that waits for its end is later.
+const AT_ONCE: Duration = Duration::from_millis(7500);
 
 #[tokio::test]
 async fn a_standby_takes_over_from_a_killed_leader_within_the_lease() {
     let world = World::undisturbed("killed").await;
     let flags =
-        ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+        ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"];
     let (mut leader, _standby) = pair(&world, &flags).await;
     let holders = holders(&world).await;
 
@@ -27,7 +29,7 @@ async fn a_standby_takes_over_from_a_killed_leader_within_the_lease() {
     world.scale(6).await;
     changed(&world, &holders).await;
     let took = killed.elapsed();
-    assert!(took < Duration::from_millis(3600) + SLACK, "the lease changed hands after {took:?}");
+    assert!(took < Duration::from_millis(8600) + SLACK, "the lease changed hands after {took:?}");
     settled_without_doubles(&world).await;
 }
 
@@ -42,10 +44,10 @@ async fn a_standby_takes_over_at_once_from_a_leader_that_ends_in_good_order() {
     world.scale(6).await;
     changed(&world, &holders).await;
     let took = told.elapsed();
-    assert!(took < Duration::from_secs(2), "the lease changed hands after {took:?}");
+    assert!(took < AT_ONCE, "the lease changed hands after {took:?}");
     world.until("the first action of the new leader", |scene| scene.machines.len() > 3).await;
     let took = told.elapsed();
-    assert!(took < Duration::from_secs(2), "the new leader acted after {took:?}");
+    assert!(took < AT_ONCE, "the new leader acted after {took:?}");
     assert_eq!(leader.program.ended().await.code(), Some(0));
     settled_without_doubles(&world).await;
 }

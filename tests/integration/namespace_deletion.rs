@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 const ELECTION: [&str; 3] =
-    ["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"];
+    ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"];
 
 /// The namespace controller retries after growing pauses.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -35,7 +35,7 @@ async fn the_deletion_of_the_control_namespace_ends(#[case] is_killed: bool) {
     let mut manager = launch(&world).ready().await;
     let standby = launch(&world).ready().await;
     world.classes().await;
-    let latency = json!({"metadata": {"name": "small"}, "providerSpec": {"deleteLatency": "10s"}});
+    let latency = json!({"metadata": {"name": "small"}, "providerSpec": {"deleteLatency": "15s"}});
     world.class_api().patch("small", &PatchParams::default(), &Patch::Merge(latency)).await.unwrap();
     world.apply(objects::deployment("pool", 3)).await;
     world.settled(3, "small").await;

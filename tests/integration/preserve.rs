@@ -16,8 +16,8 @@ use crate::support::{objects, pods, scene::Scene, world::World};
 
 #[tokio::test]
 async fn a_preserved_machine_that_failed_is_drained_and_kept_and_replaced_when_its_time_is_over() {
-    let world = World::with_cloud("preserved", &["--heartbeat-period=500ms", "--node-monitor-grace=1s"]).await;
-    let _manager = world.run(&["--machine-health-timeout=2s"]).await;
+    let world = World::with_cloud("preserved", &["--heartbeat-period=1s", "--node-monitor-grace=8s"]).await;
+    let _manager = world.run(&["--machine-health-timeout=4s"]).await;
     world.pool(1, json!({})).await;
     world.settled(1, "small").await;
     let machine = world.scene.now().names().into_iter().next().unwrap();

@@ -6,7 +6,7 @@ use mcm::api::labels;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{scene::Scene, world::World};
+use crate::support::{objects, scene::Scene, world::World};
 
 /// Never more than `most` machines that are not being deleted, never fewer than `least` that serve.
 fn bounds(most: usize, least: usize) -> impl Fn(&Scene) -> bool + Send + 'static {
@@ -67,6 +67,10 @@ async fn a_rollout_is_paused_scaled_resumed_and_taken_back() {
     let originals = world.scene.now().uids();
     let first_set = world.scene.now().sets.keys().next().unwrap().clone();
 
+    // The rollout is not over before the pause.
+    let mut slow = objects::class("large");
+    slow["providerSpec"]["bootLatency"] = "3s".into();
+    world.apply(slow).await;
     world.scene.always("five live machines at most, four available at least", bounds(5, 4));
     world.roll("large").await;
     world.until("the rollout to be under way", |scene| scene.available_of("large") >= 1).await;

@@ -53,7 +53,7 @@ async fn the_samples_work_and_kubectl_prints_them_in_the_reference_s_columns() {
 
     kubectl(&world, &["scale", "mcd/workers", "--replicas=1"], "").unwrap();
     world.until("the deployment to be scaled", |scene| scene.complete("workers", 1) && scene.machines.len() == 2).await;
-    kubectl(&world, &["delete", "mcd/workers", "mc/bastion", "--timeout=60s"], "").unwrap();
+    kubectl(&world, &["delete", "mcd/workers", "mc/bastion", "--timeout=120s"], "").unwrap();
     assert_eq!(world.cloud.count("/alive").await, 0);
 }
 

@@ -38,7 +38,7 @@ async fn a_wish_that_changes_stops_what_is_under_way() {
     let world = World::patient("changed").await;
     let _manager = world.run(&["--kube-api-qps=20", "--kube-api-burst=30"]).await;
     world.pool(150, json!({})).await;
-    world.until("some machines", |scene| scene.machines.len() >= 30).await;
+    world.until("some machines", |scene| scene.machines.len() >= 10).await;
     world.scale(5).await;
     let limit = Duration::from_secs(150);
     world

@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 const ELECTION: [&str; 3] =
-    ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms"];
+    ["--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=500ms"];
 /// Machines with fixed names, so that the names of their Nodes are reused.
 const REUSED: [&str; 2] = ["reused-a", "reused-b"];
 /// A Machine whose Node's name was once that of another Node.

@@ -24,8 +24,8 @@ use crate::support::{
     world::World,
 };
 
-/// A pod has 30 s to end, and a user less patience.
-const END: Duration = Duration::from_secs(10);
+/// A pod has 30 s to end.
+const END: Duration = Duration::from_secs(25);
 const EARLY: Duration = Duration::from_secs(2);
 /// Longer than any wait that is abandoned.
 const AWAY: Duration = Duration::from_secs(15);

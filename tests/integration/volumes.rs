@@ -41,7 +41,7 @@ async fn volumes_move_a_few_at_a_time_and_a_machine_is_deleted_when_they_have_ar
 #[tokio::test]
 async fn a_stuck_volume_is_reported_and_delays_a_drain_for_a_limited_time() {
     let world = World::new("stuck").await;
-    let _manager = world.run(&["--machine-pv-detach-timeout=3s"]).await;
+    let _manager = world.run(&["--machine-pv-detach-timeout=10s"]).await;
     let [first, second] = two_machines(&world).await;
     let names = ["stuck".to_owned(), "well".to_owned()];
     AttachDetach::pods(&world, &names, &first).await;
