@@ -12,7 +12,7 @@ use super::{Action, Snapshot};
 use crate::{
     api::machine::{self as native, MachineClass},
     capi::{
-        conversion::ProviderKinds,
+        conversion::{ProviderKinds, provider_id},
         object::apply::read,
         provider::native_managers::Managers,
         types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
@@ -84,7 +84,8 @@ impl Execute for MCMMachines {
                     turn.remember(|memory| memory.answered(&action, &answer, now));
                 }
                 Action::ReadNatives => {
-                    read_natives(self, &turn.key.namespace).await?;
+                    let wanted = &snapshot.object.spec.provider_id;
+                    turn.session.unreadable_rival = read_natives(&self.natives, &turn.key.namespace, wanted).await?;
                     turn.session.has_read_natives = true;
                 }
                 Action::ReadNetwork { kinds, name } => {
@@ -134,14 +135,28 @@ async fn change_member(kind: &MCMMachines, snapshot: &Snapshot, action: &Action)
     }
 }
 
-async fn read_natives(kind: &MCMMachines, namespace: &str) -> Result<(), ReconcileError> {
-    let mut page = ListParams::default().limit(PAGE);
+/// Reads the native Machines of a namespace. One that cannot be decoded is returned if it has the VM, and does not affect others.
+pub(super) async fn read_natives(
+    natives: &Objects<native::Machine>,
+    namespace: &str,
+    vm: &str,
+) -> Result<Option<String>, ReconcileError> {
+    let client = natives.api(namespace).into_client();
+    let resource = ApiResource::erase::<native::Machine>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+    let (mut page, mut unreadable) = (ListParams::default().limit(PAGE), None);
     loop {
-        let found = kind.natives.api(namespace).list(&page).await;
+        let found = api.list(&page).await;
         let found = found.map_err(|source| ReconcileError::read("the MCM Machines of the namespace", source))?;
-        let next = found.metadata.continue_.filter(|token| !token.is_empty());
-        found.items.into_iter().for_each(|machine| drop(kind.natives.cache.wrote(machine)));
-        let Some(token) = next else { return Ok(()) };
+        for object in found.items {
+            let (name, id) = (object.name_any(), object.data["spec"]["providerID"].clone());
+            match serde_json::to_value(object).and_then(serde_json::from_value::<native::Machine>) {
+                Ok(machine) => drop(natives.cache.wrote(machine)),
+                Err(_) if id.as_str().is_some_and(|id| provider_id::is_same(id, vm)) => unreadable = Some(name),
+                Err(_) => {}
+            }
+        }
+        let Some(token) = found.metadata.continue_.filter(|token| !token.is_empty()) else { return Ok(unreadable) };
         page = page.continue_token(&token);
     }
 }

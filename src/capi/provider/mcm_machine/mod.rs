@@ -109,6 +109,8 @@ pub(super) struct Session {
     pub is_native_gone: bool,
     /// The native Machines in the caches are as they were during this reconcile.
     pub has_read_natives: bool,
+    /// Name of a native Machine that has the VM of the object and cannot be decoded, so that no cache has it.
+    pub unreadable_rival: Option<String>,
     /// The infrastructure of the Cluster, of another provider; null if it does not exist.
     pub network: Option<Arc<Value>>,
     /// The load balancer in which the VM was registered.

@@ -68,6 +68,7 @@ impl Observe for MCMMachines {
         };
         let all = if is_new { self.natives.cache.all() } else { Vec::new() };
         let rival = all.into_iter().find(|one| has_vm(one)).map(|one| one.name_any());
+        let rival = rival.or_else(|| session.unreadable_rival.clone());
         Some(Snapshot {
             native,
             rival,
