@@ -23,11 +23,14 @@ use crate::{
     capi::types::{INFRASTRUCTURE_GROUP, Side, names},
 };
 
-/// Steps until the authority is switched. Each can be undone.
-pub const BEFORE: [Step; 3] = [
+const NOT_CONVERTIBLE: &str = "the pool to be convertible again, or mcm adopt abort";
+
+/// Steps until the authority is switched. Each can be undone; the class stays.
+pub const BEFORE: [Step; 4] = [
     Step { title: "pause the MachinePool and its infrastructure", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "wait until the VMs left their group", todo: group::leave, undo: Some(group::join) },
-    Step { title: "create class, template and the CAPI objects, paused", todo: describe, undo: Some(to_capi::forget) },
+    Step { title: "create the class, paused", todo: supply, undo: None },
+    Step { title: "wait until the VMs left their group", todo: group::leave, undo: Some(group::joined) },
+    Step { title: "create template and the CAPI objects, paused", todo: describe, undo: Some(to_capi::forget) },
 ];
 
 /// Steps after the switch.
@@ -65,20 +68,24 @@ fn resume_all(s: &Snapshot) -> Todo {
     todo.then(|| swap::release(s))
 }
 
-/// Step 3. Each MCMMachine has the ID of its VM, and its controllers confirm the pause.
-fn describe(s: &Snapshot) -> Todo {
+/// Step 2. The members of the group are listed with the class, also to undo the migration without the flags for the class.
+fn supply(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
-    let (Some(class), Some(wanted)) = (swap::class(s), described(s)) else {
-        todo.expect(false, "the pool to be convertible again, or mcm adopt abort");
+    todo.expect(swap::class(s).is_some(), NOT_CONVERTIBLE);
+    for made in swap::class_made(s).objects {
+        todo.make(s, Kind::Class, &paused(Kind::Class, made, s));
+    }
+    todo
+}
+
+/// Step 4. Each MCMMachine has the ID of its VM, and its controllers confirm the pause.
+fn describe(s: &Snapshot) -> Todo {
+    let Some(wanted) = described(s) else {
+        let mut todo = Todo::default();
+        todo.expect(false, NOT_CONVERTIBLE);
         return todo;
     };
-    if s.find(Kind::Class, class["metadata"]["name"].as_str().unwrap_or_default()).is_none() {
-        for made in swap::class_made(s).objects {
-            todo.make(s, Kind::Class, &paused(Kind::Class, made, s));
-        }
-    }
-    let set = format!("{}-{}", s.name(), wanted.hash);
-    todo.then(|| to_capi::make(s, &wanted, &set))
+    to_capi::make(s, &wanted, &format!("{}-{}", s.name(), wanted.hash))
 }
 
 /// The deployment has the template of the pool, with its bootstrap data.

@@ -23,18 +23,44 @@ pub fn commands(s: &Snapshot, way: Way) -> Vec<String> {
 
 /// Waits until no VM is a member.
 pub fn leave(s: &Snapshot) -> Todo {
+    complete(s, left(s))
+}
+
+/// Waits until each VM is a member.
+pub fn join(s: &Snapshot) -> Todo {
+    complete(s, joined(s))
+}
+
+/// Undoes [`join`], also for VMs that ended.
+pub fn left(s: &Snapshot) -> Todo {
     settle(s, |recorded, members| {
         let inside: BTreeSet<String> = members.intersection(recorded).cloned().collect();
         (!inside.is_empty()).then(|| ("to leave", inside.clone(), detach(s, &inside)))
     })
 }
 
-/// Waits until each VM is a member.
-pub fn join(s: &Snapshot) -> Todo {
+/// Undoes [`leave`]. A VM that ended cannot join; the group replaces it after its provider was unpaused.
+pub fn joined(s: &Snapshot) -> Todo {
+    let ended: BTreeSet<String> = ended(s).iter().map(Member::vm).collect();
     settle(s, |recorded, members| {
-        let outside: BTreeSet<String> = recorded.difference(members).cloned().collect();
+        let outside: BTreeSet<String> =
+            recorded.difference(members).filter(|id| !ended.contains(*id)).cloned().collect();
         (!outside.is_empty()).then(|| ("to join", outside.clone(), attach(s, &outside)))
     })
+}
+
+/// The recorded machines whose VMs ended.
+fn ended(s: &Snapshot) -> Vec<Member<'_>> {
+    let Some(cloud) = &s.cloud else { return Vec::new() };
+    s.recorded().filter(|member| cloud.lacks(member)).collect()
+}
+
+/// Nothing goes on without a VM that ended: after it is undone, the owner of the machines replaces it.
+fn complete(s: &Snapshot, mut todo: Todo) -> Todo {
+    for member in ended(s) {
+        todo.expect(false, format!("VM {}, which ended: undo the migration with mcm adopt abort", member.name));
+    }
+    todo
 }
 
 /// The VMs that have to change, the change, and its commands.

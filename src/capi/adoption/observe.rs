@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
@@ -16,7 +16,7 @@ use kube::{
 
 use super::{
     object::{Kind, Object},
-    snapshot::{Cloud, Member, Snapshot},
+    snapshot::{Cloud, Listing, Member, Snapshot},
     swap,
     unit::Unit,
     way::Way,
@@ -28,7 +28,7 @@ use crate::{
         types::{self, Side, names},
     },
     controllers::{machine, secret::MetadataOfSecret},
-    driver::{Catalogue, MachineRequest, SecretData},
+    driver::{Catalogue, Code, MachineRequest, SecretData},
     runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets},
 };
 
@@ -183,7 +183,7 @@ impl World {
     /// Asks the drivers about the machines of a side: whether they find each VM, and the VMs of each class.
     pub async fn ask_cloud(&self, s: &Snapshot, way: Way, side: Side) -> Cloud {
         let machines: Vec<Machine> =
-            s.members_of(side).iter().filter_map(|member| machine_of(s, member, way)).collect();
+            asked_for(s, side).iter().filter_map(|member| machine_of(s, member, way)).collect();
         // An orphan collector checks all classes.
         let of_all = s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(Object::decoded::<MachineClass>);
         // Without a watch, so each Secret is read live.
@@ -193,35 +193,32 @@ impl World {
             let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
             serde_json::from_value::<MachineClass>(class).ok()
         });
-        let mut classes = Classes::new();
-        for class in of_machines.chain(of_all).collect::<Vec<_>>() {
-            let name = class.name_any();
-            if let Entry::Vacant(unknown) = classes.entry(name.clone()) {
-                let merged = machine::secrets_of_class(&class, &secrets).await;
-                let secret = merged
-                    .map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))
-                    .and_then(|merged| {
-                        merged.complete().map_err(|missing| format!("MachineClass {name} needs {missing}"))
-                    });
-                unknown.insert((Arc::new(class), secret));
-            }
+        // Without machines, only the class of its own shows the group of a pool.
+        let of_pool = s.pool().and_then(|_| serde_json::from_value::<MachineClass>(swap::class(s)?).ok());
+        let all = of_machines.chain(of_all).chain(of_pool).map(|class| (class.name_any(), Arc::new(class)));
+        let all: BTreeMap<String, Arc<MachineClass>> = all.collect();
+        let ask = async |class: &MachineClass| {
+            let secret = secret_of(class, &secrets).await;
+            let listed = self.list_of(class, &secret).await;
+            (secret, listed)
+        };
+        let answers = shared(all.values(), ask).await;
+        let (mut classes, mut listed) = (Classes::new(), BTreeMap::new());
+        for ((name, class), (secret, vms)) in all.into_iter().zip(answers.into_values()) {
+            classes.insert(name.clone(), (class, secret));
+            listed.insert(name, vms);
         }
         let found = stream::iter(machines).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);
         let found = found.collect().await;
-        let mut listed = BTreeMap::new();
-        for (name, (class, secret)) in &classes {
-            let vms = match (self.drivers.get(class), secret) {
-                (Ok(driver), Ok(secret)) => {
-                    let listed = driver.list(class, secret).await.map_err(|error| error.message);
-                    listed.map(|vms| vms.into_iter().map(|(id, vm)| (id, vm.machine)).collect())
-                }
-                (Err(error), _) => Err(error.to_string()),
-                (_, Err(error)) => Err(error.clone()),
-            };
-            listed.insert(name.clone(), vms);
-        }
         let members = self.members_of_group(s, &classes).await;
         Cloud { found, listed, members }
+    }
+
+    async fn list_of(&self, class: &MachineClass, secret: &Result<SecretData, String>) -> Listing {
+        let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
+        let listed = driver.list(class, secret.as_ref().map_err(String::clone)?).await;
+        let listed = listed.map_err(|error| error.message)?;
+        Ok(Arc::new(listed.into_iter().map(|(id, vm)| (id, vm.machine)).collect()))
     }
 
     /// The members of the group of the migrated pool.
@@ -262,7 +259,7 @@ impl World {
         driver.tag(&request, is_listed).await.map_err(|error| error.message)
     }
 
-    async fn find_vm(&self, machine: Machine, classes: &Classes) -> (String, Result<String, String>) {
+    async fn find_vm(&self, machine: Machine, classes: &Classes) -> (String, Result<Option<String>, String>) {
         let name = machine.name_any();
         let Some((class, secret)) = classes.get(&machine.spec.class.name) else {
             return (name, Err(format!("MachineClass {} does not exist or cannot be read", machine.spec.class.name)));
@@ -275,8 +272,12 @@ impl World {
         let (class, secret) = (Arc::clone(class), secret.clone());
         let (machine, owner) = (Arc::new(machine), String::new());
         let request = MachineRequest { machine, class, secret, owner, may_pause: false };
-        let answer = driver.status(&request).await;
-        (name, answer.map(|vm| vm.provider_id).map_err(|error| error.message))
+        let answer = match driver.status(&request).await {
+            Ok(vm) => Ok(Some(vm.provider_id)),
+            Err(error) if error.code == Code::NotFound => Ok(None),
+            Err(error) => Err(error.message),
+        };
+        (name, answer)
     }
 
     /// Names of the Clusters in a namespace.
@@ -305,6 +306,41 @@ impl World {
     }
 }
 
+async fn secret_of(class: &MachineClass, secrets: &Secrets) -> Result<SecretData, String> {
+    let (name, merged) = (class.name_any(), machine::secrets_of_class(class, secrets).await);
+    let merged =
+        merged.map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))?;
+    merged.complete().map_err(|missing| format!("MachineClass {name} needs {missing}"))
+}
+
+/// The answer for each class, by name. Classes that differ only by their names share one, such as those of MCMMachines that
+/// describe their VM.
+async fn shared<T: Clone>(
+    classes: impl Iterator<Item = &Arc<MachineClass>>,
+    ask: impl AsyncFn(&MachineClass) -> T,
+) -> BTreeMap<String, T> {
+    let (mut known, mut answers) = (BTreeMap::new(), BTreeMap::new());
+    for class in classes.map(Arc::as_ref) {
+        let content = MachineClass { metadata: ObjectMeta::default(), ..class.clone() };
+        let answer = match known.entry(serde_json::to_string(&content).unwrap_or_default()) {
+            Entry::Occupied(known) => T::clone(known.get()),
+            Entry::Vacant(unknown) => unknown.insert(ask(class).await).clone(),
+        };
+        answers.insert(class.name_any(), answer);
+    }
+    answers
+}
+
+/// The machines of a side. VMs of a pool may be those of no machine for a while.
+fn asked_for(s: &Snapshot, side: Side) -> Vec<Member<'_>> {
+    let mut all = s.members_of(side);
+    let known: BTreeSet<&str> = all.iter().map(|member| member.name).collect();
+    let recorded = s.recorded().filter(|member| s.unit.is_pool() && !known.contains(member.name));
+    let recorded: Vec<Member<'_>> = recorded.collect();
+    all.extend(recorded);
+    all
+}
+
 /// The machine in a request to its driver: the native one, or one with its future name and VM.
 fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
     if member.native.is_some() || !way.keeps_core() {
@@ -324,4 +360,33 @@ fn stored(kind: Kind, object: &DynamicObject) -> Option<Object> {
     value["apiVersion"] = kind.api_version().into();
     value["kind"] = kind.resource().2.into();
     Some(Object { kind, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// A deployment of a thousand MCMMachines may have a thousand classes with one content.
+    #[tokio::test]
+    async fn classes_that_differ_by_name_only_are_asked_about_once() {
+        let class = |name: &str, provider: &str| {
+            let mut class = MachineClass { provider: provider.to_owned(), ..MachineClass::default() };
+            class.metadata.name = Some(name.to_owned());
+            Arc::new(class)
+        };
+        let classes = [class("a", "AWS"), class("b", "AWS"), class("c", "GCP")];
+        let asked = RefCell::new(Vec::new());
+        let answers = shared(classes.iter(), async |class: &MachineClass| {
+            asked.borrow_mut().push(class.name_any());
+            class.provider.clone()
+        });
+        let answers = answers.await;
+        assert_eq!(asked.take(), ["a", "c"]);
+        assert_eq!(
+            answers.into_iter().collect::<Vec<_>>(),
+            [("a", "AWS"), ("b", "AWS"), ("c", "GCP")].map(|(name, answer)| (name.to_owned(), answer.to_owned()))
+        );
+    }
 }

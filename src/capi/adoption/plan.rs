@@ -20,6 +20,8 @@ use crate::capi::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMa
 
 /// Condition of an MCMMigration.
 pub const MIGRATED: &str = "Migrated";
+/// The most changed Nodes in that condition.
+const MOST_CHANGES: usize = 20;
 
 /// A plan for one deployment, or one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,7 +35,7 @@ pub struct Plan {
     pub stage: Stage,
     /// Preconditions of the migration; empty once it has begun and the machines are recorded.
     pub checks: Vec<Check>,
-    /// Losses that change no VM.
+    /// Losses that change no VM, and Nodes that were lost or restarted during a complete migration.
     pub losses: Vec<String>,
     /// All steps, in order.
     pub steps: Vec<StepState>,
@@ -147,6 +149,9 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
     let is_begun = stage != Stage::Fresh;
     let is_switched = matches!(stage, Stage::Closing | Stage::Done);
+    if stage == Stage::Done {
+        plan.losses.extend(noted(migration.as_ref()));
+    }
     let refused = plan.failed().next().is_some();
     plan.add("suspend the authority of the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
     for (number, step) in before.iter().enumerate() {
@@ -292,7 +297,7 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     todo.then(|| {
         let status = json!({
             "authority": Authority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
-            "conditions": conditions(s, "False", "Migrating"),
+            "conditions": conditions(s, "False", "Migrating", String::new()),
         });
         write_status(migration, &status)
     })
@@ -329,28 +334,62 @@ fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
     if migration.value["status"]["authority"] == json!(Authority::from(to)) {
         return Todo::default();
     }
-    write_status(migration, &json!({ "authority": Authority::from(to), "conditions": conditions(s, "False", reason) }))
+    write_status(
+        migration,
+        &json!({ "authority": Authority::from(to), "conditions": conditions(s, "False", reason, String::new()) }),
+    )
 }
 
-/// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine.
+/// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine. A Node that was lost or
+/// restarted meanwhile is named in the condition: nothing would restore it.
 fn finish(s: &Snapshot, way: Way) -> Todo {
     let mut todo = Todo::default();
     let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
-    let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
-    for machine in &recorded {
-        let node = s.find(Kind::Node, &machine.node);
-        let is_same = node.is_some_and(|node| {
-            node.uid() == machine.node_uid
-                && node.text("/status/nodeInfo/bootID") == machine.boot_id
-                && node.text("/spec/providerID") == machine.provider_id
-        });
-        todo.expect(is_same, format!("Node {} to match the record", machine.node));
-    }
+    let lost: Vec<&str> = s.recorded().filter(|member| member.node.is_none()).map(|member| member.name).collect();
     let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
-    for check in checks(s, way.back()).into_iter().filter(|one| of_cloud.contains(&one.check) && !one.passed) {
+    let is_meant = |one: &Check| of_cloud.contains(&one.check) && !lost.contains(&one.machine.as_str());
+    for check in checks(s, way.back()).into_iter().filter(|one| is_meant(one) && !one.passed) {
         todo.expect(false, format!("this check to pass: {check}"));
     }
-    todo.then(|| write_status(migration, &json!({ "conditions": conditions(s, "True", "Migrated") })))
+    todo.then(|| {
+        let migrated = conditions(s, "True", "Migrated", shortened(&changes(s)));
+        write_status(migration, &json!({ "conditions": migrated }))
+    })
+}
+
+/// Changes of Nodes during a complete migration.
+fn noted(migration: Option<&MCMMigration>) -> Option<String> {
+    let migrated = migration.and_then(status)?.conditions.iter().find(|one| one.type_ == MIGRATED)?;
+    Some(migrated.message.clone()).filter(|message| !message.is_empty())
+}
+
+/// The first of all changes, as the message of a condition is limited.
+fn shortened(changes: &[String]) -> String {
+    let first = changes.iter().take(MOST_CHANGES).cloned().collect::<Vec<_>>().join(", ");
+    match changes.len().saturating_sub(MOST_CHANGES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// How Nodes differ from the record.
+fn changes(s: &Snapshot) -> Vec<String> {
+    let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
+    let change = |machine: &MigratedMachine| {
+        let node = s.find(Kind::Node, &machine.node).filter(|node| node.uid() == machine.node_uid);
+        let differs = |node: &Object, field: &str, before: &str| node.text(field) != before;
+        match node {
+            None => Some(format!("Node {} was lost", machine.node)),
+            Some(node) if differs(node, "/spec/providerID", &machine.provider_id) => {
+                Some(format!("Node {} has another VM", machine.node))
+            }
+            Some(node) if differs(node, "/status/nodeInfo/bootID", &machine.boot_id) => {
+                Some(format!("Node {} was restarted", machine.node))
+            }
+            Some(_) => None,
+        }
+    };
+    recorded.iter().filter_map(change).collect()
 }
 
 fn write_status(migration: &Object, status: &Value) -> Todo {
@@ -359,12 +398,12 @@ fn write_status(migration: &Object, status: &Value) -> Todo {
     Todo { actions: actions.into_iter().collect(), ..Todo::default() }
 }
 
-fn conditions(s: &Snapshot, status: &str, reason: &str) -> Value {
+fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Value {
     let migrated = Condition {
         type_: MIGRATED.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: String::new(),
+        message,
         last_transition_time: Time(s.now),
         observed_generation: None,
     };

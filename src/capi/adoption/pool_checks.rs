@@ -38,7 +38,7 @@ pub fn checks(s: &Snapshot, way: Way, root: &Object, members: &[Member<'_>]) -> 
         all.push(of_whole("rollout", no_rollout(s, Side::ClusterApi, root, members)));
     } else {
         all.push(of_whole("names", names_are_free(s, members)));
-        all.push(of_whole("bootstrap", boots(root)));
+        all.push(of_whole("bootstrap", boots(s, root)));
         all.extend(conversion(s, way, root, &swap::class_made(s)));
     }
     for member in members {
@@ -79,7 +79,8 @@ fn is_complete(s: &Snapshot, machine_pool: &Object, members: &[Member<'_>]) -> V
     if let Some(manager) = machine_pool.annotation(names::REPLICAS_MANAGED_BY) {
         return Err(format!("{manager} scales it: stop it and remove the annotation {}", names::REPLICAS_MANAGED_BY));
     }
-    let is_of_pool = |machine: &&Object| machine.label(names::POOL_NAME) == Some(s.name());
+    let label = names::label_value(s.name());
+    let is_of_pool = |machine: &&Object| machine.label(names::POOL_NAME) == Some(&label);
     if let Some(machine) = s.all(Kind::CapiMachine).find(is_of_pool) {
         return Err(format!("its VMs have Machines, such as {}: {}", machine.name(), REPLACE));
     }
@@ -143,11 +144,12 @@ fn names_are_free(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
 }
 
 /// Later machines need the bootstrap data of the pool.
-fn boots(machine_pool: &Object) -> Verdict {
+fn boots(s: &Snapshot, machine_pool: &Object) -> Verdict {
     match machine_pool.text("/spec/template/spec/bootstrap/dataSecretName") {
         "" => {
             Err("the MachinePool names no Secret with bootstrap data yet: wait for its bootstrap provider".to_owned())
         }
+        name if s.find(Kind::Secret, name).is_none() => Err(format!("Secret {name} does not exist")),
         name => Ok(format!("from Secret {name}, which MachinePool {} keeps up to date", machine_pool.name())),
     }
 }

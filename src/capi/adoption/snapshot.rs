@@ -1,6 +1,9 @@
 //! The input of a plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -38,13 +41,16 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
+/// IDs and names of the VMs of a class. Equal classes share them.
+pub type Listing = Result<Arc<BTreeMap<String, String>>, String>;
+
 /// The drivers' read-only answers about the machines. An error is a text for users.
 #[derive(Clone, Debug, Default)]
 pub struct Cloud {
-    /// ID of the VM of each machine, in the form of the driver.
-    pub found: BTreeMap<String, Result<String, String>>,
+    /// ID of the VM of each machine, in the form of the driver; `None` if there certainly is no VM.
+    pub found: BTreeMap<String, Result<Option<String>, String>>,
     /// IDs and names of all VMs of each class.
-    pub listed: BTreeMap<String, Result<BTreeMap<String, String>, String>>,
+    pub listed: BTreeMap<String, Listing>,
     /// IDs of the VMs in the group of the migrated pool; `None` if no pool is migrated.
     pub members: Option<Result<BTreeSet<String>, String>>,
 }
@@ -62,7 +68,7 @@ pub struct Member<'a> {
     pub other: Option<&'a Object>,
     /// The native Machine.
     pub native: Option<&'a Object>,
-    /// The Node.
+    /// The Node; of a recorded machine only the recorded one, so `None` once that is lost.
     pub node: Option<&'a Object>,
     /// ID of its VM, if a pool or the record has it.
     pub known_id: Option<&'a str>,
@@ -84,6 +90,14 @@ impl Member<'_> {
         let mut all = [self.native, self.infra, self.other].into_iter().flatten();
         let of_objects = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
         of_objects.or(self.known_id).unwrap_or_default()
+    }
+}
+
+impl Cloud {
+    /// Whether the VM of a machine ended. A Node that is Ready shows that the cloud was asked with other credentials.
+    pub fn lacks(&self, member: &Member<'_>) -> bool {
+        let is_alive = member.node.is_some_and(|node| node.condition("Ready") == "True");
+        !is_alive && self.found.get(member.name) == Some(&Ok(None))
     }
 }
 
@@ -216,10 +230,15 @@ impl Snapshot {
         names.into_iter().flatten().map(|one| {
             let text = |key: &str| one[key].as_str().unwrap_or_default();
             let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
-            member.node = self.find(Kind::Node, text("node"));
+            member.node = self.find(Kind::Node, text("node")).filter(|node| node.uid() == text("nodeUID"));
             member.known_id = one["providerID"].as_str();
             member
         })
+    }
+
+    /// The number of recorded machines whose Nodes are not lost.
+    pub fn surviving(&self) -> Option<i64> {
+        i64::try_from(self.recorded().filter(|member| member.node.is_some()).count()).ok()
     }
 
     /// A machine by the name of its infrastructure object.
@@ -251,9 +270,14 @@ impl Snapshot {
         let bootstrap = self
             .all(Kind::CapiDeployment)
             .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
+        let of_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool());
+        let bootstrap =
+            bootstrap.chain(of_pool.map(|pool| pool.text("/spec/template/spec/bootstrap/dataSecretName").to_owned()));
         let of_lone = self.lone_of(Side::ClusterApi);
         let of_lone = of_lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName").to_owned());
-        let default = self.all(Kind::Class).map(|class| format!("{}-bootstrap", class.name()));
+        // The class of a single MCMMachine has no other Secret than that of its content.
+        let shared = self.all(Kind::Class).filter(|class| class.controller().is_none());
+        let default = shared.map(|class| format!("{}-bootstrap", class.name()));
         let names =
             classes.chain(inline).chain(bootstrap).chain(of_lone).chain(default).filter(|name| !name.is_empty());
         let both = |name: String| match name.strip_suffix("-userdata") {

@@ -208,9 +208,9 @@ pub fn resume_each(objects: &[&Object]) -> Todo {
     todo
 }
 
-/// Whether a deployment is healthy, and these numbers of its status count so many machines.
-pub fn is_whole(deployment: &Object, numbers: [&str; 3], count: Option<i64>) -> bool {
-    let counts = |field: &&str| deployment.number(&format!("/status/{field}")) == count;
+/// Whether a deployment is healthy, and each of these numbers of its status counts the machines that survived.
+pub fn is_whole(deployment: &Object, numbers: [&str; 3], surviving: Option<i64>) -> bool {
+    let counts = |field: &&str| deployment.number(&format!("/status/{field}")) >= surviving;
     !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
 }
 

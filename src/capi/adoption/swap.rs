@@ -4,6 +4,8 @@
 //! The templates of both providers have the same name, and so have the infrastructure objects of a machine. References
 //! differ in their kinds only, so undoing restores the same objects.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -169,7 +171,7 @@ pub fn release(s: &Snapshot) -> Todo {
 /// The classes of the machines that are stored.
 pub fn classes(s: &Snapshot) -> Vec<&Object> {
     let members = s.members_under_core();
-    let names: std::collections::BTreeSet<String> = members.iter().filter_map(|member| class_name(s, member)).collect();
+    let names: BTreeSet<String> = members.iter().filter_map(|member| class_name(s, member)).collect();
     names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
 }
 
@@ -190,25 +192,30 @@ fn list(s: &Snapshot, is_listed: bool) -> Todo {
         todo.expect(false, "a response of the cloud");
         return todo;
     };
-    for (class, listed) in &cloud.listed {
-        if let Err(error) = listed {
-            todo.expect(false, format!("the VMs of MachineClass {class}, which cannot be listed: {error}"));
-        }
-    }
-    for member in s.recorded() {
+    let identities = |vms: &BTreeMap<String, String>| -> BTreeSet<String> {
+        vms.keys().map(|id| provider_id::identity(id)).collect()
+    };
+    let listed: BTreeMap<&String, Result<BTreeSet<String>, &String>> =
+        cloud.listed.iter().map(|(class, listed)| (class, listed.as_ref().map(|vms| identities(vms)))).collect();
+    let mut unknown = BTreeSet::new();
+    for member in s.recorded().filter(|member| !cloud.lacks(member)) {
         let (vm, own) = (member.vm(), class_name(s, &member));
-        let shows = |listed: &Result<_, _>| {
-            listed.as_ref().is_ok_and(|vms: &std::collections::BTreeMap<String, String>| {
-                vms.keys().any(|id| provider_id::identity(id) == vm)
-            })
-        };
-        let is_shown = match is_listed {
-            true => own.and_then(|class| cloud.listed.get(&class)).is_some_and(shows),
-            false => cloud.listed.values().any(shows),
-        };
-        if is_shown != is_listed {
+        // An orphan collector checks all classes.
+        let of_classes = listed.iter().filter(|(class, _)| !is_listed || own.as_deref() == Some(class.as_str()));
+        let (mut is_shown, mut is_known) = (false, true);
+        for (class, listed) in of_classes {
+            match listed {
+                Ok(vms) => is_shown |= vms.contains(&vm),
+                Err(error) => {
+                    is_known = false;
+                    unknown.insert(format!("the VMs of MachineClass {class}, which cannot be listed: {error}"));
+                }
+            }
+        }
+        if is_shown != is_listed && (is_known || !is_listed) {
             todo.actions.push(Action::Tag { id: Id::new(Kind::Machine, member.name), is_listed });
         }
     }
+    unknown.into_iter().for_each(|class| todo.expect(false, class));
     todo
 }

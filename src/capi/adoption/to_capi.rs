@@ -147,7 +147,7 @@ pub fn start(s: &Snapshot) -> Todo {
     start_infrastructure(s).then(|| start_core(s))
 }
 
-/// MCMMachines and native Machines.
+/// MCMMachines and native Machines. One whose Node is lost may not be ready again, or deleted meanwhile.
 pub fn start_infrastructure(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
@@ -157,40 +157,46 @@ pub fn start_infrastructure(s: &Snapshot) -> Todo {
         member.infra.into_iter().for_each(|infra| todo.want(infra, &resume(infra)));
         let is_provisioned = |infra: &Object| !infra.is_paused() && infra.condition("Ready") == "True";
         let text = format!("MCMMachine {} to be ready", member.name);
-        todo.expect(member.infra.is_some_and(is_provisioned), text);
+        match (member.node, member.infra) {
+            (Some(_), infra) => todo.expect(infra.is_some_and(is_provisioned), text),
+            (None, infra) => todo.expect_resumed(infra),
+        }
     }
     todo
 }
 
 /// Machines, sets and deployment, and the other objects that this migration created.
 pub fn start_core(s: &Snapshot) -> Todo {
-    let count = i64::try_from(s.recorded().count()).ok();
+    let surviving = s.surviving();
     let works = if knows_health(s) { "availableReplicas" } else { "replicas" };
     let todo = start_machines(s).then(|| {
         let mut todo = Todo::default();
         let sets = s.sets_of(Side::ClusterApi);
         sets.iter().for_each(|set| todo.want(set, &resume(set)));
-        let counts = |set: &&Object| !set.is_paused() && set.number(&format!("/status/{works}")) == count;
+        let counts = |set: &&Object| !set.is_paused() && set.number(&format!("/status/{works}")) >= surviving;
         todo.expect(sets.iter().any(counts), "all machines of the MachineSet to be available");
         todo
     });
     todo.then(|| {
         let mut todo = Todo::default();
         resume_made(&mut todo, s);
-        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", works], count);
+        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", works], surviving);
         let deployment = s.deployment_of(Side::ClusterApi);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MachineDeployment to be available");
         todo
     })
 }
 
-/// Machines of Cluster API.
+/// Machines of Cluster API. One whose Node is lost will not have another.
 pub fn start_machines(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
     for member in s.recorded() {
         member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
-        let node = member.node.map(Object::name);
-        let runs = |one: &Object| !one.is_paused() && node == Some(one.text("/status/nodeRef/name"));
+        let Some(node) = member.node else {
+            todo.expect_resumed(member.machine);
+            continue;
+        };
+        let runs = |one: &Object| !one.is_paused() && node.name() == one.text("/status/nodeRef/name");
         todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
     }
     todo

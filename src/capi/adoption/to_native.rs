@@ -153,7 +153,7 @@ pub fn release_nodes(todo: &mut Todo, s: &Snapshot) {
 /// Last: resumes first the machines, so that the set sees them all at work before it decides anything; then set and
 /// deployment.
 fn start(s: &Snapshot) -> Todo {
-    let count = i64::try_from(s.recorded().count()).ok();
+    let surviving = s.surviving();
     let deployment = s.deployment_of(Side::MachineController);
     let set = s.recorded_set(Side::MachineController);
     let todo = start_machines(s).then(|| {
@@ -161,7 +161,7 @@ fn start(s: &Snapshot) -> Todo {
         for set in s.sets_of(Side::MachineController) {
             todo.want(set, &resume(set));
         }
-        let is_available = |set: &Object| !set.is_paused() && set.number("/status/availableReplicas") == count;
+        let is_available = |set: &Object| !set.is_paused() && set.number("/status/availableReplicas") >= surviving;
         todo.expect(set.is_some_and(is_available), "all machines of the MCM MachineSet to be available");
         todo
     });
@@ -169,21 +169,22 @@ fn start(s: &Snapshot) -> Todo {
         let mut todo = Todo::default();
         deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
         resume_made(&mut todo, s);
-        let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], count);
+        let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], surviving);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MCM MachineDeployment to be available");
         todo
     })
 }
 
-/// The native Machines.
+/// The native Machines. One whose Node is lost will not run again.
 pub fn start_machines(s: &Snapshot) -> Todo {
     let mut todo = Todo::default();
-    for native in s.recorded().filter_map(|member| member.native) {
+    for (native, node) in s.recorded().filter_map(|member| Some((member.native?, member.node))) {
         let mut patch = resume(native);
         patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
         todo.want(native, &patch);
         let phase = native.text("/status/currentStatus/phase");
-        todo.expect(!native.is_paused() && phase == "Running", format!("{} to be Running", native.id()));
+        let runs = phase == "Running" || node.is_none();
+        todo.expect(!native.is_paused() && runs, format!("{} to be Running", native.id()));
     }
     todo
 }

@@ -90,7 +90,7 @@ fn start(s: &Snapshot) -> Todo {
     let todo = todo.then(|| to_capi::start_core(s));
     let todo = todo.then(|| {
         let mut todo = Todo::default();
-        for member in s.recorded() {
+        for member in s.recorded().filter(|member| member.node.is_some()) {
             let text = format!("the other provider to report {} as ready", member.name);
             todo.expect(member.other.is_some_and(is_ready), text);
         }

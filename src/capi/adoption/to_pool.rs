@@ -23,7 +23,7 @@ use crate::capi::{conversion::provider_id, types::Side};
 pub const BEFORE: [Step; 3] = [
     Step { title: "pause the CAPI objects and the MachinePool", todo: pause_all, undo: Some(resume_all) },
     Step { title: "remove the tags of their class from the VMs", todo: swap::untag, undo: Some(swap::tag) },
-    Step { title: "wait until the VMs joined their group", todo: group::join, undo: Some(group::leave) },
+    Step { title: "wait until the VMs joined their group", todo: group::join, undo: Some(group::left) },
 ];
 
 /// Steps after the switch.
@@ -68,20 +68,20 @@ fn fill(s: &Snapshot) -> Todo {
     if is_held(s, Some(machine_pool)) {
         todo.want(machine_pool, &json!({ "spec": { "replicas": s.recorded().count() } }));
     }
-    let recorded: BTreeSet<String> = s.recorded().map(|member| member.vm()).collect();
-    let nodes: BTreeSet<&str> = s.recorded().filter_map(|member| Some(member.node?.name())).collect();
+    let surviving = s.recorded().filter_map(|member| Some((member.vm(), member.node?.name())));
+    let (vms, nodes): (BTreeSet<String>, BTreeSet<&str>) = surviving.unzip();
     let todo = todo.then(|| {
         let mut todo = resume_each(&[pool]);
         let ids = pool.value["spec"]["providerIDList"].as_array().into_iter().flatten();
         let shown: BTreeSet<String> = ids.filter_map(|id| id.as_str()).map(provider_id::identity).collect();
-        todo.expect(shown == recorded, format!("{} to list the VMs of its group", pool.id()));
+        todo.expect(shown.is_superset(&vms), format!("{} to list the VMs of its group", pool.id()));
         todo
     });
     let todo = todo.then(|| {
         let mut todo = resume_each(&[machine_pool]);
         let references = machine_pool.value["status"]["nodeRefs"].as_array().into_iter().flatten();
         let shown: BTreeSet<&str> = references.filter_map(|one| one["name"].as_str()).collect();
-        todo.expect(shown == nodes, format!("{} to have its Nodes", machine_pool.id()));
+        todo.expect(shown.is_superset(&nodes), format!("{} to have its Nodes", machine_pool.id()));
         todo
     });
     todo.then(|| {

@@ -229,10 +229,11 @@ pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
     match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
         None => Err("the cloud was not asked".to_owned()),
         Some(Err(error)) => Err(format!("the cloud did not return it: {error}")),
-        Some(Ok(id)) if provider_id::identity(id) != known => {
+        Some(Ok(None)) => Err(format!("the cloud does not have VM {known}")),
+        Some(Ok(Some(id))) if provider_id::identity(id) != known => {
             Err(format!("the cloud has {id} under this name, the machine {known}"))
         }
-        Some(Ok(id)) => Ok(id.clone()),
+        Some(Ok(Some(id))) => Ok(id.clone()),
     }
 }
 

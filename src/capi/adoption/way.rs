@@ -25,7 +25,7 @@ pub enum Way {
 
 impl Way {
     /// All directions between two sides.
-    const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
+    pub const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
 
     /// The direction from one side to another, if there is one.
     pub fn between(from: Side, to: Side) -> Option<Self> {

@@ -24,7 +24,10 @@ impl View {
     fn round(&mut self, plan: &Plan) {
         let total = plan.steps.len();
         match plan.current() {
-            None => say(&format!("{}: {total} of {total} steps are done", plan.unit.name())),
+            None => {
+                plan.losses.iter().for_each(|loss| say(&format!("    warning: {loss}")));
+                say(&format!("{}: {total} of {total} steps are done", plan.unit.name()));
+            }
             Some((number, step)) => {
                 if number != self.step {
                     say(&format!("{}: step {number} of {total}: {}", plan.unit.name(), step.title));

@@ -78,8 +78,8 @@ impl<'a> Mirror<'a> {
     /// Something cannot be read. The next call tries again.
     pub async fn look(&mut self) -> Result<&mut Snapshot, NotRead> {
         let stale = std::mem::take(&mut *self.stale.kinds.lock());
-        for kind in &stale {
-            if let Err(error) = self.world.read(*kind, &mut self.snapshot).await {
+        for kind in in_order(&stale) {
+            if let Err(error) = self.world.read(kind, &mut self.snapshot).await {
                 self.stale.kinds.lock().extend(&stale);
                 return Err(error);
             }
@@ -121,6 +121,11 @@ impl<'a> Mirror<'a> {
     }
 }
 
+/// Secrets last: other objects name them.
+fn in_order(kinds: &BTreeSet<Kind>) -> impl Iterator<Item = Kind> {
+    kinds.iter().filter(|kind| **kind != Kind::Secret).chain(kinds.get(&Kind::Secret)).copied()
+}
+
 /// Every kind that a plan reads.
 fn everything(way: Way, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
     way.kinds(unit).chain(way.others().iter().copied())
@@ -135,6 +140,22 @@ fn watch(world: &World, kind: Kind, stale: &Arc<Stale>) -> impl Future<Output = 
             if matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)) {
                 stale.add(kind);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_read_after_all_objects_that_name_them() {
+        let unit = Unit::Pool("pool".to_owned());
+        for way in Way::ALL {
+            let kinds: BTreeSet<Kind> = everything(way, &unit).collect();
+            let order: Vec<Kind> = in_order(&kinds).collect();
+            assert_eq!(order.len(), kinds.len());
+            assert!(!kinds.contains(&Kind::Secret) || order.last() == Some(&Kind::Secret), "{order:?}");
         }
     }
 }

@@ -23,17 +23,20 @@ fn without_a_class() -> World {
     world
 }
 
-fn put_network(world: &mut World) {
-    let groups = json!({ "node": { "id": "sg-node" }, "lb": { "id": "sg-lb" } });
-    let status = json!({ "networkStatus": { "securityGroups": groups } });
-    world.put(Kind::AWS_CLUSTER, "c", json!({ "spec": { "region": "eu-west-1" }, "status": status }));
+impl World {
+    /// The network of a cluster of the provider for AWS.
+    pub fn network(&mut self) {
+        let groups = json!({ "node": { "id": "sg-node" }, "lb": { "id": "sg-lb" } });
+        let status = json!({ "networkStatus": { "securityGroups": groups } });
+        self.put(Kind::AWS_CLUSTER, "c", json!({ "spec": { "region": "eu-west-1" }, "status": status }));
+    }
 }
 
 /// Step 3: the class is made from the template, with the credentials that the user names; and back, if need be.
 #[test]
 fn a_class_is_made_from_the_template_and_a_template_from_the_class() {
     let mut world = without_a_class();
-    put_network(&mut world);
+    world.network();
     world.s.credentials = Some("cloud".to_owned());
     world.walk(THERE);
     let class = &world.s.find(Kind::Class, "t").unwrap().value;

@@ -1,6 +1,6 @@
 //! Machines of another infrastructure provider.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::world::{World, is_held};
 use crate::{
     api::labels,
     capi::{
-        adoption::{Kind, Object, Stage, Way},
+        adoption::{Kind, Object, Stage, Way, plan::plan, snapshot::Cloud},
         types::{Authority, names},
     },
 };
@@ -276,6 +276,24 @@ fn a_foreign_vm_with_the_tags_of_the_class_prevents_a_migration() {
     let expected =
         "orphans: VM simulated:///r/cp (control-plane) has no machine: the MCM orphan collector would delete it";
     assert_eq!(world.failed(THERE), [expected]);
+}
+
+/// Unknown is not absent: a VM that cannot be listed may have its tags. Classes of other machines do not matter.
+#[test]
+fn a_vm_is_tagged_only_once_its_class_is_listed() {
+    let mut world = World::of_other(1);
+    world.put(Kind::Class, "x", json!({ "provider": "simulated", "providerSpec": { "zone": "z" } }));
+    world.walk_until(THERE, "tag the VMs as their class specifies");
+    let denied = || Err("denied".to_owned());
+    let mut todo = |listed| {
+        world.s.cloud = Some(Cloud { listed, ..Cloud::default() });
+        plan(&world.s, THERE).unwrap().todo
+    };
+    let unknown = todo([("t".to_owned(), denied()), ("x".to_owned(), denied())].into());
+    assert_eq!(unknown.waits, ["the VMs of MachineClass t, which cannot be listed: denied"]);
+    assert_eq!(unknown.actions, []);
+    let absent = todo([("t".to_owned(), Ok(Arc::default())), ("x".to_owned(), denied())].into());
+    assert_eq!((absent.waits.len(), absent.actions.len()), (0, 1));
 }
 
 /// The other provider is asked to pause its objects; a confirmation, if it supports one, is waited for.

@@ -120,6 +120,44 @@ fn nodes_lose_what_only_the_native_controllers_would_remove() {
     assert_eq!(node.at("/metadata/labels"), json!({ "other": "stays" }));
 }
 
+/// Nothing restores a machine whose VM ends after the switch. The others go on.
+#[rstest]
+fn a_machine_that_ends_after_the_switch_does_not_stop_the_others(
+    #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,
+) {
+    let mut world = World::at_beginning_of(way, 3);
+    world.walk_until_switched(way);
+    world.lose("d-abc-1");
+    world.walk(way);
+    assert_eq!(world.plan(way).losses, ["Node d-abc-1 was lost"]);
+}
+
+/// Another Node of the same name is not the recorded one.
+#[rstest]
+#[case::restarted(json!({ "status": { "nodeInfo": { "bootID": "another" } } }), "Node d-abc-0 was restarted")]
+#[case::created_again(json!({ "metadata": { "uid": "another" } }), "Node d-abc-0 was lost")]
+fn a_node_that_changes_after_the_switch_is_named(#[case] change: serde_json::Value, #[case] expected: &str) {
+    let mut world = World::of_cluster_api(1);
+    world.walk_until_switched(THERE);
+    world.edit(Kind::Node, "d-abc-0", &change);
+    world.walk(THERE);
+    assert_eq!(world.plan(THERE).losses, [expected]);
+}
+
+/// The API server limits the message of a condition.
+#[test]
+fn only_some_of_many_changed_nodes_are_named() {
+    let mut world = World::of_cluster_api(22);
+    world.walk_until_switched(THERE);
+    for number in 0..22 {
+        let change = json!({ "status": { "nodeInfo": { "bootID": "another" } } });
+        world.edit(Kind::Node, &format!("d-abc-{number}"), &change);
+    }
+    world.walk(THERE);
+    let losses = world.plan(THERE).losses;
+    assert!(losses.len() == 1 && losses[0].ends_with("was restarted and 2 more"), "{losses:?}");
+}
+
 /// Every step, interrupted after each number of its writes: it is continued or undone, and never puts anything at risk.
 #[rstest]
 fn a_migration_that_stops_anywhere_goes_on_or_is_undone(

@@ -13,14 +13,16 @@ use super::{
 use crate::{
     api::labels,
     capi::{
-        adoption::{Kind, Object, Way, snapshot::Cloud, unit::Unit},
-        types::Authority,
+        adoption::{Kind, Object, Way, object::Id, snapshot::Cloud, unit::Unit},
+        types::{Authority, names},
     },
 };
 
 const THERE: Way = Way::FromOther;
 const BACK: Way = Way::ToOther;
 const POOL: &str = "d";
+const LEAVE: &str = "wait until the VMs left their group";
+const JOIN: &str = "wait until the VMs joined their group";
 
 impl World {
     /// A cluster with a pool of the provider for AWS. The class of its VMs exists.
@@ -103,7 +105,9 @@ impl World {
         assert!(!pool.is_deleting() && !machine_pool.is_deleting(), "the group would be deleted");
         if !is_held(pool) {
             let wanted = machine_pool.number("/spec/replicas");
-            assert_eq!(wanted, i64::try_from(group.len()).ok(), "the group would start or end VMs");
+            let count = |number: usize| i64::try_from(number).ok();
+            assert!(wanted >= count(group.len()), "the group would end VMs");
+            assert!(wanted <= count(group.len() + self.lost), "the group would start VMs");
             assert!(pool.number("/spec/minSize") <= wanted, "the group would start VMs");
             for infra in self.s.all(Kind::InfraMachine).filter(|infra| !is_held(infra)) {
                 assert!(!group.contains(infra.name()), "{} has two providers", infra.name());
@@ -112,8 +116,8 @@ impl World {
         if !is_held(machine_pool) {
             let ids = pool.at("/spec/providerIDList");
             for reference in machine_pool.value["status"]["nodeRefs"].as_array().into_iter().flatten() {
-                let node = self.s.find(Kind::Node, reference["name"].as_str().unwrap()).unwrap();
-                assert!(is_listed(&ids, node), "core would delete {}", node.id());
+                let node = self.s.find(Kind::Node, reference["name"].as_str().unwrap());
+                assert!(node.is_none_or(|node| is_listed(&ids, node)), "core would delete {reference}");
             }
         }
     }
@@ -222,11 +226,7 @@ fn a_vm_that_is_still_a_member_is_waited_for() {
 #[test]
 fn a_group_that_cannot_be_listed_is_waited_for() {
     let mut world = World::of_pool(1);
-    while world.plan(THERE).current().map(|(number, _)| number) != Some(4) {
-        world.group = Some(["i-0".to_owned()].into());
-        world.round(THERE, usize::MAX);
-        world.controllers();
-    }
+    world.walk_until(THERE, LEAVE);
     let denied = Err("UnauthorizedOperation".to_owned());
     world.s.cloud = Some(Cloud { members: Some(denied), ..Cloud::default() });
     let waits = crate::capi::adoption::plan::plan(&world.s, THERE).unwrap().todo.waits;
@@ -237,14 +237,100 @@ fn a_group_that_cannot_be_listed_is_waited_for() {
 #[test]
 fn a_successor_that_the_group_started_is_named() {
     let mut world = World::of_pool(1);
-    while world.plan(THERE).current().map(|(number, _)| number) != Some(4) {
-        world.round(THERE, usize::MAX);
-        world.controllers();
-    }
+    world.walk_until(THERE, LEAVE);
     world.vms.insert("i-9".to_owned(), "simulated:///r/i-9".to_owned());
     world.group = Some(["i-9".to_owned()].into());
     let waits = world.plan(THERE).todo.waits;
     assert!(waits.len() == 1 && waits[0].starts_with("i-9, which Auto Scaling group t started meanwhile"), "{waits:?}");
+}
+
+/// The class, with which the group is listed, exists before a VM leaves. So the flags for it are not needed to undo that.
+#[test]
+fn a_migration_of_a_pool_without_a_class_is_undone_without_the_flags_for_it() {
+    let mut world = World::of_pool(2);
+    world.s.objects.remove(&Id::new(Kind::Class, "t"));
+    let template = json!({
+        "ami": { "id": "ami-1" }, "instanceType": "m5.large", "iamInstanceProfile": "nodes",
+        "rootVolume": { "size": 8, "type": "gp3" },
+    });
+    let spec = json!({ "awsLaunchTemplate": template, "subnets": [{ "id": "subnet-1" }] });
+    world.edit(Kind::AWS_POOL, "t", &json!({ "spec": spec }));
+    world.network();
+    world.s.credentials = Some("cloud".to_owned());
+    world.walk_until(THERE, LEAVE);
+    world.round(THERE, usize::MAX);
+    assert_eq!(world.group.as_ref().unwrap().len(), 1);
+    world.s.credentials = None;
+    world.edit(Kind::AWS_POOL, "t", &json!({ "spec": { "awsLaunchTemplate": { "ami": null } } }));
+    let back = world.abort().unwrap();
+    world.walk(back);
+    assert_eq!(world.group.unwrap().len(), 2);
+    assert_eq!(world.s.find(Kind::Class, "t").unwrap().annotation(labels::MIGRATION), None);
+}
+
+/// A VM that ended can neither join its group nor become a machine.
+#[rstest]
+#[case::there(THERE, LEAVE, &["i-0"])]
+#[case::back(BACK, JOIN, &[])]
+fn a_migration_of_a_pool_is_undone_when_a_vm_ended(#[case] way: Way, #[case] step: &str, #[case] group: &[&str]) {
+    let mut world = World::pool_at_beginning_of(way, 2);
+    world.walk_until(way, step);
+    world.lose("i-1");
+    for _ in 0..5 {
+        world.round(way, usize::MAX);
+        world.controllers();
+    }
+    assert_eq!(world.plan(way).todo.waits, ["VM i-1, which ended: undo the migration with mcm adopt abort"]);
+    let back = world.abort().unwrap();
+    world.walk(back);
+    assert_eq!(world.group.unwrap(), group.iter().map(|name| (*name).to_owned()).collect());
+}
+
+/// A Node that is Ready runs on a VM, even if the cloud does not show it, for example with other credentials.
+#[test]
+fn a_vm_whose_node_is_ready_did_not_end() {
+    let mut world = World::of_pool(1);
+    world.walk_until(THERE, LEAVE);
+    world.round(THERE, usize::MAX);
+    let back = world.abort().unwrap();
+    world.plan(back);
+    let cloud = world.s.cloud.as_mut().unwrap();
+    (cloud.found, cloud.members) = ([("i-0".to_owned(), Ok(None))].into(), Some(Ok(BTreeSet::new())));
+    let waits = crate::capi::adoption::plan::plan(&world.s, back).unwrap().todo.waits;
+    assert!(waits[0].starts_with("i-0 to join Auto Scaling group t"), "{waits:?}");
+}
+
+#[rstest]
+fn a_vm_that_ends_after_the_switch_does_not_stop_the_others(#[values(THERE, BACK)] way: Way) {
+    let mut world = World::pool_at_beginning_of(way, 3);
+    world.walk_until_switched(way);
+    world.lose("i-1");
+    world.walk(way);
+    assert_eq!(world.plan(way).losses, ["Node i-1 was lost"]);
+}
+
+/// Core creates Machines for the VMs of a pool with this label.
+#[rstest]
+#[case(POOL.to_owned())]
+#[case::hashed("p".repeat(64))]
+fn a_pool_whose_vms_have_machines_stays(#[case] name: String) {
+    let mut world = World::of_pool(1);
+    let spec = world.s.find(Kind::MachinePool, POOL).unwrap().at("/spec");
+    world.put(Kind::MachinePool, &name, json!({ "spec": spec }));
+    world.s.unit = Unit::Pool(name.clone());
+    let labels = json!({ (names::POOL_NAME): names::label_value(&name) });
+    world.put(Kind::CapiMachine, "m", json!({ "metadata": { "labels": labels } }));
+    let failed = world.failed(THERE);
+    assert!(failed.iter().any(|text| text.starts_with("size: its VMs have Machines, such as m")), "{failed:#?}");
+}
+
+/// New machines of the deployment would not boot.
+#[test]
+fn a_pool_without_its_bootstrap_data_stays() {
+    let mut world = World::of_pool(1);
+    assert!(world.s.secret_names().contains("boot"), "it is read");
+    world.s.objects.remove(&Id::new(Kind::Secret, "boot"));
+    assert_eq!(world.failed(THERE), ["bootstrap: Secret boot does not exist"]);
 }
 
 #[rstest]

@@ -1,5 +1,7 @@
 //! Obstacles that prevent a migration.
 
+use std::sync::Arc;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -102,7 +104,7 @@ fn a_vm_that_a_collector_would_delete_stands_in_the_way() {
     world.plan(THERE);
     let cloud = world.s.cloud.as_mut().unwrap();
     for listed in cloud.listed.values_mut() {
-        listed.as_mut().unwrap().insert("simulated:///r/lost".to_owned(), "lost".to_owned());
+        Arc::make_mut(listed.as_mut().unwrap()).insert("simulated:///r/lost".to_owned(), "lost".to_owned());
     }
     let plan = plan(&world.s, THERE).unwrap();
     let failed: Vec<String> = plan.failed().map(ToString::to_string).collect();

@@ -1,7 +1,10 @@
 //! A world in which a migration is played: API servers, a garbage collector, and controllers that confirm and report. What no
 //! controller may ever be able to do is a violation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,6 +18,7 @@ use crate::{
             plan::{abort, plan},
             snapshot::{Cloud, Snapshot},
             step::Action,
+            swap,
             unit::Unit,
         },
         types::names,
@@ -30,6 +34,8 @@ pub struct World {
     pub tagged: BTreeSet<String>,
     /// VMs in the group of the pool, if there is one.
     pub group: Option<BTreeSet<String>>,
+    /// Number of VMs that ended.
+    pub lost: usize,
 }
 
 const HASH: &str = "abc";
@@ -46,7 +52,7 @@ impl World {
             cloud: None,
             now: Timestamp::UNIX_EPOCH,
         };
-        Self { s, serial: 0, vms: BTreeMap::new(), tagged: BTreeSet::new(), group: None }
+        Self { s, serial: 0, vms: BTreeMap::new(), tagged: BTreeSet::new(), group: None, lost: 0 }
     }
 
     /// A cluster of Cluster API with machines of the provider mcm, each described in place.
@@ -171,6 +177,39 @@ impl World {
         patch::apply(&mut object.value, change);
     }
 
+    /// A VM ends, and its Node is deleted.
+    pub fn lose(&mut self, name: &str) {
+        self.lost += 1;
+        self.vms.remove(name);
+        self.tagged.remove(name);
+        if let Some(group) = &mut self.group {
+            group.remove(name);
+        }
+        self.s.objects.remove(&Id::new(Kind::Node, name));
+    }
+
+    /// The migration goes on until its current step has this title.
+    pub fn walk_until(&mut self, way: Way, title: &str) {
+        self.walk_while(way, |plan| plan.current().is_none_or(|(_, step)| step.title != title));
+    }
+
+    /// The migration goes on until the authority is switched.
+    pub fn walk_until_switched(&mut self, way: Way) {
+        self.walk_while(way, |plan| plan.stage != Stage::Closing);
+    }
+
+    fn walk_while(&mut self, way: Way, is_before: impl Fn(&Plan) -> bool) {
+        for _ in 0..200 {
+            if !is_before(&self.plan(way)) {
+                return;
+            }
+            self.round(way, usize::MAX);
+            self.controllers();
+        }
+        let failed: Vec<String> = self.plan(way).failed().map(ToString::to_string).collect();
+        panic!("it does not come to that step: {:?} {failed:#?}", self.plan(way).current());
+    }
+
     /// One round as the executor makes it, of which only so many writes happen.
     pub fn round(&mut self, way: Way, writes: usize) -> Plan {
         let planned = self.plan(way);
@@ -214,13 +253,18 @@ impl World {
 
     /// Every class lists all VMs with its tags.
     fn cloud(&self) -> Cloud {
-        let found = self.vms.iter().map(|(name, id)| (name.clone(), Ok(id.clone()))).collect();
+        let ended = self.s.recorded().filter(|member| !self.vms.contains_key(member.name));
+        let ended = ended.map(|member| (member.name.to_owned(), Ok(None)));
+        let found = self.vms.iter().map(|(name, id)| (name.clone(), Ok(Some(id.clone())))).chain(ended).collect();
         let tagged = self.vms.iter().filter(|(name, _)| self.tagged.contains(*name));
         let listed: BTreeMap<String, String> = tagged.map(|(name, id)| (id.clone(), name.clone())).collect();
-        let classes = self.s.all(Kind::Class).map(Object::name).chain(["t"]);
+        let listed = Arc::new(listed);
+        let own = swap::class(&self.s).and_then(|class| Some(class["metadata"]["name"].as_str()?.to_owned()));
+        let classes = self.s.all(Kind::Class).map(|class| class.name().to_owned()).chain(own.clone());
         let ids = |names: &BTreeSet<String>| names.iter().map(|name| self.vms[name].clone()).collect();
-        let members = self.group.as_ref().map(|names| Ok(ids(names)));
-        Cloud { found, members, listed: classes.map(|class| (class.to_owned(), Ok(listed.clone()))).collect() }
+        let unknown = || "its MachineClass is not known".to_owned();
+        let members = self.group.as_ref().map(|names| own.as_ref().map(|_| ids(names)).ok_or_else(unknown));
+        Cloud { found, members, listed: classes.map(|class| (class, Ok(listed.clone()))).collect() }
     }
 
     fn execute(&mut self, action: &Action) {
@@ -269,6 +313,7 @@ impl World {
     pub fn controllers(&mut self) {
         let count =
             |s: &Snapshot, kind: Kind, uid: &str| s.all(kind).filter(|one| one.controller() == Some(uid)).count();
+        let has_node = |s: &Snapshot, name: &str| s.find(Kind::Node, name).is_some();
         let cluster = self.s.find(Kind::Cluster, "c").cloned();
         let knows_health = cluster.is_some_and(|cluster| cluster.condition("ControlPlaneInitialized") == "True");
         for id in self.s.objects.keys().cloned().collect::<Vec<_>>() {
@@ -297,16 +342,18 @@ impl World {
                             })
                             .sum(),
                     };
+                    // Of machines that ended, none is available.
+                    let works = machines.saturating_sub(self.lost);
                     let key = if id.kind == Kind::Set { "machineSetCondition" } else { "conditions" };
                     let is_of_core = matches!(id.kind, Kind::CapiSet | Kind::CapiDeployment);
-                    let available = if is_of_core && !knows_health { 0 } else { machines };
+                    let available = if is_of_core && !knows_health { 0 } else { works };
                     json!({
                         "observedGeneration": generation, "replicas": machines, "availableReplicas": available,
                         "updatedReplicas": machines, "upToDateReplicas": machines, (key): conditions,
                     })
                 }
                 Kind::AWS_MACHINE => match object.controller().is_some() && !is_held(&object) {
-                    true => json!({ "ready": true }),
+                    true => json!({ "ready": has_node(&self.s, &id.name) }),
                     false => continue,
                 },
                 Kind::CapiMachine => {
@@ -318,7 +365,7 @@ impl World {
                 // Without an owner its controller does nothing.
                 Kind::InfraMachine if object.controller().is_none() => continue,
                 Kind::InfraMachine => {
-                    conditions.push(ready);
+                    conditions.extend(has_node(&self.s, &id.name).then_some(ready));
                     if !is_held(&object) && self.s.find(Kind::Machine, &id.name).is_none() {
                         let class = object.text("/spec/machineClassRef/name");
                         let class = if class.is_empty() { &id.name } else { class };
@@ -328,7 +375,11 @@ impl World {
                 }
                 Kind::Machine => {
                     let is_native = object.value["metadata"]["ownerReferences"][0]["kind"] != "MCMMachine";
-                    let phase = if is_native { "Running" } else { "Available" };
+                    let phase = match has_node(&self.s, &id.name) {
+                        true if is_native => "Running",
+                        true => "Available",
+                        false => "Unknown",
+                    };
                     json!({ "currentStatus": { "phase": phase }, "conditions": conditions })
                 }
                 Kind::AWS_POOL => match self.observe_group(&object) {
