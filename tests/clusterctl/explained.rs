@@ -96,6 +96,9 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         for part in ["MCMCluster", "MCMMachine", &chosen, "\"kind\":\"Node\""] {
             assert!(tree.contains(part), "{part} is not in {tree}");
         }
+        let (_, whole) = scene.read(&["tree"]).await;
+        let roots: Vec<&Value> = whole["objects"].as_array().unwrap().iter().map(|root| &root["kind"]).collect();
+        assert_eq!(roots, [&json!("Cluster")], "{whole}");
 
         // A paused Cluster.
         let pause = |is_paused: bool| {

@@ -1,13 +1,17 @@
 //! `mcm tree`, `rollout`, `events`, `top` and the verbs on a real control plane.
 
 use std::{
-    process::Output,
+    process::{Output, Stdio},
     time::{Duration, Instant},
 };
 
 use mcm::api::labels;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::Command,
+    time::timeout,
+};
 
 use crate::{
     dashboard::Dashboard,
@@ -20,7 +24,7 @@ async fn run(world: &World, words: &[&str]) -> Output {
         .args(words)
         .args(["-n", &world.namespace, "--kubeconfig"])
         .arg(world.admin())
-        .stdin(std::process::Stdio::null())
+        .stdin(Stdio::null())
         .output();
     command.await.unwrap()
 }
@@ -48,6 +52,23 @@ async fn protect(world: &World) -> String {
     });
     objects::apply(&world.target, &budget).await;
     node
+}
+
+#[tokio::test]
+async fn a_tree_is_shown_again_after_a_change() {
+    let world = World::new("steer-watch").await;
+    let _manager = world.run(&[]).await;
+    world.pool(1, json!({})).await;
+    world.settled(1, "small").await;
+    let mut command = Command::new(mcm());
+    command.args(["tree", "pool", "-w", "-n", &world.namespace, "--kubeconfig"]).arg(world.admin());
+    let mut watch = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for text in ["1 of 1 running", "2 of 2 running"] {
+        let shown = async { while !lines.next_line().await.unwrap().unwrap().contains(text) {} };
+        timeout(Duration::from_secs(60), shown).await.unwrap_or_else(|_| panic!("{text} was not shown"));
+        world.scale(2).await;
+    }
 }
 
 #[tokio::test]
@@ -155,7 +176,7 @@ async fn a_user_with_view_runs_every_reading_command() {
                 .args(words)
                 .args(["-n", &world.namespace, "--kubeconfig"])
                 .arg(&viewer)
-                .stdin(std::process::Stdio::null())
+                .stdin(Stdio::null())
                 .output();
             let output = run.await.unwrap();
             let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

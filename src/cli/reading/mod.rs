@@ -11,6 +11,7 @@ pub(super) mod progress;
 pub(super) mod story;
 #[cfg(test)]
 pub(super) mod testing;
+pub(super) mod watch;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

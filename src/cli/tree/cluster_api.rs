@@ -1,5 +1,7 @@
 //! The tree of an object of Cluster API, down to the Nodes.
 
+use std::collections::BTreeSet;
+
 use super::{
     branch::{self, Branch, Surroundings, plain},
     surroundings,
@@ -36,6 +38,36 @@ pub(super) async fn grow(
     let around = surroundings::read(cell, facts, &below).await;
     let tree = of(world, &around, kind, name)?;
     Ok((vec![tree], around.unread.into_iter().chain(objects.notes).collect()))
+}
+
+/// Grows the trees of all Clusters of the namespace, and of the MCM objects that belong to none. `None` without a Cluster.
+pub(super) async fn grow_all(cell: &ReadOnly, facts: &Facts) -> Option<(Vec<Branch>, Vec<String>)> {
+    if !cluster_api::has_clusters(&cell.control, &cell.namespace).await {
+        return None;
+    }
+    let objects = cluster_api::read(&cell.control, &cell.namespace).await;
+    let around = surroundings::read(cell, facts, &branch::roots(facts)).await;
+    let trees = all(World { facts, objects: &objects }, &around);
+    Some((trees, around.unread.into_iter().chain(objects.notes).collect()))
+}
+
+/// The trees of all Clusters, and then of the MCM objects that are in none of these.
+fn all(world: World<'_>, around: &Surroundings) -> Vec<Branch> {
+    let mut trees = Grower { world, around }.all(Kind::Cluster, world.objects.all(Kind::Cluster));
+    let mut shown = BTreeSet::new();
+    trees.iter().for_each(|tree| collect_natives(tree, &mut shown));
+    let is_left = |root: &Subject| !shown.contains(&(root.kind.clone(), root.name.clone()));
+    let left = branch::roots(world.facts).into_iter().filter(is_left);
+    trees.extend(left.map(|root| branch::of(world.facts, around, &root)));
+    trees
+}
+
+/// Kind and name of each object without an API group of Cluster API.
+fn collect_natives(tree: &Branch, found: &mut BTreeSet<(String, String)>) {
+    if tree.api_group.is_none() {
+        found.insert((tree.kind.clone(), tree.name.clone()));
+    }
+    tree.children.iter().for_each(|child| collect_natives(child, found));
 }
 
 /// The tree of an object.

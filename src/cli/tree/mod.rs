@@ -14,7 +14,7 @@ use super::{
     document::Document,
     exit::{Answer, Exit},
     format::{Format, OutputOptions},
-    reading::{self, ReadingOptions, cluster_api::named, story::Facts},
+    reading::{self, ReadingOptions, cluster_api::named, story::Facts, watch},
     why::report::empty,
 };
 use crate::process::ReadOnly;
@@ -24,12 +24,15 @@ pub(super) use branch::Branch;
 #[derive(Args, Debug)]
 pub struct TreeOptions {
     /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine or Node, or cluster/NAME and the other objects of
-    /// Cluster API, as mcm why takes them. Without it, the whole namespace is shown
+    /// Cluster API, as mcm why takes them. Without it, the whole namespace is shown, its Clusters first
     #[arg(value_name = "OBJECT")]
     object: Option<String>,
     /// Show every machine, also those that are alike
     #[arg(long)]
     all: bool,
+    /// Show it again after each change, until Ctrl-C
+    #[arg(short = 'w', long)]
+    watch: bool,
     #[command(flatten)]
     reading: ReadingOptions,
     #[command(flatten)]
@@ -51,13 +54,28 @@ struct Trees<'a> {
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: TreeOptions) -> Result<Answer> {
     let cell = options.reading.open().await?;
-    let facts = reading::facts(&cell).await?;
+    if !options.watch {
+        let (text, _) = ask(&cell, &options).await?;
+        return Ok(Answer { text, exit: Exit::Good });
+    }
+    let has_cluster_api = options.object.as_deref().is_none_or(|wanted| named(wanted).is_some());
+    let look = options.output.look();
+    watch::follow(&cell, has_cluster_api, look, async || ask(&cell, &options).await, |_| false).await?;
+    Ok(Answer { text: String::new(), exit: Exit::Good })
+}
+
+/// The trees, as text and as they are.
+async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Branch>)> {
+    let facts = reading::facts(cell).await?;
     let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
-        Some((_, Some((kind, name)))) => cluster_api::grow(&cell, &facts, kind, name).await?,
-        Some((wanted, None)) => grow(&cell, &facts, &[reading::find(&facts, wanted)?]).await,
-        None => grow(&cell, &facts, &branch::roots(&facts)).await,
+        Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
+        Some((wanted, None)) => grow(cell, &facts, &[reading::find(&facts, wanted)?]).await,
+        None => match cluster_api::grow_all(cell, &facts).await {
+            Some(grown) => grown,
+            None => grow(cell, &facts, &branch::roots(&facts)).await,
+        },
     };
-    notes.extend(reading::notes(&cell, &facts));
+    notes.extend(reading::notes(cell, &facts));
     let text = match options.output.format {
         Format::Text => {
             let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
@@ -69,7 +87,7 @@ pub async fn run(options: TreeOptions) -> Result<Answer> {
         }
         Format::Json => Document::of("Tree", facts.now, Trees { objects: &branches, notes: &notes }).pretty()?,
     };
-    Ok(Answer { text, exit: Exit::Good })
+    Ok((text, branches))
 }
 
 /// The trees of objects, and notes about what could not be read.

@@ -4,12 +4,18 @@ mod answer;
 mod budget;
 mod document;
 pub(super) mod report;
-mod watch;
 
 use anyhow::Result;
 
 use self::answer::{Answered, ask, exit};
-use super::exit::Answer;
+use super::{
+    exit::Answer,
+    reading::{
+        cluster_api,
+        story::{self, Verdict},
+        watch,
+    },
+};
 pub use answer::WhyOptions;
 pub(super) use answer::as_json;
 
@@ -20,9 +26,14 @@ pub(super) use answer::as_json;
 pub async fn run(options: WhyOptions) -> Result<Answer> {
     let cell = options.reading.open().await?;
     let look = options.output.look();
-    if options.watch {
-        return watch::run(&cell, &options, look).await;
+    if !options.watch {
+        let Answered { text, verdict, .. } = ask(&cell, &options, look).await?;
+        return Ok(Answer { text, exit: exit(verdict) });
     }
-    let Answered { text, verdict, .. } = ask(&cell, &options, look).await?;
-    Ok(Answer { text, exit: exit(verdict) })
+    let has_cluster_api = options.object.as_deref().is_none_or(|wanted| cluster_api::named(wanted).is_some());
+    let parts = |Answered { text, verdict, objects }| (text, (objects, verdict));
+    let ask = async || ask(&cell, &options, look).await.map(parts);
+    let is_last = |(_, verdict): &(Vec<story::Answer>, Verdict)| options.until_settled && *verdict == Verdict::Settled;
+    let (_, verdict) = watch::follow(&cell, has_cluster_api, look, ask, is_last).await?;
+    Ok(Answer { text: String::new(), exit: exit(verdict) })
 }

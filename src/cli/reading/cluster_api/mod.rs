@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::object::{Kind, Object};
 use super::story::{ByName, Facts};
 
-pub(in crate::cli) use observe::read;
+pub(in crate::cli) use observe::{changes, has_clusters, read};
 
 /// The objects of Cluster API in a namespace. A kind that was not read is absent.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl Objects {
     }
 
     /// The objects of a kind that were read.
-    pub(super) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+    pub(in crate::cli) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.by_kind.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 

@@ -7,7 +7,7 @@ use crate::cli::{
         cluster_api::testing::{
             WORKER, draining, healthy, nothing, read, vm, with_native, without_bootstrap_data, worker,
         },
-        testing::{TERMINAL, at},
+        testing::{TERMINAL, at, blocked_pool},
     },
     tree::{Trees, report},
 };
@@ -42,6 +42,19 @@ fn the_tree_of_a_cluster_fits_a_terminal_and_machines_that_are_alike_are_counted
     assert_eq!(every.matches("MCMMachine/").count(), 5, "{every}");
     let objects = [tree];
     let document = Document::of("Tree", at(600), Trees { objects: &objects, notes: &[] });
+    fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+}
+
+#[test]
+fn the_whole_namespace_begins_with_its_clusters_and_ends_with_mcm_objects_that_belong_to_none() {
+    let facts = with_native(blocked_pool(), WORKER, "Available", &[]);
+    let objects = read(healthy());
+    let trees = all(World { facts: &facts, objects: &objects }, &Surroundings::default());
+    let roots: Vec<_> = trees.iter().map(|tree| (tree.api_group.is_some(), tree.kind.as_str(), &*tree.name)).collect();
+    assert_eq!(roots, [(true, "Cluster", "demo"), (false, "MachineDeployment", "pool")]);
+    let whole = serde_json::to_string(&trees[0]).unwrap();
+    assert!(whole.contains("MCMMachine") && whole.contains("\"kind\":\"Node\""), "{whole}");
+    let document = Document::of("Tree", at(600), Trees { objects: &trees, notes: &[] });
     fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
 }
 

@@ -1,0 +1,95 @@
+//! Answers again after each change of the objects that a command reads.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::{
+    StreamExt,
+    stream::{BoxStream, select_all},
+};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{
+    Api, Resource,
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{sleep, timeout};
+
+use super::cluster_api;
+use crate::{
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    cli::terminal::{Look, print},
+    process::ReadOnly,
+};
+
+/// Answers are at least this far apart.
+const PAUSE: Duration = Duration::from_millis(250);
+/// A person sees the durations grow. Nodes, pods and managers change without a change of the watched kinds.
+const TICK: Duration = Duration::from_secs(5);
+
+/// Answers after each change until Ctrl-C, or until an answer is the last. A pipe gets one block for each answer that differs from
+/// the one before. The last answer.
+///
+/// # Errors
+/// The first answer cannot be given.
+pub(in crate::cli) async fn follow<T: PartialEq>(
+    cell: &ReadOnly,
+    has_cluster_api: bool,
+    look: Look,
+    mut ask: impl AsyncFnMut() -> Result<(String, T)>,
+    is_last: impl Fn(&T) -> bool,
+) -> Result<T> {
+    let mut changes = select_all([
+        changes::<MachineDeployment>(cell),
+        changes::<MachineSet>(cell),
+        changes::<Machine>(cell),
+        changes::<MachineClass>(cell),
+    ]);
+    if has_cluster_api {
+        changes.push(cluster_api::changes(&cell.control, &cell.namespace).await?);
+    }
+    let (text, mut shown) = ask().await?;
+    let mut is_read = show(look, &text)?;
+    while is_read && !is_last(&shown) {
+        tokio::select! {
+            signal = tokio::signal::ctrl_c() => {
+                signal.context("listen for Ctrl-C")?;
+                break;
+            }
+            _ = timeout(TICK, changes.next()) => {}
+        }
+        sleep(PAUSE).await;
+        while timeout(Duration::ZERO, changes.next()).await.is_ok_and(|change| change.is_some()) {}
+        match ask().await {
+            Ok((text, answer)) => {
+                if look.is_terminal || answer != shown {
+                    is_read = show(look, &text)?;
+                }
+                shown = answer;
+            }
+            // A deleted object, or an API server that does not answer for a while.
+            Err(error) => eprintln!("warning: {error:#}"),
+        }
+    }
+    Ok(shown)
+}
+
+/// A stream with an item after each change of an object of a kind.
+fn changes<K>(cell: &ReadOnly) -> BoxStream<'static, ()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let api: Api<PartialObjectMeta<K>> = Api::namespaced(cell.control.clone(), &cell.namespace);
+    watcher(api, watcher::Config::default()).default_backoff().map(drop).boxed()
+}
+
+fn show(look: Look, text: &str) -> Result<bool> {
+    const CLEAR: &str = "\x1b[H\x1b[2J";
+    if look.is_terminal { print(&format!("{CLEAR}{text}")) } else { print(&format!("{text}\n")) }
+}
