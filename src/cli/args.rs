@@ -175,7 +175,7 @@ pub enum Command {
     /// the Go programs run. Exit codes: 0 if the plan was made, 3 if --fail-on matches or the change would be refused, 1 if it could
     /// not be found out.
     #[command(
-        after_help = "Examples:\n  mcm plan -f pool.yaml -n demo\n  mcm plan pool -n demo --set template.spec.class.name=small\n  mcm plan pool -n demo --replicas 10 -o json\n  mcm plan pool -n demo --to-revision 1 --fail-on replace,blocked\n  mcm plan pool -n demo                        what is about to happen anyway"
+        after_help = "Examples:\n  mcm plan -f pool.yaml -n demo\n  mcm plan pool -n demo --set template.spec.class.name=small\n  mcm plan pool -n demo --replicas 10 -o json\n  mcm plan pool -n demo --to-revision 1 --fail-on replace,blocked\n  mcm plan pool -n demo                        what is about to happen anyway\n  mcm plan -A                                  the same in all namespaces"
     )]
     Plan(Box<PlanOptions>),
     /// Convert objects between Cluster API and MCM

@@ -98,6 +98,21 @@ impl Reach {
         Ok(Self { control: client, server: control.config.cluster_url, target, namespace })
     }
 
+    /// The same clients for another namespace.
+    pub(crate) fn within(&self, namespace: &str) -> Self {
+        let (control, server, target) = (self.control.clone(), self.server.clone(), self.target.clone());
+        Self { control, server, target, namespace: namespace.to_owned() }
+    }
+
+    /// Asks the control cluster for its version.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) async fn check(&self) -> Result<()> {
+        kubeconfig::check(&self.control, &self.server).await?;
+        Ok(())
+    }
+
     /// The Leases of the managers in the namespace.
     ///
     /// # Errors
@@ -131,7 +146,7 @@ impl ReadOnly {
     /// The control cluster cannot be reached.
     pub(crate) async fn open(process: &ProcessOptions, namespace: Option<String>, drivers: Catalogue) -> Result<Self> {
         let reach = Reach::load(process, namespace).await?;
-        kubeconfig::check(&reach.control, &reach.server).await?;
+        reach.check().await?;
         Ok(Self::of(process, reach, drivers).await)
     }
 

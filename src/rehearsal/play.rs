@@ -1,4 +1,4 @@
-//! Plays the controllers of one MachineDeployment on virtual time, until nothing happens any more.
+//! Plays the controllers of one MachineDeployment, or of one MachineSet without any, on virtual time, until nothing happens any more.
 
 use std::{
     sync::{
@@ -74,7 +74,7 @@ pub(crate) struct Stage {
     pub now: Timestamp,
     /// The namespace of the objects.
     pub namespace: String,
-    /// The MachineDeployment.
+    /// The MachineDeployment, or the MachineSet if there is none of this name.
     pub name: String,
     /// The objects, with their status.
     pub seeds: Vec<Seed>,
@@ -223,20 +223,25 @@ impl Room {
         self.server.all(kind).iter().map(|object| object.value.clone()).collect()
     }
 
-    /// The deployment and its Machines are as desired.
+    /// The deployment, or the set without any, and its Machines are as desired.
     fn is_settled(&self) -> bool {
         let record = self.record.lock();
         if record.is_under_way() {
             return false;
         }
-        let Some(deployment) = self.server.get(&DEPLOYMENTS, &self.namespace, &self.name) else {
+        let counted: [(&Kind, &[&str]); 2] = [
+            (&DEPLOYMENTS, &["replicas", "updatedReplicas", "availableReplicas"]),
+            (&SETS, &["replicas", "availableReplicas"]),
+        ];
+        let found = |(kind, fields)| Some((self.server.get(kind, &self.namespace, &self.name)?, fields));
+        let Some((object, fields)) = counted.into_iter().find_map(found) else {
             return record.is_empty();
         };
-        let (spec, status) = (&deployment.value["spec"], &deployment.value["status"]);
+        let (spec, status) = (&object.value["spec"], &object.value["status"]);
         let wanted = spec["replicas"].as_i64().unwrap_or_default();
         let count = |field: &str| status[field].as_i64().unwrap_or_default();
-        count("observedGeneration") == deployment.value["metadata"]["generation"].as_i64().unwrap_or_default()
-            && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(|field| count(field) == wanted)
+        count("observedGeneration") == object.value["metadata"]["generation"].as_i64().unwrap_or_default()
+            && fields.iter().all(|field| count(field) == wanted)
             && usize::try_from(wanted).is_ok_and(|wanted| record.running() == wanted)
     }
 

@@ -2,14 +2,17 @@
 
 use std::{
     env,
+    path::Path,
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::support::{
-    objects,
+    identity, objects,
     plans::{Change, Rng, any_change, compare, plan},
+    program::mcm,
     scene::Scene,
     world::World,
 };
@@ -88,6 +91,44 @@ async fn a_change_that_the_api_server_refuses_is_refused_and_fail_on_exits_with_
     assert_eq!(answer["notes"], json!([]), "{answer}");
     replace.push("--fail-on=replace".to_owned());
     assert_eq!(plan(&world, &replace).await.0, 3);
+}
+
+/// Runs `mcm plan -A ...`; its exit code, standard output and standard error.
+async fn plan_all(kubeconfig: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(mcm());
+    let output = command.args(["plan", "-A", "--kubeconfig"]).arg(kubeconfig).args(words).output().await.unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code().unwrap(), out, err)
+}
+
+#[tokio::test]
+async fn a_plan_for_all_namespaces_names_those_that_the_user_may_not_read() {
+    let world = World::new("plan-all").await;
+    let manager = world.run(&[]).await;
+    world.pool(2, json!({})).await;
+    world.settled(2, "small").await;
+    let viewer = identity::viewer(&world.client, world.admin(), &world.namespace, false, world.folder()).await;
+    let (code, _, error) = plan_all(&viewer, &[]).await;
+    assert!(code == 1 && error.contains("\nhint: name a namespace with -n instead of -A\n"), "{code} {error}");
+
+    identity::may_list_namespaces(&world.client, &world.namespace, "viewer").await;
+    let (code, text, error) = plan_all(&viewer, &["-o", "json", "--fail-on=change"]).await;
+    let all: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{error}"));
+    assert_eq!((code, &all["objects"]), (0, &json!([])), "{all}");
+    assert_eq!((&all["settled"]["deployments"], &all["complete"]), (&json!(1), &json!(false)), "{all}");
+    let is_unread = |name: &str| all["unread"].as_array().unwrap().contains(&json!(name));
+    assert!(is_unread("kube-system") && !is_unread(&world.namespace), "{all}");
+
+    drop(manager);
+    world.scale(3).await;
+    let (code, text, error) = plan_all(&viewer, &["--fail-on=change"]).await;
+    assert_eq!(code, 3, "{text}{error}");
+    let head = format!("MachineDeployment {}/pool", world.namespace);
+    assert!(text.starts_with(&head) && text.lines().next().unwrap().ends_with("SCALES 2 → 3"), "{text}");
+    let here = ["plan", "-n", &world.namespace, "--kubeconfig"];
+    let output = Command::new(mcm()).args(here).arg(world.admin()).output().await.unwrap();
+    let of_one = String::from_utf8(output.stdout).unwrap();
+    assert!(of_one.starts_with(&head) && of_one.contains("settled    0 MachineDeployments\n"), "{of_one}");
 }
 
 #[tokio::test]

@@ -87,6 +87,23 @@ pub async fn viewer(control: &Client, admin: &Path, namespace: &str, is_of_clust
     kubeconfig(control, admin, namespace, account, folder).await
 }
 
+/// Lets an account list the names of all namespaces.
+pub async fn may_list_namespaces(control: &Client, namespace: &str, account: &str) {
+    let name = format!("{account}-namespaces-{namespace}");
+    let (group, metadata) = ("rbac.authorization.k8s.io", json!({"name": name}));
+    let rule = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]});
+    for object in [
+        json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": [rule]}),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        }),
+    ] {
+        objects::apply(control, &object).await;
+    }
+}
+
 /// The server of a kubeconfig.
 pub fn server(kubeconfig: &Path) -> SocketAddr {
     let written = read(kubeconfig);

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::cli::reading::story::DEPLOYMENT;
+
 /// A plan: what changes do to machines. Nothing is written.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -17,14 +19,20 @@ pub(in crate::cli) struct Plan {
     /// Source of the flags with which the controllers were played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flags: Option<String>,
-    /// Every object could be judged.
+    /// Every object could be judged, and every namespace could be read.
     pub complete: bool,
     /// Something in the way never ends without a user.
     pub blocked: bool,
     /// The sums over all objects.
     pub summary: Summary,
-    /// One entry for each object.
+    /// One entry for each object. Without a named object, those to which nothing is about to happen have none.
     pub objects: Vec<ObjectPlan>,
+    /// The number of objects that have no entry; absent if objects were named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+    /// Namespaces that the user may not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
     /// Facts that could not be taken into account.
     pub notes: Vec<String>,
 }
@@ -44,6 +52,17 @@ pub(in crate::cli) struct Summary {
     pub propagate: usize,
     /// Objects that could not be judged.
     pub unknown: usize,
+}
+
+/// Objects that are as desired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Settled {
+    /// MachineDeployments.
+    pub deployments: usize,
+    /// MachineSets without a MachineDeployment.
+    pub sets: usize,
 }
 
 /// The result for an object.
@@ -265,6 +284,9 @@ pub(in crate::cli) struct ObjectPlan {
     pub summary: Summary,
     /// The desired state is reached at the end.
     pub settles: bool,
+    /// Nothing is about to happen, because it is as desired.
+    #[serde(skip)]
+    pub is_settled: bool,
     /// The rounds, the steps of machines and the time are an estimate, or are missing: too many machines differ.
     #[serde(rename = "estimate")]
     pub is_estimate: bool,
@@ -293,11 +315,17 @@ impl ObjectPlan {
             rounds: Vec::new(),
             summary: Summary::default(),
             settles: true,
+            is_settled: false,
             is_estimate: false,
             duration: None,
             blockers: Vec::new(),
             remarks: Vec::new(),
         }
+    }
+
+    /// Something in its way never ends without a user.
+    fn is_blocked(&self) -> bool {
+        self.blockers.iter().any(|one| one.severity == Severity::Blocks)
     }
 }
 
@@ -330,17 +358,28 @@ impl Plan {
             summary.propagate += object.summary.propagate;
             summary.unknown += usize::from(object.verdict == Verdict::Unknown);
         }
-        let blocks = |object: &ObjectPlan| object.blockers.iter().any(|one| one.severity == Severity::Blocks);
         Self {
             api_version: crate::cli::document::VERSION.to_owned(),
             kind: "Plan".to_owned(),
             at: format!("{now:.0}"),
             flags: None,
             complete: summary.unknown == 0,
-            blocked: objects.iter().any(blocks),
+            blocked: objects.iter().any(ObjectPlan::is_blocked),
             summary,
             objects,
+            settled: None,
+            unread: Vec::new(),
             notes,
         }
+    }
+
+    /// The same with settled objects counted.
+    pub(super) fn without_settled(mut self) -> Self {
+        let settled = self.objects.iter().filter(|object| object.is_settled);
+        let (deployments, sets): (Vec<_>, Vec<_>) = settled.partition(|object| object.kind == DEPLOYMENT);
+        self.settled = Some(Settled { deployments: deployments.len(), sets: sets.len() });
+        self.objects.retain(|object| !object.is_settled);
+        self.blocked = self.objects.iter().any(ObjectPlan::is_blocked);
+        self
     }
 }

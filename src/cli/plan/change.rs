@@ -5,12 +5,12 @@ use http::{Method, Request, header};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::fields::patch_of_file;
+use super::fields::{patch_of_file, to_value};
 use crate::{
     api::patch,
     cli::{
         error::Misuse,
-        reading::story::{CLASS, DEPLOYMENT},
+        reading::story::{CLASS, DEPLOYMENT, Facts, SET},
     },
     process::ReadOnly,
 };
@@ -21,7 +21,7 @@ const MANAGER: &str = "mcm-plan";
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Change {
-    /// `MachineDeployment` or `MachineClass`.
+    /// `MachineDeployment`, `MachineClass`, or, without a content, `MachineSet`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -69,9 +69,12 @@ pub(super) fn kind_of(object: &Value) -> Option<&'static str> {
 ///
 /// # Errors
 /// The object cannot be read, or the change needs an object that does not exist.
-pub(super) async fn version(cell: &ReadOnly, change: &Change) -> Result<Version> {
+pub(super) async fn version(cell: &ReadOnly, facts: &Facts, change: &Change) -> Result<Version> {
     let path = path(&cell.namespace, change.kind, &change.name);
-    let live = read(&cell.control, &path).await?;
+    let live = match change.wish {
+        Wish::Nothing => known(facts, change),
+        _ => read(&cell.control, &path).await?,
+    };
     let (patch, is_file) = match (&change.wish, &live) {
         (Wish::File(file), live) => (patch_of_file(live.as_ref().unwrap_or(&Value::Null), file), true),
         (_, None) => {
@@ -120,6 +123,16 @@ fn short(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
+    }
+}
+
+/// An object that was listed.
+fn known(facts: &Facts, change: &Change) -> Option<Value> {
+    let name = &change.name;
+    match change.kind {
+        CLASS => facts.classes.get(name).map(to_value),
+        SET => facts.sets.get(name).map(to_value),
+        _ => facts.deployments.get(name).map(to_value),
     }
 }
 

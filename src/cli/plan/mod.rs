@@ -2,6 +2,7 @@
 
 mod answer;
 pub(super) mod change;
+mod everything;
 mod fields;
 mod fold;
 mod live;
@@ -18,6 +19,8 @@ use std::{
 
 use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -25,6 +28,7 @@ pub(super) use self::answer::Plan;
 use self::{
     answer::{Effect, ObjectPlan, Summary, Verdict},
     change::{Change, Version, Wish, secret_exists},
+    everything::Namespaces,
     fields::{Difference, differences, to_value},
     fold::{Fold, Whole},
     outcome::{Case, of},
@@ -38,7 +42,7 @@ use super::{
     reading::{
         self, ReadingOptions,
         family::Family,
-        story::{CLASS, DEPLOYMENT, Facts},
+        story::{CLASS, DEPLOYMENT, Facts, SET},
     },
     terminal::Look,
 };
@@ -48,7 +52,7 @@ use crate::{
         machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     },
     controllers::{machine_class::secret_refs, machine_deployment::bounds_of},
-    process::ReadOnly,
+    process::{Reach, ReadOnly},
     rehearsal::play::Cue,
 };
 
@@ -58,8 +62,9 @@ const MOST_MACHINES: usize = 10_000;
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct PlanOptions {
-    /// The MachineDeployment or MachineClass: NAME or KIND/NAME. Without a change, the plan is what is about to happen anyway
-    #[arg(value_name = "OBJECT", conflicts_with = "files", required_unless_present = "files")]
+    /// The MachineDeployment or MachineClass: NAME or KIND/NAME. Without a change, the plan is what is about to happen anyway.
+    /// Without an object and files, it is for each MachineDeployment of the namespace and each MachineSet that has none
+    #[arg(value_name = "OBJECT", conflicts_with = "files")]
     object: Option<String>,
     /// Files or folders with the objects as they would be applied; "-" is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
@@ -67,17 +72,20 @@ pub struct PlanOptions {
     /// Read the folders within these folders as well
     #[arg(short = 'R', long, requires = "files")]
     recursive: bool,
+    /// Plan what is about to happen in all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["object", "files", "namespace"])]
+    all_namespaces: bool,
     /// A field and its new value, such as template.spec.class.name=small; a dot in a name is written "\."
-    #[arg(long = "set", value_name = "FIELD=VALUE", action = ArgAction::Append, conflicts_with_all = ["files", "delete"])]
+    #[arg(long = "set", value_name = "FIELD=VALUE", action = ArgAction::Append, conflicts_with_all = ["files", "delete"], requires = "object")]
     set: Vec<String>,
     /// The new number of machines
-    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"], requires = "object")]
     replicas: Option<i32>,
     /// The revision whose template the deployment gets; 0 is the previous one
-    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"], requires = "object")]
     to_revision: Option<i64>,
     /// The object is deleted
-    #[arg(long, conflicts_with = "files")]
+    #[arg(long, conflicts_with = "files", requires = "object")]
     delete: bool,
     /// The rounds: equal ones as one, or all
     #[arg(long, value_enum, default_value_t = Steps::Summary)]
@@ -128,7 +136,9 @@ impl FailOn {
         let any = |verdicts: &[Verdict]| plan.objects.iter().any(|object| verdicts.contains(&object.verdict));
         match self {
             Self::Replace => any(&[Verdict::Replaces]),
-            Self::Delete => any(&[Verdict::Deletes]) || plan.summary.delete > plan.summary.create,
+            Self::Delete => {
+                any(&[Verdict::Deletes]) || plan.objects.iter().any(|one| one.summary.delete > one.summary.create)
+            }
             Self::InPlace => plan.summary.in_place > 0,
             Self::Blocked => plan.blocked,
             Self::Unknown => !plan.complete,
@@ -142,6 +152,18 @@ impl FailOn {
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.
 pub async fn run(options: PlanOptions) -> Result<Answer> {
+    let plan = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
+    let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
+    let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
+    let text = match options.output.format {
+        Format::Text => report(options.output.look(), &plan, options.steps),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+    };
+    Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })
+}
+
+/// The plan for objects of one namespace.
+async fn in_one(options: &PlanOptions) -> Result<Plan> {
     let depth = if options.recursive { Depth::Folders } else { Depth::Folder };
     let files: Vec<Value> = options
         .files
@@ -154,24 +176,52 @@ pub async fn run(options: PlanOptions) -> Result<Answer> {
     // As for kubectl, the namespace that the files name needs no flag.
     let mut reading = options.reading.clone();
     reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
-    let mut cell = reading.open().await?;
+    let cell = reading.open().await?;
+    if options.object.is_none() && options.files.is_empty() {
+        return of_everything(options, cell).await;
+    }
+    let changes = |facts: &Facts| match &options.object {
+        Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
+        None => changes_of_files(&files, &facts.namespace),
+    };
+    of_changes(options, cell, changes).await
+}
+
+/// The plan for everything in all namespaces.
+async fn in_all(options: &PlanOptions) -> Result<Plan> {
+    let now = Timestamp::now();
+    let reach = options.reading.reach().await?;
+    reach.check().await?;
+    let Namespaces { used, refused } = everything::namespaces(&reach).await?;
+    let plans = used.into_iter().map(|namespace| of_namespace(options, reach.within(&namespace)));
+    let plans = stream::iter(plans).buffered(everything::AT_A_TIME).try_collect().await?;
+    Ok(everything::joined(now, plans, &refused))
+}
+
+async fn of_namespace(options: &PlanOptions, reach: Reach) -> Result<(String, Plan)> {
+    let namespace = reach.namespace.clone();
+    Ok((namespace, of_everything(options, options.reading.cell(reach).await?).await?))
+}
+
+/// The plan for everything in a namespace. Settled objects are counted.
+async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
+    Ok(of_changes(options, cell, |facts| Ok(everything::changes(facts))).await?.without_settled())
+}
+
+/// The plan for changes that follow from the objects of a namespace, with notes about these.
+async fn of_changes(
+    options: &PlanOptions,
+    mut cell: ReadOnly,
+    changes: impl FnOnce(&Facts) -> Result<(Vec<Change>, Vec<String>)>,
+) -> Result<Plan> {
     let facts = reading::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
-    let (changes, mut notes) = match &options.object {
-        Some(wanted) => (vec![change_of(&options, &facts, wanted)?], Vec::new()),
-        None => changes_of_files(&files, &cell.namespace)?,
-    };
+    let (changes, mut notes) = changes(&facts)?;
     notes.extend(reading::notes(&cell, &facts));
     let mut plan = plan_of(&cell, &facts, &changes, options.live).await?;
     plan.notes.splice(0..0, notes);
     plan.flags = Some(flags);
-    let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
-    let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
-    let text = match options.output.format {
-        Format::Text => report(options.output.look(), &plan, options.steps),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
-    };
-    Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })
+    Ok(plan)
 }
 
 /// The plan as text.
@@ -331,7 +381,7 @@ impl<'a> Planner<'a> {
         // Each class is looked at once, for all objects that use it.
         let mut in_clouds: BTreeMap<String, Vec<answer::Blocker>> = BTreeMap::new();
         for change in changes {
-            let version = change::version(self.cell, change).await?;
+            let version = change::version(self.cell, self.facts, change).await?;
             self.notes.extend(version.note.clone());
             let mut plan = match change.kind {
                 CLASS => self.class(change, &version),
@@ -392,7 +442,7 @@ impl<'a> Planner<'a> {
         }
         let users: Vec<(&String, usize)> = (self.facts.deployments.iter())
             .filter(|(_, one)| one.spec.template.spec.class.name == change.name)
-            .map(|(name, _)| (name, machines_of(self.facts, name).len()))
+            .map(|(name, _)| (name, machines_of(&sets_of(self.facts, DEPLOYMENT, name), self.facts).len()))
             .collect();
         for (name, count) in &users {
             plan.remarks
@@ -434,13 +484,16 @@ impl<'a> Planner<'a> {
         plan
     }
 
+    /// The plan for a deployment, or for a set that has none.
     async fn deployment(&self, change: &Change, version: &Version) -> ObjectPlan {
-        let plan = ObjectPlan::of(DEPLOYMENT, &self.cell.namespace, &change.name, Verdict::Unknown);
+        let plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, Verdict::Unknown);
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
         }
-        let typed =
-            |value: &Option<Value>| value.as_ref().map(|value| serde_json::from_value(value.clone())).transpose();
+        if let Some(kind) = ["machinesets", "machines"].into_iter().find(|kind| self.facts.is_unread(kind)) {
+            return ObjectPlan { reason: Some(format!("its {kind} could not be read")), ..plan };
+        }
+        let typed = |value: &Option<Value>| value.as_ref().map(|value| typed(change.kind, value)).transpose();
         let (live, wanted): (Option<MachineDeployment>, Option<MachineDeployment>) =
             match (typed(&version.live), typed(&version.wanted)) {
                 (Ok(live), Ok(wanted)) => (live, wanted),
@@ -454,13 +507,14 @@ impl<'a> Planner<'a> {
         if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
             return ObjectPlan { reason: Some(reason), ..refused(plan) };
         }
-        let machines = machines_of(self.facts, &change.name);
+        let sets = sets_of(self.facts, change.kind, &change.name);
+        let machines = machines_of(&sets, self.facts);
         let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
         if machines.len().max(wished) > MOST_MACHINES {
             let reason = format!("more than {MOST_MACHINES} machines are not planned");
             return ObjectPlan { reason: Some(reason), ..plan };
         }
-        match self.play(change, version, live.as_ref(), wanted.as_ref(), machines, plan.clone()).await {
+        match self.play(change, version, [live.as_ref(), wanted.as_ref()], sets, machines, plan.clone()).await {
             Ok(plan) => plan,
             Err(failure) => ObjectPlan { reason: Some(failure.to_string()), settles: false, ..plan },
         }
@@ -470,12 +524,12 @@ impl<'a> Planner<'a> {
         &self,
         change: &Change,
         version: &Version,
-        live: Option<&MachineDeployment>,
-        wanted: Option<&MachineDeployment>,
+        [live, wanted]: [Option<&MachineDeployment>; 2],
+        sets: Vec<&MachineSet>,
         machines: Vec<&Machine>,
         mut plan: ObjectPlan,
     ) -> Result<ObjectPlan, crate::rehearsal::play::Failure> {
-        let sets = sets_of(self.facts, &change.name);
+        let is_deployment = change.kind == DEPLOYMENT;
         let class = wanted.map(|wanted| wanted.spec.template.spec.class.name.clone());
         let strategy = wanted.and_then(|wanted| wanted.spec.strategy.in_place_update.as_ref());
         let scene = Scene {
@@ -483,7 +537,7 @@ impl<'a> Planner<'a> {
             namespace: &self.cell.namespace,
             settings: &self.cell.settings,
             has_target: self.cell.target.is_some(),
-            deployment: version.live.as_ref(),
+            deployment: version.live.as_ref().filter(|_| is_deployment),
             sets,
             classes: self.classes_of(&machines, class.as_deref()),
             machines: machines.clone(),
@@ -504,7 +558,8 @@ impl<'a> Planner<'a> {
             (Some(_), Some(wanted)) => (change.wish != Wish::Nothing).then(|| Cue::Write(wanted.clone())),
         };
         let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
-        let folds = Fold::all_of(&Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now });
+        let whole = Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now };
+        let folds = if is_deployment { Fold::all_of(&whole) } else { Vec::new() };
         let (course, fold) = scene.play(&change.name, cue, &folds).await?;
         let policy = &self.cell.settings.machine;
         Case { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
@@ -512,8 +567,12 @@ impl<'a> Planner<'a> {
             plan.remarks.push(fold.remark(trust));
             fold::mark(&mut plan, trust);
         }
+        let under_way = outcome::under_way(&machines);
+        plan.is_settled = plan.verdict == Verdict::NoChange && plan.settles && under_way.is_none();
+        plan.remarks.extend(under_way);
 
-        let mut blockers = obstacles::of_objects(&plan, wanted, &machines, self.facts.now);
+        let of_deployment = wanted.filter(|_| is_deployment);
+        let mut blockers = obstacles::of_objects(&plan, of_deployment, &machines, self.facts.now);
         if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
             let drivers = &self.cell.settings.drivers;
             blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.missing_secrets));
@@ -553,12 +612,25 @@ fn refused(plan: ObjectPlan) -> ObjectPlan {
     }
 }
 
-fn sets_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a MachineSet> {
-    facts.family(deployment).map(|family| family.sets).unwrap_or_default()
+/// The deployment of a value. For a set without one it is a deployment that has only this set, so that no bounds apply.
+fn typed(kind: &str, value: &Value) -> serde_json::Result<MachineDeployment> {
+    let mut value = value.clone();
+    if kind == SET {
+        value["spec"]["strategy"] = json!({ "type": "Recreate" });
+        value["status"] = json!({});
+    }
+    serde_json::from_value(value)
 }
 
-fn machines_of<'a>(facts: &'a Facts, deployment: &str) -> Vec<&'a Machine> {
-    let sets = sets_of(facts, deployment);
+/// The sets of a deployment; a set without one is alone.
+fn sets_of<'a>(facts: &'a Facts, kind: &str, name: &str) -> Vec<&'a MachineSet> {
+    match kind {
+        SET => facts.sets.get(name).into_iter().collect(),
+        _ => facts.family(name).map(|family| family.sets).unwrap_or_default(),
+    }
+}
+
+fn machines_of<'a>(sets: &[&MachineSet], facts: &'a Facts) -> Vec<&'a Machine> {
     let mut machines: Vec<_> = sets.iter().flat_map(|set| facts.machines_of_set(&set.name_any())).collect();
     machines.sort_by_key(|machine| machine.name_any());
     machines

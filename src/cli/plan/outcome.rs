@@ -9,7 +9,7 @@ use super::answer::{Action, Bounds, Effect, Field, MachinePlan, ObjectPlan, Roun
 use crate::{
     api::{
         GoDuration, labels,
-        machine::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, StrategyType},
+        machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType, StrategyType},
     },
     controllers::{machine, machine_deployment::bounds_of},
     rehearsal::record::{Act, Course, Ending, Entry, Tallies},
@@ -287,6 +287,17 @@ fn summary(course: &Course, machines: &[MachinePlan]) -> Summary {
         propagate: 0,
         unknown: 0,
     }
+}
+
+/// The machines whose creation or deletion has begun.
+pub(super) fn under_way(machines: &[&Machine]) -> Option<String> {
+    use MachinePhase::{CrashLoopBackOff, New, Pending};
+    let (going, there): (Vec<&&Machine>, Vec<&&Machine>) = machines.iter().partition(|one| one.is_terminating());
+    let coming = there.iter().filter(|one| matches!(one.phase(), New | Pending | CrashLoopBackOff)).count();
+    let parts = [(coming, "created"), (going.len(), "deleted")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, act)| format!("{} being {act}", of(count, "machine"))).collect();
+    (!parts.is_empty()).then(|| format!("already under way: {}", parts.join(", ")))
 }
 
 /// How long the last machines took to join, the newest first.

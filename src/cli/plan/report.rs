@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{
-    answer::{Action, Blocker, Bounds, Effect, Field, ObjectPlan, Plan, Round, Severity, Summary, Takes, Verdict},
+    answer::{
+        Action, Blocker, Bounds, Effect, Field, ObjectPlan, Plan, Round, Settled, Severity, Summary, Takes, Verdict,
+    },
     outcome::{of, seconds},
 };
 use crate::cli::terminal::{Look, Mark, wrapped};
@@ -23,13 +25,16 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
         push_object(look, &mut text, object, all);
         text.push('\n');
     }
+    if let Some(settled) = &plan.settled {
+        look.section(&mut text, "settled", &counts(settled));
+    }
     for note in &plan.notes {
         look.section(&mut text, "note", note);
     }
     if let Some(flags) = &plan.flags {
         look.section(&mut text, "flags", flags);
     }
-    if !plan.notes.is_empty() || plan.flags.is_some() {
+    if !plan.notes.is_empty() || plan.flags.is_some() || plan.settled.is_some() {
         text.push('\n');
     }
     let Summary { create, delete, in_place, unknown, .. } = plan.summary;
@@ -40,6 +45,12 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
     let sums = format!("Plan: create {create}, delete {delete}, update {in_place} in place.");
     let _ = writeln!(text, "{}{blocked}{unknown} Nothing was written.", look.bold(&sums));
     plain(look, text)
+}
+
+fn counts(settled: &Settled) -> String {
+    let Settled { deployments, sets } = *settled;
+    let sets = if sets == 0 { String::new() } else { format!(", {}", of(sets, "MachineSet")) };
+    format!("{}{sets}", of(deployments, "MachineDeployment"))
 }
 
 fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {

@@ -3,7 +3,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
@@ -13,7 +12,6 @@ use crate::{
         run::reading_options,
     },
     driver::Catalogue,
-    process::Reach,
     rehearsal::{
         api_server::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS},
         clock::VirtualClock,
@@ -234,6 +232,60 @@ async fn a_class_replaces_nothing_and_a_new_deployment_is_created_with_it() {
     let (changes, notes) = changes_of_files(&[other, small], NAMESPACE).unwrap();
     assert!(notes.is_empty());
     insta::assert_snapshot!("files", text(&plane.plan(&changes).await));
+}
+
+/// Adds a set without a deployment and without the two machines that it wants.
+fn add_lone_set(seeds: &mut Vec<Seed>) {
+    let of_pool = &seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1;
+    let mut set: Value = serde_json::from_str(&of_pool.to_string().replace("\"pool\"", "\"alone\"")).unwrap();
+    (set["metadata"]["name"], set["metadata"]["uid"]) = (json!("alone"), json!("alone"));
+    set["metadata"]["ownerReferences"] = json!([]);
+    set["status"] = json!({});
+    seeds.push((&SETS, set));
+}
+
+#[tokio::test]
+async fn without_a_named_object_sets_without_a_deployment_are_planned_and_settled_deployments_are_counted() {
+    let plane = Plane::with(&deployment(2), add_lone_set).await;
+    let facts = reading::unplanned(&plane.cell).await.unwrap();
+    let plan = plane.plan(&everything::changes(&facts).0).await.without_settled();
+    insta::assert_snapshot!("everything", text(&plan));
+    assert_eq!(plan.settled, Some(answer::Settled { deployments: 1, sets: 0 }));
+    assert_eq!((plan.objects.len(), plan.objects[0].verdict), (1, Verdict::Scales), "{plan:?}");
+    assert!(plan.objects[0].settles && plan.objects[0].bounds.is_none(), "{plan:?}");
+}
+
+/// The plan for a pool of two is settled, but for one machine in a phase.
+#[tokio::test]
+async fn a_deployment_with_a_machine_under_way_is_not_settled() {
+    let pending = |seeds: &mut Vec<Seed>| {
+        let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
+        machine.unwrap().1["status"]["currentStatus"]["phase"] = json!("Pending");
+    };
+    let plane = Plane::with(&deployment(2), pending).await;
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.without_settled();
+    assert_eq!(plan.objects[0].remarks, ["already under way: 1 machine being created"], "{plan:?}");
+}
+
+#[tokio::test]
+async fn a_deployment_whose_machines_may_not_be_read_is_unknown() {
+    let plane = Plane::of(&deployment(2)).await;
+    let mut facts = reading::unplanned(&plane.cell).await.unwrap();
+    facts.unread = vec!["machines".to_owned()];
+    facts.machines.clear();
+    let plan = plan_of(&plane.cell, &facts, &[change(Wish::Nothing)], false).await.unwrap();
+    let object = &plan.objects[0];
+    assert_eq!((object.verdict, object.reason.as_deref()), (Verdict::Unknown, Some("its machines could not be read")));
+}
+
+#[test]
+fn a_deletion_in_one_object_is_one_although_another_object_creates_as_many() {
+    let object = |create, delete| ObjectPlan {
+        summary: Summary { create, delete, ..Summary::default() },
+        ..ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", Verdict::Scales)
+    };
+    let plan = Plan::of(Timestamp::UNIX_EPOCH, vec![object(3, 0), object(0, 3)], Vec::new());
+    assert!(FailOn::Delete.is_met(&plan) && !FailOn::Replace.is_met(&plan), "{plan:?}");
 }
 
 /// The fields of a schema, each with another value.

@@ -306,8 +306,13 @@ pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
 fn unread_text(unread: &Unread) -> String {
     let kind = &unread.kind;
     let Some(refusal) = &unread.refusal else { return kind.clone() };
+    format!("{kind} ({})", refused(refusal, kind))
+}
+
+/// A refusal of the API server with the user whom it names, such as `alice may not list secrets`.
+pub(super) fn refused(refusal: &str, kind: &str) -> String {
     let user = refusal.split_once("User \"").and_then(|(_, rest)| rest.split_once('"')).map(|(user, _)| user);
-    format!("{kind} ({} may not list {kind})", user.unwrap_or("this user"))
+    format!("{} may not list {kind}", user.unwrap_or("this user"))
 }
 
 /// Finds an object by `NAME` or `KIND/NAME`.
