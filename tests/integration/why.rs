@@ -43,7 +43,7 @@ pub async fn ask(world: &World, object: &str) -> Why {
 }
 
 /// Runs `mcm why … -o json` with a kubeconfig; its exit code and document.
-async fn why(world: &World, kubeconfig: &Path, words: &[&str]) -> (i32, Value) {
+pub async fn why(world: &World, kubeconfig: &Path, words: &[&str]) -> (i32, Value) {
     let mut command = Command::new(mcm());
     command.arg("why").args(words).args(["-n", &world.namespace, "-o", "json", "--kubeconfig"]).arg(kubeconfig);
     let output = command.output().await.unwrap();

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::guard;
+use super::{guard, wait};
 
 /// The binary under test. Cargo names none to an example, which needs `MCM_BINARY`.
 pub const MCM: &str = match option_env!("CARGO_BIN_EXE_mcm") {
@@ -137,6 +137,15 @@ impl Drop for Program {
     }
 }
 
+/// Ports at which commands ask a manager.
+const ASKED: [u16; 2] = [10_258, 10_259];
+
+/// One of the ports at which commands ask a manager, until the file is dropped. One test at a time has it.
+pub async fn asked_port(port: u16) -> File {
+    assert!(ASKED.contains(&port), "{port} may be given to another program");
+    wait::until_within(Duration::from_secs(600), &format!("port {port}"), async || claim(port)).await
+}
+
 /// A free port that no other call was given, in this process or another. Below 20000: `hack/control-plane` uses higher ones, and
 /// from 32768 on an outgoing connection may hold one.
 pub fn free_port() -> u16 {
@@ -145,6 +154,7 @@ pub fn free_port() -> u16 {
     static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let (port, claim) = (0..PORTS)
         .map(|_| 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS)
+        .filter(|port| !ASKED.contains(port))
         .find_map(|port| Some((port, claim(port)?)))
         .unwrap();
     CLAIMS.lock().unwrap().push(claim);
