@@ -77,7 +77,7 @@ async fn a_missing_secret_is_named_and_once_it_is_there_the_pool_settles() {
     assert_eq!((why.code, why.kinds().first().map(String::as_str)), (3, Some("Secret")), "{}", why.answer);
     assert!(why.text().contains("pool"), "{}", why.answer);
     assert_eq!(why.answer["owners"][1]["name"], "pool");
-    assert_eq!(why.answer["chain"]["up"][0], "MachineDeployment pool has 1 replicas", "{}", why.answer);
+    assert_eq!(why.answer["chain"]["up"][0], "MachineDeployment pool: spec.replicas is 1", "{}", why.answer);
 
     let mut watch = Command::new(mcm());
     watch.args(["why", "pool", "-w", "--until-settled", "-n", &world.namespace, "--kubeconfig"]).arg(world.admin());

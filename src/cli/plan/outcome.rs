@@ -122,7 +122,7 @@ impl Case<'_> {
         let expected = join_of(self.machines).filter(|_| course.ending == Ending::Settled && creates > 0);
         let basis = match expected {
             Some(join) => {
-                format!("the last {} took {}; drains not included", of(joins, "join"), seconds(join.as_secs()))
+                format!("median of {}: {}; drains not included", of(joins, "join"), seconds(join.as_secs()))
             }
             None => "no join of this deployment tells how long one takes".to_owned(),
         };

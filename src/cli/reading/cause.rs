@@ -23,7 +23,7 @@ impl Facts {
             let old = owned_by(&self.sets, &name).filter(|set| **set != newest.name_any() && self.count(set) > 0);
             let old: Vec<&str> = old.map(String::as_str).collect();
             up.push(match old.is_empty() {
-                true => format!("MachineDeployment {name} has {} replicas", deployment.spec.replicas),
+                true => format!("MachineDeployment {name}: spec.replicas is {}", deployment.spec.replicas),
                 false => format!(
                     "MachineDeployment {name} replaces the machines of {} with class {class} (revision {})",
                     old.join(", "),

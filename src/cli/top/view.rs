@@ -158,8 +158,12 @@ impl Model {
             machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
             Some(Deployment { object, progress, answer, state, machines })
         };
-        let manager = facts.manager_of(DEPLOYMENT).map(|manager| manager.state(facts.now)).unwrap_or_default();
+        let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
+            true => format!("{} leads", manager.holder),
+            false => manager.state(facts.now),
+        });
         let deployments = facts.deployments.keys().filter_map(deployment).collect();
+        let manager = manager.unwrap_or_default();
         Self { namespace: facts.namespace.clone(), now: facts.now, manager, phases, deployments }
     }
 }

@@ -84,7 +84,7 @@ pub(in crate::cli) fn one(
         if number == 0 {
             text.push('\n');
         }
-        look.section(&mut text, if number == 0 { "why at all" } else { "" }, line);
+        look.section(&mut text, if number == 0 { "wanted by" } else { "" }, line);
     }
     // The chain of an object of Cluster API has its owners.
     for (number, owner) in answer.owners.iter().filter(|_| answer.links.is_empty()).enumerate() {
@@ -182,7 +182,8 @@ fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp)
             text.push('\n');
         }
         let since = machine.since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
-        let line = format!("{} is {}{since}: {}", machine.object.name, machine.state, reason(machine));
+        let waits = if machine.waits.is_empty() { ": " } else { ", waits for " };
+        let line = format!("{}: {}{since}{waits}{}", machine.object.name, machine.state, reason(machine));
         look.section(text, if number == 0 { "machines" } else { "" }, &line);
     }
     if let Some(more) = answer.machines.len().checked_sub(MOST_MACHINES).filter(|more| *more > 0) {

@@ -122,7 +122,7 @@ pub(super) fn leases(managers: &Result<Vec<Manager>, String>, workloads: &[Workl
         }
         let renewed = manager.renewed.map(|at| ago(now, at)).unwrap_or_default();
         let text = format!(
-            "{lease} is held by {holder}, renewed {renewed} ago; unless it is released it ends {} after its holder",
+            "{lease} is held by {holder}, renewed {renewed} ago; if it is not released, it expires {} after the last renewal",
             span(manager.lasts)
         );
         match workloads.is_empty() || workloads.iter().any(|one| holder.starts_with(&one.name)) {
