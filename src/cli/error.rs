@@ -11,6 +11,7 @@ use super::{
         Conflicts,
         value::{Class, InvalidValue},
     },
+    terminal::harmless,
 };
 use crate::runtime::kubeconfig::StartError;
 
@@ -122,9 +123,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user of the command line")]
 fn print(message: &str, hint: Option<&str>) {
-    eprintln!("error: {}", one_line(message));
+    eprintln!("error: {}", harmless(&one_line(message)));
     if let Some(hint) = hint {
-        eprintln!("hint: {}", one_line(hint));
+        eprintln!("hint: {}", harmless(&one_line(hint)));
     }
 }
 

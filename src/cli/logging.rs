@@ -20,7 +20,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::flags::{LogFormat, LogOptions};
+use super::{
+    flags::{LogFormat, LogOptions},
+    terminal::harmless,
+};
 
 /// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";
@@ -73,13 +76,16 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Writes the message, and fields as `name=value`: values with spaces in quotes, empty ones not at all.
+/// Writes the message, and fields as `name=value`: values with spaces in quotes, empty ones not at all. Texts of objects neither
+/// begin a line nor control a terminal.
 fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = format!("{value:?}");
+    let is_plain = !text.contains(char::is_control);
     match field.name() {
-        "message" => out.write_str(&text),
+        "message" if is_plain => out.write_str(&text),
+        "message" => out.write_str(&harmless(&text).replace('\n', "\\n")),
         _ if matches!(text.as_str(), "" | "\"\"" | "None") => Ok(()),
-        name if text.starts_with('"') || !text.contains([' ', '"', '=']) => write!(out, " {name}={text}"),
+        name if is_plain && (text.starts_with('"') || !text.contains([' ', '"', '='])) => write!(out, " {name}={text}"),
         name => write!(out, " {name}={text:?}"),
     }
 }
@@ -132,6 +138,21 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let expected = r#"scaled object="deployment demo/pool" machine=demo/pool-1 name="a b" n=3"#;
         assert!(text.trim_end().ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_text_of_an_object_neither_begins_a_line_nor_controls_the_terminal() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer().without_time().with_ansi(false).with_writer(move || writer.clone());
+        let layer = layer.fmt_fields(debug_fn(write_field));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let text = "\"quota\"\x1b[2J\nERROR mcm: forged";
+            tracing::info!(error = %text, machine = %"a\nb", "failed: {text}");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.trim_end().contains(char::is_control), "{text}");
     }
 
     #[rstest]

@@ -1,6 +1,7 @@
 //! Texts for people: the width and colours of the terminal, marks, and paragraphs with labels.
 
 use std::{
+    borrow::Cow,
     env,
     fmt::Write as _,
     io::{self, IsTerminal, Write as _},
@@ -207,8 +208,44 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
+/// The sequences of [`Look::coloured`].
+const COLOURS: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m"];
+
+/// A text in which control characters are written as in JSON: texts of objects must not move the cursor, hide lines or change the
+/// title of a terminal. Ends of lines, tabs and our own colours stay.
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    let is_control = |one: char| one.is_control() && one != '\n' && one != '\t';
+    let (mut safe, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(is_control) {
+        let (before, control) = rest.split_at(at);
+        safe.push_str(before);
+        let mut chars = control.chars();
+        rest = match (COLOURS.iter().find_map(|colour| Some((colour, control.strip_prefix(colour)?))), chars.next()) {
+            (Some((colour, after)), _) => {
+                safe.push_str(colour);
+                after
+            }
+            (None, first) => {
+                safe.extend(first.map(|one| format!("\\u{:04x}", u32::from(one))));
+                chars.as_str()
+            }
+        };
+    }
+    if safe.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    safe.push_str(rest);
+    Cow::Owned(safe)
+}
+
 /// Writes to standard output. False if nothing reads it any more, which is not an error.
 pub(super) fn print(text: &str) -> Result<bool> {
+    redraw("", text)
+}
+
+/// Writes to standard output after moving the cursor. False if nothing reads it any more, which is not an error.
+pub(super) fn redraw(moves: &str, text: &str) -> Result<bool> {
+    let text = format!("{moves}{}", harmless(text));
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -219,6 +256,16 @@ pub(super) fn print(text: &str) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_objects_do_not_control_the_terminal() {
+        let look = Look { colours: true, ..Look::PLAIN };
+        let own = format!("{} {}\tis\n", look.mark(Mark::Bad), look.bold("pool"));
+        assert_eq!(harmless(&own), own);
+        let injected = format!("{own}\x1b[2J\x1b]0;title\x07\rfine\u{9b}8m");
+        assert_eq!(harmless(&injected), format!(r"{own}\u001b[2J\u001b]0;title\u0007\u000dfine\u009b8m"));
+        assert_eq!(harmless("\x1b[8m"), r"\u001b[8m");
+    }
 
     #[test]
     fn sections_are_wrapped_and_indented() {

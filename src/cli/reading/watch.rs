@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::cluster_api;
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::terminal::{Look, print},
+    cli::terminal::{Look, print, redraw},
     process::ReadOnly,
 };
 
@@ -91,5 +91,5 @@ where
 
 fn show(look: Look, text: &str) -> Result<bool> {
     const CLEAR: &str = "\x1b[H\x1b[2J";
-    if look.is_terminal { print(&format!("{CLEAR}{text}")) } else { print(&format!("{text}\n")) }
+    if look.is_terminal { redraw(CLEAR, text) } else { print(&format!("{text}\n")) }
 }

@@ -21,7 +21,7 @@ use crate::{
             progress::{Progress, State},
             story::Answer,
         },
-        terminal::{Look, print},
+        terminal::{Look, redraw},
     },
     plan::Subject,
     process::ReadOnly,
@@ -201,7 +201,7 @@ impl Screen {
         }
         let back = if is_live && self.lines > 0 { format!("\x1b[{}A\x1b[J", self.lines) } else { String::new() };
         (self.shown, self.lines) = (key, text.lines().count());
-        print(&format!("{back}{text}")).map(drop)
+        redraw(&back, &text).map(drop)
     }
 }
 
