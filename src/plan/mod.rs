@@ -7,6 +7,7 @@ pub(crate) mod guide;
 mod hold;
 pub(crate) mod lint;
 mod plannable;
+pub(crate) mod shell;
 mod subject;
 mod wait;
 

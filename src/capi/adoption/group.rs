@@ -9,7 +9,7 @@ use super::{
     swap,
     way::Way,
 };
-use crate::capi::conversion::provider_id;
+use crate::{capi::conversion::provider_id, plan::shell::word};
 
 /// The most instances of one command: the limit of the API.
 const MOST: usize = 19;
@@ -91,9 +91,10 @@ fn settle(s: &Snapshot, change: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>
     }
     for stranger in instances(&members.difference(&recorded).cloned().collect()) {
         let command = format!(
-            "aws autoscaling terminate-instance-in-auto-scaling-group{} --instance-id {stranger} \
+            "aws autoscaling terminate-instance-in-auto-scaling-group{} --instance-id {} \
              --should-decrement-desired-capacity",
-            region(s)
+            region(s),
+            word(&stranger)
         );
         todo.expect(false, format!("{stranger}, which {group} started meanwhile, to be deleted; run: {command}"));
     }
@@ -108,7 +109,7 @@ fn detach(s: &Snapshot, ids: &BTreeSet<String>) -> Vec<String> {
         format!("aws autoscaling update-auto-scaling-group{on} --min-size 0"),
     ];
     let each = |some: &[String]| {
-        let some = some.join(" ");
+        let some = words(some);
         format!("aws autoscaling detach-instances{on} --should-decrement-desired-capacity --instance-ids {some}")
     };
     first.into_iter().chain(instances(ids).chunks(MOST).map(each)).collect()
@@ -118,22 +119,26 @@ fn detach(s: &Snapshot, ids: &BTreeSet<String>) -> Vec<String> {
 fn attach(s: &Snapshot, ids: &BTreeSet<String>) -> Vec<String> {
     let on = on(s);
     let first = format!("aws autoscaling resume-processes{on} --scaling-processes Launch");
-    let each = |some: &[String]| format!("aws autoscaling attach-instances{on} --instance-ids {}", some.join(" "));
+    let each = |some: &[String]| format!("aws autoscaling attach-instances{on} --instance-ids {}", words(some));
     std::iter::once(first).chain(instances(ids).chunks(MOST).map(each)).collect()
 }
 
 fn on(s: &Snapshot) -> String {
-    format!("{} --auto-scaling-group-name {}", region(s), name(s))
+    format!("{} --auto-scaling-group-name {}", region(s), word(name(s)))
 }
 
 fn region(s: &Snapshot) -> String {
     let region = swap::class(s).and_then(|class| class["providerSpec"]["region"].as_str().map(str::to_owned));
-    region.map(|region| format!(" --region {region}")).unwrap_or_default()
+    region.map(|region| format!(" --region {}", word(&region))).unwrap_or_default()
 }
 
 /// The group has the name of the pool.
 fn name(s: &Snapshot) -> &str {
     swap::template_name(s)
+}
+
+fn words(some: &[String]) -> String {
+    some.iter().map(|one| word(one)).collect::<Vec<_>>().join(" ")
 }
 
 fn instances(ids: &BTreeSet<String>) -> Vec<String> {

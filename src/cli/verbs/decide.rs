@@ -17,7 +17,7 @@ use crate::{
         },
     },
     controllers::machine_deployment::revision_of,
-    plan::Subject,
+    plan::{Subject, shell::word},
 };
 
 /// A change of one object.
@@ -40,7 +40,8 @@ impl Change {
     /// The command of kubectl that does the same.
     pub(super) fn kubectl(&self) -> String {
         let Subject { kind, namespace, name } = &self.object;
-        format!("kubectl patch {} {name} -n {namespace} --type merge -p '{}'", kind.to_lowercase(), self.patch)
+        let patch = self.patch.to_string();
+        format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", kind.to_lowercase(), word(&patch))
     }
 
     /// The patch, which the API server refuses if the object was changed meanwhile.

@@ -207,6 +207,19 @@ fn a_plan_names_the_commands_of_its_user() {
     assert!(commands[2].starts_with(&detach) && commands[3].starts_with(&detach), "{commands:#?}");
 }
 
+/// Whoever may write a MachinePool chooses its IDs, and an administrator pastes the commands.
+#[test]
+fn no_text_of_an_object_is_executed_by_a_command() {
+    let mut world = World::of_pool(1);
+    world.edit(Kind::AWS_POOL, "t", &json!({ "spec": { "providerIDList": ["simulated:///r/$(reboot)"] } }));
+    world.edit(Kind::MachinePool, POOL, &json!({ "spec": { "providerIDList": ["simulated:///r/$(reboot)"] } }));
+    let region = json!({ "zone": "z", "region": "r;reboot" });
+    world.edit(Kind::Class, "t", &json!({ "providerSpec": region }));
+    let commands = world.plan(THERE).by_hand;
+    assert!(commands.iter().all(|command| command.contains(" --region 'r;reboot' ")), "{commands:#?}");
+    assert!(commands.iter().any(|command| command.ends_with(" --instance-ids '$(reboot)'")), "{commands:#?}");
+}
+
 /// Until then nothing of mcm exists.
 #[test]
 fn a_vm_that_is_still_a_member_is_waited_for() {

@@ -8,6 +8,7 @@ use crate::{
     plan::{
         WaitKind,
         guide::{Danger, End},
+        shell::word,
     },
 };
 
@@ -69,7 +70,7 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     fn kubectl(&self, kind: Kind, verb: &str, name: &str) -> String {
-        let argument = kind.argument(name).replacen('/', " ", 1);
+        let argument = kind.argument(&word(name)).replacen('/', " ", 1);
         format!("kubectl {verb} {argument} -n {}", self.namespace)
     }
 
@@ -81,6 +82,10 @@ impl Place<'_> {
     /// The name of the Cluster.
     fn cluster(&self) -> &str {
         if self.kind == Kind::Cluster { self.object.name() } else { self.object.cluster_name() }
+    }
+
+    fn why_cluster(&self) -> String {
+        format!("mcm why {} -n {}", word(&Kind::Cluster.argument(self.cluster())), self.namespace)
     }
 
     fn is_machine(&self) -> bool {
@@ -180,7 +185,7 @@ impl Cause {
         let describe = || safe(place.own("describe"), "shows its conditions and its events");
         let nodes = || {
             safe(
-                format!("clusterctl get kubeconfig {} -n {namespace}", place.cluster()),
+                format!("clusterctl get kubeconfig {} -n {namespace}", word(place.cluster())),
                 "for kubectl in the workload cluster",
             )
         };
@@ -210,7 +215,8 @@ impl Cause {
                 }
                 config => {
                     let kind = config.kind.to_lowercase();
-                    let command = format!("kubectl describe {kind} {} -n {namespace}", config.name);
+                    let (kind, name) = (word(&kind), word(&config.name));
+                    let command = format!("kubectl describe {kind} {name} -n {namespace}");
                     vec![
                         safe(command, "its conditions name the reason"),
                         safe("see the log of the bootstrap provider", ""),
@@ -218,14 +224,11 @@ impl Cause {
                 }
             },
             Self::ControlPlane => vec![
-                safe(
-                    format!("mcm why cluster/{} -n {namespace}", place.cluster()),
-                    "names the machines of the control plane",
-                ),
+                safe(place.why_cluster(), "names the machines of the control plane"),
                 safe(place.kubectl(Kind::Cluster, "describe", place.cluster()), "shows its conditions"),
             ],
             Self::ClusterInfrastructure => {
-                vec![safe(format!("mcm why cluster/{} -n {namespace}", place.cluster()), "shows its infrastructure")]
+                vec![safe(place.why_cluster(), "shows its infrastructure")]
             }
             Self::Class => vec![
                 safe(
@@ -250,7 +253,7 @@ impl Cause {
             }
             Self::Connection => vec![
                 safe(
-                    format!("kubectl get secret {}-kubeconfig -n {namespace}", place.cluster()),
+                    format!("kubectl get secret {} -n {namespace}", word(&format!("{}-kubeconfig", place.cluster()))),
                     "core connects with it",
                 ),
                 nodes(),

@@ -60,6 +60,29 @@ fn a_healthy_cluster_is_settled_at_each_of_its_objects() {
     }
 }
 
+/// Whoever may create a Machine chooses these texts, and an administrator pastes the commands.
+#[test]
+fn no_text_of_an_object_is_executed_by_a_remedy() {
+    let evil = "x; reboot #";
+    let mut cases = [without_bootstrap_data(), without_bootstrap_data(), healthy(), healthy()];
+    set(&mut cases[0], Kind::Machine, "/spec/bootstrap/configRef/name", evil.into());
+    set(&mut cases[1], Kind::Machine, "/spec/bootstrap/configRef/kind", evil.into());
+    unjoined(&mut cases[2]);
+    set(&mut cases[2], Kind::Machine, "/spec/clusterName", evil.into());
+    set(&mut cases[2], Kind::Cluster, "/metadata/name", evil.into());
+    unjoined(&mut cases[3]);
+    set(&mut cases[3], Kind::Machine, "/spec/clusterName", evil.into());
+    set(&mut cases[3], Kind::Cluster, "/metadata/name", evil.into());
+    set(&mut cases[3], Kind::Cluster, "/status/initialization/controlPlaneInitialized", false.into());
+    for all in cases {
+        let answer = of_worker(all);
+        let commands: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
+        let named: Vec<&&str> = commands.iter().filter(|command| command.contains("reboot")).collect();
+        let is_quoted = |command: &&&str| command.contains("'x; reboot #") || command.contains("'cluster/x; reboot #'");
+        assert!(!named.is_empty() && named.iter().all(is_quoted), "{commands:?}");
+    }
+}
+
 type All = Vec<(Kind, Value)>;
 type Edit = fn(&mut All);
 
