@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    controllers::object::owner::controller_of,
     driver::{Catalogue, Guards},
     plan::Subject,
     process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
@@ -134,8 +135,9 @@ where
         let name = object.name_any();
         match object {
             Guard::Readable(object) => drop(objects.insert(name, object)),
-            Guard::Unreadable { error, .. } => {
-                unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, error });
+            Guard::Unreadable { metadata, error } => {
+                let owner = controller_of(&metadata).map(|owner| owner.name.clone());
+                unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, owner, error });
             }
         }
     }
@@ -350,6 +352,10 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
         return Misuse { message, hint };
     }
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
+    if let Some(one) = facts.unreadable.iter().find(|one| one.name == name) {
+        let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", one.kind.to_lowercase());
+        return Misuse { message: one.to_string(), hint };
+    }
     let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
     let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
     let hint = match alike {

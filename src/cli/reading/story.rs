@@ -60,6 +60,9 @@ pub(in crate::cli) struct Facts {
 pub(in crate::cli) struct Unreadable {
     pub kind: String,
     pub name: String,
+    /// Name of its controller.
+    #[serde(skip)]
+    pub owner: Option<String>,
     pub error: String,
 }
 

@@ -13,7 +13,7 @@ use crate::{
         exit::Ended,
         reading::{
             family::{Family, changes, is_frozen, is_set_frozen},
-            story::{DEPLOYMENT, Facts, MACHINE, SET},
+            story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
         },
     },
     controllers::machine_deployment::revision_of,
@@ -316,6 +316,11 @@ fn forget(facts: &Facts, object: &Subject, machine: &Machine, leaves_vm: bool) -
             format!("MachineClass {class} exists, so the controller can delete the VM of Machine {name}"),
             format!("mcm why machine/{name} -n {namespace}; or add --leave-vm and delete the VM yourself"),
         ));
+    }
+    let is_class = |one: &&Unreadable| one.kind == CLASS && one.name == *class;
+    if let Some(class) = facts.unreadable.iter().find(is_class).filter(|_| !leaves_vm) {
+        let hint = "correct it, and the controller deletes the VM; or add --leave-vm and delete the VM yourself";
+        return Err(Ended::no(class.to_string(), hint));
     }
     let vm = &machine.spec.provider_id;
     if !vm.is_empty() && !leaves_vm {

@@ -39,6 +39,7 @@ fn every_unreadable_object_is_named() {
     let unreadable = |name: &str| Unreadable {
         kind: "Machine".to_owned(),
         name: name.to_owned(),
+        owner: None,
         error: "drainTimeout: 2 hours is no duration".to_owned(),
     };
     let kinds = [Kind { name: "machine", objects: Ok(3) }];

@@ -147,6 +147,10 @@ fn a_machine_is_forgotten_only_if_its_vm_cannot_be_deleted() {
     assert!(change.says.ends_with("its VM simulated:///pool-6d689-gmjqk stays in the cloud"), "{}", change.says);
     facts.machines.get_mut("pool-6d689-gmjqk").unwrap().spec.provider_id = String::new();
     assert!(forget(&facts, false).is_ok(), "no VM was ever created");
+    let (kind, name) = ("MachineClass".to_owned(), "large".to_owned());
+    facts.unreadable.push(Unreadable { kind, name, owner: None, error: "provider: no text".to_owned() });
+    assert!(forget(&facts, false).unwrap_err().contains("MachineClass large cannot be read"), "it is not absent");
+    assert!(forget(&facts, true).is_ok());
     assert!(
         decided(&facts, Verb::Forget { leaves_vm: true }, "pool-6d689-d98b2")
             .unwrap_err()
