@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use http::{Method, Request, header};
-use kube::Client;
+use kube::{Client, core::Status};
 use serde_json::{Value, json};
 
 use super::fields::{patch_of_file, to_value};
@@ -93,7 +93,7 @@ pub(super) async fn version(cell: &ReadOnly, facts: &Facts, change: &Change) -> 
     let mut version = Version { live, ..Version::default() };
     match asked {
         Ok(stored) => version.wanted = Some(stored),
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422) && !is_missing(&status.message) => {
+        Err(kube::Error::Api(status)) if is_refusal(&status) => {
             version.refused = Some(status.message.clone());
         }
         Err(error) => {
@@ -114,9 +114,16 @@ pub(super) async fn version(cell: &ReadOnly, facts: &Facts, change: &Change) -> 
     Ok(version)
 }
 
-/// The kind itself is not served; everything else is a refusal of the object.
-fn is_missing(message: &str) -> bool {
-    message.contains("could not find the requested resource")
+/// Whether the API server would not store the object. Otherwise the kind is not served, the user has no right to ask, or a webhook
+/// does not take part in dry runs.
+fn is_refusal(status: &Status) -> bool {
+    let says = |words: &str| status.message.contains(words);
+    match status.code {
+        400 | 404 | 422 => !says("could not find the requested resource") && !says("does not support dry run"),
+        // Webhooks and quotas also forbid.
+        403 => !says(" cannot patch resource ") && !says(" cannot create resource "),
+        _ => false,
+    }
 }
 
 fn short(error: &kube::Error) -> String {
@@ -172,5 +179,33 @@ pub(super) async fn secret_exists(client: &Client, namespace: &str, name: &str) 
         Ok(_) => Some(true),
         Err(kube::Error::Api(status)) if status.code == 404 => Some(false),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::schema(422, r#"MachineDeployment "pool" is invalid: spec.replicas: Invalid value"#, true)]
+    #[case::webhook(400, r#"admission webhook "a.example.com" denied the request: no"#, true)]
+    #[case::webhook_that_forbids(403, r#"admission webhook "a.example.com" denied the request: no"#, true)]
+    #[case::quota(403, r#"machinedeployments "pool" is forbidden: exceeded quota: pools"#, true)]
+    #[case::no_right(
+        403,
+        r#"machinedeployments "pool" is forbidden: User "alice" cannot patch resource "machinedeployments""#,
+        false
+    )]
+    #[case::webhook_without_dry_runs(400, r#"admission webhook "a.example.com" does not support dry run"#, false)]
+    #[case::not_served(404, "the server could not find the requested resource", false)]
+    #[case::server(500, "etcdserver: request timed out", false)]
+    fn an_object_that_is_refused_is_told_from_a_question_that_is(
+        #[case] code: u16,
+        #[case] message: &str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(is_refusal(&Status::failure(message, "").with_code(code)), expected);
     }
 }

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::answer::Plan;
 use self::{
-    answer::{Effect, ObjectPlan, Summary, Verdict},
+    answer::{Action, Effect, ObjectPlan, Summary, Verdict},
     change::{Change, Version, Wish, secret_exists},
     everything::Namespaces,
     fields::{Difference, differences, to_value},
@@ -42,7 +42,7 @@ use super::{
     reading::{
         self, ReadingOptions,
         family::Family,
-        story::{CLASS, DEPLOYMENT, Facts, SET},
+        story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
     },
     terminal::Look,
 };
@@ -51,11 +51,17 @@ use crate::{
         labels,
         machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     },
-    controllers::{machine_class::secret_refs, machine_deployment::bounds_of},
-    process::{Reach, ReadOnly},
+    controllers::{
+        machine_class::secret_refs,
+        machine_deployment::{bounds_of, was_pruned},
+    },
+    plan::shell::word,
+    process::{Reach, ReadOnly, Unread},
     rehearsal::play::Cue,
 };
 
+/// The kinds without which it is not known what a deployment has.
+const NEEDED: [&str; 3] = ["machinesets", "machines", "machineclasses"];
 /// The most machines of a deployment that is planned.
 const MOST_MACHINES: usize = 10_000;
 
@@ -133,16 +139,17 @@ enum FailOn {
 
 impl FailOn {
     fn is_met(self, plan: &Plan) -> bool {
-        let any = |verdicts: &[Verdict]| plan.objects.iter().any(|object| verdicts.contains(&object.verdict));
+        let any = |is_met: fn(&ObjectPlan) -> bool| plan.objects.iter().any(is_met);
         match self {
-            Self::Replace => any(&[Verdict::Replaces]),
+            // A rollout that was not played to its end has the verdict unknown.
+            Self::Replace => any(|object| object.machines.iter().any(|machine| machine.action == Action::Replace)),
             Self::Delete => {
-                any(&[Verdict::Deletes]) || plan.objects.iter().any(|one| one.summary.delete > one.summary.create)
+                any(|object| object.verdict == Verdict::Deletes || object.summary.delete > object.summary.create)
             }
             Self::InPlace => plan.summary.in_place > 0,
             Self::Blocked => plan.blocked,
             Self::Unknown => !plan.complete,
-            Self::Change => plan.objects.iter().any(|object| object.verdict != Verdict::NoChange),
+            Self::Change => any(|object| object.verdict != Verdict::NoChange),
         }
     }
 }
@@ -184,7 +191,8 @@ async fn in_one(options: &PlanOptions) -> Result<Plan> {
         Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
         None => changes_of_files(&files, &facts.namespace),
     };
-    of_changes(options, cell, changes).await
+    let new_secrets = secrets_of_files(&files, &cell.namespace);
+    of_changes(options, cell, new_secrets, changes).await
 }
 
 /// The plan for everything in all namespaces.
@@ -205,20 +213,22 @@ async fn of_namespace(options: &PlanOptions, reach: Reach) -> Result<(String, Pl
 
 /// The plan for everything in a namespace. Settled objects are counted.
 async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
-    Ok(of_changes(options, cell, |facts| Ok(everything::changes(facts))).await?.without_settled())
+    let plan = of_changes(options, cell, BTreeSet::new(), |facts| Ok(everything::changes(facts))).await?;
+    Ok(plan.without_settled())
 }
 
 /// The plan for changes that follow from the objects of a namespace, with notes about these.
 async fn of_changes(
     options: &PlanOptions,
     mut cell: ReadOnly,
+    new_secrets: BTreeSet<String>,
     changes: impl FnOnce(&Facts) -> Result<(Vec<Change>, Vec<String>)>,
 ) -> Result<Plan> {
     let facts = reading::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
     let (changes, mut notes) = changes(&facts)?;
     notes.extend(reading::notes(&cell, &facts));
-    let mut plan = plan_of(&cell, &facts, &changes, options.live).await?;
+    let mut plan = plan_of(&cell, &facts, &changes, new_secrets, options.live).await?;
     plan.notes.splice(0..0, notes);
     plan.flags = Some(flags);
     Ok(plan)
@@ -310,7 +320,7 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Ve
                     format!("{kind} {name} is in namespace {own}, and the command reads namespace {namespace}");
                 return Err(Misuse {
                     message,
-                    hint: format!("mcm plan -f FILE -n {own}, with the files of one namespace"),
+                    hint: format!("mcm plan -f FILE -n {}, with the files of one namespace", word(own)),
                 }
                 .into());
             }
@@ -326,12 +336,28 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Ve
     Ok((changes, notes))
 }
 
-/// Plans changes of objects of one namespace. Nothing is written. With `is_live`, the clouds of classes are asked.
+/// Names of the Secrets in files, which will exist.
+fn secrets_of_files(files: &[Value], namespace: &str) -> BTreeSet<String> {
+    let is_secret = |object: &&Value| {
+        object["kind"] == "Secret" && object["metadata"]["namespace"].as_str().is_none_or(|own| own == namespace)
+    };
+    let names = files.iter().filter(is_secret).filter_map(|object| object["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// Plans changes of objects of one namespace, beside which there are new Secrets. Nothing is written. With `is_live`, the clouds of
+/// classes are asked.
 ///
 /// # Errors
 /// An object cannot be read.
-pub(super) async fn plan_of(cell: &ReadOnly, facts: &Facts, changes: &[Change], is_live: bool) -> Result<Plan> {
-    let planner = Planner { is_live, ..Planner::of(cell, facts).await };
+pub(super) async fn plan_of(
+    cell: &ReadOnly,
+    facts: &Facts,
+    changes: &[Change],
+    new_secrets: BTreeSet<String>,
+    is_live: bool,
+) -> Result<Plan> {
+    let planner = Planner { is_live, ..Planner::of(cell, facts, new_secrets).await };
     planner.plan(changes).await
 }
 
@@ -341,6 +367,8 @@ struct Planner<'a> {
     /// Classes as they will be.
     classes: reading::story::ByName<MachineClass>,
     missing_secrets: BTreeSet<String>,
+    /// Names of Secrets that the files bring.
+    new_secrets: BTreeSet<String>,
     nodes: Option<Vec<Value>>,
     budgets: Vec<obstacles::Strict>,
     /// The clouds of classes are asked.
@@ -349,7 +377,7 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    async fn of(cell: &'a ReadOnly, facts: &'a Facts) -> Self {
+    async fn of(cell: &'a ReadOnly, facts: &'a Facts, new_secrets: BTreeSet<String>) -> Self {
         let mut notes = Vec::new();
         let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
         if cell.target.is_some() && nodes.is_none() {
@@ -367,6 +395,7 @@ impl<'a> Planner<'a> {
             facts,
             classes: facts.classes.clone(),
             missing_secrets: BTreeSet::new(),
+            new_secrets,
             nodes,
             budgets,
             is_live: false,
@@ -383,6 +412,10 @@ impl<'a> Planner<'a> {
         for change in changes {
             let version = change::version(self.cell, self.facts, change).await?;
             self.notes.extend(version.note.clone());
+            let class = version.wanted.clone().filter(|_| change.kind == CLASS);
+            if let Some(Ok(class)) = class.map(serde_json::from_value::<MachineClass>) {
+                self.look_for_secrets(vec![class]).await;
+            }
             let mut plan = match change.kind {
                 CLASS => self.class(change, &version),
                 _ => self.deployment(change, &version).await,
@@ -425,12 +458,14 @@ impl<'a> Planner<'a> {
             let namespace = if namespace.is_empty() { &self.cell.namespace } else { &namespace };
             match secret_exists(&self.cell.control, namespace, &name).await {
                 Some(true) => {}
+                Some(false) if self.new_secrets.contains(&name) => {}
                 Some(false) => drop(self.missing_secrets.insert(name)),
                 None => is_unknown = true,
             }
         }
-        if is_unknown {
-            self.notes.push("Secrets may not be read: those of classes are taken for existing".to_owned());
+        let note = "Secrets may not be read: those of classes are taken for existing".to_owned();
+        if is_unknown && !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 
@@ -486,15 +521,13 @@ impl<'a> Planner<'a> {
 
     /// The plan for a deployment, or for a set that has none.
     async fn deployment(&self, change: &Change, version: &Version) -> ObjectPlan {
-        let plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, Verdict::Unknown);
+        let mut plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, Verdict::Unknown);
+        let mut version = version.clone();
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
         }
-        if let Some(kind) = ["machinesets", "machines"].into_iter().find(|kind| self.facts.is_unread(kind)) {
-            return ObjectPlan { reason: Some(format!("its {kind} could not be read")), ..plan };
-        }
         let typed = |value: &Option<Value>| value.as_ref().map(|value| typed(change.kind, value)).transpose();
-        let (live, wanted): (Option<MachineDeployment>, Option<MachineDeployment>) =
+        let (live, mut wanted): (Option<MachineDeployment>, Option<MachineDeployment>) =
             match (typed(&version.live), typed(&version.wanted)) {
                 (Ok(live), Ok(wanted)) => (live, wanted),
                 (Err(error), _) => {
@@ -504,20 +537,49 @@ impl<'a> Planner<'a> {
                     return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..refused(plan) };
                 }
             };
+        if let (Some(live), Some(wanted), Some(value)) = (&live, &mut wanted, &mut version.wanted)
+            && loses_replicas(&change.wish, live, wanted)
+        {
+            wanted.spec.replicas = live.spec.replicas;
+            value["spec"]["replicas"] = json!(live.spec.replicas);
+            plan.remarks.push(format!("the file removes spec.replicas: the controllers keep {}", live.spec.replicas));
+        }
         if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
             return ObjectPlan { reason: Some(reason), ..refused(plan) };
         }
         let sets = sets_of(self.facts, change.kind, &change.name);
+        if let Some(reason) = self.unknown_part(&change.name, &sets, wanted.as_ref()) {
+            return ObjectPlan { reason: Some(reason), ..plan };
+        }
         let machines = machines_of(&sets, self.facts);
         let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
         if machines.len().max(wished) > MOST_MACHINES {
             let reason = format!("more than {MOST_MACHINES} machines are not planned");
             return ObjectPlan { reason: Some(reason), ..plan };
         }
-        match self.play(change, version, [live.as_ref(), wanted.as_ref()], sets, machines, plan.clone()).await {
+        match self.play(change, &version, [live.as_ref(), wanted.as_ref()], sets, machines, plan.clone()).await {
             Ok(plan) => plan,
             Err(failure) => ObjectPlan { reason: Some(failure.to_string()), settles: false, ..plan },
         }
+    }
+
+    /// Why it is not known which machines a deployment has, or from which class it makes them.
+    fn unknown_part(&self, name: &str, sets: &[&MachineSet], wanted: Option<&MachineDeployment>) -> Option<String> {
+        let is_needed = |one: &&Unread| one.refusal.is_some() && NEEDED.contains(&one.kind.as_str());
+        if let Some(unread) = self.cell.unread.iter().find(is_needed) {
+            return Some(format!("you may not list {}", unread.kind));
+        }
+        let sets: BTreeSet<String> = sets.iter().map(|set| set.name_any()).collect();
+        let is_part = |one: &&Unreadable| match (one.kind.as_str(), &one.owner) {
+            (SET, Some(owner)) => owner == name,
+            (MACHINE, Some(owner)) => sets.contains(owner),
+            (CLASS, _) => {
+                let is_used = wanted.is_some_and(|wanted| wanted.spec.template.spec.class.name == one.name);
+                is_used && !self.classes.contains_key(&one.name)
+            }
+            _ => false,
+        };
+        self.facts.unreadable.iter().find(is_part).map(ToString::to_string)
     }
 
     async fn play(
@@ -601,6 +663,14 @@ impl<'a> Planner<'a> {
         let is_of = |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| names.contains(name));
         Some(self.nodes.as_ref()?.iter().filter(is_of).cloned().collect())
     }
+}
+
+/// Whether a file removes the replicas of a deployment that keeps them then. kubectl notes the file that it applies.
+fn loses_replicas(wish: &Wish, live: &MachineDeployment, wanted: &MachineDeployment) -> bool {
+    let Wish::File(file) = wish else { return false };
+    let mut noted = wanted.clone();
+    noted.annotations_mut().insert(labels::KUBECTL_LAST_APPLIED.to_owned(), file.to_string());
+    live.spec.replicas > 0 && was_pruned(&noted)
 }
 
 fn refused(plan: ObjectPlan) -> ObjectPlan {

@@ -80,9 +80,11 @@ fn of_configz(configz: &Value) -> Flags {
     flags.filter_map(|(flag, value)| Some((flag.clone(), text(value)?))).collect()
 }
 
-/// The flags of a command line, or of a list of arguments in a manifest.
+/// The flags of a command line, or of a list of arguments in a manifest, without comments.
 fn of_words(text: &str) -> Flags {
-    let words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'', ',', '[', ']']));
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let lines = lines.map(|line| line.split_once(" #").map_or(line, |(before, _)| before));
+    let words = lines.flat_map(str::split_whitespace).map(|word| word.trim_matches(['"', '\'', ',', '[', ']']));
     let mut words = words.filter(|word| !word.is_empty() && *word != "-" && *word != "\\").peekable();
     let mut flags = Flags::new();
     while let Some(word) = words.next() {
@@ -117,6 +119,9 @@ mod tests {
         "mcm run --machine-drain-timeout=45m --safety-up 7 --machine_safety_orphan_vms_dry_run --v=3"
     )]
     #[case::a_manifest("args:\n- run\n- --machine-drain-timeout=45m\n- \"--safety-up=7\"\n- --v=3\n")]
+    #[case::comments(
+        "args:\n- --machine-drain-timeout=45m # not --safety-up=9\n- --safety-up=7\n  # - --safety-up=8\n"
+    )]
     #[case::configz(r#"{"mcm":{"flags":{"machine-drain-timeout":"45m0s","safety-up":7,"kube-api-qps":20.0,"machine-safety-max-unhealthy-replacements-per-zone":null}}}"#)]
     fn flags_of_a_file_are_the_policies_of_a_plan(#[case] text: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -332,7 +332,7 @@ impl Facts {
     }
 
     /// Whether a kind could not be read. Its name is in the plural.
-    pub(in crate::cli) fn is_unread(&self, kind: &str) -> bool {
+    fn is_unread(&self, kind: &str) -> bool {
         self.unread.iter().any(|unread| unread == kind)
     }
 

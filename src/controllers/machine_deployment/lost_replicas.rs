@@ -38,7 +38,7 @@ pub(super) fn restore(snapshot: &Snapshot) -> Option<Plan<Action>> {
 }
 
 /// No client owns the field, and the rest of the spec is applied by a tool that leaves it out.
-fn was_pruned(deployment: &MachineDeployment) -> bool {
+pub(crate) fn was_pruned(deployment: &MachineDeployment) -> bool {
     if deployment.spec.replicas != 0 {
         return false;
     }

@@ -1,16 +1,21 @@
 //! Machines are played in groups: one stands for its group, and the bounds shrink with their number. If each stands for the same
 //! number, the controllers compute with the same proportions, so that each decision is the same. Pure.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::whole::{Few, MOST_PLAYED, Trust, Whole, in_order, is_of_known, replicas_of, resized, settled_set};
+use super::whole::{
+    Few, MOST_PLAYED, Trust, Whole, conditions_of, in_order, is_of_known, replicas_of, resized, set_of, settled_set,
+};
 use crate::{
     api::machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
     cli::plan::{fields::to_value, outcome::starts_of_rounds},
-    controllers::{machine_deployment::bounds_of, object::owner},
+    controllers::{machine_deployment::bounds_of, object::deletion_order::priority},
     rehearsal::record::{Act, Course, Ending, Entry, Tallies, Tally},
 };
 
@@ -27,6 +32,8 @@ struct Group {
     set: String,
     is_going: bool,
     is_running: bool,
+    /// They are deleted because the deployment gets fewer replicas.
+    is_surplus: bool,
 }
 
 /// Machines of a deployment in groups.
@@ -41,6 +48,8 @@ pub(super) struct Groups {
     is_in_proportion: bool,
     /// The machines are alike.
     is_alike: bool,
+    /// The replicas of several sets change.
+    is_shared_out: bool,
     /// The replicas in the end.
     wanted: usize,
     /// The groups that are deleted if the template does not change.
@@ -86,19 +95,12 @@ impl Groups {
     fn of(scale: &Scale<'_>, is_even: bool, is_alike: bool) -> (Few, Self) {
         let whole = scale.whole;
         let (before, after) = (replicas_of(whole.live), whole.replicas_after());
-        let kinds = kinds(whole);
         let present = whole.machines.iter().filter(|machine| !machine.is_terminating()).count();
-        // No group has both machines that are deleted and machines that are kept.
-        let is_cut = whole.wanted.is_some() && kinds.len() == 1;
-        let surplus = if is_cut { present.saturating_sub(after) } else { 0 };
-        let mut groups = Vec::new();
-        for kind in &kinds {
-            let (first, rest) = kind.split_at(surplus.min(kind.len()));
-            groups.extend([first, rest].into_iter().flat_map(|part| scale.parts(part)));
-        }
+        let groups: Vec<Group> = kinds(whole).iter().flat_map(|(kind, machines)| scale.parts(kind, machines)).collect();
         let live = groups.iter().filter(|group| !group.is_going).count();
         let few_before = scale.moved(live, present, before);
-        let (deleted, added) = (surplus.div_ceil(scale.by), after.saturating_sub(before).div_ceil(scale.by));
+        let deleted = groups.iter().filter(|group| group.is_surplus).count();
+        let added = after.saturating_sub(before).div_ceil(scale.by);
         let few_after = if deleted > 0 { live - deleted } else { scale.moved(few_before, before, after) };
         let replicas = Replicas { before, few_before, few_after };
         let few = Few {
@@ -110,7 +112,21 @@ impl Groups {
         };
         let surplus = if whole.wanted.is_none() { groups.len() } else { deleted };
         let &Scale { by, is_in_proportion, .. } = scale;
-        (few, Self { groups, scale: by, is_even, is_in_proportion, is_alike, wanted: after, surplus, added })
+        let is_shared_out = whole.is_shared_out();
+        (
+            few,
+            Self {
+                groups,
+                scale: by,
+                is_even,
+                is_in_proportion,
+                is_alike,
+                is_shared_out,
+                wanted: after,
+                surplus,
+                added,
+            },
+        )
     }
 
     /// The number of machines that each stands for, in words.
@@ -147,12 +163,20 @@ impl Groups {
         }
         tallies.follow(&last, &course.tallies, self.scale);
         let kept = course.kept.iter().filter_map(|(name, moved)| Some((groups.get(name.as_str())?, *moved)));
-        let kept = kept.flat_map(|(group, moved)| group.names.iter().map(move |name| (name.clone(), moved))).collect();
+        let kept: BTreeMap<String, bool> =
+            kept.flat_map(|(group, moved)| group.names.iter().map(move |name| (name.clone(), moved))).collect();
+        let is_new = |entry: &&Entry| entry.act == Act::Create && !entry.is_known;
+        let left = kept.len() + entries.iter().filter(is_new).count();
+        // The order of deletion changed meanwhile, so that groups were deleted or kept of which a part should be.
+        let is_counted = course.ending != Ending::Settled || left >= self.wanted && kept.len() <= self.wanted;
+        let trust = if is_counted && !self.is_shared_out { trust } else { Trust::Kinds };
         (Course { entries, tallies: tallies.written(), kept, ..course }, trust)
     }
 
     fn trust(&self, course: &Course, pause: Duration) -> Trust {
-        if !self.is_in_proportion {
+        // So few unhealthy machines are replaced at a time, however many there are.
+        let has_failed = course.entries.iter().any(|entry| entry.act == Act::Fail && entry.is_known);
+        if !self.is_in_proportion || has_failed {
             return Trust::Fates;
         }
         let starts = starts_of_rounds(course, pause);
@@ -194,20 +218,17 @@ struct Replicas {
 
 impl Scale<'_> {
     /// Groups of machines of one kind.
-    fn parts(&self, machines: &[&Machine]) -> Vec<Group> {
+    fn parts(&self, kind: &Kind, machines: &[&Machine]) -> Vec<Group> {
         let count = machines.len().div_ceil(self.by);
         let groups = (0..count).filter_map(|at| machines.get(part(machines.len(), count, at)));
-        groups
-            .filter_map(|machines| {
-                let first = machines.first()?;
-                Some(Group {
-                    names: machines.iter().map(|machine| machine.name_any()).collect(),
-                    set: set_of(first),
-                    is_going: first.is_terminating(),
-                    is_running: first.phase() == MachinePhase::Running,
-                })
-            })
-            .collect()
+        let group = |machines: &[&Machine]| Group {
+            names: machines.iter().map(|machine| machine.name_any()).collect(),
+            set: kind.set.clone(),
+            is_going: kind.is_going,
+            is_running: kind.phase == MachinePhase::Running.as_str(),
+            is_surplus: !kind.is_kept,
+        };
+        groups.map(group).collect()
     }
 
     /// The number of groups after a change of the number of machines.
@@ -279,19 +300,49 @@ const fn greatest_common_divisor(one: usize, other: usize) -> usize {
     if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
-/// Machines of the same set and state, in the order of deletion.
-fn kinds<'a>(whole: &Whole<'a>) -> Vec<Vec<&'a Machine>> {
-    let mut kinds: BTreeMap<(String, bool, String, bool), Vec<&Machine>> = BTreeMap::new();
-    for machine in whole.ordered(whole.machines.to_vec()) {
-        let phase = format!("{:?}", machine.phase());
-        let kind = (set_of(machine), machine.is_terminating(), phase, machine.node_name().is_some());
-        kinds.entry(kind).or_default().push(machine);
-    }
-    kinds.into_values().collect()
+/// The state of machines on which their fate depends.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    /// They are not deleted because the deployment gets fewer replicas.
+    is_kept: bool,
+    /// UID of their set.
+    set: String,
+    is_going: bool,
+    phase: String,
+    /// The autoscaler chose them.
+    is_chosen: bool,
+    priority: i64,
+    is_preserved: bool,
+    /// The conditions of their Node, or that there is none.
+    node: String,
 }
 
-fn set_of(machine: &Machine) -> String {
-    owner::controller_of(&machine.metadata).map(|owner| owner.uid.clone()).unwrap_or_default()
+/// Machines by their kind, in the order of deletion. Those that are too many come first.
+fn kinds<'a>(whole: &Whole<'a>) -> BTreeMap<Kind, Vec<&'a Machine>> {
+    let surplus: BTreeSet<String> = whole.surplus().into_iter().map(ResourceExt::name_any).collect();
+    let (choice, nodes) = (whole.choice(), whole.nodes_by_name());
+    let node_of = |machine: &Machine| match machine.node_name() {
+        None => "none".to_owned(),
+        Some(_) if whole.nodes.is_none() => String::new(),
+        Some(name) => {
+            nodes.get(name).map_or_else(|| "missing".to_owned(), |node| json!(conditions_of(node)).to_string())
+        }
+    };
+    let mut kinds: BTreeMap<Kind, Vec<&Machine>> = BTreeMap::new();
+    for machine in whole.ordered(whole.machines.to_vec()) {
+        let kind = Kind {
+            is_kept: !surplus.contains(&machine.name_any()),
+            set: set_of(machine),
+            is_going: machine.is_terminating(),
+            phase: machine.phase().as_str().to_owned(),
+            is_chosen: choice.has(machine),
+            priority: priority(machine),
+            is_preserved: machine.preserved_until(whole.now).is_some(),
+            node: node_of(machine),
+        };
+        kinds.entry(kind).or_default().push(machine);
+    }
+    kinds
 }
 
 fn is_bounded(deployment: &MachineDeployment) -> bool {

@@ -37,7 +37,7 @@ impl Fold {
             return Vec::new();
         }
         let is_alike = whole.is_alike();
-        let least = if all > whole::MOST_PLAYED { Trust::Fates } else { Trust::Exact };
+        let least = if all > whole::MOST_PLAYED { Trust::Kinds } else { Trust::Exact };
         let fold = |(few, way)| Self { few, way, least, all };
         let exact = [
             Rounds::of(whole).map(|(few, rounds)| (few, Way::Rounds(rounds))),
@@ -85,6 +85,9 @@ impl Fold {
             Trust::Fates => format!(
                 "the steps and the time are not known: {played} machines were played, each for {each} of {all}, and there are more steps"
             ),
+            Trust::Kinds => format!(
+                "the numbers are an estimate, and the steps and the time are not known: {played} machines were played, each for {each} of {all}"
+            ),
         }
     }
 }
@@ -92,7 +95,7 @@ impl Fold {
 /// Marks a plan whose steps are an estimate, or removes them.
 pub(super) fn mark(plan: &mut ObjectPlan, trust: Trust) {
     plan.is_estimate = trust < Trust::Exact;
-    if trust == Trust::Fates {
+    if trust <= Trust::Fates {
         plan.rounds.clear();
         plan.duration = None;
         plan.machines.iter_mut().for_each(|machine| machine.step = None);

@@ -10,8 +10,15 @@ use crate::{
     api::{
         labels,
         machine::{LastOperation, Machine, MachineDeployment, MachinePhase, MachineSet},
+        reasons::NodeConditionType,
     },
-    controllers::object::deletion_order::DeletionOrder,
+    controllers::{
+        machine_deployment::chosen,
+        object::{
+            deletion_order::{DeletionOrder, is_chosen, scaled_at},
+            owner,
+        },
+    },
     rehearsal::{
         play::Cue,
         record::{Act, Entry},
@@ -51,6 +58,8 @@ pub(in crate::cli::plan) struct Few {
 /// How far a course with few machines is that of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cli::plan) enum Trust {
+    /// The fates are, but not of how many machines.
+    Kinds,
     /// The fate of each machine is.
     Fates,
     /// The rounds are as well, about.
@@ -93,25 +102,112 @@ impl<'a> Whole<'a> {
         self.ordered(self.machines.to_vec()).into_iter().map(ResourceExt::name_any).collect()
     }
 
+    /// In the order in which their set deletes them. Machines that go even if their number is right are part of a surplus.
     pub(super) fn ordered(&self, mut machines: Vec<&'a Machine>) -> Vec<&'a Machine> {
-        machines.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.now));
+        let (choice, recovered) = (self.choice(), self.recovered());
+        let goes_anyway = |machine: &Machine| {
+            let is_failed = machine.phase() == MachinePhase::Failed && machine.preserved_until(self.now).is_none();
+            is_failed || choice.has(machine)
+        };
+        machines.sort_by_cached_key(|machine| {
+            let machine = recovered.get(&machine.name_any()).unwrap_or(machine);
+            (!goes_anyway(machine), DeletionOrder::of(machine, self.now))
+        });
         machines
+    }
+
+    /// Machines whose Node is healthy again: they run before any is deleted.
+    fn recovered(&self) -> BTreeMap<String, Machine> {
+        let nodes = self.nodes_by_name();
+        let is_ready = |node: &&Value| {
+            let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        let unknown = self.machines.iter().filter(|machine| machine.phase() == MachinePhase::Unknown);
+        let recovered =
+            unknown.filter(|machine| machine.node_name().and_then(|name| nodes.get(name)).is_some_and(is_ready));
+        let running = |machine: &&Machine| {
+            let mut machine = (*machine).clone();
+            if let Some(status) = &mut machine.status {
+                status.current_status.phase = MachinePhase::Running;
+            }
+            (machine.name_any(), machine)
+        };
+        recovered.map(running).collect()
+    }
+
+    /// The machines that are deleted because the deployment gets fewer replicas. If several sets have machines, that depends on
+    /// the course, and there are none.
+    pub(super) fn surplus(&self) -> Vec<&'a Machine> {
+        let present = self.present();
+        let count = present.len().saturating_sub(self.replicas_after());
+        if self.wanted.is_none() || !self.is_of_one_set() {
+            return Vec::new();
+        }
+        self.ordered(present).into_iter().take(count).collect()
+    }
+
+    fn present(&self) -> Vec<&'a Machine> {
+        self.machines.iter().copied().filter(|machine| !machine.is_terminating()).collect()
+    }
+
+    fn is_of_one_set(&self) -> bool {
+        self.present().windows(2).all(|pair| set_of(pair[0]) == set_of(pair[1]))
+    }
+
+    /// The replicas of several sets change. Their shares are rounded, so that those of few machines are others than those of all.
+    pub(super) fn is_shared_out(&self) -> bool {
+        self.wanted.is_some() && replicas_of(self.live) != self.replicas_after() && !self.is_of_one_set()
+    }
+
+    /// The choice of the autoscaler.
+    pub(super) fn choice(&self) -> Choice<'a> {
+        let of_sets = self.sets.iter().filter_map(|set| scaled_at(&set.metadata)).max();
+        let of_deployment = self.wanted.and_then(|wanted| scaled_at(&wanted.metadata));
+        Choice { listed: self.wanted.map(chosen).unwrap_or_default(), scaled_at: of_deployment.max(of_sets) }
     }
 
     /// The machines differ only in their identity and their times, and the deployment is settled.
     pub(super) fn is_alike(&self) -> bool {
+        let listed = self.choice().listed;
+        let is_listed = |machine: &&Machine| listed.contains(machine.name_any().as_str());
         self.machines.is_empty() && self.live.is_none()
             || settled_set(self).is_some()
                 && are_alike(self.machines.iter().map(|machine| machine_key(machine)))
                 && self.has_alike_nodes()
+                && !self.machines.iter().any(is_listed)
     }
 
     fn has_alike_nodes(&self) -> bool {
-        let Some(nodes) = self.nodes else { return true };
-        let by_name: BTreeMap<&str, &Value> =
-            nodes.iter().filter_map(|node| Some((node["metadata"]["name"].as_str()?, node))).collect();
-        are_alike(self.machines.iter().map(|machine| by_name.get(machine.node_name()?).map(|node| node_key(node))))
+        let by_name = self.nodes_by_name();
+        self.nodes.is_none()
+            || are_alike(
+                self.machines.iter().map(|machine| by_name.get(machine.node_name()?).map(|node| node_key(node))),
+            )
     }
+
+    /// None if they are not known.
+    pub(super) fn nodes_by_name(&self) -> BTreeMap<&'a str, &'a Value> {
+        let nodes = self.nodes.into_iter().flatten();
+        nodes.filter_map(|node| Some((node["metadata"]["name"].as_str()?, node))).collect()
+    }
+}
+
+/// The machines that the autoscaler chose: their set deletes them first, and even if their number is right.
+pub(super) struct Choice<'a> {
+    listed: BTreeSet<&'a str>,
+    scaled_at: Option<Timestamp>,
+}
+
+impl Choice<'_> {
+    pub(super) fn has(&self, machine: &Machine) -> bool {
+        self.listed.contains(machine.name_any().as_str()) || is_chosen(machine, self.scaled_at)
+    }
+}
+
+/// UID of the set of a machine.
+pub(super) fn set_of(machine: &Machine) -> String {
+    owner::controller_of(&machine.metadata).map(|owner| owner.uid.clone()).unwrap_or_default()
 }
 
 pub(super) fn replicas_of(deployment: Option<&MachineDeployment>) -> usize {
@@ -193,12 +289,27 @@ fn machine_key(machine: &Machine) -> Option<Machine> {
     Some(key)
 }
 
+/// The labels of a Node by which it is updated in place.
+const OF_UPDATES: [&str; 3] = [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT];
+
 /// The part of a Node on which the course of its machine depends.
 fn node_key(node: &Value) -> Value {
+    let (meta, spec) = (&node["metadata"], &node["spec"]);
+    json!({
+        "taints": spec["taints"],
+        "unschedulable": spec["unschedulable"],
+        "conditions": conditions_of(node),
+        "update": OF_UPDATES.map(|label| &meta["labels"][label]),
+        "preserve": meta["annotations"][labels::PRESERVE],
+    })
+}
+
+/// Its conditions, with the progress of an update in place.
+pub(super) fn conditions_of(node: &Value) -> Vec<Value> {
     let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let conditions: Vec<Value> =
-        conditions.map(|one| json!({ "type": one["type"], "status": one["status"] })).collect();
-    json!({ "taints": node["spec"]["taints"], "unschedulable": node["spec"]["unschedulable"], "conditions": conditions })
+    let is_update = |one: &Value| one["type"] == NodeConditionType::InPlaceUpdate.as_str();
+    let reason = |one: &Value| if is_update(one) { one["reason"].clone() } else { Value::Null };
+    conditions.map(|one| json!({ "type": one["type"], "status": one["status"], "reason": reason(one) })).collect()
 }
 
 /// Each round drains or updates the next machines of this order. The number of machines that are left in the end.
