@@ -7,6 +7,7 @@
 //! says so later, in its status.
 
 mod account;
+mod additions;
 mod build;
 mod calls;
 mod errors;
@@ -54,13 +55,13 @@ use tokio::time::Instant;
 pub use self::names::NAME;
 use self::{
     account::{Account, Region},
+    additions::Additions,
     build::Wait,
     errors::is_exhausted,
     login::Login,
     names::{OWNER_KEY, UID_KEY},
     order::{Order, user_data},
     parts::Part,
-    pools::Additions,
     server::{Server, Stage},
     session::{LookUps, Names, Ordered, Place, Session, id_of, look_ups},
     spec::Spec,

@@ -3,12 +3,12 @@
 //! The name of a member has the ID of its server, so it is found when the server is gone. Octavia carries a change out after its
 //! answer, and until then takes no other one of the same load balancer.
 
-use std::{net::IpAddr, sync::OnceLock, time::Duration};
+use std::{net::IpAddr, sync::OnceLock};
 
 use mcm_api::{load_balancer::Pool, machine::Machine};
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Recent, Wanted, is_word, until_done},
+    cloud::{Wanted, is_word, until_done},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -22,39 +22,6 @@ use super::{
 
 /// The part of a refusal that says so of a pool or a load balancer.
 const BUSY: &str = "is immutable";
-
-/// Most additions of members that are remembered.
-const MOST_ADDITIONS: usize = 10_000;
-
-/// Additions of members without an answer, by pool and name, and since when: Octavia may carry one out after a list that lacks it.
-pub(crate) struct Additions {
-    /// It is carried out by then, or never.
-    settles: Duration,
-    open: Recent<String, Instant>,
-}
-
-impl Additions {
-    pub fn new(settles: Duration) -> Self {
-        Self { settles, open: Recent::new(MOST_ADDITIONS) }
-    }
-
-    /// Remembers an addition until there is an answer.
-    async fn follow(&self, key: String, add: impl Future<Output = Result<(), DriverError>>) -> Result<(), DriverError> {
-        self.open.put(key.clone(), Instant::now());
-        let added = add.await;
-        match &added {
-            Err(error) if error.code.is_transient() && error.code != Code::Aborted => {
-                self.open.put(key, Instant::now())
-            }
-            _ => self.open.forget(&key),
-        }
-        added
-    }
-
-    fn may_come(&self, key: &String) -> bool {
-        self.open.get(key).is_some_and(|since| since.elapsed() < self.settles)
-    }
-}
 
 /// The place of a server in a pool.
 struct Seat<'a> {

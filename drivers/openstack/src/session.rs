@@ -10,11 +10,11 @@ use mcm_driver::{
 
 use super::{
     account::Region,
+    additions::Additions,
     calls::Resource,
     keystone::Service,
     login::Login,
     names::IDS,
-    pools::Additions,
     server::Server,
     spec::{Reference, Scope, Spec},
 };
