@@ -111,7 +111,30 @@ fn each_field_of_an_aws_template_is_converted(
     assert_eq!(spec.pointer(place).cloned().unwrap_or_default(), expected);
 }
 
+/// MCM has no default: a store needs permissions.
 #[rstest]
+#[case::named(json!({ "secureSecretsBackend": "secrets-manager" }), json!("SecretsManager"), "userDataStore of the class needs permissions")]
+#[case::another(json!({ "secureSecretsBackend": "ssm-parameter-store" }), json!(null), "MCM has no store in Systems Manager")]
+#[case::by_default(json!(null), json!(null), "the provider keeps user data in Secrets Manager by default")]
+#[case::none(json!({ "insecureSkipSecretsManager": true }), json!(null), "")]
+fn a_class_has_the_store_that_its_template_names(#[case] init: Value, #[case] store: Value, #[case] note: &str) {
+    let mut given = aws();
+    set(&mut given[0], &format!("{TEMPLATE}/cloudInit"), init.clone());
+    let conversion = to_native(&given, &options());
+    let notes: Vec<_> = conversion.losses.iter().filter(|one| one.path.contains("cloudInit")).collect();
+    assert_eq!(notes.is_empty(), note.is_empty(), "{notes:?}");
+    assert!(notes.iter().all(|one| one.reason.starts_with(note)), "{notes:?}");
+    let spec = of_kind(&objects(conversion), "MachineClass")["providerSpec"].clone();
+    assert_eq!(spec["userDataStore"], store);
+    let (capi, back) = there_and_back("AWS", &spec, aws_cluster());
+    let machine = &capi.objects[0]["spec"]["template"]["spec"];
+    assert_eq!(machine["cloudInit"], if store.is_null() { json!(null) } else { init });
+    assert_eq!(back["userDataStore"], store);
+}
+
+#[rstest]
+#[case("/cloudInit", json!({ "secureSecretsBackend": "vault" }), "cloudInit.secureSecretsBackend")]
+#[case("/cloudInit/noSuchField", json!("x"), "cloudInit.noSuchField")]
 #[case("/providerID", json!("x"), "providerID")]
 #[case("/ami", json!({ "eksLookupType": "AmazonLinux" }), "ami.id")]
 #[case("/iamInstanceProfile", json!(null), "iamInstanceProfile")]

@@ -10,6 +10,10 @@ use crate::capi::conversion::{
 /// A control plane of EKS.
 pub(super) const MANAGED: &str = "AWSManagedControlPlane";
 pub(super) const SNP: &str = "AMDEncryptedVirtualizationNestedPaging";
+/// Stores of user data in an AWSMachineTemplate, and the counterpart of the first one. MCM has no other.
+pub(super) const SECRETS_MANAGER: &str = "secrets-manager";
+pub(super) const PARAMETER_STORE: &str = "ssm-parameter-store";
+pub(super) const USER_DATA_STORE: &str = "SecretsManager";
 /// The name of the root device, whatever the image calls it.
 pub(super) const ROOT: &str = "/root";
 

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::shared::{ROOT, SNP, metadata_options};
+use super::shared::{ROOT, SECRETS_MANAGER, SNP, USER_DATA_STORE, metadata_options};
 use crate::capi::conversion::{
     cloud::fields::{Fields, filled, object, text},
     report::Report,
@@ -31,6 +31,7 @@ pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
         ("additionalTags", given.take("tags")),
         ("instanceMetadataOptions", metadata_options(&mut given, report)),
         ("cpuOptions", cpu_options(&mut given, report)),
+        ("cloudInit", cloud_init(&mut given, report)),
     ]);
     if let Some(interface) = given.only("networkInterfaces", report, "Cluster API makes one interface") {
         made.extend(network(interface, report));
@@ -55,6 +56,12 @@ fn cpu_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
     let policy = cpu.choice("amdSevSnp", &[("enabled", SNP), ("disabled", "Disabled")], report);
     cpu.finish(report);
     policy.map(|policy| json!({ "confidentialCompute": policy }))
+}
+
+/// The store of user data. Without one, the provider takes its default.
+fn cloud_init(given: &mut Fields, report: &mut Report) -> Option<Value> {
+    let store = given.choice("userDataStore", &[(USER_DATA_STORE, SECRETS_MANAGER)], report);
+    store.map(|store| json!({ "secureSecretsBackend": store }))
 }
 
 fn network(mut interface: Fields, report: &mut Report) -> Map<String, Value> {

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use super::shared::{MANAGED, ROOT, SNP, metadata_options};
+use super::shared::{MANAGED, PARAMETER_STORE, ROOT, SECRETS_MANAGER, SNP, USER_DATA_STORE, metadata_options};
 use crate::capi::conversion::{
     answers::Question,
     cloud::{
@@ -41,6 +41,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
         ("capacityReservation", capacity_reservation(&mut given, report)),
         ("spotPrice", spot_price),
         ("instanceMarketOptions", market),
+        ("userDataStore", user_data_store(&mut given, template, report)),
     ]);
     given.finish(report);
     made.into()
@@ -89,13 +90,52 @@ fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
         report.refuse(given.path("assignPrimaryIPv6"), reason, "remove it, and set it in the providerSpec");
     }
     given.lose("uncompressedUserData", report, "MCM passes user data unchanged", "");
-    let reason = "MCM stores user data in the VM, not in a secret of the cloud";
-    given.lose("cloudInit", report, reason, "keep credentials out of it");
     for name in ["imageLookupFormat", "imageLookupOrg", "imageLookupBaseOS"] {
         given.lose(name, report, "has no effect beside an image that is named", "");
     }
     let reason = "the provider ignores it in a template";
     given.lose("failureDomain", report, reason, "set failureDomain in the deployment that uses the template");
+}
+
+/// The store of user data, if the template names it. The default of the provider needs permissions that a class without a store
+/// does not, so it is only reported.
+fn user_data_store(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Option<Value> {
+    let path = given.path("cloudInit");
+    let mut init = given.object("cloudInit", report);
+    let is_in_vm = init.flag("insecureSkipSecretsManager", report) == Some(true);
+    let store = init.text("secureSecretsBackend", report);
+    for name in ["secretPrefix", "secretCount"] {
+        init.lose(name, report, "MCM names the secret after its machine", "");
+    }
+    let advice =
+        format!("set cloudInit.secureSecretsBackend to {SECRETS_MANAGER}, and give the permissions for secrets");
+    match store.as_str() {
+        _ if is_in_vm => {}
+        SECRETS_MANAGER => {
+            let reason =
+                "userDataStore of the class needs permissions for secrets, which are not those of the provider";
+            report.lose(init.path("secureSecretsBackend"), reason, "give them to mcm and to the instance profile");
+            init.finish(report);
+            return text(USER_DATA_STORE);
+        }
+        PARAMETER_STORE => {
+            let reason = "MCM has no store in Systems Manager: user data are in the metadata of the VM";
+            report.lose(init.path("secureSecretsBackend"), reason, advice);
+        }
+        // A launch template has its user data in itself.
+        "" if template.path != MACHINE_SPEC => {}
+        "" => {
+            let reason =
+                "the provider keeps user data in Secrets Manager by default, and MCM in the metadata of the VM";
+            report.lose(path, reason, advice);
+        }
+        other => {
+            let reason = format!("{other:?} has no counterpart");
+            report.refuse(init.path("secureSecretsBackend"), reason, format!("use {SECRETS_MANAGER}"));
+        }
+    }
+    init.finish(report);
+    None
 }
 
 fn region_of(cluster: &Value) -> &str {
