@@ -34,7 +34,7 @@ pub struct Kinds {
     names: &'static [&'static str],
 }
 
-const NAMES: [&str; 4] = ["cluster", "machine", "machinetemplate", "machinepool"];
+const NAMES: [&str; 5] = ["cluster", "clustertemplate", "machine", "machinetemplate", "machinepool"];
 pub const AWS: Kinds = Kinds { line: 0, prefix: "AWS", version: "v1beta2", names: &NAMES };
 #[cfg_attr(not(feature = "openstack"), allow(dead_code, reason = "only flavours of clouds have its clusters"))]
 pub const GCP: Kinds =
@@ -118,7 +118,7 @@ impl OtherProvider {
 }
 
 /// The kinds of a provider, as it ships them, without conversions between versions, which are not used here.
-async fn install(world: &World, kinds: &Kinds) {
+pub async fn install(world: &World, kinds: &Kinds) {
     let folders = std::env::var("MCM_TEST_OTHER_PROVIDERS")
         .unwrap_or_else(|_| panic!("run these tests with hack/test-clusterctl"));
     let folder = PathBuf::from(folders.lines().nth(kinds.line).unwrap());

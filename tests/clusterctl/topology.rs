@@ -1,11 +1,13 @@
 //! A cluster of the ClusterClass of a release, with a control plane by kubeadm.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command};
 
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{Scene, condition, name_of},
+    other_provider::{self, AWS},
+    scene::{KUBERNETES, Scene, condition, name_of},
+    support::program::mcm,
     world::{World, play},
 };
 
@@ -123,5 +125,118 @@ fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
             scene.until("the rest to be gone", async || scene.all(kind).is_empty().then_some(())).await;
         }
         scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=170s"]);
+    });
+}
+
+/// A ClusterClass of Cluster API Provider AWS, and a Cluster of it.
+fn of_aws(scene: &Scene) -> Vec<Value> {
+    let infra = "infrastructure.cluster.x-k8s.io/v1beta2";
+    let (control, bootstrap) = ("controlplane.cluster.x-k8s.io/v1beta2", "bootstrap.cluster.x-k8s.io/v1beta2");
+    let object = |version: &str, kind: &str, name: &str, spec: Value| {
+        let metadata = json!({"name": name, "namespace": scene.namespace});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let template = |version: &str, kind: &str, name: &str, spec: Value| {
+        object(version, kind, name, json!({"template": {"spec": spec}}))
+    };
+    let to =
+        |version: &str, kind: &str, name: &str| json!({"ref": {"apiVersion": version, "kind": kind, "name": name}});
+    let mut control_plane = to(control, "KubeadmControlPlaneTemplate", "control-plane");
+    control_plane["machineInfrastructure"] = to(infra, "AWSMachineTemplate", "control-plane");
+    let definition = |kind: &str, resources: Value, field: &str, variable: &str| {
+        let change =
+            json!({"op": "add", "path": format!("/spec/template/spec/{field}"), "valueFrom": {"variable": variable}});
+        let selector = json!({"apiVersion": infra, "kind": kind, "matchResources": resources});
+        json!({"selector": selector, "jsonPatches": [change]})
+    };
+    let names = ["region", "key", "workerType", "store"];
+    let texts =
+        names.map(|name| json!({"name": name, "required": true, "schema": {"openAPIV3Schema": {"type": "string"}}}));
+    let workers = json!({"machineDeploymentClass": {"names": ["default"]}});
+    let both = json!({"controlPlane": true, "machineDeploymentClass": {"names": ["default"]}});
+    let mut class = json!({
+        "controlPlane": control_plane,
+        "infrastructure": to(infra, "AWSClusterTemplate", "network"),
+        "workers": {"machineDeployments": [{"class": "default", "template": {
+            "bootstrap": to(bootstrap, "KubeadmConfigTemplate", "workers"),
+            "infrastructure": to(infra, "AWSMachineTemplate", "workers"),
+        }}]},
+        "variables": texts,
+        "patches": [
+            {"name": "region", "definitions": [
+                definition("AWSClusterTemplate", json!({"infrastructureCluster": true}), "region", "region"),
+            ]},
+            {"name": "workers", "definitions": [
+                definition("AWSMachineTemplate", both, "sshKeyName", "key"),
+                definition("AWSMachineTemplate", workers.clone(), "instanceType", "workerType"),
+                definition("AWSMachineTemplate", workers.clone(), "rootVolume/size", "size"),
+            ]},
+            {"name": "store", "enabledIf": "{{ if .store }}true{{ end }}", "definitions": [
+                definition("AWSMachineTemplate", workers, "cloudInit/secureSecretsBackend", "store"),
+            ]},
+        ],
+    });
+    let size = json!({"name": "size", "required": true, "schema": {"openAPIV3Schema": {"type": "integer"}}});
+    class["variables"].as_array_mut().unwrap().push(size);
+    let machine = json!({
+        "instanceType": "replaced", "iamInstanceProfile": "nodes", "ami": {"id": "ami-1"}, "cloudInit": {},
+        "rootVolume": {"size": 10, "type": "gp3"}, "additionalTags": {"team": "{{ a }}"},
+    });
+    let values = json!([
+        {"name": "region", "value": "eu-west-1"}, {"name": "key", "value": "ops"}, {"name": "workerType", "value": "m5.xlarge"},
+        {"name": "store", "value": "secrets-manager"}, {"name": "size", "value": 80},
+    ]);
+    let topology = json!({
+        "classRef": {"name": "converted"}, "version": KUBERNETES, "controlPlane": {"replicas": 1}, "variables": values,
+        "workers": {"machineDeployments": [{"class": "default", "name": "md-0", "replicas": 0}]},
+    });
+    let joined = json!({"joinConfiguration": {"nodeRegistration": {"name": "node"}}});
+    vec![
+        template(infra, "AWSClusterTemplate", "network", json!({})),
+        template(infra, "AWSMachineTemplate", "control-plane", machine.clone()),
+        template(infra, "AWSMachineTemplate", "workers", machine),
+        template(control, "KubeadmControlPlaneTemplate", "control-plane", json!({"kubeadmConfigSpec": joined})),
+        template(bootstrap, "KubeadmConfigTemplate", "workers", joined.clone()),
+        object("cluster.x-k8s.io/v1beta1", "ClusterClass", "converted", class),
+        object("cluster.x-k8s.io/v1beta2", "Cluster", &scene.name, json!({"topology": topology})),
+    ]
+}
+
+/// Core applies the converted patches: the template of the workers has the values of the Cluster, and that of the control plane,
+/// which stays with its provider, has its own.
+#[test]
+fn core_applies_the_patches_of_a_converted_class() {
+    play(async |world: &'static World| {
+        other_provider::install(world, &AWS).await;
+        let scene = Scene::with_authority(world, "converted").await;
+        let file = world.folder().join("class-of-aws.json");
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": of_aws(&scene)});
+        std::fs::write(&file, list.to_string()).unwrap();
+        let mut convert = Command::new(mcm());
+        convert.args(["convert", "--to", "capi", "--credentials-secret", "cloud", "-f"]).arg(&file);
+        let converted = convert.output().unwrap();
+        assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+        world.kubectl_with(&["apply", "-f", "-"], &String::from_utf8(converted.stdout).unwrap());
+
+        let owned = "topology.cluster.x-k8s.io/owned";
+        let made = |kind: &str| scene.selected(kind, owned).into_iter().next();
+        let workers = scene.until("the template of the workers", async || made("mcmmachinetemplate")).await;
+        let class = &workers["spec"]["template"]["spec"]["machineClass"];
+        let spec = &class["providerSpec"];
+        assert_eq!(class["credentialsSecretRef"], json!({"name": "cloud"}));
+        assert_eq!((&spec["region"], &spec["machineType"]), (&json!("eu-west-1"), &json!("m5.xlarge")));
+        assert_eq!((&spec["keyName"], &spec["userDataStore"]), (&json!("ops"), &json!("SecretsManager")));
+        assert_eq!(spec["blockDevices"][0]["ebs"]["volumeSize"], 80);
+        assert_eq!(
+            spec["tags"],
+            json!({"kubernetes.io/cluster/converted": "owned", "kubernetes.io/role/node": "1", "team": "{{ a }}"})
+        );
+        let control_plane = scene.until("the template of the control plane", async || made("awsmachinetemplate")).await;
+        let machine = &control_plane["spec"]["template"]["spec"];
+        assert_eq!((&machine["sshKeyName"], &machine["instanceType"]), (&json!("ops"), &json!("replaced")));
+        assert_eq!(scene.selected("awsmachinetemplate", owned).len(), 1, "the workers have none");
+
+        scene.kubectl(&["delete", "cluster", "converted", "--timeout=170s"]);
+        scene.kubectl(&["delete", "clusterclass", "converted", "--timeout=60s"]);
     });
 }

@@ -16,7 +16,7 @@ use crate::capi::types::{
 };
 
 /// The API version of the kinds of mcm.
-const VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+pub(super) const VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const REFERENCE: &str = "/spec/template/spec/infrastructureRef";
 
 /// Whether an object is an owner of workers: its machines can be those of another infrastructure provider.
@@ -45,10 +45,15 @@ pub(super) fn stays(document: &Document<'_>) -> bool {
     }
 }
 
-/// Whether an object other than an owner of workers refers to this one, such as a control plane to its template.
+/// Whether an object other than an owner of workers refers to this one, such as a control plane to its template. The worker classes
+/// of a ClusterClass are owners of workers.
 pub(super) fn is_kept_by_others(document: &Document<'_>, input: &Input<'_>) -> bool {
-    let mut others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
-    others.any(|one| refers(&one.value["spec"], document.kind, document.name))
+    let others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
+    let fields = others.flat_map(|one| {
+        let all = one.value["spec"].as_object().into_iter().flatten();
+        all.filter(|(name, _)| one.kind != "ClusterClass" || *name != "workers")
+    });
+    fields.map(|(_, field)| field).any(|field| refers(field, document.kind, document.name))
 }
 
 /// Whether a value has a reference to an object, at any depth.

@@ -137,8 +137,8 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
     let input = Input::of(&read);
     let mut run = Run::of(&input, options);
     let references = References::of(&input);
-    let takes_workers =
-        options.infrastructure == Infrastructure::Mcm && input.documents.iter().any(hybrid::refers_to_other);
+    let has_others = |one: &Document<'_>| hybrid::refers_to_other(one) || topology::has_foreign_workers(one);
+    let takes_workers = options.infrastructure == Infrastructure::Mcm && input.documents.iter().any(has_others);
     let (pools, losses) = machine_pool::restored(&input, options);
     run.result.losses.extend(losses.losses);
     let is_in_a_pool = |document: &Document<'_>| {
@@ -147,21 +147,37 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
     };
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
-            (CORE_GROUP, "Cluster" | "ClusterClass")
-                if options.infrastructure == Infrastructure::Mcm && topology::has_foreign_workers(document, &input) =>
+            (CORE_GROUP, "Cluster")
+                if options.infrastructure == Infrastructure::Mcm && topology::is_incomplete(document, &input) =>
             {
-                run.refuse_with(document, topology::refuse_foreign);
+                run.refuse_with(document, topology::refuse_incomplete);
+            }
+            (CORE_GROUP, "Cluster") if takes_workers && topology::has_workers(document) => {
+                run.convert(document, |_: Value, report| {
+                    report.lose("", KEPT, "");
+                    topology::without_zones(document, given, &input, report)
+                });
+            }
+            (CORE_GROUP, "ClusterClass") if takes_workers && topology::has_foreign_workers(document) => {
+                run.convert(document, |_: Value, report| topology::moved(document, given, &input, options, report));
             }
             (CORE_GROUP, _) if takes_workers && hybrid::refers_to_other(document) => {
                 run.convert(document, |_: Value, report| hybrid::moved(document, given, &input, report));
             }
             (INFRASTRUCTURE_GROUP, kind)
-                if takes_workers && references.has(kind, document) && hybrid::is_foreign(kind) =>
+                if takes_workers
+                    && hybrid::is_foreign(kind)
+                    && (references.has(kind, document) || topology::uses(document, &input)) =>
             {
                 if hybrid::is_kept_by_others(document, &input) {
                     run.keep(document, given);
                 }
-                run.convert(document, |_: Value, report| hybrid::made(document, &input, options, report));
+                if references.has(kind, document) {
+                    run.convert(document, |_: Value, report| hybrid::made(document, &input, options, report));
+                }
+                if topology::uses(document, &input) {
+                    run.convert(document, |_: Value, report| topology::made(document, &input, options, report));
+                }
             }
             (CORE_GROUP, _) if takes_workers => run.keep(document, given),
             _ if takes_workers && hybrid::stays(document) => run.keep(document, given),

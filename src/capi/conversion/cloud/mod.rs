@@ -93,16 +93,10 @@ pub fn class_of(
     answers: &Answers,
     report: &mut Report,
 ) -> Option<MachineClass> {
-    let of_template = provider_of(document.kind, ProviderRole::Template);
-    let provider = of_template.or_else(|| provider_of_pool(document.kind))?;
-    let version = provider.kinds.version;
-    if !provider.kinds.reads(document.version) {
-        report.refuse("apiVersion", format!("{} is not known", document.version), format!("use {version}"));
-        return None;
-    }
-    let (machine_spec, path) = match of_template {
-        Some(_) => (machine_spec_of(document, report), MACHINE_SPEC),
-        None => ((provider.of_pool)(&document.value["spec"], report), provider.pool_path),
+    let provider = provider_for(document, report)?;
+    let (machine_spec, path) = match provider_of_pool(document.kind) {
+        None => (machine_spec_of(document, report), MACHINE_SPEC),
+        Some(_) => ((provider.of_pool)(&document.value["spec"], report), provider.pool_path),
     };
     let users = Users::of(document, input);
     let labelled = || Some(cluster_label(document.value)).filter(|name| !name.is_empty());
@@ -121,22 +115,44 @@ pub fn class_of(
         zones: &users.zones,
         version: &users.version,
         answers,
+        is_of_class: false,
     };
-    let content = ClassContent {
+    let content = content_of(provider, &template, report);
+    Some(MachineClass::with_content(metadata_of(document, report), None, content))
+}
+
+/// The provider of a template or pool. A version of its kind that is not known is refused.
+pub fn provider_for(document: &Document<'_>, report: &mut Report) -> Option<&'static InfrastructureProvider> {
+    let of_template = provider_of(document.kind, ProviderRole::Template);
+    let provider = of_template.or_else(|| provider_of_pool(document.kind))?;
+    if !provider.kinds.reads(document.version) {
+        let advice = format!("use {}", provider.kinds.version);
+        report.refuse("apiVersion", format!("{} is not known", document.version), advice);
+        return None;
+    }
+    Some(provider)
+}
+
+/// The content of the class of a template, without credentials.
+pub fn content_of(provider: &InfrastructureProvider, template: &Template<'_>, report: &mut Report) -> ClassContent {
+    ClassContent {
         provider: provider.kinds.driver.to_owned(),
-        provider_spec: (provider.to_native)(&template, report),
+        provider_spec: (provider.to_native)(template, report),
         node_template: None,
         credentials_secret_ref: None,
-    };
+    }
+}
+
+/// The metadata of an object that is made from a template or pool.
+pub fn metadata_of(document: &Document<'_>, report: &mut Report) -> ObjectMeta {
     let keys_of = |field: &str| serde_json::from_value(document.value["metadata"][field].clone()).unwrap_or_default();
-    let metadata = ObjectMeta {
+    ObjectMeta {
         name: Some(document.name.to_owned()),
         namespace: namespace(document.namespace),
         labels: filled(copied("metadata.labels", keys_of("labels"), report)),
         annotations: filled(copied("metadata.annotations", keys_of("annotations"), report)),
         ..ObjectMeta::default()
-    };
-    Some(MachineClass::with_content(metadata, None, content))
+    }
 }
 
 /// The class with the credentials of the options. Without them, their absence is reported.
@@ -174,7 +190,7 @@ pub fn class_behind(
 }
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.
-fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
+pub fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
     let mut spec = Fields::of("spec", document.value["spec"].clone(), report);
     let mut template = spec.object("template", report);
     let machine_spec = template.take("spec").unwrap_or_default();

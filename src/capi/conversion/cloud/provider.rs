@@ -20,6 +20,8 @@ pub struct InfrastructureProvider {
     pub(super) of_pool: fn(&Value, &mut Report) -> Value,
     /// Path of the description of a machine in a pool.
     pub(super) pool_path: &'static str,
+    /// Fields of a machine whose few texts have other counterparts, each with these texts.
+    pub choices: &'static [(&'static str, &'static [&'static str])],
     /// The spec of a machine with this `providerSpec`.
     pub(super) to_capi: fn(&Value, &mut Report) -> Value,
     /// Whether the cloud may stop a VM with this `providerSpec` at any time.
@@ -113,12 +115,22 @@ pub struct Template<'a> {
     pub version: &'a str,
     /// Values that the template leaves to its provider.
     pub answers: &'a Answers,
+    /// It belongs to a worker class, which serves any Cluster.
+    pub is_of_class: bool,
 }
 
 impl Template<'_> {
     /// The answer of the user for this template.
     pub fn answer(&self, question: Question) -> Option<&str> {
         self.answers.get(question, self.name)
+    }
+
+    /// The remedy if the infrastructure of the cluster, of this kind, lacks a value.
+    pub fn advice_for(&self, kind: &str) -> String {
+        match self.is_of_class {
+            true => format!("add the {kind}Template of the ClusterClass to the objects, and set the region in it"),
+            false => format!("add the {kind} to the objects"),
+        }
     }
 
     /// The zone, if there is only one.

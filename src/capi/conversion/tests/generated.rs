@@ -11,11 +11,11 @@ const INFRA: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const GCP: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
 const REFERENCE: &str = "/spec/template/spec/infrastructureRef";
 
-fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
+pub(super) fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name, "namespace": "demo" }, "spec": spec })
 }
 
-fn reference(version: &str, kind: &str, name: &str) -> Value {
+pub(super) fn reference(version: &str, kind: &str, name: &str) -> Value {
     json!({ "apiVersion": version, "kind": kind, "name": name })
 }
 
@@ -98,7 +98,7 @@ fn gcp(owner: &str) -> Vec<Value> {
     cluster("GCP", GCP).into_iter().chain(workers(owner, infra)).collect()
 }
 
-fn answered() -> Options {
+pub(super) fn answered() -> Options {
     let mut known = Options { credentials: Some("cloud".into()), ..options() };
     for (question, answer) in [
         (Question::Image, "ami-1"),
@@ -374,85 +374,6 @@ fn an_aws_pool_that_means_other_vms_is_refused(#[case] field: &str, #[case] valu
     let mut given = aws("MachinePool");
     given[9]["spec"][field] = value;
     assert_eq!(refused(&to_capi(&given, &answered())), [path]);
-}
-
-/// A Cluster with workers in its topology, and its ClusterClass with such a template and patch, in either version.
-fn topology(version: &str, kind: &str, patched: &[&str]) -> Vec<Value> {
-    let api_version = format!("cluster.x-k8s.io/{version}");
-    let reference = json!({ "kind": kind, "name": "workers" });
-    let workers = json!({ "machineDeployments": [{ "class": "worker" }] });
-    let (topology, worker) = match version {
-        "v1beta1" => (
-            json!({ "class": "quick", "workers": workers }),
-            json!({ "class": "worker", "template": { "infrastructure": { "ref": reference } } }),
-        ),
-        _ => (
-            json!({ "classRef": { "name": "quick" }, "workers": workers }),
-            json!({ "class": "worker", "infrastructure": { "templateRef": reference } }),
-        ),
-    };
-    let matched = json!({ "machineDeploymentClass": { "names": ["worker"] } });
-    let patches: Vec<Value> = patched.iter().map(|field| json!({ "op": "add", "path": field })).collect();
-    let of_workers = json!({ "selector": { "kind": kind, "matchResources": matched }, "jsonPatches": patches });
-    let of_control_plane = json!({
-        "selector": { "kind": kind, "matchResources": { "controlPlane": true } },
-        "jsonPatches": [{ "op": "add", "path": "/spec/template/spec/rootVolume" }],
-    });
-    let class = json!({
-        "workers": { "machineDeployments": [worker] },
-        "patches": [{ "name": "all", "definitions": [of_workers, of_control_plane] }],
-    });
-    vec![
-        object(&api_version, "Cluster", "c1", json!({ "topology": topology })),
-        object(&api_version, "ClusterClass", "quick", class),
-    ]
-}
-
-#[rstest]
-#[case::patched(
-    "AWSMachineTemplate", &["/spec/template/spec/sshKeyName", "/spec/template/spec/instanceType"],
-    "class worker makes machines from AWSMachineTemplate workers, in which patches set instanceType, sshKeyName"
-)]
-#[case::as_it_is(
-    "GCPMachineTemplate", &[],
-    "class worker makes machines from GCPMachineTemplate workers for any Cluster, and a MachineClass has the network of one"
-)]
-#[case::pool("AWSMachinePoolTemplate", &["/spec/template/spec/minSize"],
-    "class worker makes machines from AWSMachinePoolTemplate workers, in which patches set minSize"
-)]
-fn a_worker_class_of_another_provider_is_refused_with_the_fields_that_patches_set(
-    #[case] kind: &str,
-    #[case] patched: &[&str],
-    #[case] expected: &str,
-    #[values("v1beta1", "v1beta2")] version: &str,
-) {
-    let conversion = to_capi(&topology(version, kind, patched), &options());
-    assert_eq!(refused(&conversion), ["spec.workers.machineDeployments[0]"]);
-    assert_eq!(conversion.refusals[0].reason, expected);
-}
-
-#[rstest]
-fn a_topology_without_its_class_is_refused_by_the_name_of_the_class(#[values("v1beta1", "v1beta2")] version: &str) {
-    let conversion = to_capi(&topology(version, "AWSMachineTemplate", &[])[..1], &options());
-    assert_eq!(refused(&conversion), ["spec.topology"]);
-    let expected = "its workers are those of ClusterClass quick, which is not among the objects";
-    assert_eq!(conversion.refusals[0].reason, expected);
-}
-
-/// Those of mcm, and those of a cloud that manages the machines of its pools.
-#[rstest]
-fn a_topology_with_other_workers_is_unchanged(
-    #[values("MCMMachineTemplate", "GCPManagedMachinePoolTemplate")] kind: &str,
-    #[values("v1beta1", "v1beta2")] version: &str,
-) {
-    let given = topology(version, kind, &["/spec/template/spec/machineType"]);
-    assert_eq!(objects(to_capi(&given, &options())), given);
-}
-
-#[rstest]
-fn mcm_has_no_topology(#[values("v1beta1", "v1beta2")] version: &str) {
-    let conversion = to_native(&topology(version, "MCMMachineTemplate", &[]), &options());
-    assert_eq!(refused(&conversion), ["spec.topology", "spec.workers"]);
 }
 
 #[rstest]

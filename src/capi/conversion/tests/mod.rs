@@ -13,6 +13,7 @@ mod machine_deployment;
 mod machine_pool;
 mod policy;
 mod template;
+mod topology;
 mod untrusted;
 mod v1beta1;
 

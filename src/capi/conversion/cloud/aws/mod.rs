@@ -24,6 +24,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     to_native: to_native::to_native,
     of_pool: pool::machine_spec,
     pool_path: "spec.awsLaunchTemplate",
+    choices: &[("/cloudInit/secureSecretsBackend", &[shared::SECRETS_MANAGER, shared::PARAMETER_STORE])],
     to_capi: to_capi::to_capi,
     is_interruptible: |spec| spec["spotPrice"].is_string(),
     zone_is_of_subnet: true,

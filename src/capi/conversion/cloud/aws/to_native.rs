@@ -21,7 +21,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     refuse_unsupported(&mut given, report);
     let region = region_of(cluster);
     if region.is_empty() {
-        report.refuse("", "the region is not known", "add the AWSCluster to the objects");
+        report.refuse("", "the region is not known", template.advice_for("AWSCluster"));
     }
     let machine_type = given.required("instanceType", report, "is required", "name the type of the VM");
     let profile = given.required("iamInstanceProfile", report, "MCM requires one", "name it");
@@ -60,11 +60,14 @@ fn name_in_cloud(template: &Template<'_>, cluster_name: &str, report: &mut Repor
         Some(name).filter(|name| name.len() < LONGEST)
     };
     text("/spec/eksClusterName").map(str::to_owned).or_else(by_default).unwrap_or_else(|| {
-        report.refuse(
-            "",
-            "the name of the EKS cluster is not known",
-            format!("set spec.eksClusterName of the {MANAGED}"),
-        );
+        let (reason, field) = match template.is_of_class {
+            true => (
+                "the EKS cluster is named after its control plane, whose name differs for each Cluster",
+                format!("spec.template.spec.eksClusterName of the {MANAGED}Template"),
+            ),
+            false => ("the name of the EKS cluster is not known", format!("spec.eksClusterName of the {MANAGED}")),
+        };
+        report.refuse("", reason, format!("set {field}"));
         String::new()
     })
 }
@@ -187,7 +190,7 @@ fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -
     let groups = security_groups(given, template, report);
     let made = object([
         ("subnetID", text(subnet(given, template, report))),
-        ("securityGroupIDs", Some(groups.into())),
+        ("securityGroupIDs", filled(groups)),
         ("associatePublicIPAddress", given.take("publicIP")),
         ("interfaceType", given.filled("networkInterfaceType")),
     ]);
@@ -196,7 +199,7 @@ fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -
 
 /// The groups for the roles of a node, and the additional ones. The answer of the user stands for those that are not named.
 fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
-    let (mut groups, mut is_complete) = (Vec::new(), true);
+    let (mut groups, mut is_complete, mut has_filters) = (Vec::new(), true, false);
     let mut overrides = given.object("securityGroupOverrides", report);
     let second = if template.cluster["kind"] == MANAGED { "node-eks-additional" } else { "lb" };
     for role in ["node", second] {
@@ -209,13 +212,14 @@ fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Rep
     for mut group in given.objects("additionalSecurityGroups", report) {
         let id = group.take("id");
         is_complete &= id.is_some();
-        group.take("filters");
+        has_filters |= group.take("filters").is_some();
         groups.extend(id);
         group.finish(report);
     }
     match template.answer(Question::SecurityGroups) {
         _ if is_complete => {}
         Some(answer) => groups.extend(answer.split(',').map(Value::from)),
+        None if has_open_network(template) && groups.is_empty() && !has_filters => {}
         None => {
             let reason = "the provider finds security groups by role or filter, and not all of them are known; \
                           an AWSCluster with its status has those of the roles";
@@ -249,6 +253,9 @@ fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> S
     let wants_public = given.peek("publicIP") == Some(&Value::Bool(true));
     let of_cluster = || subnet_of_cluster(template, wants_public).filter(|_| filters.is_none());
     let Some(found) = template.answer(Question::Subnet).or_else(of_cluster) else {
+        if has_open_network(template) && filters.is_none() && template.zone().is_none() {
+            return String::new();
+        }
         let zone = template.zone().map(|zone| format!(" in {zone}")).unwrap_or_default();
         report.ask(
             subnet_path(given),
@@ -262,6 +269,11 @@ fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> S
 
 fn subnet_path(given: &Fields) -> String {
     format!("{}.id", given.path("subnet"))
+}
+
+/// Whether each VM may have subnet and security groups of its AWSCluster, which a class without them leaves to it.
+fn has_open_network(template: &Template<'_>) -> bool {
+    template.is_of_class && template.cluster["kind"] != MANAGED
 }
 
 /// The first subnet of the cluster that fits. A cluster that is not ready does not name all of its subnets, and the machines of

@@ -25,6 +25,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     to_native: to_native::to_native,
     of_pool: pool::machine_spec,
     pool_path: "spec",
+    choices: &[("/ipForwarding", &["Enabled", "Disabled"]), ("/onHostMaintenance", &["Migrate", "Terminate"])],
     to_capi: to_capi::to_capi,
     is_interruptible,
     zone_is_of_subnet: false,

@@ -33,7 +33,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
     if region.is_empty() {
-        report.refuse("", "the region is not known", "add the GCPCluster to the objects");
+        report.refuse("", "the region is not known", template.advice_for("GCPCluster"));
     }
     if zone.is_empty() && zones.len() < 2 {
         let reason = "the deployment has no failureDomain: the provider takes the first zone of the region";
