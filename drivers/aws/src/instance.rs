@@ -36,6 +36,8 @@ pub(super) struct Instance {
     pub tags: BTreeMap<String, String>,
     pub interfaces: Vec<Interface>,
     pub addresses: Vec<NodeAddress>,
+    /// The address of its first interface. Others may be those of pods.
+    pub private_address: Option<String>,
     pub zone: Option<String>,
 }
 
@@ -74,6 +76,7 @@ impl Instance {
             tags: instance.tags().iter().map(|tag| (text(tag.key()), text(tag.value()))).collect(),
             interfaces: instance.network_interfaces().iter().map(interface).collect(),
             addresses: addresses(instance),
+            private_address: private_address(instance),
             zone: filled(zone).map(str::to_owned),
         })
     }
@@ -205,6 +208,11 @@ fn interface(interface: &InstanceNetworkInterface) -> Interface {
         source_dest_check: interface.source_dest_check() == Some(true),
         ipv6_prefixes: interface.ipv6_prefixes().len(),
     }
+}
+
+/// In a subnet without IPv4 it is one of IPv6.
+fn private_address(instance: &types::Instance) -> Option<String> {
+    filled(instance.private_ip_address()).or_else(|| filled(instance.ipv6_address())).map(str::to_owned)
 }
 
 /// Addresses in the order of the interfaces, then the names.

@@ -28,6 +28,7 @@ mod volumes;
 use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
+    net::Ipv4Addr,
     sync::Arc,
     time::Duration,
 };
@@ -48,6 +49,7 @@ use self::{
     run::Order,
     secrets_manager::Stored,
     spec::{Scope, Spec, placement_of_annotation},
+    target_groups::TargetType,
     user_data::{UserData, secret_of},
 };
 use mcm_api::{
@@ -379,6 +381,16 @@ impl AwsDriver {
         }
     }
 
+    /// The address by which a load balancer finds the VM of a Machine.
+    async fn private_address(&self, session: &Session, machine: &Machine) -> Result<String, DriverError> {
+        let instance = only(self.find(session, machine).await?, Wanted::of(machine).name)
+            .map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
+        instance.private_address.ok_or_else(|| {
+            let message = format!("VM {} has no private address yet", instance.id);
+            DriverError::new(Code::FailedPrecondition, message)
+        })
+    }
+
     async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
@@ -544,19 +556,50 @@ impl Driver for AwsDriver {
 
     async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
         let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
-        let groups = &self.session(&request.class, &request.secret)?.ec2.account.target_groups;
-        groups.register(&group.arn, &request.machine, &request.secret).await
+        let session = self.session(&request.class, &request.secret)?;
+        let (groups, arn) = (&session.ec2.account.target_groups, &group.arn);
+        let target = match groups.target_type(arn, &request.secret).await? {
+            TargetType::Instance => id_of(&request.machine)?.to_owned(),
+            TargetType::Address => self.private_address(&session, &request.machine).await?,
+        };
+        groups.register(arn, &target, &request.secret).await
     }
 
     async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
         let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
-        let groups = &self.session(&request.class, &request.secret)?.ec2.account.target_groups;
-        groups.deregister(&group.arn, &request.machine, &request.secret).await
+        let session = self.session(&request.class, &request.secret)?;
+        let (groups, arn) = (&session.ec2.account.target_groups, &group.arn);
+        let targets = match groups.target_type(arn, &request.secret).await? {
+            TargetType::Instance => vec![id_of(&request.machine)?],
+            // EC2 may have forgotten which of them was registered.
+            TargetType::Address => private_addresses(&request.machine)?,
+        };
+        groups.deregister(arn, &targets, &request.secret).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }
+}
+
+/// The ID of the VM of a Machine.
+fn id_of(machine: &Machine) -> Result<&str, DriverError> {
+    let missing = || DriverError::new(Code::FailedPrecondition, "the machine has no provider ID");
+    IDS.of_machine(machine)?.map(|[_, id]| id).ok_or_else(missing)
+}
+
+/// The private addresses of the VM of a Machine, which may be gone: those of IPv4 if there are any. A network plugin gives a VM more
+/// of them after its registration.
+fn private_addresses(machine: &Machine) -> Result<Vec<&str>, DriverError> {
+    let all = machine.status.iter().flat_map(|status| &status.addresses);
+    let private: Vec<&str> =
+        all.filter(|address| address.type_ == "InternalIP").map(|one| one.address.as_str()).collect();
+    let (ipv4, others): (Vec<_>, Vec<_>) = private.into_iter().partition(|address| address.parse::<Ipv4Addr>().is_ok());
+    let found = if ipv4.is_empty() { others } else { ipv4 };
+    if found.is_empty() {
+        return Err(DriverError::new(Code::FailedPrecondition, "the VM has no private address yet"));
+    }
+    Ok(found)
 }
 
 /// Whether a part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.

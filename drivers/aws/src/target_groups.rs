@@ -5,11 +5,9 @@ use std::sync::Arc;
 use super::{
     kind::{Kind, reading, writing},
     login::Login,
-    names::IDS,
     query::{Place, Query, Service, text_in},
     signed::Location,
 };
-use mcm_api::machine::Machine;
 use mcm_driver::{
     DriverError, SecretData,
     cloud::{Failure, Http, Limiters},
@@ -30,7 +28,7 @@ pub(super) struct TargetGroups {
 
 /// The kind of the targets of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TargetType {
+pub(super) enum TargetType {
     Instance,
     Address,
 }
@@ -40,10 +38,9 @@ impl TargetGroups {
         Self { location, query: Query::of(SERVICE, login, limiters, http) }
     }
 
-    /// Makes the VM of a Machine a target of a group.
-    pub(super) async fn register(&self, arn: &str, machine: &Machine, secret: &SecretData) -> Result<(), DriverError> {
-        let target = self.target(arn, machine, secret).await?;
-        let answer = self.change("RegisterTargets", arn, &target).await;
+    /// Makes a VM a target of a group.
+    pub(super) async fn register(&self, arn: &str, target: &str, secret: &SecretData) -> Result<(), DriverError> {
+        let answer = self.change("RegisterTargets", arn, &[target]).await;
         answer.map(drop).map_err(|failure| match &failure {
             Failure::Named { name, .. } if name == NO_TARGET => {
                 let error = failure.error(&attempt("RegisterTargets", arn), secret);
@@ -53,46 +50,36 @@ impl TargetGroups {
         })
     }
 
-    /// The VM of a Machine is no target of a group any more.
-    pub(super) async fn deregister(
-        &self,
-        arn: &str,
-        machine: &Machine,
-        secret: &SecretData,
-    ) -> Result<(), DriverError> {
-        let target = self.target(arn, machine, secret).await?;
-        match self.change("DeregisterTargets", arn, &target).await {
-            Ok(_) => Ok(()),
-            // It is no target.
-            Err(Failure::Named { name, .. }) if name == NO_TARGET => Ok(()),
-            Err(failure) => Err(error(&failure, "DeregisterTargets", arn, secret)),
+    /// Some targets are none of a group any more.
+    pub(super) async fn deregister(&self, arn: &str, targets: &[&str], secret: &SecretData) -> Result<(), DriverError> {
+        let failed = |failure| error(&failure, "DeregisterTargets", arn, secret);
+        if self.left(arn, targets).await.map_err(failed)? || targets.len() == 1 {
+            return Ok(());
+        }
+        // One of them is no target: the others may still be.
+        for target in targets {
+            self.left(arn, &[target]).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether targets have left a group. False if one of them is none.
+    async fn left(&self, arn: &str, targets: &[&str]) -> Result<bool, Failure> {
+        match self.change("DeregisterTargets", arn, targets).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is(NO_TARGET) => Ok(false),
+            Err(failure) => Err(failure),
         }
     }
 
-    /// The VM as a target of a group.
-    async fn target(&self, arn: &str, machine: &Machine, secret: &SecretData) -> Result<String, DriverError> {
+    /// The kind of the targets of a group.
+    pub(super) async fn target_type(&self, arn: &str, secret: &SecretData) -> Result<TargetType, DriverError> {
+        const ACTION: &str = "DescribeTargetGroups";
         let region = &self.location.region;
         if region_of(arn) != Some(region) {
             let message = format!("target group {arn} is not in region {region} of the VM: name one of that region");
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
-        let invalid = |message: String| DriverError::new(Code::FailedPrecondition, message);
-        match self.target_type(arn, secret).await? {
-            TargetType::Instance => {
-                let id = IDS.of_machine(machine)?.map(|[_, id]| id.to_owned());
-                id.ok_or_else(|| invalid("the machine has no provider ID".to_owned()))
-            }
-            TargetType::Address => {
-                let addresses = machine.status.iter().flat_map(|status| &status.addresses);
-                let private = addresses.filter(|address| address.type_ == "InternalIP").map(|one| one.address.clone());
-                let missing = || invalid(format!("the VM has no private address for target group {arn} yet"));
-                private.into_iter().next().ok_or_else(missing)
-            }
-        }
-    }
-
-    async fn target_type(&self, arn: &str, secret: &SecretData) -> Result<TargetType, DriverError> {
-        const ACTION: &str = "DescribeTargetGroups";
         let params = [("TargetGroupArns.member.1", arn)];
         let answer = self.call(reading("target_group_get"), ACTION, &params).await;
         let answer = answer.map_err(|failure| error(&failure, ACTION, arn, secret))?;
@@ -107,9 +94,12 @@ impl TargetGroups {
         }
     }
 
-    async fn change(&self, action: &str, arn: &str, target: &str) -> Result<String, Failure> {
+    async fn change(&self, action: &str, arn: &str, targets: &[&str]) -> Result<String, Failure> {
         let kind = writing(if action == "RegisterTargets" { "target_register" } else { "target_deregister" });
-        self.call(kind, action, &[("TargetGroupArn", arn), ("Targets.member.1.Id", target)]).await
+        let names: Vec<String> = (1..=targets.len()).map(|number| format!("Targets.member.{number}.Id")).collect();
+        let targets = names.iter().map(String::as_str).zip(targets.iter().copied());
+        let params: Vec<_> = [("TargetGroupArn", arn)].into_iter().chain(targets).collect();
+        self.call(kind, action, &params).await
     }
 
     async fn call(&self, kind: Kind, action: &str, params: &[(&str, &str)]) -> Result<String, Failure> {

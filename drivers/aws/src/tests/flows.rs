@@ -23,7 +23,7 @@ use mcm_driver::{
 };
 
 /// Puts a VM into the cloud that the driver did not create.
-fn put(cloud: &Shared, id: &str, tags: &[(&str, &str)], state: &'static str) {
+pub(super) fn put(cloud: &Shared, id: &str, tags: &[(&str, &str)], state: &'static str) {
     let mut all: BTreeMap<String, String> =
         tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     for marker in ["kubernetes.io/cluster/shoot", "kubernetes.io/role/node"] {

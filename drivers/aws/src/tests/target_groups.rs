@@ -7,7 +7,8 @@ use rstest::rstest;
 
 use super::{
     code,
-    fake::{Fault, Shared},
+    fake::{Fault, Params, Shared},
+    flows::put,
     request, start, with_id,
 };
 use crate::AwsDriver;
@@ -30,6 +31,7 @@ async fn world(type_: &str) -> (Shared, AwsDriver, MachineRequest) {
         ("DeregisterTargets", "<R/>".to_owned()),
     ];
     cloud.lock().answers.extend(answers);
+    put(&cloud, "i-1", &[("Name", "a"), ("machine.sapcloud.io/machine-uid", "uid-a")], "running");
     let mut request = with_id(request("a"), "aws:///eu-west-1/i-1");
     let address = |type_: &str, address: &str| NodeAddress { type_: type_.to_owned(), address: address.to_owned() };
     Arc::make_mut(&mut request.machine).status.get_or_insert_default().addresses =
@@ -51,6 +53,33 @@ async fn a_target_is_an_instance_or_its_private_address(#[case] type_: &str, #[c
             sent.iter().map(|sent| (sent["TargetGroupArn"].clone(), sent["Targets.member.1.Id"].clone())).collect();
         assert_eq!(sent, [(ARN.to_owned(), target.to_owned())], "{action}");
     }
+}
+
+/// A network plugin gives a VM addresses of pods after its registration, and each may be the first in the status.
+#[rstest]
+#[case::that_are_ignored_if_they_are_no_targets(0, vec![vec!["10.0.9.7", "10.0.0.1"]])]
+#[case::that_are_refused(1, vec![vec!["10.0.9.7", "10.0.0.1"], vec!["10.0.9.7"], vec!["10.0.0.1"]])]
+#[tokio::test]
+async fn the_first_address_of_a_vm_joins_a_group_and_all_leave_it(
+    #[case] refusals: usize,
+    #[case] left: Vec<Vec<&str>>,
+) {
+    let (cloud, driver, mut request) = world("ip").await;
+    let address = NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.9.7".to_owned() };
+    Arc::make_mut(&mut request.machine).status.get_or_insert_default().addresses.insert(0, address);
+    driver.register(&request, &group(ARN)).await.unwrap();
+    cloud.lock().faults.push(("DeregisterTargets", Fault::Error("InvalidTarget", 400), refusals));
+    driver.deregister(&request, &group(ARN)).await.unwrap();
+    let targets = |action| {
+        let sent = cloud.lock().sent(action);
+        let all = |one: &Params| {
+            let names = (1..).map(|number| format!("Targets.member.{number}.Id"));
+            names.map_while(|name| one.get(&name).cloned()).collect::<Vec<_>>()
+        };
+        sent.iter().map(all).collect::<Vec<_>>()
+    };
+    assert_eq!(targets("RegisterTargets"), [["10.0.0.1"]]);
+    assert_eq!(targets("DeregisterTargets"), left);
 }
 
 #[rstest]
