@@ -363,7 +363,7 @@ async fn an_mcmmachinepool_is_deleted_only_after_its_machine_pool(
 /// I16: the VM does not follow its description, so every part of the description is immutable.
 #[rstest]
 #[case::configuration(json!({ "providerSpec": { "size": "b" } }))]
-#[case::credentials(json!({ "credentialsSecretRef": { "name": "s", "namespace": "n" } }))]
+#[case::credentials(json!({ "credentialsSecretRef": { "name": "s" } }))]
 #[tokio::test]
 async fn the_description_of_a_vm_stays(#[case] change: Value) {
     let place = Place::new().await;
