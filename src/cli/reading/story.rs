@@ -10,12 +10,13 @@ use serde::Serialize;
 use crate::{
     api::{
         labels,
-        machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
+        machine::{GROUP, Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
     },
     cli::{
         reading::memory::{Memory, Remembered},
         terminal::short,
     },
+    controllers::object::authority,
     plan::{
         Subject, Wait, WaitKind,
         guide::{End, Remedy},
@@ -449,10 +450,18 @@ impl Facts {
             let (failed, owners) = (facts.failed, facts.owners);
             return self.answer_of_manager(object).unwrap_or(Answer { failed, owners, ..answer });
         };
+        // The plan is that of the native controllers, which leave such an object to its manager.
+        let is_of_provider = self.is_of_provider(object);
+        let is_left = |wait: &&Wait| is_of_provider && wait.kind == WaitKind::Hold;
         let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
+        let planned = planned.filter(|wait| !is_left(wait) || !self.is_in_place(object));
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
         let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
-        let mut waits: Vec<Told> = planned.into_iter().map(|wait| self.told(wait, object)).collect();
+        let told = |wait: &Wait| match is_left(&wait) {
+            true => Told { end: End::Controllers, remedies: Vec::new(), ..self.told(wait, object) },
+            false => self.told(wait, object),
+        };
+        let mut waits: Vec<Told> = planned.into_iter().map(told).collect();
         let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
@@ -512,6 +521,24 @@ impl Facts {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
         machine.is_some_and(|machine| {
             machine.owner_references().iter().any(|one| one.controller == Some(true) && one.kind == INFRASTRUCTURE)
+        })
+    }
+
+    /// Whether the provider for Cluster API manages an object.
+    fn is_of_provider(&self, object: &Subject) -> bool {
+        let meta = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).map(|machine| &machine.metadata),
+            CLASS => self.classes.get(&object.name).map(|class| &class.metadata),
+            _ => None,
+        };
+        meta.and_then(authority::of_native).is_some_and(|hold| !hold.is_confirmed)
+    }
+
+    /// Whether a Machine has its VM and Node and is not deleted. A class has neither.
+    fn is_in_place(&self, object: &Subject) -> bool {
+        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
+        machine.is_none_or(|machine| {
+            !machine.is_terminating() && matches!(machine.phase(), MachinePhase::Running | MachinePhase::Available)
         })
     }
 

@@ -116,6 +116,22 @@ fn a_deployment_is_as_its_worst_machine(
     assert_eq!(shown, usize::from(expected != Verdict::Settled));
 }
 
+/// Its manager is that of the provider for Cluster API, which plans it.
+#[rstest]
+#[case::in_place("Running", Verdict::Settled)]
+#[case::without_a_node("Pending", Verdict::Waiting)]
+fn a_machine_of_the_provider_is_not_blocked_by_its_owner(#[case] phase: &str, #[case] expected: Verdict) {
+    let more = json!({
+        "metadata": { "labels": { (labels::POOL): "p" } },
+        "status": { "currentStatus": { "phase": phase } },
+    });
+    let hold = "the manager of MCMMachinePool p, which owns this object";
+    let facts = with_machine(&more, &[], &[(WaitKind::Hold, hold)]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.verdict, expected, "{answer:?}");
+    assert!(answer.waits.iter().all(|wait| wait.text == hold && wait.remedies.is_empty()), "{answer:?}");
+}
+
 #[test]
 fn a_wait_for_a_user_comes_first_with_its_remedies() {
     let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
