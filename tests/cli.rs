@@ -570,7 +570,7 @@ fn convert_lists_every_refusal_and_prints_no_half_result() {
         said,
         "error: MachineDeployment bad: spec.repicas: is not a field of this kind; correct or remove it\n\
          error: MachineDeployment bad: spec.rollbackTo: a rollback is about to begin; wait until the controller has cleared it\n\
-         error: 2 problems in 1 objects: nothing was printed\n"
+         error: 2 problems in 1 object: nothing was printed\n"
     );
 }
 

@@ -101,7 +101,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
         let objects: BTreeSet<&str> = refusals.iter().map(|refusal| refusal.object.as_str()).collect();
-        print(&format!("{} problems in {} objects: nothing was printed", refusals.len(), objects.len()), None);
+        let of = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let (problems, objects) = (of(refusals.len(), "problem"), of(objects.len(), "object"));
+        print(&format!("{problems} in {objects}: nothing was printed"), None);
         return ExitCode::from(FAILED);
     }
     if let Some(misuse) = error.downcast_ref::<Misuse>() {

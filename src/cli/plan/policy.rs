@@ -49,7 +49,9 @@ async fn asked(cell: &ReadOnly, managers: &[Manager]) -> (Flags, String) {
     }
     let source = match (from.is_empty(), problems.is_empty()) {
         (false, _) => format!("those of {}", from.join(" and ")),
-        (true, false) => format!("the defaults, because no manager answered ({})", problems.join("; ")),
+        (true, false) => {
+            format!("the defaults, because no manager answered ({}); --policy names others", problems.join("; "))
+        }
         (true, true) => "the defaults, because no manager of mcm holds a Lease".to_owned(),
     };
     (flags, source)

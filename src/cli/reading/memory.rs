@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
 use reqwest::Url;
 
@@ -105,7 +105,7 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
         return memory;
     }
     for (pod, answer) in answers(cell, managers, &query).await {
-        memory.add(pod, answer);
+        memory.add(pod, answer.map_err(|error| anyhow!("{error:#}; name its address with --manager")));
     }
     memory
 }
@@ -159,7 +159,7 @@ async fn within<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
 async fn local<T: DeserializeOwned>(port: u16, query: &str) -> Result<T> {
     let url = Url::parse(&format!("http://127.0.0.1:{port}"))?;
     let answer = get(&url, query).await;
-    answer.with_context(|| format!("it does not answer at {url}; name its address with --manager"))
+    answer.map_err(|error| anyhow!("it does not answer at {url}: {}", error.root_cause()))
 }
 
 /// Through the proxy of the API server.

@@ -155,7 +155,11 @@ fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
 fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
     look.section(text, "waits for", &wait.text);
     if let Some(since) = wait.since {
-        let plans = wait.plans.map(|plans| format!(", {plans} times planned")).unwrap_or_default();
+        let plans = match wait.plans {
+            None => String::new(),
+            Some(1) => ", planned once".to_owned(),
+            Some(plans) => format!(", planned {plans} times"),
+        };
         look.section(text, "since", &format!("{since:.0}, for {}{plans}", ago(now, since)));
     }
     if let Some(until) = wait.until {
@@ -233,7 +237,7 @@ fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
         }
         let label = if number == 0 { "you can" } else { "" };
         // A command is in one line, so that it can be copied.
-        match remedies.get(number).is_none_or(|remedy| remedy.is_command()) {
+        match remedies.get(number).is_none_or(|remedy| remedy.is_command()) || line.contains(": kubectl ") {
             true => look.line(text, label, line),
             false => look.section(text, label, line),
         }

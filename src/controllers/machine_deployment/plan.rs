@@ -95,7 +95,9 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         let bounds = validate(deployment).map_or(Bounds::exact(deployment.spec.replicas), |spec| spec.bounds);
         let facts = Facts { snapshot, sets: &sets, bounds: &bounds, created: None, collisions: 0 };
         emit_status(&mut plan, snapshot, status::counters_of(&facts), None);
-        let text = format!("{} sets with {} to be deleted", sets.sets.len(), machines(sets.current()));
+        let count = sets.sets.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let text = format!("{count} set{plural} with {} to be deleted", machines(sets.current()));
         plan.wait(WaitKind::MachineDeletion, text, None);
         return plan;
     }
