@@ -42,13 +42,15 @@ def packages(architecture, features):
         above[int(depth):] = [package]
         if len(above) > 1 and package.purl not in above[-2].needs:
             above[-2].needs.append(package.purl)
-    _describe(known, features)
+    _describe(known, TARGETS[architecture], features)
     root = next(iter(known.values()))
     return [root, *sorted((it for it in known.values() if it is not root), key=lambda it: it.purl)]
 
 
-def _describe(known, features):
-    for found in json.loads(_cargo("metadata", "--format-version=1", *_features(features)))["packages"]:
+def _describe(known, target, features):
+    # Packages for other platforms were not downloaded for the build.
+    metadata = _cargo("metadata", "--format-version=1", "--filter-platform", target, *_features(features))
+    for found in json.loads(metadata)["packages"]:
         if package := known.get((found["name"], found["version"])):
             # The slash is an older way to write OR.
             package.license = (found["license"] or "").replace("/", " OR ")
