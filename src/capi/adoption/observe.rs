@@ -132,8 +132,7 @@ impl World {
     /// Something cannot be read.
     pub async fn observe(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Snapshot, NotRead> {
         let mut snapshot = self.nothing(cluster, unit);
-        // Secrets last: other objects name them.
-        for kind in way.kinds(unit).chain(way.others().iter().copied()) {
+        for kind in way.everything(unit) {
             self.read(kind, &mut snapshot).await?;
         }
         Ok(snapshot)

@@ -89,6 +89,11 @@ impl Way {
         Kind::listed().filter(is_read)
     }
 
+    /// Every kind that a plan reads, in the order of reading. Secrets last: other objects name them.
+    pub fn everything(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+        self.kinds(unit).chain(self.others().iter().copied())
+    }
+
     /// The kinds of which single objects are read, or those of the workload cluster.
     pub const fn others(self) -> &'static [Kind] {
         match self {

@@ -65,7 +65,7 @@ impl<'a> Mirror<'a> {
     /// Watches for changes. Nothing is read yet.
     pub fn new(world: &'a World, cluster: &str, unit: &Unit, way: Way) -> Self {
         let stale = Arc::new(Stale::default());
-        stale.kinds.lock().extend(everything(way, unit));
+        stale.kinds.lock().extend(way.everything(unit));
         let watched = way.kinds(unit).filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
         let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
         let snapshot = world.nothing(cluster, unit);
@@ -78,7 +78,8 @@ impl<'a> Mirror<'a> {
     /// Something cannot be read. The next call tries again.
     pub async fn look(&mut self) -> Result<&mut Snapshot, NotRead> {
         let stale = std::mem::take(&mut *self.stale.kinds.lock());
-        for kind in in_order(&stale) {
+        let kinds: Vec<Kind> = in_order(self.way, &self.snapshot.unit, &stale).collect();
+        for kind in kinds {
             if let Err(error) = self.world.read(kind, &mut self.snapshot).await {
                 self.stale.kinds.lock().extend(&stale);
                 return Err(error);
@@ -115,20 +116,15 @@ impl<'a> Mirror<'a> {
     /// Returns when something may have changed.
     pub async fn changed(&self) {
         if timeout(REFRESH, self.stale.signal.notified()).await.is_err() {
-            self.stale.kinds.lock().extend(everything(self.way, &self.snapshot.unit));
+            self.stale.kinds.lock().extend(self.way.everything(&self.snapshot.unit));
         }
         sleep(GATHER).await;
     }
 }
 
-/// Secrets last: other objects name them.
-fn in_order(kinds: &BTreeSet<Kind>) -> impl Iterator<Item = Kind> {
-    kinds.iter().filter(|kind| **kind != Kind::Secret).chain(kinds.get(&Kind::Secret)).copied()
-}
-
-/// Every kind that a plan reads.
-fn everything(way: Way, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
-    way.kinds(unit).chain(way.others().iter().copied())
+/// Some of the kinds that a plan reads, in the order of reading.
+fn in_order(way: Way, unit: &Unit, kinds: &BTreeSet<Kind>) -> impl Iterator<Item = Kind> {
+    way.everything(unit).filter(|kind| kinds.contains(kind))
 }
 
 /// Nodes are not watched: their kubelets write them all the time.
@@ -152,8 +148,8 @@ mod tests {
     fn secrets_are_read_after_all_objects_that_name_them() {
         let unit = Unit::Pool("pool".to_owned());
         for way in Way::ALL {
-            let kinds: BTreeSet<Kind> = everything(way, &unit).collect();
-            let order: Vec<Kind> = in_order(&kinds).collect();
+            let kinds: BTreeSet<Kind> = way.everything(&unit).collect();
+            let order: Vec<Kind> = in_order(way, &unit, &kinds).collect();
             assert_eq!(order.len(), kinds.len());
             assert!(!kinds.contains(&Kind::Secret) || order.last() == Some(&Kind::Secret), "{order:?}");
         }
