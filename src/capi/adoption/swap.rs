@@ -4,7 +4,10 @@
 //! The templates of both providers have the same name, and so have the infrastructure objects of a machine. References
 //! differ in their kinds only, so undoing restores the same objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value, json};
 
@@ -192,11 +195,14 @@ fn list(s: &Snapshot, is_listed: bool) -> Todo {
         todo.expect(false, "a response of the cloud");
         return todo;
     };
-    let identities = |vms: &BTreeMap<String, String>| -> BTreeSet<String> {
-        vms.keys().map(|id| provider_id::identity(id)).collect()
+    // Equal classes share a list.
+    let mut known = BTreeMap::new();
+    let mut identities = |vms: &Arc<BTreeMap<String, String>>| -> Arc<BTreeSet<String>> {
+        let of_list = || Arc::new(vms.keys().map(|id| provider_id::identity(id)).collect());
+        Arc::clone(known.entry(Arc::as_ptr(vms)).or_insert_with(of_list))
     };
-    let listed: BTreeMap<&String, Result<BTreeSet<String>, &String>> =
-        cloud.listed.iter().map(|(class, listed)| (class, listed.as_ref().map(|vms| identities(vms)))).collect();
+    let listed: BTreeMap<&String, Result<Arc<BTreeSet<String>>, &String>> =
+        cloud.listed.iter().map(|(class, listed)| (class, listed.as_ref().map(&mut identities))).collect();
     let mut unknown = BTreeSet::new();
     for member in s.recorded().filter(|member| !cloud.lacks(member)) {
         let (vm, own) = (member.vm(), class_name(s, &member));
