@@ -332,11 +332,6 @@ impl Facts {
             && self.unread.is_empty()
     }
 
-    /// Whether a kind could not be read. Its name is in the plural.
-    fn is_unread(&self, kind: &str) -> bool {
-        self.unread.iter().any(|unread| unread == kind)
-    }
-
     /// Whether the namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
     pub(in crate::cli) fn may_have_cluster_api(&self) -> bool {
         let is_of_pool = |deployment: &MachineDeployment| deployment.labels().contains_key(labels::POOL);
@@ -574,7 +569,7 @@ impl Facts {
             WaitKind::Class | WaitKind::ClassUnknown => "machineclasses",
             _ => return None,
         };
-        self.is_unread(kind).then_some(kind)
+        self.unread.iter().any(|unread| unread == kind).then_some(kind)
     }
 
     fn verdict(&self, kind: &str, waits: &[Told], next: &[PreviewStep]) -> Verdict {

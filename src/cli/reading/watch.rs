@@ -29,13 +29,13 @@ const PAUSE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_secs(5);
 
 /// Answers after each change until Ctrl-C, or until an answer is the last. A pipe gets one block for each answer that differs from
-/// the one before. The last answer.
+/// the one before. The last answer. Objects of Cluster API are watched unless the named object is none of them.
 ///
 /// # Errors
 /// The first answer cannot be given.
 pub(in crate::cli) async fn follow<T: PartialEq>(
     cell: &ReadOnly,
-    has_cluster_api: bool,
+    object: Option<&str>,
     look: Look,
     mut ask: impl AsyncFnMut() -> Result<(String, T)>,
     is_last: impl Fn(&T) -> bool,
@@ -46,7 +46,7 @@ pub(in crate::cli) async fn follow<T: PartialEq>(
         changes::<Machine>(cell),
         changes::<MachineClass>(cell),
     ]);
-    if has_cluster_api {
+    if object.is_none_or(|wanted| cluster_api::named(wanted).is_some()) {
         changes.push(cluster_api::changes(&cell.control, &cell.namespace).await?);
     }
     let (text, mut shown) = ask().await?;

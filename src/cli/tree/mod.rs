@@ -58,9 +58,8 @@ pub async fn run(options: TreeOptions) -> Result<Answer> {
         let (text, _) = ask(&cell, &options).await?;
         return Ok(Answer { text, exit: Exit::Good });
     }
-    let has_cluster_api = options.object.as_deref().is_none_or(|wanted| named(wanted).is_some());
-    let look = options.output.look();
-    watch::follow(&cell, has_cluster_api, look, async || ask(&cell, &options).await, |_| false).await?;
+    let (object, look) = (options.object.as_deref(), options.output.look());
+    watch::follow(&cell, object, look, async || ask(&cell, &options).await, |_| false).await?;
     Ok(Answer { text: String::new(), exit: Exit::Good })
 }
 

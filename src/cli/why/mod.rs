@@ -11,7 +11,6 @@ use self::answer::{Answered, ask, exit};
 use super::{
     exit::Answer,
     reading::{
-        cluster_api,
         story::{self, Verdict},
         watch,
     },
@@ -30,10 +29,9 @@ pub async fn run(options: WhyOptions) -> Result<Answer> {
         let Answered { text, verdict, .. } = ask(&cell, &options, look).await?;
         return Ok(Answer { text, exit: exit(verdict) });
     }
-    let has_cluster_api = options.object.as_deref().is_none_or(|wanted| cluster_api::named(wanted).is_some());
     let parts = |Answered { text, verdict, objects }| (text, (objects, verdict));
     let ask = async || ask(&cell, &options, look).await.map(parts);
     let is_last = |(_, verdict): &(Vec<story::Answer>, Verdict)| options.until_settled && *verdict == Verdict::Settled;
-    let (_, verdict) = watch::follow(&cell, has_cluster_api, look, ask, is_last).await?;
+    let (_, verdict) = watch::follow(&cell, options.object.as_deref(), look, ask, is_last).await?;
     Ok(Answer { text: String::new(), exit: exit(verdict) })
 }
