@@ -13,7 +13,7 @@ use super::{
     },
     terminal::harmless,
 };
-use crate::runtime::kubeconfig::StartError;
+use crate::{plan::counted, runtime::kubeconfig::StartError};
 
 const FAILED: u8 = Exit::Failed as u8;
 const USAGE: u8 = Exit::Usage as u8;
@@ -101,8 +101,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
         let objects: BTreeSet<&str> = refusals.iter().map(|refusal| refusal.object.as_str()).collect();
-        let of = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-        let (problems, objects) = (of(refusals.len(), "problem"), of(objects.len(), "object"));
+        let (problems, objects) = (counted(refusals.len(), "problem"), counted(objects.len(), "object"));
         print(&format!("{problems} in {objects}: nothing was printed"), None);
         return ExitCode::from(FAILED);
     }

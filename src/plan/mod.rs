@@ -10,6 +10,7 @@ mod plannable;
 pub(crate) mod shell;
 mod subject;
 mod wait;
+mod words;
 
 use std::fmt;
 
@@ -21,6 +22,7 @@ pub use hold::Hold;
 pub use plannable::Plannable;
 pub use subject::Subject;
 pub use wait::{Wait, WaitKind};
+pub use words::counted;
 
 /// The next steps, and what to wait for after them.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::{
     answer::{Action, Blocker, ObjectPlan, Remedy, Severity, Verdict},
-    outcome::{brief, of},
+    outcome::brief,
 };
 use crate::{
     api::{
@@ -23,7 +23,7 @@ use crate::{
     cli::reading::{self, story::filled},
     controllers::machine_class::secret_refs,
     driver::{Catalogue, NotValidated},
-    plan::{Subject, WaitKind, guide::End},
+    plan::{Subject, WaitKind, counted, guide::End},
     rehearsal::record::Told,
 };
 
@@ -227,7 +227,7 @@ pub(super) fn of_budgets(
             budget.name,
             budget.desired,
             budget.expected,
-            of(held.len(), "drain")
+            counted(held.len(), "drain")
         );
         found.push(blocker("Eviction", Severity::Blocks, format!("PodDisruptionBudget/{}", budget.name), text));
     }

@@ -12,6 +12,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType, StrategyType},
     },
     controllers::{machine, machine_deployment::bounds_of},
+    plan::counted,
     rehearsal::record::{Act, Course, Ending, Entry, Tallies},
 };
 
@@ -66,16 +67,16 @@ impl Case<'_> {
         let count = |action| plan.machines.iter().filter(|machine| machine.action == action).count();
         let replaced = count(Action::Replace);
         let (verdict, text) = match (self.live, self.wanted) {
-            (_, None) => (Verdict::Deletes, format!("DELETES {}", of(all, "machine"))),
+            (_, None) => (Verdict::Deletes, format!("DELETES {}", counted(all, "machine"))),
             (None, Some(wanted)) => (
                 Verdict::Creates,
-                format!("CREATES {}", of(usize::try_from(wanted.spec.replicas).unwrap_or_default(), "machine")),
+                format!("CREATES {}", counted(usize::try_from(wanted.spec.replicas).unwrap_or_default(), "machine")),
             ),
             (Some(_), _) if replaced > 0 => {
-                (Verdict::Replaces, format!("REPLACES {replaced} of {}", of(all, "machine")))
+                (Verdict::Replaces, format!("REPLACES {replaced} of {}", counted(all, "machine")))
             }
             (Some(_), _) if in_place > 0 => {
-                (Verdict::UpdatesInPlace, format!("UPDATES IN PLACE {}", of(in_place, "machine")))
+                (Verdict::UpdatesInPlace, format!("UPDATES IN PLACE {}", counted(in_place, "machine")))
             }
             (Some(live), Some(wanted)) if live.spec.replicas != wanted.spec.replicas => {
                 (Verdict::Scales, format!("SCALES {} → {}", live.spec.replicas, wanted.spec.replicas))
@@ -122,7 +123,7 @@ impl Case<'_> {
         let expected = join_of(self.machines).filter(|_| course.ending == Ending::Settled && creates > 0);
         let basis = match expected {
             Some(join) => {
-                format!("median of {}: {}; drains not included", of(joins, "join"), seconds(join.as_secs()))
+                format!("median of {}: {}; drains not included", counted(joins, "join"), seconds(join.as_secs()))
             }
             None => "no join of this deployment tells how long one takes".to_owned(),
         };
@@ -136,10 +137,10 @@ fn cut(plan: &mut ObjectPlan, rounds: usize) {
     let Summary { create, delete, in_place, .. } = plan.summary;
     plan.reason = Some(format!(
         "{} played, with {}, {} and {}; the rest takes too long",
-        of(rounds, "round"),
-        of(create, "creation"),
-        of(delete, "deletion"),
-        of(in_place, "update")
+        counted(rounds, "round"),
+        counted(create, "creation"),
+        counted(delete, "deletion"),
+        counted(in_place, "update")
     ));
     (plan.verdict, plan.headline) = (Verdict::Unknown, Verdict::Unknown.words().to_owned());
     plan.machines.retain(|machine| machine.step.is_some());
@@ -296,7 +297,7 @@ pub(super) fn under_way(machines: &[&Machine]) -> Option<String> {
     let coming = there.iter().filter(|one| matches!(one.phase(), New | Pending | CrashLoopBackOff)).count();
     let parts = [(coming, "created"), (going.len(), "deleted")];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = parts.map(|(count, act)| format!("{} being {act}", of(count, "machine"))).collect();
+    let parts: Vec<String> = parts.map(|(count, act)| format!("{} being {act}", counted(count, "machine"))).collect();
     (!parts.is_empty()).then(|| format!("already under way: {}", parts.join(", ")))
 }
 
@@ -326,11 +327,6 @@ pub(super) fn join_of(machines: &[&Machine]) -> Option<Duration> {
     joins.sort_unstable();
     let median = joins.get(joins.len() / 2)?;
     u64::try_from(*median).ok().map(|seconds| Duration::from_secs(seconds.max(1)))
-}
-
-/// A number with its noun.
-pub(super) fn of(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// A duration without units that are zero, as users write it.

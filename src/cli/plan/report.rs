@@ -8,9 +8,12 @@ use super::{
     answer::{
         Action, Blocker, Bounds, Effect, Field, ObjectPlan, Plan, Round, Settled, Severity, Summary, Takes, Verdict,
     },
-    outcome::{of, seconds},
+    outcome::seconds,
 };
-use crate::cli::terminal::{Look, Mark, wrapped};
+use crate::{
+    cli::terminal::{Look, Mark, wrapped},
+    plan::counted,
+};
 
 /// Columns of a path, and of old and new values, in 80 columns.
 const PATH: usize = 26;
@@ -38,10 +41,10 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
         text.push('\n');
     }
     let Summary { create, delete, in_place, unknown, .. } = plan.summary;
-    let unknown = if unknown == 0 { String::new() } else { format!(" {} not judged.", of(unknown, "object")) };
+    let unknown = if unknown == 0 { String::new() } else { format!(" {} not judged.", counted(unknown, "object")) };
     let blocking = plan.objects.iter().flat_map(|object| &object.blockers);
     let blocking = blocking.filter(|one| one.severity == Severity::Blocks).count();
-    let blocked = if blocking == 0 { String::new() } else { format!(" {} in the way.", of(blocking, "thing")) };
+    let blocked = if blocking == 0 { String::new() } else { format!(" {} in the way.", counted(blocking, "thing")) };
     let sums = format!("Plan: create {create}, delete {delete}, update {in_place} in place.");
     let _ = writeln!(text, "{}{blocked}{unknown} Nothing was written.", look.bold(&sums));
     plain(look, text)
@@ -49,8 +52,8 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
 
 fn counts(settled: &Settled) -> String {
     let Settled { deployments, sets } = *settled;
-    let sets = if sets == 0 { String::new() } else { format!(", {}", of(sets, "MachineSet")) };
-    format!("{}{sets}", of(deployments, "MachineDeployment"))
+    let sets = if sets == 0 { String::new() } else { format!(", {}", counted(sets, "MachineSet")) };
+    format!("{}{sets}", counted(deployments, "MachineDeployment"))
 }
 
 fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {
@@ -117,8 +120,8 @@ fn push_fields(look: Look, text: &mut String, object: &ObjectPlan) {
             Effect::Replace => look.coloured("replaces each machine", "31"),
             Effect::InPlace => look.coloured("updates each machine in place", "33"),
             Effect::Scale => "changes the number of machines".to_owned(),
-            Effect::Machines => format!("reaches {}, replaces none", of(all, "machine")),
-            Effect::Nodes => format!("reaches {}, replaces none", of(all, "Node")),
+            Effect::Machines => format!("reaches {}, replaces none", counted(all, "machine")),
+            Effect::Nodes => format!("reaches {}, replaces none", counted(all, "Node")),
             Effect::NewMachines => "only VMs created from now on".to_owned(),
             Effect::Nothing => "changes no machine".to_owned(),
             Effect::Same => "the same, written differently".to_owned(),

@@ -5,18 +5,24 @@ use std::{
 
 use rstest::rstest;
 
-use super::*;
+use super::{
+    answer::{Effect, Summary},
+    outcome::Case,
+    *,
+};
 use crate::{
+    api::machine::MachineDeployment,
     cli::{
         flags::{ControlKubeconfig, TargetKubeconfig},
         run::reading_options,
     },
     driver::Catalogue,
+    process::Unread,
     rehearsal::{
         api_server::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS},
         clock::VirtualClock,
         cloud::Pace,
-        play::{Seed, Stage, play},
+        play::{Cue, Seed, Stage, play},
         record::Ending,
     },
 };

@@ -19,10 +19,9 @@ use crate::{
         },
         rollout::bar,
         terminal::{Look, Mark, ago, cut},
-        tree::branch::counted,
         why::report::reason,
     },
-    plan::Subject,
+    plan::{Subject, counted},
 };
 
 /// Columns of the bar of a deployment.

@@ -22,7 +22,7 @@ use crate::{
         why::report::reason,
     },
     drain::{PodFacts, Refusal},
-    plan::Subject,
+    plan::{Subject, counted},
 };
 
 /// Nodes of machines, pods that a drain has to evict, and the budgets in their way.
@@ -200,9 +200,4 @@ fn of_pod(around: &Surroundings, pod: &PodFacts) -> Branch {
     };
     branch.why = budget.and_then(allowed).unwrap_or_default();
     branch
-}
-
-/// A number with a noun, such as `3 pods`.
-pub(in crate::cli) fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -19,7 +19,7 @@ use crate::{
         draft::Draft,
         finalizer,
     },
-    plan::{Event, Hold, Plan, Plannable, Subject, WaitKind},
+    plan::{Event, Hold, Plan, Plannable, Subject, WaitKind, counted},
 };
 
 impl Plannable for Snapshot {
@@ -95,9 +95,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         let bounds = validate(deployment).map_or(Bounds::exact(deployment.spec.replicas), |spec| spec.bounds);
         let facts = Facts { snapshot, sets: &sets, bounds: &bounds, created: None, collisions: 0 };
         emit_status(&mut plan, snapshot, status::counters_of(&facts), None);
-        let count = sets.sets.len();
-        let plural = if count == 1 { "" } else { "s" };
-        let text = format!("{count} set{plural} with {} to be deleted", machines(sets.current()));
+        let text = format!("{} with {} to be deleted", counted(sets.sets.len(), "set"), machines(sets.current()));
         plan.wait(WaitKind::MachineDeletion, text, None);
         return plan;
     }

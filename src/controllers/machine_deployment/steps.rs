@@ -16,7 +16,7 @@ use crate::{
         reasons::{ConditionType, EventReason},
     },
     controllers::object::{condition, draft::Draft, finalizer},
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, WaitKind, counted},
 };
 
 /// The replicas that a plan sets on a MachineSet.
@@ -133,5 +133,5 @@ pub(super) fn push(plan: &mut Plan<Action>, action: Action, reason: String, even
 
 /// A number of Machines, as text.
 pub(super) fn machines(count: i32) -> String {
-    format!("{count} machine{}", if count == 1 { "" } else { "s" })
+    counted(count, "machine")
 }

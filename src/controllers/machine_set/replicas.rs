@@ -16,7 +16,7 @@ use crate::{
         deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
         in_place, owner,
     },
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, WaitKind, counted},
 };
 
 /// The most Machines that one plan creates or deletes, as in the reference. The next plan continues with the rest.
@@ -78,7 +78,7 @@ pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, snapshot: &Snapshot) 
 
 /// `1 machine`, `2 machines`.
 pub(super) fn count_of(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "machine" } else { "machines" })
+    counted(count, "machine")
 }
 
 fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, replicas: usize) {

@@ -23,7 +23,7 @@ use crate::{
         views::{NodeView, PodsView},
     },
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
-    plan::{Event, Plan, WaitKind},
+    plan::{Event, Plan, WaitKind, counted},
 };
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
@@ -216,8 +216,7 @@ fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[Pod
         [] => String::new(),
         claims => format!("; not following the volumes of claims {}", claims.join(", ")),
     };
-    let plural = if drain.pods == 1 { "" } else { "s" };
-    format!("draining Node {node}: {} pod{plural}{ignored}", drain.pods)
+    format!("draining Node {node}: {}{ignored}", counted(drain.pods, "pod"))
 }
 
 fn finish_drain(
