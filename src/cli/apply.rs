@@ -9,8 +9,9 @@ use kube::{
     core::GroupVersionKind,
     discovery::{self, Scope},
 };
-use serde::Deserialize;
 use tokio::time::Instant;
+
+use crate::api::decode::{self, YamlLimits};
 
 /// An API server serves a kind a moment after its CRD was created.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,13 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// A document is not an object, its kind is not served, or the API server rejects it.
 pub async fn apply(client: &Client, yaml: &str, manager: &str) -> Result<()> {
-    for document in serde_yaml_ng::Deserializer::from_str(yaml) {
-        let value = serde_yaml_ng::Value::deserialize(document).context("read YAML")?;
-        if value.is_null() {
-            continue;
-        }
-        let object: DynamicObject = serde_yaml_ng::from_value(value).context("read an object from YAML")?;
-        apply_one(client, &object, manager).await?;
+    let (objects, error) = decode::yaml_documents::<DynamicObject>(yaml, YamlLimits::FILES);
+    if let Some(error) = error {
+        return Err(error).context("read an object from YAML");
+    }
+    for object in &objects {
+        apply_one(client, object, manager).await?;
     }
     Ok(())
 }

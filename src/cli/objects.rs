@@ -8,10 +8,12 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::driver::SecretData;
+use crate::{
+    api::decode::{self, YamlError, YamlLimits},
+    driver::SecretData,
+};
 
 /// The most that a file may contain, in bytes: some ten thousand machines.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
@@ -43,7 +45,7 @@ pub enum ObjectsError {
         number: usize,
         /// The cause.
         #[source]
-        source: serde_yaml_ng::Error,
+        source: YamlError,
     },
     /// A document is no object of Kubernetes.
     #[error("read document {number} of {path}: it has no apiVersion and kind")]
@@ -151,11 +153,10 @@ fn parse(path: &str, text: &str) -> Result<Vec<Value>, ObjectsError> {
     if let Ok(values) = serde_json::Deserializer::from_str(text).into_iter().collect::<Result<Vec<Value>, _>>() {
         return check(path, values);
     }
-    let documents = serde_yaml_ng::Deserializer::from_str(text).enumerate().map(|(index, document)| {
-        let parsed = Value::deserialize(document);
-        parsed.map_err(|source| ObjectsError::Parse { path: path.to_owned(), number: index + 1, source })
-    });
-    check(path, documents.collect::<Result<_, _>>()?)
+    match decode::yaml_documents(text, YamlLimits::FILES) {
+        (values, None) => check(path, values),
+        (values, Some(source)) => Err(ObjectsError::Parse { path: path.to_owned(), number: values.len() + 1, source }),
+    }
 }
 
 fn check(path: &str, values: Vec<Value>) -> Result<Vec<Value>, ObjectsError> {
@@ -228,6 +229,8 @@ mod tests {
     #[case::aliases(&doubled(30))]
     #[case::yaml_depth(&"- ".repeat(5_000))]
     #[case::json_depth(&"[".repeat(5_000))]
+    #[case::a_megabyte_of_lists(&"[".repeat(1_000_000))]
+    #[case::a_megabyte_of_maps(&format!("apiVersion: v1\nkind: Secret\ndata: {}", "{a: ".repeat(250_000)))]
     fn a_text_that_expands_without_end_is_refused(#[case] text: &str) {
         assert!(matches!(parse("x", text), Err(ObjectsError::Parse { .. })), "{:?}", parse("x", text));
     }

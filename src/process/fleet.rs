@@ -23,7 +23,10 @@ use super::{
     options::{CellOptions, TargetKubeconfigs},
 };
 use crate::{
-    api::backoff::Backoff,
+    api::{
+        backoff::Backoff,
+        decode::{self, YamlLimits},
+    },
     runtime::{
         cell::Scope,
         files,
@@ -104,7 +107,7 @@ impl TryFrom<Entry> for CellOptions {
 
 /// Reads the cells of a file, by name.
 fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
-    let file: File = serde_yaml_ng::from_str(text)?;
+    let file: File = decode::yaml(text, YamlLimits::FILES)?;
     let mut cells = BTreeMap::new();
     for entry in file.cells {
         let name = entry.name.clone();

@@ -1,7 +1,10 @@
 //! The objects of mcm: types of `machine.sapcloud.io/v1alpha1`, and names in objects that other programs read. No client, no clock.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod backoff;
 pub mod crd;
+pub mod decode;
 pub mod duration;
 pub mod hash;
 pub mod labels;

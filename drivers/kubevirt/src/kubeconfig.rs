@@ -1,5 +1,6 @@
 //! The kubeconfig in a Secret, as far as it describes a connection without programs and files of this process.
 
+use mcm_api::decode::{self, YamlError, YamlLimits};
 use serde::{Deserialize, de::IgnoredAny};
 
 /// A kubeconfig. Keys that are not here have no influence on a connection, or are of newer versions.
@@ -84,10 +85,13 @@ impl Current {
     /// # Errors
     /// The reason why it cannot be used, without any of its values but names of its keys and entries.
     pub fn of(text: &str) -> Result<Self, String> {
-        let config: Kubeconfig = serde_yaml_ng::from_str(text).map_err(|error| match error.location() {
+        let config: Kubeconfig = decode::yaml(text, YamlLimits::KUBECONFIG).map_err(|error| match &error {
+            YamlError::TooLarge { .. } => format!("is not a kubeconfig: it has {error}"),
             // The text of the error may quote a credential.
-            Some(place) => format!("is not a kubeconfig: see line {}, column {}", place.line(), place.column()),
-            None => "is not a kubeconfig".to_owned(),
+            YamlError::Invalid(_) => match error.place() {
+                Some((line, column)) => format!("is not a kubeconfig: see line {line}, column {column}"),
+                None => "is not a kubeconfig".to_owned(),
+            },
         })?;
         let current = filled(config.current_context).ok_or("has no current-context")?;
         let mut contexts = config.contexts.into_iter().flatten();
@@ -164,6 +168,8 @@ fn filled(text: Option<String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use rstest::rstest;
     use serde_json::{Value, json};
@@ -246,5 +252,27 @@ mod tests {
     fn a_text_that_is_not_a_kubeconfig_is_not_quoted(#[case] text: &str) {
         let error = Current::of(text).err().unwrap();
         assert!(error.starts_with("is not a kubeconfig") && !error.contains("hunter2"), "{error}");
+    }
+
+    /// Much less than quadratic time, in a debug build.
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[rstest]
+    #[case::lists(format!("a: {}", "[".repeat(1_000_000)))]
+    #[case::closed_lists(format!("a: {}{}", "[".repeat(500_000), "]".repeat(500_000)))]
+    #[case::maps("{a: ".repeat(250_000))]
+    #[case::users(format!("users: [{{name: u, user: {{exec: {}", "[".repeat(500_000)))]
+    #[case::block_lists("- - -".repeat(200_000))]
+    #[case::quotes("\"".repeat(1_000_000))]
+    fn a_hostile_text_is_refused_at_once(#[case] text: String) {
+        let began = Instant::now();
+        assert!(Current::of(&text).is_err());
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_kubeconfig_has_a_limit_of_size() {
+        let error = Current::of(&"a".repeat(2 << 20)).err().unwrap();
+        assert_eq!(error, "is not a kubeconfig: it has more than 1024 KiB");
     }
 }

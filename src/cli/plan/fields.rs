@@ -6,7 +6,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::answer::{Effect, Field};
-use crate::api::labels::KUBECTL_LAST_APPLIED;
+use crate::api::{
+    decode::{self, YamlLimits},
+    labels::KUBECTL_LAST_APPLIED,
+};
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +179,7 @@ pub(super) fn assignment(text: &str) -> Result<Value, String> {
     if parts.iter().any(String::is_empty) {
         return Err(format!("--set {text}: the name of a field is empty"));
     }
-    let value = serde_yaml_ng::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    let value = decode::yaml(value, YamlLimits::FILES).unwrap_or_else(|_| Value::String(value.to_owned()));
     Ok(Difference { path: parts, old: Value::Null, new: value, is_same: false }.patch())
 }
 

@@ -17,7 +17,10 @@ use kube::{
 use tokio::task::spawn_blocking;
 
 use super::{StartError, address};
-use crate::runtime::files;
+use crate::{
+    api::decode::{self, YamlError, YamlLimits},
+    runtime::files,
+};
 
 /// Source of a cluster configuration.
 #[derive(Clone, Debug)]
@@ -108,7 +111,12 @@ impl Cluster {
     /// The text is not a kubeconfig, is incomplete, or uses a forbidden feature. `origin` and `name` are its source in the error.
     pub async fn from_text(text: &str, origin: &'static str, name: &str) -> Result<Self, StartError> {
         let refused = |error| StartError::from_kubeconfig(origin, Some(Path::new(name)), error);
-        let kubeconfig = Kubeconfig::from_yaml(text).map_err(refused)?;
+        let kubeconfig = decode::yaml::<Kubeconfig>(text, YamlLimits::KUBECONFIG).map_err(|error| match error {
+            YamlError::Invalid(error) => refused(KubeconfigError::Parse(error)),
+            YamlError::TooLarge { .. } => {
+                StartError::Incomplete { origin, file: name.to_owned(), cause: format!("it has {error}") }
+            }
+        })?;
         if let Some(field) = beyond_text(&kubeconfig) {
             let cause = format!("{field} is not allowed: put the credentials themselves into the kubeconfig");
             return Err(StartError::Incomplete { origin, file: name.to_owned(), cause });

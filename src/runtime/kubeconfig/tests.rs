@@ -297,3 +297,17 @@ async fn a_kubeconfig_that_others_wrote_is_used_as_it_is_and_never_quoted() {
     let error = Cluster::from_text(&format!("{{{TOKEN}: ["), "Secret", "ns/c-kubeconfig").await.unwrap_err();
     assert!(!format!("{error:?} {error}").contains(TOKEN), "{error}");
 }
+
+/// Texts that take a parser without limits long, or much memory.
+#[rstest]
+#[case::lists("[".repeat(1_000_000), "not the YAML of a kubeconfig")]
+#[case::maps("{a: ".repeat(250_000), "not the YAML of a kubeconfig")]
+#[case::aliases((0..30).map(|n| format!("a{}: &a{} [*a{n}, *a{n}]\n", n + 1, n + 1)).fold("a0: &a0 [x]\n".to_owned(), |all, line| all + &line), "not the YAML of a kubeconfig")]
+#[case::too_large("a".repeat(2 << 20), "it has more than 1024 KiB")]
+#[tokio::test]
+async fn a_hostile_kubeconfig_is_refused_at_once(#[case] text: String, #[case] expected: &str) {
+    let began = std::time::Instant::now();
+    let error = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(error.contains(expected), "{error}");
+}
