@@ -13,6 +13,9 @@ use crate::tls::use_ring;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes in the body of an answer. A page of 1000 VMs has some 10 MB.
 pub const LARGEST: usize = 64 << 20;
+/// Bytes that are read of the body of an answer without success: more than a message has. Drivers decode it into a tree of
+/// values, which is much larger than the text.
+pub const LARGEST_ERROR: usize = 64 << 10;
 
 /// Calls wait so long for their turn while the cloud throttles.
 const LONGEST_QUEUE: Duration = Duration::from_secs(240);
@@ -134,6 +137,10 @@ pub(super) async fn exchange(client: &Client, limiter: &Limiter, request: reqwes
     let headers = response.headers().clone();
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+        if !response.status().is_success() && body.len() + chunk.len() > LARGEST_ERROR {
+            body.extend_from_slice(&chunk[..LARGEST_ERROR - body.len()]);
+            break;
+        }
         if body.len() + chunk.len() > LARGEST {
             return Err(Failure::TooLarge(LARGEST));
         }
@@ -214,6 +221,7 @@ mod tests {
         let router = Router::new()
             .route("/here", get("here"))
             .route("/endless", get(endless))
+            .route("/endless-error", get(move || async move { (StatusCode::BAD_REQUEST, endless().await) }))
             .route("/moved", get(moved))
             .route("/busy", get(busy));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -235,6 +243,12 @@ mod tests {
     #[tokio::test]
     async fn an_endless_answer_is_too_large() {
         assert_eq!(get_from_server("/endless").await.0, Err(Failure::TooLarge(LARGEST)));
+    }
+
+    #[tokio::test]
+    async fn an_endless_answer_without_success_is_read_as_far_as_a_message_goes() {
+        let (answer, _) = get_from_server("/endless-error").await;
+        assert_eq!(answer.map(|(status, text)| (status, text.len())), Ok((400, LARGEST_ERROR)));
     }
 
     #[tokio::test]

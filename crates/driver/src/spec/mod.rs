@@ -166,7 +166,10 @@ fn sorted_out<'a>(
     let mut values = BTreeMap::new();
     for (key, value) in object {
         let Some(name) = known.iter().find(|name| name.eq_ignore_ascii_case(key)) else {
-            problems.warning(format!("{path}.{}", quotable(key)), unknown(key, known));
+            // The nearest name takes its time, and there may be any number of keys.
+            if problems.lists_more_warnings() {
+                problems.warning(format!("{path}.{}", quotable(key)), unknown(key, known));
+            }
             continue;
         };
         if values.insert(*name, value).is_some() {

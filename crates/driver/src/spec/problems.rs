@@ -44,6 +44,11 @@ impl Problems {
         push(&mut self.warnings, path.into(), text.into());
     }
 
+    /// Whether another warning would be listed.
+    pub fn lists_more_warnings(&self) -> bool {
+        self.warnings.len() < MOST_PROBLEMS
+    }
+
     /// Adds a difference to the driver of the reference.
     pub fn difference(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.differences, path.into(), text.into());
