@@ -28,7 +28,7 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::PostParams, core::Status};
 use tokio::time::{Instant, timeout};
 
-use super::{clock::Clock, events::Events, http::Part, kubeconfig::cause};
+use super::{clock::Clock, dated::DatedObject, events::Events, http::Part, kubeconfig::cause};
 use crate::{api::reasons::EventReason, plan::Event};
 
 pub use leadership::Leadership;
@@ -148,7 +148,7 @@ pub fn is_own_form(identity: &str) -> bool {
 /// An election with this process as a candidate.
 #[derive(Debug)]
 pub struct Election {
-    leases: Api<Lease>,
+    leases: Api<DatedObject<Lease>>,
     config: LeaseConfig,
     clock: Arc<dyn Clock>,
     events: Option<Events>,
@@ -188,9 +188,9 @@ impl Election {
     /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
     async fn claim(&self, base: Option<&Lease>) -> Result<Term, Refusal> {
         let sent_at = Instant::now();
-        let wish = self.claimed(base);
+        let wish = DatedObject(self.claimed(base));
         let params = PostParams::default();
-        let lease = match base {
+        let DatedObject(lease) = match base {
             None => self.call(self.leases.create(&params, &wish)).await,
             Some(_) => match self.call(self.leases.replace(&self.config.name, &params, &wish)).await {
                 // The Lease was deleted.
@@ -203,7 +203,8 @@ impl Election {
 
     /// Reads the Lease; `None` if it does not exist.
     async fn read(&self) -> Result<Option<Lease>, Refusal> {
-        self.call(self.leases.get_opt(&self.config.name)).await
+        let lease = self.call(self.leases.get_opt(&self.config.name)).await?;
+        Ok(lease.map(|DatedObject(lease)| lease))
     }
 
     /// A call with a time limit.

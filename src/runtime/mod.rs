@@ -8,6 +8,7 @@ pub mod cell;
 pub(crate) mod cells;
 pub mod client;
 pub mod clock;
+pub mod dated;
 pub(crate) mod descriptors;
 pub mod enqueue;
 pub mod events;

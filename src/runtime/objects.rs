@@ -6,12 +6,16 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{Status, response::StatusSummary},
+    core::{Request, Status, response::StatusSummary},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::cache::{Cache, Cached, Key};
+use super::{
+    cache::{Cache, Cached, Key},
+    dated::DatedObject,
+    guard::Guard,
+};
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
@@ -84,12 +88,12 @@ fn is_about(status: &Status, name: &str) -> bool {
 
 /// Reads an object live. `None` only if the API server reports that this object does not exist; an API server that does
 /// not serve the kind at the moment is an error.
-pub(crate) async fn read<K>(api: &Api<K>, name: &str) -> kube::Result<Option<K>>
+pub(crate) async fn read<K>(api: &Api<DatedObject<K>>, name: &str) -> kube::Result<Option<K>>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
     match Box::pin(api.get(name)).await {
-        Ok(object) => Ok(Some(object)),
+        Ok(DatedObject(object)) => Ok(Some(object)),
         Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, name) => Ok(None),
         Err(error) => Err(error),
     }
@@ -143,7 +147,7 @@ pub struct Objects<K: Cached> {
     api: ApiOfNamespace<K>,
 }
 
-type ApiOfNamespace<K> = Box<dyn Fn(&str) -> Api<K> + Send + Sync>;
+type ApiOfNamespace<K> = Box<dyn Fn(&str) -> Api<DatedObject<K>> + Send + Sync>;
 
 impl<K: Cached + Serialize> Objects<K> {
     /// Objects of a namespaced kind.
@@ -163,7 +167,7 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// The API of a namespace.
-    pub fn api(&self, namespace: &str) -> Api<K> {
+    pub fn api(&self, namespace: &str) -> Api<DatedObject<K>> {
         (self.api)(namespace)
     }
 
@@ -192,7 +196,8 @@ impl<K: Cached + Serialize> Objects<K> {
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
         let key = Key::of(object.meta());
-        let created = Box::pin(self.api(&key.namespace).create(&PostParams::default(), object)).await;
+        let object = DatedObject(object.clone());
+        let created = Box::pin(self.api(&key.namespace).create(&PostParams::default(), &object)).await;
         self.take("create", key, created)
     }
 
@@ -203,6 +208,30 @@ impl<K: Cached + Serialize> Objects<K> {
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
         let patched = Box::pin(api.patch(&key.name, &how, &patch)).await;
         self.take("patch", key, patched).inspect_err(|error| self.forget_if_gone(error, seen))
+    }
+
+    /// Sends a merge patch with UID and resource version of `seen` as preconditions, also of an object that cannot be
+    /// decoded: the response needs only metadata that can be.
+    pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<(), WriteError> {
+        let key = Key::of(seen);
+        let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
+        let patch = Patch::Merge(with_precondition(patch, seen));
+        let patched = async {
+            let request = Request::new(path).patch(&key.name, &PatchParams::default(), &patch);
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.api(&key.namespace).into_client().request::<Guard<K>>(request).await
+        };
+        match Box::pin(patched).await {
+            Ok(object) => {
+                self.cache.wrote_any(object);
+                Ok(())
+            }
+            Err(source) => {
+                let error = WriteError::new("patch", K::kind(&()), key, source);
+                self.forget_if_gone(&error, seen);
+                Err(error)
+            }
+        }
     }
 
     /// Sends a merge patch of the status with UID and resource version of `seen` as preconditions.
@@ -251,7 +280,7 @@ impl<K: Cached + Serialize> Objects<K> {
         let uid = seen.uid.clone();
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         match Box::pin(self.api(&key.namespace).delete(&key.name, &parameters)).await {
-            Ok(either::Either::Left(object)) => {
+            Ok(either::Either::Left(DatedObject(object))) => {
                 self.cache.wrote(object);
                 Ok(())
             }
@@ -276,8 +305,9 @@ impl<K: Cached + Serialize> Objects<K> {
         }
     }
 
-    fn take(&self, verb: &'static str, key: Key, answer: kube::Result<K>) -> Result<Arc<K>, WriteError> {
-        answer.map(|object| self.cache.wrote(object)).map_err(|source| WriteError::new(verb, K::kind(&()), key, source))
+    fn take(&self, verb: &'static str, key: Key, answer: kube::Result<DatedObject<K>>) -> Result<Arc<K>, WriteError> {
+        let written = answer.map(|DatedObject(object)| self.cache.wrote(object));
+        written.map_err(|source| WriteError::new(verb, K::kind(&()), key, source))
     }
 }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     cache::{Cache, Key},
+    dated::DatedObject,
     objects::read,
 };
 use crate::api::syntax::is_subdomain;
@@ -80,7 +81,8 @@ impl Secrets {
     }
 
     async fn read(&self, key: &Key) -> Result<Option<Secret>, kube::Error> {
-        read(&Api::namespaced(self.client.clone(), &key.namespace), &key.name).await
+        let api: Api<DatedObject<Secret>> = Api::namespaced(self.client.clone(), &key.namespace);
+        read(&api, &key.name).await
     }
 }
 

@@ -273,6 +273,10 @@ pub trait Watched: Send + Sync {
     fn trust(&self) -> Trust;
     /// Time since the API server last sent anything; `None` if it never did, or without a watch.
     fn age(&self) -> Option<Duration>;
+    /// Number of objects that cannot be decoded.
+    fn unreadable(&self) -> usize {
+        0
+    }
 }
 
 /// Whether a process can do its work without a cache.

@@ -234,6 +234,77 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
         .await;
 }
 
+/// The API server accepts this depth; JSON libraries do not.
+#[tokio::test]
+async fn a_class_that_is_nested_too_deep_holds_up_no_others_and_can_be_deleted() {
+    const DEPTH: usize = 5_000;
+    let world = World::new("deep").await;
+    let mut class = objects::class("deep");
+    class["metadata"]["namespace"] = world.namespace.clone().into();
+    class["metadata"]["finalizers"] = json!([mcm::api::labels::FINALIZER]);
+    class["providerSpec"] = "DEEP".into();
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(DEPTH), "}".repeat(DEPTH));
+    let class = class.to_string().replace("\"DEEP\"", &deep);
+    let path = format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/{}/machineclasses", world.namespace);
+    // The client of this test cannot decode it either.
+    let send = async |method: &str, path: &str, body: String| {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        world.client.request_text(request.body(body.into_bytes()).unwrap()).await
+    };
+    send("POST", &path, class).await.unwrap();
+
+    let _manager = world.run(&[]).await;
+    world.pool(2, json!({})).await;
+    world.settled(2, "small").await;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    let of_class = ListParams::default().fields("involvedObject.kind=MachineClass,involvedObject.name=deep");
+    wait::until("an event on the class", async || {
+        let events = events.list(&of_class).await.unwrap().items;
+        let is_it = |event: &Event| event.reason.as_deref() == Some("Unreadable");
+        events.iter().any(is_it).then_some(())
+    })
+    .await;
+
+    let class = format!("{path}/deep");
+    send("DELETE", &class, String::new()).await.unwrap();
+    wait::until("the class to go", async || match send("GET", &class, String::new()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Some(()),
+        _ => None,
+    })
+    .await;
+    world.remove_pool().await;
+}
+
+/// Its kubelet may write such a date, and Go reads it.
+#[tokio::test]
+async fn a_node_with_a_date_that_cannot_be_represented_goes_with_its_machine() {
+    let world = World::new("far-date").await;
+    let _manager = world.run(&[]).await;
+    world.pool(2, json!({})).await;
+    world.settled(2, "small").await;
+    let name = world
+        .find("a machine with a Node", |scene| scene.live().find_map(|one| one.node_name().map(str::to_owned)))
+        .await;
+    let condition = json!({"type": "Battery", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z"});
+    let patch = json!({"status": {"conditions": [condition]}}).to_string().into_bytes();
+    let request = http::Request::patch(format!("/api/v1/nodes/{name}/status"))
+        .header("content-type", "application/strategic-merge-patch+json");
+    let stored = world.target.request_text(request.body(patch).unwrap()).await.unwrap();
+    assert!(stored.contains("9999-12-31T23:59:59Z"), "{stored}");
+
+    world.roll("large").await;
+    world.settled(2, "large").await;
+    wait::until("the Node to go", async || {
+        let request = http::Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new()).unwrap();
+        match world.target.request_text(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Some(()),
+            _ => None,
+        }
+    })
+    .await;
+    world.remove_pool().await;
+}
+
 /// Our CRDs without their rules, as other versions install them.
 pub fn lax() -> Vec<CustomResourceDefinition> {
     let without_rules = |crd: CustomResourceDefinition| {

@@ -32,7 +32,7 @@ impl Execute for MachineClasses {
     ) -> Result<Next, ReconcileError> {
         for step in steps {
             match step.action {
-                Action::PatchClass(patch) => drop(self.classes.patch(&snapshot.class.metadata, &patch).await?),
+                Action::PatchClass(patch) => self.classes.patch_any(&snapshot.class.metadata, &patch).await?,
                 Action::PatchSecret { secret, patch } => drop(self.secrets.patch(&secret, &patch).await?),
             }
             if let Some(event) = &step.event {

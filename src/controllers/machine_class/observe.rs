@@ -1,10 +1,19 @@
-use kube::ResourceExt;
+use std::sync::Arc;
+
+use kube::{ResourceExt, core::ObjectMeta};
 
 use super::{SecretState, Snapshot, apply::MachineClasses, secret_names};
 use crate::{
+    api::machine::MachineClass,
     controllers::{machine, object::unreadable_names},
     runtime::{cache::Key, reconcile::Observe},
 };
+
+/// A class that cannot be decoded, if it is being deleted: then its metadata decide, and the Machines that name it.
+fn terminating(metadata: ObjectMeta) -> Option<Arc<MachineClass>> {
+    let is_terminating = metadata.deletion_timestamp.is_some();
+    is_terminating.then(|| Arc::new(MachineClass { metadata, ..MachineClass::default() }))
+}
 
 impl Observe for MachineClasses {
     type Key = Key;
@@ -13,7 +22,8 @@ impl Observe for MachineClasses {
     type Session = ();
 
     fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
-        let class = self.classes.cache.get(key)?;
+        let classes = &self.classes.cache;
+        let class = classes.get(key).or_else(|| terminating(classes.metadata_of_unreadable(key)?))?;
         let machines = &self.machines.cache;
         let secrets = &self.secrets.cache;
         let state = |name: &str| match secrets.get(&Key::new(&key.namespace, name)) {
@@ -28,5 +38,61 @@ impl Observe for MachineClasses {
             problems: self.drivers.validate(&class).ok(),
             class,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::{labels::FINALIZER, machine::Machine},
+        controllers::{machine_class::plan, secret::MetadataOfSecret, testing::Wire},
+        driver::{Catalogue, Guards},
+        runtime::{cell::Kept, clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects},
+    };
+
+    /// Steps and waits for a class that cannot be decoded.
+    fn plan_of(is_terminating: bool, users: usize) -> Option<(usize, usize)> {
+        let client = Wire::new().client();
+        let (classes, machines) = (MachineClass::cache(), Machine::cache());
+        let mut metadata = json!({
+            "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "1", "finalizers": [FINALIZER],
+        });
+        if is_terminating {
+            metadata["deletionTimestamp"] = json!("2026-11-28T00:00:00Z");
+        }
+        let metadata = serde_json::from_value(metadata).unwrap();
+        classes.observe(Event::Apply(Guard::Unreadable { metadata, error: "recursion limit exceeded".to_owned() }));
+        for index in 0..users {
+            let metadata = json!({ "name": format!("m{index}"), "namespace": "ns", "uid": format!("m{index}") });
+            let machine = json!({ "metadata": metadata, "spec": { "class": { "name": "c" } } });
+            machines.wrote(serde_json::from_value(machine).unwrap());
+        }
+        let reconciler = MachineClasses {
+            classes: Arc::new(Objects::namespaced(&classes, &client)),
+            machines: Arc::new(Objects::namespaced(&machines, &client)),
+            secrets: Arc::new(Objects::namespaced(&MetadataOfSecret::cache(), &client)),
+            drivers: Arc::new(Catalogue::of([], &Guards::unobserved())),
+            events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
+        };
+        let plan = plan(&reconciler.observe(&Key::new("ns", "c"), &(), &())?);
+        Some((plan.steps.len(), plan.waits.len()))
+    }
+
+    #[rstest]
+    #[case::left_alone(false, 0, None)]
+    #[case::released(true, 0, Some((1, 0)))]
+    #[case::used(true, 1, Some((0, 1)))]
+    #[tokio::test]
+    async fn a_class_that_cannot_be_decoded_is_released_when_it_is_deleted_and_not_used(
+        #[case] is_terminating: bool,
+        #[case] users: usize,
+        #[case] expected: Option<(usize, usize)>,
+    ) {
+        assert_eq!(plan_of(is_terminating, users), expected);
     }
 }

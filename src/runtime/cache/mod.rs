@@ -126,6 +126,11 @@ impl<K: Cached> Cache<K> {
         self.store.read().is_unreadable(key)
     }
 
+    /// The metadata of an object that exists and cannot be decoded.
+    pub fn metadata_of_unreadable(&self, key: &Key) -> Option<ObjectMeta> {
+        self.store.read().unreadable_of(key).map(|held| held.meta.clone())
+    }
+
     /// A list is complete, so the cache is filled.
     pub fn is_synced(&self) -> bool {
         self.pulse.is_filled()
@@ -214,6 +219,17 @@ impl<K: Cached> Cache<K> {
         object
     }
 
+    /// Stores an object that a write returned, whether it can be decoded or not.
+    pub fn wrote_any(&self, object: Guard<K>) {
+        match object {
+            Guard::Readable(object) => drop(self.wrote(object)),
+            Guard::Unreadable { metadata, .. } if is_removed(&metadata) => {
+                self.removed(&Key::of(&metadata), metadata.uid.as_deref().unwrap_or_default());
+            }
+            unreadable => self.change(|store| store.read(unreadable)),
+        }
+    }
+
     /// Stores that a write deleted an object.
     pub fn removed(&self, key: &Key, uid: &str) {
         self.change(|store| store.remove(key, uid, None));
@@ -257,6 +273,10 @@ impl<K: Cached> Watched for Cache<K> {
 
     fn age(&self) -> Option<Duration> {
         self.pulse.age()
+    }
+
+    fn unreadable(&self) -> usize {
+        self.store.read().unreadable().count()
     }
 }
 

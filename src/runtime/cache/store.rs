@@ -84,6 +84,10 @@ impl<K: Cached> Store<K> {
         self.unreadable.contains_key(key)
     }
 
+    pub fn unreadable_of(&self, key: &Key) -> Option<&Unreadable> {
+        self.unreadable.get(key)
+    }
+
     /// The objects with a term, by key. `None` if the cache does not have the index.
     pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Option<&[Arc<K>]> {
         let kept = self.indexes.iter().find(|kept| kept.name() == index.name())?;

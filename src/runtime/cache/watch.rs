@@ -20,6 +20,7 @@ use kube::{
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tower::{BoxError, service_fn};
 
+use self::large::LargeList;
 use super::{Cache, Cached};
 use crate::{
     api::backoff::{self, Backoff},
@@ -31,6 +32,8 @@ use crate::{
         trust::{Liveness, Pulse, Trust},
     },
 };
+
+mod large;
 
 /// Page size of a list.
 const PAGE: u32 = 500;
@@ -45,11 +48,12 @@ impl<K: Cached> Cache<K> {
     /// Watches until dropped. `api` gets a client that observes signs of life.
     pub async fn watch(self: Arc<Self>, client: Client, api: impl FnOnce(Client) -> Api<Guard<K>>, liveness: Liveness) {
         self.pulse.expect(liveness.limit);
-        let api = api(listening(client, Arc::clone(&self.pulse), liveness));
+        let large = LargeList::default();
+        let api = api(listening(client, Arc::clone(&self.pulse), liveness, large.clone()));
         let seconds = u32::try_from(liveness.watch_timeout.as_secs()).unwrap_or(u32::MAX);
         let config = watcher::Config::default().timeout(seconds);
         loop {
-            self.follow(watcher(api.clone(), config.clone())).await;
+            self.follow(large.follow(watcher(api.clone(), config.clone()))).await;
             sleep(BREATH).await;
         }
     }
@@ -184,13 +188,13 @@ impl kube::runtime::utils::Backoff for Pauses {
 }
 
 /// A client for one watch: bounds the time to open it, ends it after a silence, and records signs of life.
-fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness) -> Client {
+fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness, large: LargeList) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
-        let (client, pulse) = (client.clone(), Arc::clone(&pulse));
+        let (client, pulse, large) = (client.clone(), Arc::clone(&pulse), large.clone());
         async move {
             if !is_watch(request.uri()) {
-                return Ok(client.send(request).await?.map(Listened::call));
+                return Ok(client.send(request).await?.map(|body| Listened::call(body, large)));
             }
             let Liveness { open_timeout, idle_timeout, .. } = liveness;
             let opening = timeout(open_timeout, client.send(request)).await;
@@ -207,7 +211,16 @@ fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness) -> Client {
 /// The body of a response. That of a watch ends after too long a silence, as if the API server had ended it.
 struct Listened {
     body: Body,
-    watch: Option<Listening>,
+    kind: BodyKind,
+}
+
+enum BodyKind {
+    /// A list, with the bytes that were read.
+    List {
+        large: LargeList,
+        read: u64,
+    },
+    Watch(Listening),
 }
 
 struct Listening {
@@ -217,13 +230,13 @@ struct Listening {
 }
 
 impl Listened {
-    fn call(body: Body) -> Self {
-        Self { body, watch: None }
+    fn call(body: Body, large: LargeList) -> Self {
+        Self { body, kind: BodyKind::List { large, read: 0 } }
     }
 
     fn watch(body: Body, pulse: Arc<Pulse>, idle_timeout: Duration) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now() + idle_timeout));
-        Self { body, watch: Some(Listening { pulse, idle_timeout, deadline }) }
+        Self { body, kind: BodyKind::Watch(Listening { pulse, idle_timeout, deadline }) }
     }
 }
 
@@ -232,8 +245,22 @@ impl http_body::Body for Listened {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, BoxError>>> {
+        if let BodyKind::List { large, read } = &self.kind
+            && large.is_news(*read)
+        {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let frame = Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into);
-        let Some(watch) = &mut self.watch else { return frame };
+        let watch = match &mut self.kind {
+            BodyKind::Watch(watch) => watch,
+            BodyKind::List { read, .. } => {
+                if let Poll::Ready(Some(Ok(frame))) = &frame {
+                    *read += frame.data_ref().map_or(0, |data| data.len() as u64);
+                }
+                return frame;
+            }
+        };
         match frame {
             Poll::Ready(Some(Ok(frame))) => {
                 watch.pulse.heard();

@@ -10,7 +10,7 @@ use tokio_util::{
 use tracing::{debug, info, warn};
 
 use super::{BREATH, Election, Refusal, Term, holder, standby, terminating};
-use crate::runtime::shutdown;
+use crate::runtime::{dated::DatedObject, shutdown};
 
 impl Election {
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
@@ -141,7 +141,7 @@ async fn hand_over(election: &Election, term: Term) {
         let is_gone =
             |refusal: &Refusal| matches!(refusal, Refusal::Api(kube::Error::Api(status)) if status.code == 404);
         match is_lease {
-            true => match election.call(election.leases.replace(name, &params, &lease)).await {
+            true => match election.call(election.leases.replace(name, &params, &DatedObject(lease))).await {
                 Err(refusal) if is_gone(&refusal) => terminating::release(election).await,
                 outcome => outcome.map(drop),
             },

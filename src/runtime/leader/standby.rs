@@ -127,7 +127,7 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
         };
         match event {
             Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
-                seen.observe(&lease, &election.config);
+                seen.observe(&lease.0, &election.config);
                 if seen.is_free(&election.config) {
                     return sleep(SPREAD.mul_f64(election.config.share())).await;
                 }

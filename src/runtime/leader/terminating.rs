@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
-    Api,
+    Api, Resource,
     api::{ListParams, Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
+    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info};
 
 use super::{BREATH, Election, Refusal, Term};
-use crate::api::labels;
+use crate::{api::labels, runtime::guard::Guard};
 
 /// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
 const KINDS: [(&str, &str); 4] = [
@@ -32,10 +32,13 @@ const KINDS: [(&str, &str); 4] = [
     ("Machine", "machines"),
 ];
 
+/// The metadata of objects. They can be used if the rest of an object cannot be decoded.
+type MetadataApi = Api<Guard<PartialObjectMeta<DynamicObject>>>;
+
 /// An object with finalizers.
 #[derive(Clone, Debug)]
 struct Anchor {
-    api: Api<DynamicObject>,
+    api: MetadataApi,
     name: String,
     uid: String,
     version: Option<String>,
@@ -160,25 +163,26 @@ async fn anchors(election: &Election) -> Result<Vec<Anchor>, Refusal> {
     let of_kinds = KINDS.map(|(kind, plural)| async move {
         let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(election.leases.clone().into_client(), &election.config.namespace, &resource);
-        let list = election.call(api.list_metadata(&ListParams::default())).await?;
-        let anchors = list.items.into_iter().filter_map(|object| Anchor::of(&api, object.metadata, annotation));
+        let client = election.leases.clone().into_client();
+        let api = MetadataApi::namespaced_with(client, &election.config.namespace, &resource);
+        let list = election.call(api.list(&ListParams::default())).await?;
+        let anchors = list.items.into_iter().filter_map(|object| Anchor::of(&api, object.meta(), annotation));
         Ok::<Vec<Anchor>, Refusal>(anchors.collect())
     });
     Ok(try_join_all(of_kinds).await?.concat())
 }
 
 impl Anchor {
-    fn of(api: &Api<DynamicObject>, meta: ObjectMeta, annotation: &str) -> Option<Self> {
+    fn of(api: &MetadataApi, meta: &ObjectMeta, annotation: &str) -> Option<Self> {
         meta.finalizers.as_ref().filter(|finalizers| !finalizers.is_empty())?;
         let text = meta.annotations.as_ref().and_then(|all| all.get(annotation)).cloned();
-        let uid = meta.uid.unwrap_or_default();
+        let uid = meta.uid.clone().unwrap_or_default();
         let claim = text.map(|text| {
             let holder = text.split_once(' ').map_or("", |(holder, _)| holder).to_owned();
             Claim { holder, uid: uid.clone(), text }
         });
-        Some(Self { api: api.clone(), name: meta.name?, uid, version: meta.resource_version, claim })
+        let (name, version) = (meta.name.clone()?, meta.resource_version.clone());
+        Some(Self { api: api.clone(), name, uid, version, claim })
     }
 }
 
@@ -197,7 +201,7 @@ async fn patch(election: &Election, anchor: &Anchor, value: serde_json::Value) -
         "annotations": {annotation(election): value},
     }});
     let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-    let write = anchor.api.patch_metadata(&anchor.name, &params, &patch);
+    let write = anchor.api.patch(&anchor.name, &params, &patch);
     match election.call(write).await {
         // Its last finalizer was removed.
         Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),

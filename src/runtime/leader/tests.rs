@@ -241,7 +241,7 @@ impl State {
             }
             None => ("DELETED", self.lease.take().unwrap()),
         };
-        let line = format!("{}\n", json!({ "type": kind, "object": object }));
+        let line = event(kind, &object);
         self.watchers.retain(|watcher| watcher.unbounded_send(Ok(line.clone())).is_ok());
     }
 
@@ -250,12 +250,17 @@ impl State {
         if !query.ends_with(&format!("resourceVersion={}", self.version))
             && let Some(lease) = &self.lease
         {
-            let line = format!("{}\n", json!({ "type": "MODIFIED", "object": lease }));
+            let line = event("MODIFIED", lease);
             sender.unbounded_send(Ok(line)).unwrap();
         }
         self.watchers.push(sender);
         Response::new(Answer::from_stream(lines))
     }
+}
+
+/// An event with `type` as its first field, as API servers send it.
+fn event(kind: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
 fn respond(code: u16, body: &Value) -> Response<Answer> {

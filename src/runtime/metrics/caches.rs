@@ -14,6 +14,12 @@ const TRUSTED: Desc<2> = Desc::gauge(
     ["kind", "cluster"],
 );
 
+const UNREADABLE: Desc<2> = Desc::gauge(
+    "mcm_cache_unreadable_objects",
+    "Objects of a cache that cannot be decoded and are left alone. The log and the event Unreadable name them.",
+    ["kind", "cluster"],
+);
+
 impl Collect for Caches {
     fn collect(&self, out: &mut Exposition) {
         for (cluster, cache) in self.all() {
@@ -22,6 +28,8 @@ impl Collect for Caches {
                 out.sample(&AGE, [&kind, &cluster], age.as_secs_f64());
             }
             out.sample(&TRUSTED, [&kind, &cluster], f64::from(u8::from(cache.trust().is_trusted())));
+            let unreadable = u32::try_from(cache.unreadable()).unwrap_or(u32::MAX);
+            out.sample(&UNREADABLE, [&kind, &cluster], f64::from(unreadable));
         }
     }
 }
@@ -47,6 +55,10 @@ mod tests {
         fn age(&self) -> Option<Duration> {
             Some(Duration::from_millis(1500))
         }
+
+        fn unreadable(&self) -> usize {
+            3
+        }
     }
 
     #[test]
@@ -59,6 +71,7 @@ mod tests {
         let text = out.finish();
         assert!(text.contains("mcm_cache_age_seconds{kind=\"nodes\",cluster=\"target\"} 1.5\n"), "{text}");
         assert!(text.contains("mcm_cache_trusted{kind=\"nodes\",cluster=\"target\"} 0\n"), "{text}");
+        assert!(text.contains("mcm_cache_unreadable_objects{kind=\"nodes\",cluster=\"target\"} 3\n"), "{text}");
         drop(cache);
         assert!(caches.problems().is_empty());
     }

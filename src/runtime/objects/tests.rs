@@ -249,3 +249,52 @@ async fn a_patch_of_a_deleted_or_replaced_object_drops_it(#[case] write: Write, 
     assert_eq!(error.failure(), WriteFailure::Gone);
     assert_eq!(cache.get(&Key::new("", "n")), None);
 }
+
+const FAR: &str = "9999-12-31T23:59:59Z";
+
+fn with_far_dates() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "8", "managedFields": [{ "manager": "m", "time": FAR }] },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "lastTransitionTime": FAR }] },
+    })
+}
+
+#[tokio::test]
+async fn responses_with_dates_that_cannot_be_represented_are_stored() {
+    let seen: ObjectMeta = serde_json::from_value(json!({ "name": "n", "uid": "u", "resourceVersion": "7" })).unwrap();
+    let cache = Cache::<Node>::new(&[], |_| {});
+    let nodes = Recorder::default().objects(&cache, 200, with_far_dates());
+    nodes.patch(&seen, &json!({})).await.unwrap();
+    let stored = cache.get(&Key::new("", "n")).unwrap();
+    assert_eq!(stored.status.as_ref().unwrap().conditions.as_ref().unwrap()[0].status, "Unknown");
+    assert!(nodes.read_again(&Key::new("", "n")).await.unwrap().is_some());
+}
+
+/// A Node that cannot be decoded, because its managed fields are nested too deep.
+fn deep(version: &str, finalizers: &Value) -> Value {
+    let nested = (0..200).fold(json!(1), |inner, _| json!({ "f:a": inner }));
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": {
+        "name": "n", "uid": "u", "resourceVersion": version, "finalizers": finalizers,
+        "deletionTimestamp": "2026-11-28T00:00:00Z", "managedFields": [{ "manager": "m", "fieldsV1": nested }],
+    } })
+}
+
+#[rstest]
+#[case::other_finalizers_are_left(json!(["x"]), Some("8"))]
+#[case::it_is_deleted(json!([]), None)]
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_can_be_patched(#[case] finalizers: Value, #[case] version: Option<&str>) {
+    let cache = Cache::<Node>::new(&[], |_| {});
+    let stored = serde_json::from_str::<Guard<Node>>(&deep("7", &json!(["x", "y"])).to_string()).unwrap();
+    cache.observe(kube::runtime::watcher::Event::Apply(stored));
+    let key = Key::new("", "n");
+    let seen = cache.metadata_of_unreadable(&key).unwrap();
+    let recorder = Recorder::default();
+    let nodes = recorder.objects(&cache, 200, deep("8", &finalizers));
+    nodes.patch_any(&seen, &json!({ "metadata": { "finalizers": finalizers } })).await.unwrap();
+    let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": "7" } });
+    assert_eq!(recorder.sent(), ("PATCH /api/v1/nodes/n".to_owned(), patch));
+    let left = cache.metadata_of_unreadable(&key);
+    assert_eq!(left.and_then(|meta| meta.resource_version).as_deref(), version);
+}

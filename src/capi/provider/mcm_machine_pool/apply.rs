@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, io::Error, sync::Arc, time::Duration};
 
-use kube::{ResourceExt, api::ListParams};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
+use serde::Serialize;
 
 use super::{Action, Snapshot};
 use crate::{
@@ -23,9 +25,10 @@ use crate::{
     controllers::secret::MetadataOfSecret,
     plan::Step,
     runtime::{
-        cache::Key,
+        cache::{Cached, Key},
         clock::Clock,
         events::Events,
+        guard::Guard,
         objects::Objects,
         reconcile::{Execute, Next, Turn, UnresolvedWrite},
         target::Targets,
@@ -158,12 +161,20 @@ async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BT
     Ok(chosen)
 }
 
+/// The metadata of objects, also of those that cannot be decoded.
+fn metadata_of<K>(objects: &Objects<K>, namespace: &str) -> Api<Guard<PartialObjectMeta<K>>>
+where
+    K: Cached + Serialize + Resource<Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(objects.api(namespace).into_client(), namespace)
+}
+
 /// Whether the API server has no native object with the label of the pool.
 async fn is_gone(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<bool, ReconcileError> {
     let namespace = snapshot.object.namespace().unwrap_or_default();
     let of_pool = ListParams::default().labels(&format!("{}={}", labels::POOL, snapshot.object.name_any())).limit(1);
     let failed = |source| ReconcileError::read("the MCM objects of the pool", source);
-    let deployments = kind.deployments.api(&namespace).list_metadata(&of_pool).await.map_err(failed)?;
-    let machines = kind.natives.api(&namespace).list_metadata(&of_pool).await.map_err(failed)?;
+    let deployments = metadata_of(&kind.deployments, &namespace).list(&of_pool).await.map_err(failed)?;
+    let machines = metadata_of(&kind.natives, &namespace).list(&of_pool).await.map_err(failed)?;
     Ok(deployments.items.is_empty() && machines.items.is_empty())
 }

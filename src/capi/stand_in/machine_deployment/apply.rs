@@ -145,7 +145,7 @@ async fn read_machines(kind: &MachineDeployments, deployment: &Key) -> Result<()
     let found = kind.machines.api(&deployment.namespace).list(&own).await;
     let found = found.map_err(|source| ReconcileError::read("the Machines of the deployment", source))?;
     for machine in found {
-        kind.machines.cache.wrote(machine);
+        kind.machines.cache.wrote(machine.0);
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ async fn are_sets_released(kind: &MachineDeployments, deployment: &Key) -> Resul
     let found = kind.sets.api(&deployment.namespace).list(&own).await;
     let found = found.map_err(|source| ReconcileError::read("the MachineSets of the deployment", source))?;
     let is_released = |set: &MachineSet| is_mirror(&set.metadata) && owner::controller_of(&set.metadata).is_none();
-    Ok(found.items.iter().any(is_released))
+    Ok(found.items.iter().any(|set| is_released(&set.0)))
 }
 
 /// The data go from one Secret to the other and nowhere else. Data that cannot be used are remembered as such.

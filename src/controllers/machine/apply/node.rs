@@ -27,7 +27,7 @@ pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) ->
             let listed = nodes.api("").list(&labelled).boxed().await;
             let listed =
                 listed.map_err(|error| format!("cannot list nodes of machine {machine}: {}", chain(&error)))?;
-            let found: Vec<_> = listed.items.into_iter().map(|node| nodes.cache.wrote(node)).collect();
+            let found: Vec<_> = listed.items.into_iter().map(|node| nodes.cache.wrote(node.0)).collect();
             Ok(!found.is_empty())
         }
     }

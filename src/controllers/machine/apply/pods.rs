@@ -19,7 +19,7 @@ use crate::{
     controllers::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from},
     drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
     plan::Step,
-    runtime::{cache::Key, objects::chain, target::Target},
+    runtime::{cache::Key, dated::DatedObject, objects::chain, target::Target},
 };
 
 /// Concurrent calls for the pods of one drain.
@@ -30,11 +30,11 @@ pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Re
     let target = target(context, snapshot)?;
     // A forced drain is not delayed by others.
     let is_forced = time_left(context, snapshot).is_none();
-    let pods: Api<Pod> = Api::all(if is_forced { target.client.clone() } else { target.drains.clone() });
+    let pods: Api<DatedObject<Pod>> = Api::all(if is_forced { target.client.clone() } else { target.drains.clone() });
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let listed = in_time(context, snapshot, pods.list(&on_node).boxed()).await?;
     let listed = listed.map_err(|error| failed("list pods of node", node, &error))?;
-    Ok(listed.items.iter().map(PodFacts::of).collect())
+    Ok(listed.items.iter().map(|pod| PodFacts::of(&pod.0)).collect())
 }
 
 /// Current allowances of the budgets that refused evictions. When one of them allows a disruption, the Machine is
@@ -173,7 +173,7 @@ async fn evict(client: Client, pod: &PodRef) -> kube::Result<()> {
 
 /// Deletes one incarnation of a pod with grace period 0.
 async fn delete(client: Client, pod: &PodRef) -> kube::Result<()> {
-    let pods: Api<Pod> = Api::namespaced(client, &pod.namespace);
+    let pods: Api<DatedObject<Pod>> = Api::namespaced(client, &pod.namespace);
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions { uid: Some(pod.uid.to_string()), resource_version: None }),
@@ -202,9 +202,9 @@ fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], messa
 /// The disruption budgets of a namespace. They only explain refusals, so a failed list is ignored.
 async fn budgets(client: Result<Client, String>, namespace: String) -> (String, Vec<PodDisruptionBudget>) {
     let Ok(client) = client else { return (namespace, Vec::new()) };
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, &namespace);
+    let budgets: Api<DatedObject<PodDisruptionBudget>> = Api::namespaced(client, &namespace);
     let listed = budgets.list(&ListParams::default()).await;
-    (namespace, listed.map(|list| list.items).unwrap_or_default())
+    (namespace, listed.map(|list| list.items.into_iter().map(|budget| budget.0).collect()).unwrap_or_default())
 }
 
 pub(super) fn target(context: &Ports, snapshot: &Snapshot) -> Result<Arc<Target>, String> {

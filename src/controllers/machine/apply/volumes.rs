@@ -16,6 +16,7 @@ use crate::{
     driver::Driver,
     runtime::{
         cache::Key,
+        dated::DatedObject,
         objects::{Objects, WriteFailure},
         target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME},
     },
@@ -54,14 +55,15 @@ pub(super) async fn read(
 
 async fn read_one(client: Client, driver: Option<&dyn Driver>, claim: &ClaimRef) -> Result<ClaimFacts, String> {
     let ignored = |reason: String| Ok(ClaimFacts::Ignored { reason, volume: None });
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &claim.namespace);
+    let claims: Api<DatedObject<PersistentVolumeClaim>> = Api::namespaced(client.clone(), &claim.namespace);
     let Some(found) = by_name(&claims, "claim", &claim.name).await? else {
         return ignored("the claim does not exist".to_owned());
     };
     let Some(name) = found.spec.and_then(|spec| spec.volume_name).filter(|name| !name.is_empty()) else {
         return ignored("it is not bound to a volume".to_owned());
     };
-    let Some(volume) = by_name(&Api::<PersistentVolume>::all(client), "persistent volume", &name).await? else {
+    let Some(volume) = by_name(&Api::<DatedObject<PersistentVolume>>::all(client), "persistent volume", &name).await?
+    else {
         return ignored(format!("persistent volume {name} does not exist"));
     };
     let spec = volume.spec.unwrap_or_default();
@@ -75,13 +77,14 @@ async fn read_one(client: Client, driver: Option<&dyn Driver>, claim: &ClaimRef)
 }
 
 /// By a list, because the permissions of the Go program do not include `get`. The API server reads one object for it.
-async fn by_name<K>(api: &Api<K>, what: &str, name: &str) -> Result<Option<K>, String>
+async fn by_name<K>(api: &Api<DatedObject<K>>, what: &str, name: &str) -> Result<Option<K>, String>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let one = ListParams::default().fields(&format!("metadata.name={name}"));
     let listed = api.list(&one).await.map_err(|error| failed(&format!("list {what}"), name, &error))?;
-    Ok(listed.items.into_iter().find(|object| object.meta().name.as_deref() == Some(name)))
+    let mut listed = listed.items.into_iter().map(|DatedObject(object)| object);
+    Ok(listed.find(|object| object.meta().name.as_deref() == Some(name)))
 }
 
 /// One volume per call: volumes that a driver does not support are missing in its answer, so the results of a longer
