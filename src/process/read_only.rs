@@ -21,6 +21,7 @@ use crate::{
         cache::Key,
         cell::{Cell, Config, Kept, Role, Scope, Shared, Unread},
         clock::{Clock, SystemClock},
+        dated::DatedObject,
         events::Events,
         kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
         metrics::Metrics,
@@ -130,11 +131,11 @@ fn clusters_of(process: &ProcessOptions) -> Result<(&ControlKubeconfig, &TargetK
 }
 
 async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<Leadership>> {
-    let leases: Api<Lease> = Api::namespaced(control.clone(), namespace);
+    let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), namespace);
     let mut found = Vec::new();
     for role in [SETS, MACHINES] {
         let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
-        found.push(Leadership { role, lease });
+        found.push(Leadership { role, lease: lease.map(|DatedObject(lease)| lease) });
     }
     Ok(found)
 }

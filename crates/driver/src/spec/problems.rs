@@ -44,7 +44,7 @@ impl Problems {
         push(&mut self.warnings, path.into(), text.into());
     }
 
-    /// Whether another warning would be listed.
+    /// True while another warning would be listed.
     pub fn lists_more_warnings(&self) -> bool {
         self.warnings.len() < MOST_PROBLEMS
     }

@@ -21,7 +21,7 @@ use tokio::{
 /// Bytes of a list from which on it is large: its decoding takes some milliseconds.
 pub(super) const LARGE: u64 = 1 << 20;
 
-/// Whether a large list is being read.
+/// Shows that a large list is being read.
 #[derive(Clone, Default)]
 pub(super) struct LargeList(Arc<AtomicBool>);
 
