@@ -39,6 +39,7 @@ pub(crate) fn client(
     let requests = metrics.layer(&cluster.config.cluster_url);
     // Each layer wraps those above it.
     Ok(builder(cluster, user_agent)?
+        .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
         .with_layer(&option_layer(share))
         .with_layer(&RateLimitLayer::new(rate))
@@ -59,7 +60,11 @@ pub(crate) fn lease_client(
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
-    Ok(builder(cluster, user_agent)?.with_layer(&option_layer(share)).with_layer(&requests).build())
+    Ok(builder(cluster, user_agent)?
+        .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
+        .with_layer(&option_layer(share))
+        .with_layer(&requests)
+        .build())
 }
 
 fn builder(cluster: &Cluster, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
@@ -79,17 +84,12 @@ fn transport(mut config: Config, agent: HeaderValue) -> Result<Client, ClientErr
 
 #[cfg(test)]
 mod tests {
-    use axum::{
-        Router,
-        http::{HeaderMap, header::DATE},
-        routing::get,
-    };
-    use jiff::{SignedDuration, Timestamp};
+    use axum::{Router, http::HeaderMap, routing::get};
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
 
     use super::*;
-    use crate::runtime::{clock::Clock, metrics::Metrics};
+    use crate::runtime::metrics::Metrics;
 
     #[tokio::test]
     async fn calls_carry_the_user_agent_and_are_counted() {
@@ -119,32 +119,6 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains(&counted), "{text}");
         assert!(!text.contains("secret"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn the_time_of_an_api_server_is_that_of_its_responses() {
-        let date = Timestamp::now().checked_add(SignedDuration::from_mins(25)).unwrap();
-        let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        let answer = move || {
-            let date = date.clone();
-            async move { ([(DATE, date)], axum::Json(serde_json::json!({ "metadata": { "name": "n" } }))) }
-        };
-        let router = Router::new().route("/api/v1/nodes/{name}", get(answer));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let host = listener.local_addr().unwrap();
-        let _server =
-            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
-
-        let metrics = Metrics::new();
-        let cluster = Cluster::from(Config::new(format!("http://{host}").parse().unwrap()));
-        let clock = metrics.requests().clock(&cluster.config.cluster_url);
-        let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
-        assert_eq!(ahead(), 0, "before the first response");
-        let client = client(&cluster, "mcm", Rate { qps: 20.0, burst: 30 }, None, metrics.requests()).unwrap();
-        Api::<Node>::all(client).get("n").await.unwrap();
-        assert!((1_497..=1_502).contains(&ahead()), "{}", ahead());
-        let text = metrics.render();
-        assert!(text.contains(&format!("mcm_clock_skew_seconds{{server=\"{host}\"}} 1")), "{text}");
     }
 
     #[test]

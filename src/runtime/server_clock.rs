@@ -1,8 +1,15 @@
-//! The time of API servers, measured from the `Date` of their responses.
+//! The time of API servers, measured from their responses.
 //!
 //! API servers stamp objects (`creationTimestamp`) and judge the expiry of tokens by their own clock. Ages of objects are
 //! therefore computed with the time of the API server that stores them: with the clock of this host, a difference of
 //! some minutes would fail each new Machine, or delete each token at once.
+//!
+//! The stamp of an object that we wrote comes from the clock that stamps the others. A leader renews its Lease every two
+//! seconds, so its clock is measured all the time. `Date` may be that of a proxy: it counts only until the first stamp,
+//! and before a later `Date` is believed it must have been measured for some minutes.
+
+mod estimate;
+mod layer;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,20 +21,27 @@ use super::{
     clock::{Clock, SteadyClock, SystemClock},
     metrics::{Desc, Exposition, Gauges},
 };
+use estimate::{ClockBounds, ClockEstimate};
+use layer::ClockLayer;
 
 const SKEW: Desc<1> = Desc::gauge(
     "mcm_clock_skew_seconds",
     "How far the clock of an API server is ahead of the clock of this host, by its responses.",
     ["server"],
 );
+const DISAGREEMENT: Desc<1> = Desc::gauge(
+    "mcm_clock_disagreement_seconds",
+    "How far a time in a response of an API server differed from the time that ages are computed with, in the last ten minutes.",
+    ["server"],
+);
 
-/// A `Date` has whole seconds, rounded down.
-const PRECISION: SignedDuration = SignedDuration::from_secs(1);
 /// Differences up to this are noise. They are not corrected, so that the time does not jump.
 pub(super) const NOISE: SignedDuration = SignedDuration::from_secs(2);
 /// Larger differences are logged.
 const WORTH_A_WARNING: SignedDuration = SignedDuration::from_secs(30);
 const WARN_AGAIN: SignedDuration = SignedDuration::from_hours(1);
+/// A time that differed is reported for so long.
+const REPORTED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// The clocks of all API servers of a process, by host.
 #[derive(Debug)]
@@ -51,13 +65,15 @@ impl ServerClocks {
     }
 
     pub fn collect(&self, out: &mut Exposition) {
-        let skews = Gauges::default();
+        let (skews, disagreements) = (Gauges::default(), Gauges::default());
         for (server, clock) in &*self.clocks.lock() {
             if let Some(skew) = clock.skew() {
                 skews.set([&**server], skew.as_secs_f64());
+                disagreements.set([&**server], clock.disagreement().as_secs_f64());
             }
         }
         skews.collect(&SKEW, out);
+        disagreements.collect(&DISAGREEMENT, out);
     }
 }
 
@@ -75,13 +91,34 @@ struct Inner {
     measured: Mutex<Measured>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Measured {
-    /// The server is ahead of our clock by at least and at most this much.
-    bounds: Option<(SignedDuration, SignedDuration)>,
+    /// From the stamps of objects that we wrote.
+    stamps: ClockEstimate,
+    /// From the `Date` of responses.
+    dates: ClockEstimate,
+    /// There was a response with a time.
+    is_measured: bool,
     /// The correction that is added to our clock.
     applied: SignedDuration,
-    warned_at: Option<Timestamp>,
+    /// The last time that differed from ours: by how much, and when.
+    differed: Option<(SignedDuration, Timestamp)>,
+    warned_of_skew: Option<Timestamp>,
+    warned_of_disagreement: Option<Timestamp>,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self {
+            stamps: ClockEstimate::default(),
+            dates: ClockEstimate::assumed(ClockBounds::EQUAL),
+            is_measured: false,
+            applied: SignedDuration::ZERO,
+            differed: None,
+            warned_of_skew: None,
+            warned_of_disagreement: None,
+        }
+    }
 }
 
 impl Clock for ServerClock {
@@ -98,140 +135,109 @@ impl ServerClock {
         Self(Arc::new(Inner { server, own, host, measured: Mutex::default() }))
     }
 
-    /// The clock of an API server that answered with this `Date`, seen by a process with this clock.
+    /// The clock of an API server that created an object at this time, for a process with this clock.
     #[cfg(test)]
-    pub fn that_answered(date: &str, own: &super::clock::ManualClock) -> Self {
+    pub fn that_created_at(stamp: Timestamp, own: &super::clock::ManualClock) -> Self {
         let time: Arc<dyn Clock> = Arc::new(own.clone());
         let clock = Self::new(&Arc::from("target"), &time, &time);
-        let headers = [(DATE, http::HeaderValue::from_str(date).unwrap_or(http::HeaderValue::from_static("")))];
-        clock.observe(&headers.into_iter().collect(), clock.sent());
+        clock.creates_at(stamp);
         clock
     }
 
-    /// When a request is sent, for [`Self::observe`].
-    pub(super) fn sent(&self) -> Timestamp {
+    /// The API server creates an object at this time.
+    #[cfg(test)]
+    pub fn creates_at(&self, stamp: Timestamp) {
+        self.stamped(stamp, self.sent(), self.sent());
+    }
+
+    /// A layer for a client of the API server. It measures the clock by all responses. Nothing may delay a request below it.
+    pub fn layer(&self, user_agent: &str) -> ClockLayer {
+        ClockLayer::new(self.clone(), user_agent)
+    }
+
+    /// The time by our own clock, for [`Self::observe`] and [`Self::stamped`].
+    fn sent(&self) -> Timestamp {
         self.0.own.now()
     }
 
     /// A response to a request that was sent at this time arrived.
-    pub(super) fn observe(&self, headers: &HeaderMap, sent: Timestamp) {
+    fn observe(&self, headers: &HeaderMap, sent: Timestamp) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let Some(date) = date.and_then(|text| rfc2822::parse(text).ok()) else { return };
-        self.measure(date.timestamp(), sent, self.0.own.now());
-        self.warn();
+        let received = self.sent();
+        let bounds = ClockBounds::measured(date.timestamp(), sent, received);
+        self.measure(bounds, received, |measured| measured.dates.measure(bounds, received));
     }
 
-    /// The server's clock was within a second after `date` at some time between `sent` and `received`.
-    fn measure(&self, date: Timestamp, sent: Timestamp, received: Timestamp) {
-        let (low, high) = (date.duration_since(received), date.duration_since(sent).saturating_add(PRECISION));
-        let mut measured = self.0.measured.lock();
-        let known = measured.bounds.map(|(least, most)| (least.max(low), most.min(high)));
-        // Bounds that contradict each other show that a clock was set.
-        let (least, most) = known.filter(|(least, most)| least <= most).unwrap_or((low, high));
-        measured.bounds = Some((least, most));
-        let ahead = least.saturating_add(most) / 2;
-        if ahead.saturating_sub(measured.applied).abs() > NOISE {
-            measured.applied = if ahead.abs() > NOISE { ahead } else { SignedDuration::ZERO };
+    /// The API server stored an object with this time, for a request that was sent and answered at these times.
+    fn stamped(&self, stamp: Timestamp, sent: Timestamp, received: Timestamp) {
+        let bounds = ClockBounds::measured(stamp, sent, received);
+        self.measure(bounds, received, |measured| measured.stamps.measure(bounds, received));
+    }
+
+    fn measure(&self, bounds: ClockBounds, now: Timestamp, add: impl FnOnce(&mut Measured)) {
+        {
+            let mut measured = self.0.measured.lock();
+            add(&mut measured);
+            measured.is_measured = true;
+            let ahead = measured.stamps.ahead().or(measured.dates.ahead()).unwrap_or_default();
+            if ahead.saturating_sub(measured.applied).abs() > NOISE {
+                measured.applied = if ahead.abs() > NOISE { ahead } else { SignedDuration::ZERO };
+            }
+            let difference = bounds.distance(measured.applied);
+            if difference >= WORTH_A_WARNING {
+                measured.differed = Some((difference, now));
+            }
         }
+        self.warn();
     }
 
     /// How far the server is ahead of the clock of this host; `None` before its first response.
     fn skew(&self) -> Option<SignedDuration> {
-        self.0.measured.lock().bounds?;
+        if !self.0.measured.lock().is_measured {
+            return None;
+        }
         Some(self.now().duration_since(self.0.host.now()))
     }
 
+    /// How far a time of the server differed from ours lately.
+    fn disagreement(&self) -> SignedDuration {
+        let (now, differed) = (self.sent(), self.0.measured.lock().differed);
+        let recent = differed.filter(|(_, at)| now.duration_since(*at) < REPORTED_FOR);
+        recent.map(|(difference, _)| difference).unwrap_or_default()
+    }
+
     fn warn(&self) {
-        let Some(skew) = self.skew().filter(|skew| skew.abs() >= WORTH_A_WARNING) else { return };
-        let own = self.0.own.now();
-        let mut measured = self.0.measured.lock();
-        if measured.warned_at.is_some_and(|at| own.duration_since(at) < WARN_AGAIN) {
-            return;
+        let (skew, disagreement) = (self.skew().unwrap_or_default(), self.disagreement());
+        let (server, own) = (&*self.0.server, self.sent());
+        let is_due = |warned_at: &mut Option<Timestamp>| {
+            let is_due = warned_at.is_none_or(|at| own.duration_since(at) >= WARN_AGAIN);
+            if is_due {
+                *warned_at = Some(own);
+            }
+            is_due
+        };
+        if skew.abs() >= WORTH_A_WARNING && is_due(&mut self.0.measured.lock().warned_of_skew) {
+            let ahead_by_seconds = skew.as_secs();
+            tracing::warn!(
+                server,
+                ahead_by_seconds,
+                "the clocks of an API server and of this host differ: ages and expiry are computed with the API server's; \
+                 synchronize both"
+            );
         }
-        measured.warned_at = Some(own);
-        let (server, ahead_by_seconds) = (&*self.0.server, skew.as_secs());
-        tracing::warn!(
-            server,
-            ahead_by_seconds,
-            "the clocks of an API server and of this host differ: ages and expiry are computed with the API server's; \
-             synchronize both"
-        );
+        if disagreement >= WORTH_A_WARNING && is_due(&mut self.0.measured.lock().warned_of_disagreement) {
+            let seconds = disagreement.as_secs();
+            tracing::warn!(
+                server,
+                seconds,
+                "the times in the responses of an API server contradict each other: ages are computed with the stamps of \
+                 its objects, or with the earlier time; synchronize all API servers behind this address, and the proxies \
+                 before them"
+            );
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-    use crate::runtime::clock::ManualClock;
-
-    const START: i64 = 1_700_000_000;
-
-    fn at(second: f64) -> Timestamp {
-        let millis = (second * 1e3) as i64;
-        Timestamp::from_millisecond(START * 1000 + millis).unwrap()
-    }
-
-    fn clock() -> (ManualClock, ServerClock) {
-        let own = ManualClock::at(at(0.0));
-        let time: Arc<dyn Clock> = Arc::new(own.clone());
-        (own, ServerClock::new(&Arc::from("api.example"), &time, &time))
-    }
-
-    fn response(date: &str) -> HeaderMap {
-        [(DATE, date.parse().unwrap())].into_iter().collect()
-    }
-
-    #[rstest]
-    #[case::ahead("Tue, 14 Nov 2023 22:38:20 GMT", 1500)]
-    #[case::behind("Tue, 14 Nov 2023 21:48:20 GMT", -1500)]
-    #[case::the_same("Tue, 14 Nov 2023 22:13:20 GMT", 0)]
-    #[case::noise("Tue, 14 Nov 2023 22:13:21 GMT", 0)]
-    #[case::not_a_date("tomorrow", 0)]
-    fn the_time_is_that_of_the_responses(#[case] date: &str, #[case] ahead: i64) {
-        let (own, clock) = clock();
-        let sent = clock.sent();
-        clock.observe(&response(date), sent);
-        let skew = |clock: &ServerClock| clock.now().duration_since(own.now()).as_secs_f64();
-        assert!((skew(&clock) - ahead as f64).abs() <= 1.0, "{}", skew(&clock));
-        own.advance(SignedDuration::from_hours(1));
-        assert!((skew(&clock) - ahead as f64).abs() <= 1.0, "it goes on with the own clock");
-    }
-
-    #[test]
-    fn slow_responses_do_not_change_the_measured_clock() {
-        let (_, clock) = clock();
-        clock.measure(at(1500.0), at(0.0), at(0.1));
-        let before = clock.now();
-        // The server answered at once, and the response took a minute.
-        clock.measure(at(1510.0), at(10.0), at(70.0));
-        assert_eq!(clock.now(), before);
-        assert!(clock.now().duration_since(at(1500.0)).abs() <= PRECISION);
-    }
-
-    #[test]
-    fn a_clock_that_is_set_is_followed() {
-        let (_, clock) = clock();
-        clock.measure(at(1500.0), at(0.0), at(0.1));
-        clock.measure(at(10.0), at(10.0), at(10.1));
-        assert_eq!(clock.now(), at(0.0), "both agree now");
-        clock.measure(at(320.0), at(20.0), at(20.1));
-        assert!(clock.now().duration_since(at(300.0)).abs() <= PRECISION);
-    }
-
-    #[test]
-    fn the_difference_is_exported_once_it_is_known() {
-        let time: Arc<dyn Clock> = Arc::new(ManualClock::at(at(0.0)));
-        let clocks = ServerClocks { own: Arc::clone(&time), host: time, clocks: Mutex::default() };
-        let clock = clocks.of(&Arc::from("api.example"));
-        let text = || {
-            let mut out = Exposition::default();
-            clocks.collect(&mut out);
-            out.finish()
-        };
-        assert!(!text().contains("api.example"), "{}", text());
-        clock.measure(at(-600.0), at(0.0), at(0.0));
-        assert!(text().contains("\nmcm_clock_skew_seconds{server=\"api.example\"} -599.5\n"), "{}", text());
-    }
-}
+mod tests;

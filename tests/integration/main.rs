@@ -12,6 +12,7 @@ mod autoscaler;
 mod bad_input;
 mod cascade;
 mod check;
+mod clocks;
 mod crashes;
 mod dashboard;
 mod definitions;

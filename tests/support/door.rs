@@ -37,6 +37,9 @@ pub type Which = fn(&Call) -> bool;
 /// The status with which a call is refused.
 pub type Refusal = fn(&Call) -> Option<StatusCode>;
 
+/// A `Date` that a proxy puts into an answer.
+pub type ProxyDate = fn() -> String;
+
 /// Watches of Nodes.
 pub fn node_watches(call: &Call) -> bool {
     call.path == "/api/v1/nodes" && call.is_watch
@@ -70,6 +73,8 @@ struct Orders {
     delay: Duration,
     /// Calls that are answered here.
     refused: Option<Refusal>,
+    /// Each answer of so many has another `Date`.
+    dates: Option<(usize, ProxyDate)>,
 }
 
 #[derive(Clone)]
@@ -78,6 +83,7 @@ struct Shared {
     orders: watch::Receiver<Orders>,
     ignored: Arc<AtomicUsize>,
     heard: Heard,
+    answers: Arc<AtomicUsize>,
 }
 
 impl Door {
@@ -97,7 +103,9 @@ impl Door {
         config.default_retry = false;
         let client = Client::try_from(config).unwrap();
         let heard = Heard::default();
-        let shared = Shared { client, orders: receiver, ignored: Arc::clone(&ignored), heard: Arc::clone(&heard) };
+        let answers = Arc::default();
+        let shared =
+            Shared { client, orders: receiver, ignored: Arc::clone(&ignored), heard: Arc::clone(&heard), answers };
         let router = Router::new().fallback(pass).with_state(shared);
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, orders, ignored, heard }
@@ -127,6 +135,11 @@ impl Door {
     /// From now on such calls are refused, as an API server does.
     pub fn refuse(&self, which: Refusal) {
         self.orders.send_replace(Orders { refused: Some(which), ..Orders::default() });
+    }
+
+    /// From now on the first of `every` answers has another `Date`, as behind a proxy whose clock is wrong.
+    pub fn change_dates(&self, every: usize, date: ProxyDate) {
+        self.orders.send_replace(Orders { dates: Some((every, date)), ..Orders::default() });
     }
 
     /// The requests so far, each with the time of its arrival.
@@ -172,12 +185,23 @@ async fn pass(State(shared): State<Shared>, request: Request) -> Response {
     parts.headers.remove(header::HOST);
     let body = to_bytes(body, usize::MAX).await.unwrap();
     match shared.client.send(http::Request::from_parts(parts, body.to_vec().into())).await {
-        Ok(answer) => answer.map(|body| Body::from_stream(passed_on(call, Body::new(body), shared.orders))),
+        Ok(mut answer) => {
+            if let Some(date) = shared.other_date() {
+                answer.headers_mut().insert(header::DATE, date.parse().unwrap());
+            }
+            answer.map(|body| Body::from_stream(passed_on(call, Body::new(body), shared.orders)))
+        }
         Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     }
 }
 
 impl Shared {
+    fn other_date(&self) -> Option<String> {
+        let (every, date) = self.orders.borrow().dates?;
+        let is_chosen = self.answers.fetch_add(1, Ordering::SeqCst).is_multiple_of(every);
+        is_chosen.then(date)
+    }
+
     fn ignores(&self, call: &Call) -> bool {
         let Orders { ignored, most, .. } = *self.orders.borrow();
         ignored.is_some_and(|which| which(call)) && self.ignored.fetch_add(1, Ordering::SeqCst) < most

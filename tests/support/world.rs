@@ -153,6 +153,15 @@ impl World {
         door
     }
 
+    /// Puts a door into the way to both clusters of this world, which are one, for the managers that start from now on.
+    pub async fn door(&self) -> Door {
+        let door = Door::to(ControlPlane::shared().await).await;
+        for kubeconfig in [&self.identity.control, &self.identity.target] {
+            identity::change(kubeconfig, SERVER, door.url().into());
+        }
+        door
+    }
+
     /// The credentials of the managers.
     pub fn identity(&self) -> &Identity {
         &self.identity

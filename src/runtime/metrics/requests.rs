@@ -83,7 +83,6 @@ impl RequestMetrics {
         let host = host_of(server);
         let scheme = server.scheme_str().unwrap_or("https");
         let base = format!("{scheme}://{host}{}", server.path().trim_end_matches('/'));
-        let clock = self.0.clocks.of(&host);
         let mut servers = self.0.servers.lock();
         let known = servers.entry(base.clone()).or_default();
         let server = known.upgrade().unwrap_or_else(|| {
@@ -91,10 +90,10 @@ impl RequestMetrics {
             *known = Arc::downgrade(&made);
             made
         });
-        RequestLayer { metrics: self.clone(), server, clock }
+        RequestLayer { metrics: self.clone(), server }
     }
 
-    /// The clock of an API server, by the responses to all requests that are observed.
+    /// The clock of an API server. The clients with its [`layer`](ServerClock::layer) measure it.
     pub fn clock(&self, server: &Uri) -> ServerClock {
         self.0.clocks.of(&host_of(server))
     }
@@ -117,7 +116,6 @@ fn host_of(server: &Uri) -> Arc<str> {
 pub struct RequestLayer {
     metrics: RequestMetrics,
     server: Arc<Server>,
-    clock: ServerClock,
 }
 
 impl RequestLayer {
@@ -164,12 +162,10 @@ where
         let method = request.method().clone();
         // A watch has no latency.
         let path = (!is_watch(request.uri())).then(|| template(request.uri()));
-        let (began, sent) = (Instant::now(), observer.clock.sent());
+        let began = Instant::now();
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
-            let timed = answer.iter().filter(|answer| !answer.status().is_server_error());
-            timed.for_each(|answer| observer.clock.observe(answer.headers(), sent));
             let status = answer.as_ref().ok().map(Response::status);
             let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str);
             observer.answered(method.as_str(), code, path.map(|path| (path, began.elapsed())));

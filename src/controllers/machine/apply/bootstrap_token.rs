@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
@@ -10,16 +11,36 @@ use super::{
     ports::Ports,
 };
 use crate::{
-    controllers::machine::{BootstrapToken, Snapshot},
+    controllers::machine::{BootstrapToken, Snapshot, policy::after},
     runtime::objects::chain,
 };
 
 const TOKEN_NAMESPACE: &str = "kube-system";
 const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
 const TOKEN_SECRET_LENGTH: usize = 16;
+/// The clock of the target cluster may turn out to differ by this much from the time that a token was made with.
+const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
 
-/// The token as text, `<id>.<secret>`: the existing one of the target cluster, or a new one.
-pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<String, String> {
+/// The token as text. It expires by the clock of the target cluster, which deletes expired tokens. The response to a new
+/// token may be the first that shows this clock, and then it is made again.
+pub(super) async fn ensure_by_target_clock(
+    context: &Ports,
+    snapshot: &Snapshot,
+    wanted: BootstrapToken,
+) -> Result<String, String> {
+    let expiring = |ahead| BootstrapToken { expiration: after(wanted.expiration, ahead), ..wanted.clone() };
+    let (token, is_new) = ensure(context, snapshot, &expiring(snapshot.target_ahead)).await?;
+    let ahead = target(context, snapshot)?.ahead_of(context.now());
+    let has_moved = ahead.saturating_sub(snapshot.target_ahead).abs() > TOLERATED;
+    // A VM may use one that existed before.
+    if is_new && has_moved && delete(context, snapshot, &wanted.id).await {
+        return ensure(context, snapshot, &expiring(ahead)).await.map(|(token, _)| token);
+    }
+    Ok(token)
+}
+
+/// The token as text, `<id>.<secret>`, and whether it is new.
+async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<(String, bool), String> {
     let client = target(context, snapshot)?.client.clone();
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     let name = secret_name(&wanted.id);
@@ -27,7 +48,7 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
     for _ in 0..2 {
         let there = secrets.get_opt(&name).await.map_err(|error| failed("read bootstrap token", &wanted.id, &error))?;
         if let Some(secret) = there {
-            return text_of(&secret, &wanted.id).ok_or_else(|| {
+            return text_of(&secret, &wanted.id).map(|token| (token, false)).ok_or_else(|| {
                 format!(
                     "the Secret {TOKEN_NAMESPACE}/{name} is no bootstrap token (token-id must be {}, token-secret \
                      {TOKEN_SECRET_LENGTH} characters of a-z and 0-9): delete it, and a new one is created",
@@ -38,6 +59,7 @@ pub(super) async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &Bootst
         match secrets.create(&PostParams::default(), &new_token(wanted, &name)).await {
             Ok(secret) => {
                 return text_of(&secret, &wanted.id)
+                    .map(|token| (token, true))
                     .ok_or_else(|| format!("bootstrap token {} was stored without token-secret", wanted.id));
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {}

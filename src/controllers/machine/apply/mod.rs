@@ -18,7 +18,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Action, BootstrapToken, ClassView, SecretFacts, Snapshot, metrics, policy::after, watch_vm};
+use super::{Action, ClassView, SecretFacts, Snapshot, metrics, watch_vm};
 use crate::{
     api::{machine::MachineStatus, patch},
     driver::Account,
@@ -161,10 +161,7 @@ impl Machines {
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {
-                // The target cluster deletes tokens that are expired by its own clock.
-                let expiration = after(wanted.expiration, snapshot.target_ahead);
-                let wanted = BootstrapToken { expiration, ..wanted };
-                let answer = bootstrap_token::ensure(context, snapshot, &wanted).boxed().await;
+                let answer = bootstrap_token::ensure_by_target_clock(context, snapshot, wanted).boxed().await;
                 snapshot.now = context.now();
                 snapshot.token_ensured(answer.map(|token| turn.session.token = Some(token)));
             }

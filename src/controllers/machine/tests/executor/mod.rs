@@ -144,6 +144,7 @@ struct Shop {
     clock: ManualClock,
     context: Arc<Ports>,
     target: Arc<Target>,
+    target_clock: Option<ServerClock>,
     states: Arc<States<Machines>>,
     reconciler: Loop<Machines>,
     metrics: Metrics,
@@ -168,12 +169,12 @@ impl Shop {
         Self::with(evictions, None)
     }
 
-    /// The target cluster answers with this `Date`.
-    fn with_target_time(date: &str) -> Self {
-        Self::with(Rate { qps: 0.0, burst: 0 }, Some(date))
+    /// The clock of the target cluster is ahead by so many seconds.
+    fn with_target_ahead(seconds: i64) -> Self {
+        Self::with(Rate { qps: 0.0, burst: 0 }, Some(seconds))
     }
 
-    fn with(evictions: Rate, date: Option<&str>) -> Self {
+    fn with(evictions: Rate, target_ahead: Option<i64>) -> Self {
         let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
         let client = api.client();
         let (machines, classes, secrets) = (Machine::cache(), MachineClass::cache(), MetadataOfSecret::cache());
@@ -181,8 +182,8 @@ impl Shop {
         filled(&classes);
         filled(&secrets);
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
-        let target_clock = date.map(|date| ServerClock::that_answered(date, &clock));
-        let clients = TargetClients { evictions, clock: target_clock, ..TargetClients::one(&client) };
+        let target_clock = target_ahead.map(|ahead| ServerClock::that_created_at(at(100 + ahead), &clock));
+        let clients = TargetClients { evictions, clock: target_clock.clone(), ..TargetClients::one(&client) };
         let target = targets.connect(&TargetId::only(), &clients);
         filled(&target.nodes.cache);
         let (time, metrics): (Arc<dyn Clock>, _) = (Arc::new(clock.clone()), Metrics::new());
@@ -212,7 +213,7 @@ impl Shop {
             Arc::clone(&states),
             Arc::new(crate::runtime::clock::SystemClock),
         );
-        let shop = Self { api, cloud, clock, context, target, states, reconciler, metrics };
+        let shop = Self { api, cloud, clock, context, target, target_clock, states, reconciler, metrics };
         let class = json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
             "metadata": { "name": "c", "namespace": "ns", "uid": "class", "resourceVersion": "1", "finalizers": [labels::FINALIZER] },
