@@ -1,5 +1,7 @@
 //! Executes plans for MachineSets.
 
+mod recent;
+
 use std::{
     collections::{BTreeSet, HashMap},
     future::Future,
@@ -33,6 +35,9 @@ use crate::{
         worker::ReconcileError,
     },
 };
+use recent::ReplacementCount;
+
+pub(crate) use recent::RecentCreations;
 
 const COMPONENT: &str = "machineset-controller";
 
@@ -48,6 +53,8 @@ pub(crate) struct MachineSets {
     pub secrets: Arc<Objects<MetadataOfSecret>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
+    /// The Machines that this process created lately.
+    pub recent: Arc<RecentCreations>,
     pub holds: Arc<HoldCheck>,
     pub events: Events,
     pub clock: Arc<dyn Clock>,
@@ -163,6 +170,9 @@ impl MachineSets {
         if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.sets.is_alive(seen).await? {
             return Ok(());
         }
+        if replaces_young(snapshot, &steps) {
+            turn.remember(|memory| memory.replacements.add());
+        }
         let batch = Batch::announce(self, &snapshot.set, &steps, turn);
         let mut creates = Vec::new();
         let mut deletes = Vec::new();
@@ -243,7 +253,7 @@ impl<'a> Batch<'a> {
         if !self.is_current() {
             return Ok(());
         }
-        let answer = self.kind.machines.create(&machine).await.map(drop);
+        let answer = self.kind.machines.create(&machine).await.map(|created| self.kind.recent.add(&created));
         self.finish(&machine.name_any(), answer, event, |error| {
             (EventReason::FailedCreate, format!("Error creating machine: {error}"))
         })
@@ -311,6 +321,13 @@ impl Drop for Batch<'_> {
     }
 }
 
+/// Machines are replaced that failed soon after their creation.
+fn replaces_young(snapshot: &Snapshot, steps: &[Step<Action>]) -> bool {
+    let young = &snapshot.young_failures.ages;
+    let is_young = |machine: &Machine| machine.metadata.uid.as_ref().is_some_and(|uid| young.contains_key(uid));
+    steps.iter().any(|step| matches!(&step.action, Action::DeleteMachine(machine) if is_young(machine)))
+}
+
 /// The Machine failed because its health timeout passed.
 fn is_replaced_for_health(machine: &Machine) -> bool {
     let operation = machine.status.as_ref().and_then(|status| status.last_operation.type_.as_ref());
@@ -322,4 +339,6 @@ fn is_replaced_for_health(machine: &Machine) -> bool {
 pub(crate) struct Memory {
     /// The last create or delete failed.
     pub(super) failure: Option<Failure>,
+    /// The replacements of Machines that failed soon after their creation.
+    pub(super) replacements: ReplacementCount,
 }

@@ -2,6 +2,7 @@
 //! Machines, status.
 
 mod apply;
+mod brake;
 mod cache;
 mod claim;
 mod construct;
@@ -35,6 +36,7 @@ use crate::{
 };
 
 pub(crate) use apply::{InFlightWrites, MachineSets};
+pub use brake::YoungFailures;
 pub(crate) use cache::BY_CONTROLLER;
 pub(crate) use in_flight::InFlight;
 #[cfg(test)]
@@ -59,6 +61,8 @@ pub struct Snapshot {
     pub unreadable_preserved: usize,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
+    /// Its Machines that failed soon after this process created them.
+    pub young_failures: YoungFailures,
     /// Why it may not be touched now, such as a pause of its cluster.
     pub hold: Option<Hold>,
     /// The time.

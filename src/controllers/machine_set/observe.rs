@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use kube::ResourceExt;
 
 use super::{MachineSets, Snapshot, apply::Memory};
@@ -39,6 +41,7 @@ impl Observe for MachineSets {
             is_class_unusable: machine_class::is_unusable(&self.classes.cache, &self.secrets.cache, &class),
             set,
             deployment,
+            young_failures: self.recent.failures(machines.iter().map(Arc::as_ref), memory.replacements),
             machines,
             unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
             unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),

@@ -54,6 +54,7 @@ impl MachineSets {
             classes,
             secrets,
             in_flight,
+            recent: Arc::default(),
             holds,
             events: config.events.clone(),
             clock: shared.clock,

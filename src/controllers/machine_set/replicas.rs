@@ -120,7 +120,7 @@ fn superfluous<'a>(
     let surplus = present.saturating_sub(replicas);
     let is_final = !is_to_be_scaled(snapshot);
     let is_replaced = |machine: &Machine| {
-        must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot.now).is_none()
+        must_be_replaced(machine, snapshot.now, preservation) && replaced_at(machine, snapshot).is_none()
     };
     let goes_anyway = |machine: &Machine| is_final && is_chosen(machine, scaled) || is_replaced(machine);
     let mut others = surplus.saturating_sub(candidates.iter().filter(|machine| goes_anyway(machine)).count());
@@ -208,8 +208,13 @@ fn must_be_replaced(machine: &Machine, now: Timestamp, preservation: &Assignment
     machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, now)
 }
 
-/// The time from which a Machine whose creation has just failed may be replaced. `None`: now.
-fn replaced_at(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
+/// The time from which a Machine that failed soon after its creation may be replaced. `None`: now.
+fn replaced_at(machine: &Machine, snapshot: &Snapshot) -> Option<Timestamp> {
+    snapshot.young_failures.replaced_at(machine, snapshot.now).max(replaced_once_old(machine, snapshot.now))
+}
+
+/// The same for a Machine whose creation failed, by its creation timestamp.
+fn replaced_once_old(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
     let operation = &machine.status.as_ref()?.last_operation;
     let failed_in_creation =
         operation.type_ == Some(OperationType::Create) && operation.state == Some(OperationState::Failed);
@@ -225,12 +230,10 @@ fn wait_for_young_failures(
     preservation: &Assignment,
 ) {
     let failed = active.iter().filter(|machine| must_be_replaced(machine, snapshot.now, preservation));
-    let young: Vec<Timestamp> = failed.filter_map(|machine| replaced_at(machine, snapshot.now)).collect();
+    let young: Vec<Timestamp> = failed.filter_map(|machine| replaced_at(machine, snapshot)).collect();
     if let Some(first) = young.iter().min() {
-        let text = format!(
-            "{} whose creation failed to be {REPLACED_AFTER:#} old before it is replaced",
-            count_of(young.len())
-        );
+        let age = snapshot.young_failures.replaced_at_age().max(REPLACED_AFTER);
+        let text = format!("{} whose creation failed to be {age:#} old before it is replaced", count_of(young.len()));
         plan.wait(WaitKind::Replacement, text, Some(*first));
     }
 }

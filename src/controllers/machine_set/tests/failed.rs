@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::Action,
+    super::{Action, Snapshot, YoungFailures, plan},
     world::{World, after, annotated, both, merge, now, phase, preserved_until, waits},
 };
 use crate::api::labels;
@@ -73,6 +73,36 @@ fn a_machine_whose_creation_just_failed_is_not_replaced_at_once(
     world.now = now() + SignedDuration::from_secs(seconds);
     world.settle();
     assert_eq!(world.deleted, ["a"]);
+}
+
+/// Clocks that are wrong let each new Machine fail at once. Their difference does not shorten this delay.
+#[rstest]
+#[case::at_first(0, 10, Some(20), "30s")]
+#[case::again(3, 10, Some(110), "2m")]
+#[case::old_enough(3, 120, None, "")]
+fn a_young_machine_is_not_replaced_at_once_whatever_its_creation_timestamp(
+    #[case] replacements: u32,
+    #[case] age: i64,
+    #[case] replaced_in: Option<i64>,
+    #[case] shown: &str,
+) {
+    for operation in ["Create", "HealthCheck"] {
+        let failed = json!({
+            "metadata": { "creationTimestamp": after(-1800), "uid": "u-a" },
+            "status": { "lastOperation": { "type": operation, "state": "Failed", "description": "late" } },
+        });
+        let world = World::new(1).machine("a", both(phase("Failed"), failed));
+        let ages = [("u-a".to_owned(), SignedDuration::from_secs(age))].into();
+        let young_failures = YoungFailures { ages, replacements };
+        let rest = plan(&Snapshot { young_failures, ..world.snapshot() });
+        let is_deleted = rest.steps.iter().any(|step| matches!(step.action, Action::DeleteMachine(_)));
+        assert_eq!(is_deleted, replaced_in.is_none(), "{rest:?}");
+        if let Some(seconds) = replaced_in {
+            assert!(waits(&rest).contains(&format!("1 machine whose creation failed to be {shown} old")), "{rest:?}");
+            let until = rest.waits.iter().filter_map(|wait| wait.until).min();
+            assert_eq!(until, Some(now() + SignedDuration::from_secs(seconds)));
+        }
+    }
 }
 
 #[test]

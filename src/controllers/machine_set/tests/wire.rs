@@ -58,6 +58,7 @@ impl Shell {
             classes: Arc::new(Objects::namespaced(&MachineClass::cache(), &client)),
             secrets: Arc::new(Objects::namespaced(&MetadataOfSecret::cache(), &client)),
             in_flight: Arc::clone(&in_flight),
+            recent: Arc::default(),
             holds: Arc::default(),
             events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
             clock,

@@ -105,6 +105,7 @@ impl World {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
+            young_failures: YoungFailures::default(),
             set: serde_json::from_value(self.set.clone()).unwrap(),
             deployment: self.deployment.clone().map(|deployment| serde_json::from_value(deployment).unwrap()),
             machines: self.machines.values().map(|machine| serde_json::from_value(machine.clone()).unwrap()).collect(),
