@@ -118,7 +118,7 @@ pub struct MachineOptions {
     #[arg(long, default_value = "", value_name = "GROUP,…")]
     pub bootstrap_token_auth_extra_groups: String,
 
-    /// Retry period after a stock-out or an exhausted quota; 0 means 10m
+    /// Longest time between two attempts after a stock-out or an exhausted quota; 0 means 10m
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::exhausted_retry)]
     pub resource_exhausted_retry: Duration,
 }

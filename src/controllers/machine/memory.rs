@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     api::{backoff::Backoff, patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
-    driver::DriverError,
+    driver::{Code, DriverError},
 };
 
 /// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
@@ -68,7 +68,7 @@ pub struct CallFailure {
     pub error: DriverError,
     /// When the call returned.
     pub at: Timestamp,
-    /// How often in a row it failed with this code.
+    /// How often in a row it failed with this code; 0 if resources that it lacked may be available since.
     pub count: u32,
 }
 
@@ -345,6 +345,13 @@ impl Memory {
         self.calls.insert(call, CallFailure { error, at, count });
     }
 
+    /// A VM was deleted: a creation that failed for lack of resources may be tried now. False if none waits.
+    pub(super) fn resources_freed(&mut self) -> bool {
+        let creation = self.calls.get_mut(&Call::Create);
+        let waiting = creation.filter(|it| it.error.code == Code::ResourceExhausted && it.count > 0);
+        waiting.map(|failure| failure.count = 0).is_some()
+    }
+
     pub(super) fn call_succeeded(&mut self, call: Call) {
         self.calls.remove(&call);
     }
@@ -431,7 +438,6 @@ fn retry_after(at: Timestamp, count: u32, backoff: Backoff) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Code;
 
     #[test]
     fn failures_in_a_row_count_up_until_a_success_or_another_code() {

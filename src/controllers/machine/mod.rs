@@ -45,7 +45,7 @@ mod views;
 mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
-pub(crate) use apply::{HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
+pub(crate) use apply::{FreedResources, HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
 pub(crate) use cache::{BY_CONTROLLER, BY_DEPLOYMENT, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub struct Policy {
     pub volumes: VolumeTimeouts,
     /// Conditions that must be False on a healthy Node (`--node-conditions`).
     pub node_conditions: Vec<String>,
-    /// Retry period after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
+    /// Longest pause after a stock-out or exhausted quota (`--resource-exhausted-retry`); zero means 10 min.
     pub resource_exhausted_retry: GoDuration,
     /// Value of `auth-extra-groups` (`--bootstrap-token-auth-extra-groups`).
     pub bootstrap_token_groups: String,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 
 use super::{
-    apply::{Machines, Ports},
+    apply::{Machines, Ports, short_of_resources},
     cache::{BY_USER_DATA, naming_class, of_node},
     may_call_driver, metrics,
 };
@@ -44,6 +44,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.controller::<Machine, _>(&machines, &queue, &states, limit, |_| true);
     builder.export::<Machine>(|machines, out| metrics::machines(machines, out));
 
+    retry_with_freed_resources(&ports, &states);
     let enqueue = Enqueue::new(&ports, &queue);
     // The change may have fixed the cause of a failed call.
     let retry = enqueue.after(move |key| states.update_if_known(key, super::Memory::forget_failures));
@@ -59,6 +60,25 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
     ports.servers.on_change(enqueue.on(all));
     ports.targets.on_trust_change(enqueue.within(of_target));
+}
+
+/// After each deletion of a VM one Machine that waits for resources is tried again. More of them would fail again, and each
+/// would call the cloud for each deletion.
+fn retry_with_freed_resources(ports: &Arc<Ports>, states: &Arc<States<Machines>>) {
+    let (reader, states) = (Arc::downgrade(ports), Arc::clone(states));
+    ports.freed.on_delete(move |class| {
+        let Some(ports) = reader.upgrade() else { return };
+        let short = short_of_resources(&ports.machines.cache, &ports.classes.cache, class);
+        let next = short.into_iter().find(|key| {
+            let mut is_waiting = false;
+            states.update_if_known(key, |memory| is_waiting = memory.resources_freed());
+            is_waiting
+        });
+        if let Some(key) = next {
+            tracing::debug!(machine = %key, "its creation is tried again, because a VM of the account was deleted");
+            ports.queue.add_now(key);
+        }
+    });
 }
 
 /// Measures whether Machines are frozen, before they are reconciled because of that.

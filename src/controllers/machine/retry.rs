@@ -15,8 +15,12 @@ const SHORT: SignedDuration = SignedDuration::from_secs(5);
 const MEDIUM: SignedDuration = SignedDuration::from_mins(3);
 const LONG: SignedDuration = SignedDuration::from_mins(10);
 
-/// The time of the next call: after its back-off, or at the time that the driver expects the cloud to be done.
+/// The time of the next call: after its back-off, or at the time that the driver expects the cloud to be done; at once if
+/// resources that it lacked may be available now.
 pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_deleting: bool) -> Timestamp {
+    if failure.count == 0 {
+        return failure.at;
+    }
     let delay = match failure.error.call_again_in {
         Some(pause) => SignedDuration::try_from(pause).unwrap_or(SHORT),
         None => delay(call, failure.error.code, failure.count, policy, is_deleting),
@@ -27,14 +31,10 @@ pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_de
 /// How long to wait after the `count`-th failure in a row.
 pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_deleting: bool) -> SignedDuration {
     let chosen = Some(policy.resource_exhausted_retry.as_signed()).filter(SignedDuration::is_positive).unwrap_or(LONG);
-    let is_exhausted = code == Code::ResourceExhausted && !is_deleting;
-    let bound = match call {
-        // A stock-out lasts. A cloud that has too many questions answers one soon.
-        Call::Create if is_exhausted => return chosen,
-        Call::Status if is_exhausted => chosen,
-        call => bound(call, code),
-    };
-    let first = if bound == SHORT { Duration::from_secs(1) } else { Duration::from_secs(5) };
+    let is_asked = matches!(call, Call::Create | Call::Status);
+    let is_exhausted = code == Code::ResourceExhausted && is_asked && !is_deleting;
+    let bound = if is_exhausted { chosen } else { bound(call, code) };
+    let first = if bound == SHORT && !is_exhausted { Duration::from_secs(1) } else { Duration::from_secs(5) };
     Backoff::new(first, bound.unsigned_abs()).after(count)
 }
 
@@ -49,7 +49,7 @@ fn bound(call: Call, code: Code) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::GoDuration;
+    use crate::{api::GoDuration, controllers::machine::memory::Memory, driver::DriverError};
     use rstest::rstest;
 
     /// Upper bounds by code: create, initialise, status while deleting, delete; in seconds.
@@ -82,17 +82,40 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_chosen(30, 30)]
-    #[case::zero_means_the_default(0, 600)]
-    fn a_stock_out_is_tried_again_as_the_operator_chose(#[case] chosen: i64, #[case] expected: i64) {
+    #[case::as_chosen(30, &[5, 10, 20, 30, 30])]
+    #[case::shorter_than_the_first_pause(1, &[1, 1])]
+    #[case::zero_means_the_default(0, &[5, 10, 20, 40, 80, 160, 320, 600, 600])]
+    fn a_stock_out_is_tried_again_after_growing_pauses_up_to_the_chosen_one(
+        #[case] chosen: i64,
+        #[case] expected: &[i64],
+    ) {
         let policy = Policy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..Policy::default() };
-        assert_eq!(delay(Call::Create, Code::ResourceExhausted, 1, &policy, false).as_secs(), expected);
-        assert_eq!(delay(Call::Status, Code::ResourceExhausted, 9, &policy, false).as_secs(), expected);
-        assert_eq!(
-            delay(Call::Status, Code::ResourceExhausted, 1, &policy, false).as_secs(),
-            5,
-            "a question is no stock-out"
-        );
+        for call in [Call::Create, Call::Status] {
+            let pause = |count| delay(call, Code::ResourceExhausted, count, &policy, false).as_secs();
+            let pauses: Vec<i64> = (1..).take(expected.len()).map(pause).collect();
+            assert_eq!(pauses, expected, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_creation_is_tried_at_once_when_resources_are_free_and_then_after_the_first_pause() {
+        let (mut memory, policy) = (Memory::default(), Policy::default());
+        let fail = |memory: &mut Memory, code| {
+            memory.call_failed(Call::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
+        };
+        let due = |memory: &Memory| {
+            retry_at(Call::Create, memory.failure_of(Call::Create).unwrap(), &policy, false).as_second()
+        };
+        assert!(!memory.resources_freed(), "nothing failed");
+        (0..6).for_each(|_| fail(&mut memory, Code::ResourceExhausted));
+        assert_eq!(due(&memory), 160);
+        assert!(memory.resources_freed());
+        assert_eq!(due(&memory), 0);
+        assert!(!memory.resources_freed(), "it is tried already");
+        fail(&mut memory, Code::ResourceExhausted);
+        assert_eq!(due(&memory), 5);
+        fail(&mut memory, Code::PermissionDenied);
+        assert!(!memory.resources_freed(), "it lacks no resources");
     }
 
     #[test]

@@ -14,7 +14,11 @@ use crate::{
         machine::{Machine, MachineClass},
         reasons::EventReason,
     },
-    controllers::{self, api_servers::ApiServers, machine},
+    controllers::{
+        self,
+        api_servers::ApiServers,
+        machine::{self, FreedResources},
+    },
     driver::{Account, Catalogue, MachineRequest, SecretData},
     plan::{Event, Step},
     runtime::{
@@ -49,6 +53,7 @@ pub(crate) struct Orphans {
     pub targets: Arc<Targets>,
     pub servers: Arc<ApiServers>,
     pub drivers: Arc<Catalogue>,
+    pub freed: Arc<FreedResources>,
     pub policy: Policy,
     pub events: Events,
     pub measured: Arc<OrphanMetrics>,
@@ -209,6 +214,7 @@ impl Orphans {
         match &result {
             Ok(()) => {
                 tracing::warn!(class = %turn.key, vm = id, machine, reason, "orphan VM deleted");
+                self.freed.vm_deleted(class);
                 self.measured.deleted(labels_of(turn.key));
                 turn.remember(|memory| memory.orphans.retain(|other, _| *other != identity(id, machine)));
                 event.iter().for_each(|event| self.events.record(class.as_ref(), event));

@@ -50,6 +50,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 impl Orphans {
     fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
         let (classes, machines, servers) = (builder.objects(), builder.objects(), builder.shared());
+        let freed = builder.shared();
         let secrets = builder.objects::<MetadataOfSecret>();
         let owners = Owners::of_cell(builder);
         let config = builder.config();
@@ -63,6 +64,7 @@ impl Orphans {
             targets: Arc::clone(&config.targets),
             servers,
             drivers: Arc::clone(&settings.drivers),
+            freed,
             policy: settings.orphans,
             events: config.events.with_component(COMPONENT),
             measured: config.shared.metrics.of(),

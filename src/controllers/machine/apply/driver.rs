@@ -57,6 +57,9 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
             let answer = driver.delete(&request).await;
             snapshot.now = context.now();
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
+            if answer.is_ok() && !snapshot.machine.spec.provider_id.is_empty() {
+                context.freed.vm_deleted(&request.class);
+            }
             snapshot.vm_deleted(answer);
         }
     }

@@ -2,6 +2,7 @@
 
 mod bootstrap_token;
 mod driver;
+mod freed;
 mod lanes;
 mod node;
 mod permits;
@@ -32,6 +33,7 @@ use crate::{
 };
 use lanes::Lane;
 
+pub(crate) use freed::{FreedResources, short_of_resources};
 #[cfg(test)]
 pub(crate) use lanes::Lanes;
 pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};

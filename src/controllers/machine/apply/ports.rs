@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{lanes::Lanes, permits::Permits};
+use super::{freed::FreedResources, lanes::Lanes, permits::Permits};
 use crate::{
     api::machine::{Machine, MachineClass},
     controllers::{
@@ -45,6 +45,7 @@ pub(crate) struct Ports {
     pub policy: Arc<Policy>,
     /// Checks of VMs of one account that wait for each other.
     pub checks: Coalescer<Account, ()>,
+    pub freed: Arc<FreedResources>,
     pub events: Events,
     pub measured: Arc<MachineMetrics>,
     pub clock: Arc<dyn Clock>,
@@ -54,7 +55,7 @@ impl Ports {
     pub fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
         let secrets = builder.objects::<MetadataOfSecret>();
         let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
-        let holds = object::holds(builder);
+        let (holds, freed) = (object::holds(builder), builder.shared::<FreedResources>());
         let owners = Owners::of_cell(builder);
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
@@ -72,6 +73,7 @@ impl Ports {
             holds,
             policy: Arc::new(settings.machine.clone()),
             checks: Coalescer::new(Duration::try_from(watch_vm::gathering(&settings.machine)).unwrap_or_default()),
+            freed,
             events: config.events.with_component(controllers::MACHINES.lease),
             measured: config.shared.metrics.of(),
             clock: Arc::clone(&config.shared.clock),

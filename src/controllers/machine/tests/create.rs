@@ -22,7 +22,7 @@ fn broken(call: Call, error: DriverError) -> World {
 }
 
 #[rstest]
-#[case(Code::ResourceExhausted, 600, "kept")]
+#[case(Code::ResourceExhausted, 5, "kept")]
 #[case(Code::Unknown, 1, "kept")]
 #[case(Code::DeadlineExceeded, 1, "kept")]
 #[case(Code::Aborted, 1, "kept")]

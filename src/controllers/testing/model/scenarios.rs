@@ -1,7 +1,8 @@
 //! Scripted stories of faults that once occurred.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -248,6 +249,37 @@ async fn a_creation_that_the_cloud_refused_is_tried_again_after_a_change(
     assert!(vms(&world).is_empty(), "the pause is not over");
     world.control.edit(kind, NAMESPACE, name, |object| merge(object, &change)).unwrap();
     until(&world, Duration::from_secs(8), "a VM", || vms(&world).len() == 1).await;
+}
+
+/// The next attempt is minutes away, and the VM that was deleted leaves room for one.
+#[tokio::test(start_paused = true)]
+async fn a_creation_without_quota_is_tried_again_as_soon_as_a_vm_was_deleted() {
+    let world = world(2, Style::SIMPLE);
+    let _a = Process::start(&world, &Program::everything("a"));
+    until_met(&world).await;
+    let old = world.some(&MACHINES).unwrap();
+    world.cloud.lock().refuses = Some(Code::ResourceExhausted);
+    world.change_desired_state("three machines", |desired| desired.replicas = 3);
+    sleep(Duration::from_mins(12)).await;
+    world.cloud.lock().refuses = None;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(vms(&world).len(), 2, "the pause is not over");
+    world.control.delete(&MACHINES, NAMESPACE, &old).unwrap();
+    until(&world, BOOTED, "VMs of the one that waited and of the replacement", || vms(&world).len() == 3).await;
+}
+
+/// The clock of the process is ahead of that of the API server, so that each Machine is too old as soon as it exists.
+#[tokio::test(start_paused = true)]
+async fn machines_that_fail_at_once_are_replaced_ever_more_rarely() {
+    let world = world(3, Style::SIMPLE);
+    let a = Process::start(&world, &Program::everything("a"));
+    a.clock.set_offset(SignedDuration::from_mins(30));
+    let mut seen = BTreeSet::new();
+    for _ in 0..3_600 {
+        sleep(Duration::from_secs(1)).await;
+        seen.extend(world.control.all(&MACHINES).iter().map(|machine| machine.name().to_owned()));
+    }
+    assert!((6..=60).contains(&seen.len()), "{} machines", seen.len());
 }
 
 /// Classes, Nodes and sets that wait for every Machine to be decodable are reconciled again when it is.

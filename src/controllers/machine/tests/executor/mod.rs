@@ -202,6 +202,7 @@ impl Shop {
             servers: Arc::default(),
             policy: Arc::default(),
             checks: Coalescer::new(Duration::ZERO),
+            freed: Arc::default(),
             events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.of(),
             clock: time,
