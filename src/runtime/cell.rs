@@ -33,6 +33,7 @@ use super::{
     clock::Clock,
     events::Events,
     explain::LastPlan,
+    fence,
     guard::Guard,
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
@@ -534,10 +535,8 @@ impl Cell {
         let mut workers = JoinSet::new();
         for (name, run) in &tasks.workers {
             let (name, run, stop) = ((*name).to_owned(), Arc::clone(run), stop.clone());
-            workers.spawn(panics::of_cell(
-                panics::cell(),
-                panics::kept(Place::Task, format!("the workers of {name}"), move || run(stop.clone())),
-            ));
+            let work = panics::kept(Place::Task, format!("the workers of {name}"), move || run(stop.clone()));
+            workers.spawn(fence::within(fence::current(), panics::of_cell(panics::cell(), work)));
         }
         tracing::info!(cell = self.config.name, role = role.name, scope = %self.config.scope, "controllers started");
         stop.cancelled().await;

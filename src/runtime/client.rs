@@ -11,6 +11,7 @@ use tower::{retry::RetryLayer, util::option_layer};
 
 use super::{
     budget::Share,
+    fence::FenceLayer,
     kubeconfig::{Cluster, address, cause},
     limiter::{InFlightLayer, Rate, RateLimitLayer, RepeatRefused},
     metrics::RequestMetrics,
@@ -39,6 +40,7 @@ pub(crate) fn client(
     let requests = metrics.layer(&cluster.config.cluster_url);
     // Each layer wraps those above it.
     Ok(builder(cluster, user_agent)?
+        .with_layer(&FenceLayer)
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
         .with_layer(&option_layer(share))

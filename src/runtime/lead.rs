@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cell::{Cell, Ended, Role},
+    fence,
     leader::{Election, Leadership},
 };
 
@@ -68,7 +69,7 @@ async fn lead_role(
     tokio::select! {
         biased;
         () = leadership.lost() => Err(LostLease(role.lease)),
-        ended = cell.lead(role, stop) => {
+        ended = fence::within(leadership.fence(), cell.lead(role, stop)) => {
             match ended {
                 Ended::Completely => leadership.release().await,
                 // The next leader waits until the Lease has expired, and so until the aborted calls are over.

@@ -14,6 +14,7 @@ pub mod enqueue;
 pub mod events;
 pub(crate) mod explain;
 pub(crate) mod fair;
+pub(crate) mod fence;
 pub(crate) mod files;
 pub mod guard;
 pub(crate) mod handlers;

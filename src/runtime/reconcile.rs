@@ -20,6 +20,7 @@ use super::{
     cache::{Cached, Key},
     clock::Clock,
     explain::{Ending, LastPlan},
+    fence,
     objects::{Objects, WriteError, WriteFailure},
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
@@ -117,6 +118,8 @@ const ROUNDS: usize = 32;
 const REPETITIONS: usize = 4;
 /// Minimum time between two status writes of one object, unless there are other steps.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// Requeue period of an object whose role has lost its Lease, until its workers have ended.
+const NO_LONGER_LEADER: Duration = Duration::from_secs(1);
 /// Requeue period of an object that waits for others to become readable.
 const DECODE_AGAIN: Duration = Duration::from_secs(5);
 
@@ -335,6 +338,10 @@ impl<R: Reconciler> Loop<R> {
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
             *done.entry(Arc::clone(&last)).or_default() += 1;
+            if !fence::may_act() {
+                tracing::debug!(controller, object = %key, "not reconciled, because this process is no longer the leader");
+                return Ok(Requeue::After(NO_LONGER_LEADER));
+            }
             for step in &plan.steps {
                 tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }

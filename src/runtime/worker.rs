@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clock::Clock,
+    fence,
     objects::{WriteError, WriteFailure, chain},
     panics::{self, Panicked, Place},
     queue::Queue,
@@ -134,10 +135,11 @@ impl<H: Handler> Workers<H> {
                 Some(_) = in_flight.join_next(), if !in_flight.is_empty() => {}
                 (key, meter) = self.queue.take(), if in_flight.len() < self.limit => {
                     let workers = Arc::clone(&self);
-                    in_flight.spawn(panics::of_cell(panics::cell(), async move {
+                    let work = panics::of_cell(panics::cell(), async move {
                         let _meter = meter;
                         workers.work(&key).await;
-                    }));
+                    });
+                    in_flight.spawn(fence::within(fence::current(), work));
                 }
             }
         }

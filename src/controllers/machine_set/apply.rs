@@ -28,6 +28,7 @@ use crate::{
         cache::{Cache, Key},
         clock::Clock,
         events::Events,
+        fence,
         handlers::Handlers,
         hold_check::HoldCheck,
         objects::{Objects, WriteError, WriteFailure},
@@ -225,16 +226,17 @@ impl<'a> Batch<'a> {
         Self { kind, turn, seen, open, has_failed: AtomicBool::new(false) }
     }
 
-    /// Whether spec, labels and deletion timestamp of the set are still those of the plan. A long batch stops
-    /// otherwise.
+    /// Whether this process leads, and spec, labels and deletion timestamp of the set are still those of the plan. A long
+    /// batch stops otherwise.
     fn is_current(&self) -> bool {
-        self.kind.sets.cache.get(self.turn.key).is_some_and(|set| {
-            let (now, seen) = (&set.metadata, &self.seen.metadata);
-            now.uid == seen.uid
-                && now.generation == seen.generation
-                && now.deletion_timestamp == seen.deletion_timestamp
-                && now.labels == seen.labels
-        })
+        fence::may_act()
+            && self.kind.sets.cache.get(self.turn.key).is_some_and(|set| {
+                let (now, seen) = (&set.metadata, &self.seen.metadata);
+                now.uid == seen.uid
+                    && now.generation == seen.generation
+                    && now.deletion_timestamp == seen.deletion_timestamp
+                    && now.labels == seen.labels
+            })
     }
 
     /// One, two, four, … at a time, so that a rejected create fails fast.
@@ -265,10 +267,7 @@ impl<'a> Batch<'a> {
         }
         let name = machine.name_any();
         let machines = &self.kind.machines;
-        let answer = match self.seen.metadata.deletion_timestamp {
-            Some(_) => machines.delete_unchanged(&machine.metadata).await,
-            None => machines.delete(&machine.metadata).await,
-        };
+        let answer = machines.delete_unchanged(&machine.metadata).await;
         if answer.is_ok() && is_replaced_for_health(&machine) {
             self.kind.measured.stale_deleted();
         }

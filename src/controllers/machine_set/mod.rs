@@ -93,8 +93,8 @@ pub enum Action {
     },
     /// Create a Machine. Consecutive creates run concurrently, by slow start.
     CreateMachine(Box<Machine>),
-    /// Delete a Machine, with its UID as precondition. Consecutive ones are deleted concurrently. If the set is being deleted,
-    /// also with its resource version: the garbage collector may have released it.
+    /// Delete a Machine, with its UID and its resource version as preconditions: if it has changed, another plan is made.
+    /// Consecutive ones are deleted concurrently.
     DeleteMachine(Arc<Machine>),
     /// Write the status as a whole.
     WriteStatus(Box<MachineSetStatus>),

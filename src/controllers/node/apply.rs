@@ -68,7 +68,7 @@ impl Nodes {
         match step.action {
             Action::DeleteMachine(machine) => {
                 tracing::info!(node = %turn.key, reason = %step.reason, "machine deleted");
-                self.machines.delete(&machine.metadata).await?;
+                self.machines.delete_unchanged(&machine.metadata).await?;
             }
             Action::PatchNode { patch, mark } => {
                 let target = self.targets.get(&turn.key.target);

@@ -26,6 +26,7 @@ use crate::{
         cell::Scope,
         clock::Clock,
         events::Events,
+        fence,
         guard::Guard,
         objects::{Objects, chain},
         owners::Owners,
@@ -78,6 +79,9 @@ impl Execute for Orphans {
         turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         for step in steps {
+            if !fence::may_act() {
+                break;
+            }
             match step.action {
                 Action::ListVms => {
                     let began_at = self.clock.now();

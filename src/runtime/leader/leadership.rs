@@ -10,7 +10,7 @@ use tokio_util::{
 use tracing::{debug, info, warn};
 
 use super::{BREATH, Election, Refusal, Term, holder, standby, terminating};
-use crate::runtime::{dated::DatedObject, shutdown};
+use crate::runtime::{dated::DatedObject, fence::LeaseFence, shutdown};
 
 impl Election {
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
@@ -20,9 +20,11 @@ impl Election {
         self.record(&term.lease, "became leader");
         let lost = CancellationToken::new();
         let release = CancellationToken::new();
+        let fence = LeaseFence::default();
+        fence.extend(term.ends_at);
         // When the task ends for any reason, even before it began, this process is no longer leader.
-        let keeper = tokio::spawn(keep(self, term, lost.clone().drop_guard(), release.clone()));
-        Leadership { lost, release, keeper: AbortOnDropHandle::new(keeper) }
+        let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
+        Leadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) }
     }
 }
 
@@ -31,6 +33,7 @@ impl Election {
 pub struct Leadership {
     lost: CancellationToken,
     release: CancellationToken,
+    fence: LeaseFence,
     keeper: AbortOnDropHandle<()>,
 }
 
@@ -38,6 +41,11 @@ impl Leadership {
     /// Waits until this process is no longer leader. After that nothing may be written, and the process should end.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+
+    /// Closed when this process is no longer leader, and as soon as the Lease has not been renewed in time.
+    pub(crate) fn fence(&self) -> LeaseFence {
+        self.fence.clone()
     }
 
     /// Cancelled when this process is no longer leader.
@@ -62,7 +70,7 @@ impl Leadership {
 }
 
 /// Renews until the lease is released or lost.
-async fn keep(election: Election, mut term: Term, lost: DropGuard, release: CancellationToken) {
+async fn keep(election: Election, mut term: Term, fence: LeaseFence, lost: DropGuard, release: CancellationToken) {
     loop {
         tokio::select! {
             biased;
@@ -70,8 +78,12 @@ async fn keep(election: Election, mut term: Term, lost: DropGuard, release: Canc
             () = sleep(election.config.timing.retry_period) => {}
         }
         match timeout_at(term.ends_at, renew(&election, &term)).await {
-            Ok(Some(renewed)) => term = renewed,
+            Ok(Some(renewed)) => {
+                fence.extend(renewed.ends_at);
+                term = renewed;
+            }
             Ok(None) | Err(_) => {
+                fence.close();
                 drop(lost);
                 warn!(lease = election.config.name, identity = election.config.identity, "stopped leading");
                 election.record(&term.lease, "stopped leading");
@@ -80,6 +92,7 @@ async fn keep(election: Election, mut term: Term, lost: DropGuard, release: Canc
         }
     }
     // All work must have stopped before others can acquire the Lease.
+    fence.close();
     drop(lost);
     hand_over(&election, term).await;
 }

@@ -6,6 +6,7 @@ use super::{ports::Ports, session::Session};
 use crate::{
     controllers::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm},
     driver::{Account, Code, DriverError, MachineRequest, SecretData},
+    runtime::fence,
 };
 
 /// Calls the driver. The result is stored with the time at which it arrived.
@@ -30,6 +31,9 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
         owner,
         may_pause: true,
     };
+    if !matches!(action, Action::GetVmStatus) && !fence::may_act() {
+        return;
+    }
     let start = Instant::now();
     match action {
         Action::GetVmStatus => {

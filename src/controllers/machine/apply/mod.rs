@@ -26,6 +26,7 @@ use crate::{
     plan::{Event, Step},
     runtime::{
         cache::Key,
+        fence,
         objects::{WriteError, WriteFailure, chain},
         reconcile::{Execute, Next, Turn, UnresolvedWrite},
         worker::{ReconcileError, Requeue},
@@ -87,6 +88,9 @@ impl Machines {
     ) -> Result<Next, ReconcileError> {
         let mut steps = steps.into_iter().peekable();
         while let Some(step) = steps.next() {
+            if !fence::may_act() {
+                break;
+            }
             if !self.has_slot(snapshot, &step.action, turn) {
                 tracing::debug!(machine = %turn.key, "waiting for a slot");
                 return Ok(Next::Requeue(Requeue::OnChange));

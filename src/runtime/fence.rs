@@ -1,0 +1,207 @@
+//! The right of a role to act. It ends with its Lease: a reconcile that is under way then takes no further step and sends
+//! no further write.
+//!
+//! Tasks of a process that was stopped for a while continue in any order, and those that reconcile may run before the one
+//! that renews the Lease. Each step and each write therefore looks at the time as well.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use http::{Method, Request};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service, ServiceExt};
+
+tokio::task_local! {
+    static FENCE: LeaseFence;
+}
+
+/// The Lease under which a role acts. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeaseFence(Arc<Mutex<FenceState>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+enum FenceState {
+    /// The role needs no Lease.
+    #[default]
+    Unbounded,
+    /// Until then, if it is not renewed.
+    Until(Instant),
+    /// The Lease is lost.
+    Closed,
+}
+
+/// The role has lost its Lease, so the write was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not sent, because this process is no longer the leader")]
+pub(crate) struct NoLongerLeader;
+
+impl LeaseFence {
+    /// The Lease lasts until then. A lost Lease stays lost.
+    pub fn extend(&self, until: Instant) {
+        let mut state = self.0.lock();
+        if !matches!(*state, FenceState::Closed) {
+            *state = FenceState::Until(until);
+        }
+    }
+
+    /// The Lease is lost.
+    pub fn close(&self) {
+        *self.0.lock() = FenceState::Closed;
+    }
+
+    fn is_open(&self) -> bool {
+        match *self.0.lock() {
+            FenceState::Unbounded => true,
+            FenceState::Until(end) => Instant::now() < end,
+            FenceState::Closed => false,
+        }
+    }
+}
+
+/// Does work under a Lease. Tasks that it spawns get the fence by [`current`].
+pub(crate) async fn within<F: Future>(fence: LeaseFence, work: F) -> F::Output {
+    FENCE.scope(fence, work).await
+}
+
+/// The fence of the current task.
+pub(crate) fn current() -> LeaseFence {
+    FENCE.try_with(LeaseFence::clone).unwrap_or_default()
+}
+
+/// Whether the current task may still act. Work without a Lease may.
+pub(crate) fn may_act() -> bool {
+    FENCE.try_with(LeaseFence::is_open).unwrap_or(true)
+}
+
+/// Rejects writes of tasks that may no longer act. No layer below it may delay a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FenceLayer;
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = FencedRequests<S>;
+
+    fn layer(&self, inner: S) -> FencedRequests<S> {
+        FencedRequests { inner }
+    }
+}
+
+/// See [`FenceLayer`].
+#[derive(Clone, Debug)]
+pub(crate) struct FencedRequests<S> {
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for FencedRequests<S>
+where
+    S: Service<Request<B>, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: 'static,
+    B: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let inner = self.inner.clone();
+        // The service is called in a task of the client, and its future is polled by the task that sends the request.
+        async move {
+            if request.method() != Method::GET && !may_act() {
+                return Err(NoLongerLeader.into());
+            }
+            inner.oneshot(request).await
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use axum::{Json, Router, routing::any};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{
+        Api, Config,
+        api::{DeleteParams, Patch, PatchParams, PostParams},
+    };
+    use serde_json::json;
+    use tokio_util::task::AbortOnDropHandle;
+
+    use super::*;
+    use crate::runtime::{client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_right_to_act_ends_with_the_lease() {
+        assert!(may_act(), "work without a Lease");
+        let fence = LeaseFence::default();
+        within(fence.clone(), async {
+            assert!(may_act());
+            fence.extend(Instant::now() + Duration::from_secs(10));
+            assert!(may_act());
+            tokio::time::advance(Duration::from_secs(10)).await;
+            assert!(!may_act(), "nothing has noticed yet that it was not renewed");
+            fence.extend(Instant::now() + Duration::from_secs(10));
+            assert!(may_act());
+            fence.close();
+            fence.extend(Instant::now() + Duration::from_secs(10));
+            assert!(!may_act(), "another process may lead");
+            let spawned = tokio::spawn(within(current(), async { may_act() }));
+            assert!(!spawned.await.unwrap());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_role_without_its_lease_sends_no_write() {
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&writes);
+        let answer = move |method: Method| {
+            counted.fetch_add(usize::from(method != Method::GET), Ordering::Relaxed);
+            async { Json(json!({ "metadata": { "name": "a", "namespace": "n" } })) }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(any(answer));
+        let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
+        let cluster = Cluster::from(Config::new(url.parse().unwrap()));
+        let rate = Rate { qps: 100.0, burst: 100 };
+        let client = client::client(&cluster, "mcm", rate, None, Metrics::new().requests()).unwrap();
+        let maps = Api::<ConfigMap>::namespaced(client, "n");
+        let send_all = async || {
+            let (post, map, patch) = (PostParams::default(), ConfigMap::default(), Patch::Merge(json!({})));
+            [
+                maps.create(&post, &map).await.map(drop),
+                maps.replace("a", &post, &map).await.map(drop),
+                maps.patch("a", &PatchParams::default(), &patch).await.map(drop),
+                maps.delete("a", &DeleteParams::default()).await.map(drop),
+            ]
+        };
+        let fence = LeaseFence::default();
+        within(fence.clone(), async {
+            assert!(send_all().await.iter().all(Result::is_ok));
+            assert_eq!(writes.load(Ordering::Relaxed), 4);
+            fence.close();
+            for answer in send_all().await {
+                let error = chain(&answer.unwrap_err());
+                assert!(error.contains("no longer the leader"), "{error}");
+            }
+            maps.get("a").await.unwrap();
+        })
+        .await;
+        assert_eq!(writes.load(Ordering::Relaxed), 4);
+        assert!(send_all().await.iter().all(Result::is_ok), "the fence of one role does not stop another");
+    }
+}
