@@ -133,9 +133,16 @@ fn said(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Status> {
     let boxed = error.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
-    match boxed.or_else(|| error.downcast_ref::<kube::Error>())? {
-        kube::Error::Api(status) => Some(status),
-        _ => None,
+    match boxed.or_else(|| error.downcast_ref::<kube::Error>()) {
+        Some(kube::Error::Api(status)) => Some(status),
+        Some(_) => None,
+        // A wrapper that is transparent has the text of kube's error, which contains the whole response.
+        None if error.to_string().starts_with("ApiError: ") => {
+            let source = error.source()?;
+            let boxed = source.downcast_ref::<Box<Status>>().map(|status| &**status);
+            boxed.or_else(|| source.downcast_ref::<Status>())
+        }
+        None => None,
     }
 }
 

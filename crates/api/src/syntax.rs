@@ -10,6 +10,16 @@ pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
+/// Why a text cannot be the value of a label or taint, as a predicate of it; `None` if it can.
+pub fn label_value_problem(text: &str) -> Option<&'static str> {
+    match is_label_value(text) {
+        true => None,
+        false if text.len() > NAME_MAX => Some("has more than 63 characters"),
+        false if !text.bytes().all(is_inner) => Some("has characters other than letters, digits, '-', '_' and '.'"),
+        false => Some("does not begin and end with a letter or digit"),
+    }
+}
+
 /// Whether a text can be the key of a label or taint: a name, with or without a DNS subdomain before a slash.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
@@ -18,8 +28,11 @@ pub fn is_qualified_name(text: &str) -> bool {
     }
 }
 
+const fn is_inner(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.')
+}
+
 fn is_name(text: &str) -> bool {
-    let is_inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     text.len() <= NAME_MAX && begins_and_ends(text, |c| c.is_ascii_alphanumeric()) && text.bytes().all(is_inner)
 }
 
@@ -52,6 +65,17 @@ mod tests {
     fn values(#[case] text: &str, #[case] expected: bool) {
         assert_eq!(is_label_value(text), expected);
         assert!(is_label_value(&"x".repeat(63)) && !is_label_value(&"x".repeat(64)));
+    }
+
+    #[rstest]
+    #[case("", None)]
+    #[case("x", None)]
+    #[case("x_", Some("does not begin and end with a letter or digit"))]
+    #[case(".x", Some("does not begin and end with a letter or digit"))]
+    #[case("data platform", Some("has characters other than letters, digits, '-', '_' and '.'"))]
+    #[case(&"x".repeat(64), Some("has more than 63 characters"))]
+    fn the_problem_of_a_value_is_the_one_that_it_has(#[case] text: &str, #[case] expected: Option<&str>) {
+        assert_eq!(label_value_problem(text), expected);
     }
 
     #[rstest]

@@ -298,3 +298,25 @@ async fn an_object_that_cannot_be_decoded_can_be_patched(#[case] finalizers: Val
     let left = cache.metadata_of_unreadable(&key);
     assert_eq!(left.and_then(|meta| meta.resource_version).as_deref(), version);
 }
+
+/// Errors of other modules wrap those of kube in different ways.
+#[test]
+fn the_text_of_a_refusal_is_its_message_however_it_is_wrapped() {
+    #[derive(Debug, thiserror::Error)]
+    enum Wrapped {
+        #[error(transparent)]
+        Transparent(kube::Error),
+        #[error("event not written")]
+        Named(#[source] kube::Error),
+        #[error("event not written")]
+        Boxed(#[source] Box<kube::Error>),
+    }
+    let error = || {
+        let status = kube::core::Status::failure("namespaces \"n\" not found", "NotFound").with_code(404);
+        kube::Error::Api(Box::new(status))
+    };
+    assert_eq!(chain(&Wrapped::Transparent(error())), "namespaces \"n\" not found");
+    let named = "event not written: namespaces \"n\" not found";
+    assert_eq!(chain(&Wrapped::Named(error())), named);
+    assert_eq!(chain(&Wrapped::Boxed(Box::new(error()))), named);
+}

@@ -199,9 +199,9 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
     }
     if is_unlinked && !is_label {
+        let problem = syntax::label_value_problem(&vm.node_name).unwrap_or_default();
         let message = format!(
-            "the VM's Node name {:?} cannot be the value of the label {}: it is longer than 63 characters, or has \
-             characters other than letters, digits, dashes, dots and underscores",
+            "the VM's Node name {:?} cannot be the value of the label {}: it {problem}",
             vm.node_name,
             labels::NODE
         );

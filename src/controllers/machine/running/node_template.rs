@@ -10,7 +10,7 @@ use crate::api::{
     labels,
     machine::{NodeTemplate, TemplateMeta},
     node::Node,
-    syntax::{is_label_value, is_qualified_name},
+    syntax::{is_qualified_name, label_value_problem},
 };
 
 /// Total size of the annotations of an object, keys and values, in bytes.
@@ -54,13 +54,11 @@ fn remove_invalid(template: &mut NodeTemplate) {
 }
 
 const NAME: &str = "the key is not a qualified name such as example.com/name";
-const VALUE: &str = "the value has more than 63 characters, or characters other than letters, digits, '-', '_' and '.'";
 
-fn label(key: &str, value: &str) -> Option<&'static str> {
-    match (is_qualified_name(key), is_label_value(value)) {
-        (false, _) => Some(NAME),
-        (true, false) => Some(VALUE),
-        (true, true) => None,
+fn label(key: &str, value: &str) -> Option<String> {
+    match is_qualified_name(key) {
+        false => Some(NAME.to_owned()),
+        true => label_value_problem(value).map(|problem| format!("the value {problem}")),
     }
 }
 
@@ -69,10 +67,10 @@ fn annotation(key: &str) -> Option<&'static str> {
     (!is_qualified_name(&key.to_lowercase())).then_some(NAME)
 }
 
-fn taint(taint: &Taint) -> Option<&'static str> {
+fn taint(taint: &Taint) -> Option<String> {
     let effect = "the effect is none of NoSchedule, PreferNoSchedule, NoExecute";
     let is_effect = EFFECTS.contains(&taint.effect.as_str());
-    label(&taint.key, taint.value.as_deref().unwrap_or_default()).or((!is_effect).then_some(effect))
+    label(&taint.key, taint.value.as_deref().unwrap_or_default()).or((!is_effect).then(|| effect.to_owned()))
 }
 
 fn taints(template: &NodeTemplate) -> &[Taint] {

@@ -125,7 +125,7 @@ fn an_invalid_entry_of_the_node_template_is_shown_and_the_others_are_applied() {
     let node = &world.nodes["n"];
     assert_eq!(node.metadata.labels.as_ref().unwrap().get("pool").map(String::as_str), Some("a"));
     assert_eq!(node.spec.taints.len(), 1);
-    assert!(not_in_sync(&world).unwrap().contains(r#"label "team": the value has more than 63 characters"#));
+    assert!(not_in_sync(&world).unwrap().contains(r#"label "team": the value has characters other than letters"#));
     assert_eq!((world.phase(), told(&world)), (MachinePhase::Running, 1));
     world.set_conditions(unready());
     world.pass();
