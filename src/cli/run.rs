@@ -129,6 +129,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         readers: Readers::Local,
         profiling: false,
         rate: Rate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
+        max_nodes: options.max_nodes_per_target,
         leases: timing(&options.leader_election),
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: false },
         overshoot: overshoot::Policy::default(),
@@ -201,6 +202,7 @@ fn process_options(
         readers: if generic.explain_to_all { Readers::All } else { Readers::Local },
         profiling: generic.profiling,
         rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
+        max_nodes: generic.max_nodes_per_target,
         leases: timing(&generic.leader_election),
         ..defaults(agent, roles, cell)
     }
@@ -218,6 +220,7 @@ fn defaults(agent: UserAgent, roles: Vec<Role>, cell: CellOptions) -> ProcessOpt
         readers: Readers::Local,
         profiling: false,
         rate: Rate { qps: 0.0, burst: 0 },
+        max_nodes: usize::MAX,
         leases: None,
         deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
         overshoot: overshoot::Policy::default(),
@@ -348,6 +351,7 @@ mod tests {
         assert_eq!(process.listen.to_string(), "0.0.0.0:9440");
         assert_eq!(process.diagnostics, Diagnostics::Secured(([0, 0, 0, 0], 8443).into(), None), "self-signed");
         assert!(process.leases.is_none());
+        assert_eq!(process.max_nodes, 20_000);
         assert_eq!(process.roles, [provider::ROLE]);
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(
@@ -445,6 +449,7 @@ mod tests {
             "--machine-safety-max-unhealthy-replacements=30%",
             "--machine-safety-max-unhealthy-replacements-per-zone=3",
             "--namespace=n",
+            "--max-nodes-per-target=7",
         ];
         let Command::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
             panic!("another command")
@@ -466,6 +471,7 @@ mod tests {
         };
         assert_eq!(process.node.unhealthy_replacements, expected.unhealthy_replacements);
         assert_eq!(process.machine, expected);
+        assert_eq!(process.max_nodes, 7);
         assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.leases, "n");

@@ -18,6 +18,7 @@ use crate::{
     controllers::{KINDS, SETS, Settings, machine_deployment, node},
     driver::Catalogue,
     runtime::{
+        cache::Bounds,
         cell::{Cell, Config, Role, Shared},
         events::Events,
         kubeconfig::{TargetKubeconfig, address},
@@ -130,6 +131,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         (TargetKubeconfigs::Same(_), None) => Assignment::None,
     };
     let targets = Targets::new(assignment, node::cache_for(&host.options.roles));
+    targets.limit(Bounds::for_objects(host.options.max_nodes));
     if let Some(target) = &clients.target {
         targets.connect(&TargetId::only(), target);
     }

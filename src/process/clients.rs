@@ -5,6 +5,7 @@ use kube::Client;
 
 use super::{connect::Connection, options::ProcessOptions};
 use crate::runtime::{
+    body::Limits,
     budget::{Budgets, Purpose, Share},
     client,
     kubeconfig::{Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
@@ -65,7 +66,7 @@ impl Clients {
         let (agent, clusters) = (options.agent.as_str(), &connection.clusters);
         let limited = |rate| {
             let share = sharing.map(|sharing| sharing.of_requests(&clusters.control, options));
-            client::client(&clusters.control, agent, rate, share, metrics.requests())
+            client::client(&clusters.control, agent, Limits::CONTROL, rate, share, metrics.requests())
         };
         let target = clusters.target.as_ref().map(|cluster| of_target(cluster, options, sharing, metrics));
         let share = sharing.map(|sharing| sharing.of_leases(&clusters.control));
@@ -82,7 +83,14 @@ impl Clients {
 
 /// The client that authorizes readers of diagnostics in the control cluster.
 pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
-    Ok(client::client(&connection.clusters.control, options.agent.as_str(), REVIEW_RATE, None, metrics.requests())?)
+    Ok(client::client(
+        &connection.clusters.control,
+        options.agent.as_str(),
+        Limits::SMALL,
+        REVIEW_RATE,
+        None,
+        metrics.requests(),
+    )?)
 }
 
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
@@ -95,7 +103,7 @@ pub(super) fn of_target(
 ) -> Result<TargetClients, ClientError> {
     let limited = || {
         let share = sharing.map(|sharing| sharing.of_requests(cluster, options));
-        client::client(cluster, options.agent.as_str(), options.rate, share, metrics.requests())
+        client::client(cluster, options.agent.as_str(), Limits::TARGET, options.rate, share, metrics.requests())
     };
     let clock = Some(metrics.requests().clock(&cluster.config.cluster_url));
     Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate, clock })

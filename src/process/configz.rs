@@ -24,6 +24,7 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
     let mut put = |flag: &str, value: Value| drop(flags.insert(flag.to_owned(), value));
     put("kube-api-qps", json!(qps));
     put("kube-api-burst", json!(burst));
+    put("max-nodes-per-target", json!(options.max_nodes));
     put("leader-elect", json!(options.leases.is_some()));
     let is_provider = options.provider.is_some();
     if options.roles.contains(&SETS) {

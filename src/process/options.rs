@@ -31,6 +31,8 @@ pub(crate) struct ProcessOptions {
     pub profiling: bool,
     /// Rate limit of each client of the controllers.
     pub rate: Rate,
+    /// Nodes of one target cluster.
+    pub max_nodes: usize,
     /// Timing of leader election; `None` runs without it.
     pub leases: Option<Timing>,
     /// For Machines.

@@ -10,6 +10,7 @@ use kube::{
 use tower::{retry::RetryLayer, util::option_layer};
 
 use super::{
+    body::Limits,
     budget::Share,
     fence::FenceLayer,
     kubeconfig::{Cluster, address, cause},
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
-/// A client for controllers: limited to `rate`, to the share of a cell in the budget of the server, and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
+/// A client for controllers, whose responses have limits: limited to `rate`, to the share of a cell in the budget of the server, and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
 /// have no timeout but the server's.
 ///
 /// # Errors
@@ -33,13 +34,14 @@ const REPETITIONS: u32 = 5;
 pub(crate) fn client(
     cluster: &Cluster,
     user_agent: &str,
+    limits: Limits,
     rate: Rate,
     share: Option<Share>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
     // Each layer wraps those above it.
-    Ok(builder(cluster, user_agent)?
+    Ok(builder(cluster, limits, user_agent)?
         .with_layer(&FenceLayer)
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
@@ -62,16 +64,16 @@ pub(crate) fn lease_client(
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
-    Ok(builder(cluster, user_agent)?
+    Ok(builder(cluster, Limits::CONTROL, user_agent)?
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&option_layer(share))
         .with_layer(&requests)
         .build())
 }
 
-fn builder(cluster: &Cluster, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
+fn builder(cluster: &Cluster, limits: Limits, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::UserAgent(user_agent.to_owned()))?;
-    let connection = Connection::new(cluster, move |config| transport(config, agent.clone()))?;
+    let connection = Connection::new(cluster, limits, move |config| transport(config, agent.clone()))?;
     Ok(ClientBuilder::new(connection, cluster.config.default_namespace.clone()))
 }
 
@@ -110,7 +112,15 @@ mod tests {
         let metrics = Metrics::new();
         let cluster = Cluster::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
         let clients = [
-            client(&cluster, "machine-controller", Rate { qps: 20.0, burst: 30 }, None, metrics.requests()).unwrap(),
+            client(
+                &cluster,
+                "machine-controller",
+                Limits::CONTROL,
+                Rate { qps: 20.0, burst: 30 },
+                None,
+                metrics.requests(),
+            )
+            .unwrap(),
             lease_client(&cluster, "machine-controller", None, metrics.requests()).unwrap(),
         ];
         for client in &clients {
@@ -126,7 +136,7 @@ mod tests {
     #[test]
     fn a_user_agent_that_cannot_be_sent_is_named() {
         let cluster = Cluster::from(Config::new("http://localhost".parse().unwrap()));
-        let error = builder(&cluster, "a\nb").err().unwrap();
+        let error = builder(&cluster, Limits::CONTROL, "a\nb").err().unwrap();
         assert!(error.to_string().contains(r#""a\nb""#), "{error}");
     }
 }

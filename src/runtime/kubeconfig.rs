@@ -132,7 +132,7 @@ pub async fn client(cluster: &Cluster, agent: UserAgent) -> Result<Client, Start
     // A credential plugin may be slow.
     match spawn_blocking(move || Client::try_from(config)).await {
         Ok(client) => client
-            .map(|client| body::within(client, body::Limits::DEFAULT))
+            .map(|client| body::within(client, body::Limits::COMMAND))
             .map_err(|error| StartError::from_client(&server, &error)),
         Err(_) => {
             Err(StartError::Client { server: address(&server), cause: "the process is shutting down".to_owned() })

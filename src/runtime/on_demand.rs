@@ -9,11 +9,12 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{Cached, Change, Key},
+    cache::{Bounds, Cached, Change, Key},
     objects::Objects,
     panics::{self, Place},
     queue::Queue,
@@ -26,6 +27,7 @@ const KEPT_FOR: Duration = Duration::from_secs(120);
 /// Objects of one cluster, watched on demand.
 pub(crate) struct OnDemand<K: Cached> {
     client: Client,
+    bounds: Option<Bounds>,
     make: fn(&Client) -> Arc<Objects<K>>,
     term: fn(&K) -> String,
     state: Mutex<State<K>>,
@@ -49,11 +51,16 @@ struct Waiting {
     until: Instant,
 }
 
-impl<K: Cached> OnDemand<K> {
+impl<K: Cached + Serialize> OnDemand<K> {
     /// A cache without a watch. `make` returns an empty cache, and `term` identifies an object for waiters.
-    pub fn new(client: &Client, make: fn(&Client) -> Arc<Objects<K>>, term: fn(&K) -> String) -> Arc<Self> {
+    pub fn new(
+        client: &Client,
+        bounds: Option<Bounds>,
+        make: fn(&Client) -> Arc<Objects<K>>,
+        term: fn(&K) -> String,
+    ) -> Arc<Self> {
         let state = State { running: None, waiting: BTreeMap::new(), needed_until: Instant::now() };
-        Arc::new(Self { client: client.clone(), make, term, state: Mutex::new(state) })
+        Arc::new(Self { client: client.clone(), bounds, make, term, state: Mutex::new(state) })
     }
 
     /// The objects, watched for some minutes from now on.
@@ -78,6 +85,7 @@ impl<K: Cached> OnDemand<K> {
 
     fn start(self: &Arc<Self>) -> Running<K> {
         let objects = (self.make)(&self.client);
+        self.bounds.into_iter().for_each(|bounds| objects.cache.limit(bounds));
         let waker = Arc::downgrade(self);
         objects.cache.on_change(move |change| {
             if let Some(own) = waker.upgrade() {

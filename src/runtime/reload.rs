@@ -21,7 +21,6 @@ use tower::{BoxError, Service};
 use super::{
     body::{Bounded, Limits},
     kubeconfig::{Cluster, address},
-    limiter::is_watch,
     objects::chain,
     panics::{self, Place},
 };
@@ -55,6 +54,7 @@ type Build = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
 pub(super) struct Connection {
     build: Build,
     every: Duration,
+    limits: Limits,
     state: Arc<Mutex<State>>,
 }
 
@@ -72,20 +72,22 @@ impl Connection {
     /// The configuration names certificates, credentials or a proxy that cannot be used.
     pub fn new(
         cluster: &Cluster,
+        limits: Limits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
-        Self::looking(cluster, build, LOOK)
+        Self::looking(cluster, limits, build, LOOK)
     }
 
     fn looking(
         cluster: &Cluster,
+        limits: Limits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
         every: Duration,
     ) -> Result<Self, ClientError> {
         let client = build(cluster.config.clone())?;
         let cluster = cluster.clone();
         let state = State { client, cluster, looked_at: Instant::now(), is_looking: false, problem: None };
-        Ok(Self { build: Arc::new(build), every, state: Arc::new(Mutex::new(state)) })
+        Ok(Self { build: Arc::new(build), every, limits, state: Arc::new(Mutex::new(state)) })
     }
 
     /// The client for the next request. Checks the files from time to time.
@@ -162,12 +164,12 @@ impl Service<Request<Body>> for Connection {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let connection = self.clone();
         async move {
-            let is_watch = is_watch(request.uri());
+            let uri = request.uri().clone();
             let answer = connection.client().send(request).await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 connection.refused();
             }
-            Ok(answer.map(|body| Bounded::new(body, is_watch, Limits::DEFAULT)))
+            Ok(Bounded::answer(answer, &uri, connection.limits))
         }
         .boxed()
     }
@@ -217,7 +219,7 @@ mod tests {
         let control = ControlKubeconfig::Path(path.clone());
         let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
         let build = |config| Client::try_from(config).map_err(|_| ClientError::UserAgent(String::new()));
-        let mut connection = Connection::looking(&clusters.control, build, every).unwrap();
+        let mut connection = Connection::looking(&clusters.control, Limits::CONTROL, build, every).unwrap();
         let mut ask = async || {
             let answer = connection.call(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
             answer.status()

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{AnyIndex, Cache, Change, Index, Key},
+    cache::{AnyIndex, Bounds, Cache, Change, Index, Key},
     clock::Clock,
     fair::FairBucket,
     handlers::Handlers,
@@ -183,6 +183,7 @@ pub(crate) struct Targets {
     /// Set once watches may begin.
     followed: OnceLock<Followed>,
     rule: OnceLock<Rule>,
+    bounds: OnceLock<Bounds>,
 }
 
 impl Target {
@@ -215,7 +216,13 @@ impl Targets {
             make_cache,
             followed: OnceLock::new(),
             rule: OnceLock::new(),
+            bounds: OnceLock::new(),
         })
+    }
+
+    /// Bounds what each target that is connected from now on may send; only the first bounds count.
+    pub fn limit(&self, bounds: Bounds) {
+        let _ = self.bounds.set(bounds);
     }
 
     /// Sets the rule of [`Assignment::Rule`] or [`Assignment::One`]; only the first one counts.
@@ -243,6 +250,9 @@ impl Targets {
     pub fn connect(&self, id: &TargetId, clients: &TargetClients) -> Arc<Target> {
         let client = &clients.requests;
         let cache = (self.make_cache)();
+        let bounds = self.bounds.get().copied();
+        bounds.into_iter().for_each(|bounds| cache.limit(bounds));
+        let small = bounds.map(Bounds::for_small_objects);
         let target = Arc::new_cyclic(|weak: &std::sync::Weak<Target>| {
             let (trusting, trust_handlers) = (weak.clone(), Arc::clone(&self.trust_handlers));
             cache.on_trust(move |trust| {
@@ -265,11 +275,13 @@ impl Targets {
                 nodes: Objects::cluster_wide(&cache, client),
                 budgets: OnDemand::new(
                     &clients.drains,
+                    small,
                     |client| Arc::new(Objects::namespaced(&Cache::new(&[], on_demand::prune), client)),
                     allowing,
                 ),
                 attachments: OnDemand::new(
                     &clients.drains,
+                    small,
                     |client| {
                         let indexes: [&dyn AnyIndex<VolumeAttachment>; 2] =
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
@@ -362,7 +374,7 @@ impl Targets {
 
 #[cfg(test)]
 mod tests {
-    use kube::client::Body;
+    use kube::{client::Body, runtime::watcher};
 
     use super::*;
 
@@ -437,6 +449,25 @@ mod tests {
             assert_eq!((caches.problems().len(), caches.all().len()), (problems, 1));
             drop(target);
         }
+    }
+
+    #[tokio::test]
+    async fn a_target_with_more_nodes_than_its_bound_is_not_trusted_and_the_others_are() {
+        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
+        targets.limit(Bounds::for_objects(2));
+        let [bad, good] =
+            ["bad", "good"].map(|name| targets.connect(&TargetId::named(name), &TargetClients::one(&away())));
+        for (target, nodes) in [(&bad, 3), (&good, 2)] {
+            target.nodes.cache.observe(watcher::Event::Init);
+            target.nodes.cache.observe(watcher::Event::InitDone);
+            for at in 0..nodes {
+                let node = serde_json::json!({ "metadata": { "name": format!("n{at}"), "uid": at.to_string() } });
+                target.nodes.cache.observe(watcher::Event::Apply(serde_json::from_value(node).unwrap()));
+            }
+        }
+        let problem = bad.nodes.cache.trust().problem().unwrap();
+        assert!(problem.contains("there are more than 2 objects"), "{problem}");
+        assert!(good.nodes.cache.trust().is_trusted());
     }
 
     #[tokio::test]

@@ -122,6 +122,8 @@ struct Record {
     failure: Option<String>,
     /// The API server refused the last list for lack of a right, in its words.
     refusal: Option<String>,
+    /// The bound that the objects exceed, until a list is within it.
+    over_limit: Option<String>,
 }
 
 impl Record {
@@ -152,13 +154,18 @@ impl Record {
         self.silence = None;
         self.failure = None;
         self.refusal = None;
+        self.over_limit = None;
     }
 
     fn trust(&self, now: Moment) -> Trust {
         let failure = || self.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
         let (true, Some(heard)) = (self.is_filled, self.heard) else {
-            return Trust::Unknown { why: format!("not read yet{}", failure()) };
+            let why = self.over_limit.as_ref().map_or_else(failure, |why| format!(": {why}"));
+            return Trust::Unknown { why: format!("not read yet{why}") };
         };
+        if let Some(why) = &self.over_limit {
+            return Trust::Untrusted { since: heard.wall, why: why.clone() };
+        }
         let Some(limit) = self.limit else { return Trust::Trusted };
         if now.since(heard) > limit {
             let limit = limit.as_secs();
@@ -227,6 +234,16 @@ impl Pulse {
         self.record.lock().refusal.clone()
     }
 
+    /// The objects exceed a bound, until a list is complete. True if that is new.
+    pub fn over_limit(&self, why: String) -> bool {
+        self.record.lock().over_limit.replace(why).is_none()
+    }
+
+    /// Whether the objects exceed a bound.
+    pub fn is_over_limit(&self) -> bool {
+        self.record.lock().over_limit.is_some()
+    }
+
     /// Whether a list is complete.
     pub fn is_filled(&self) -> bool {
         self.record.lock().is_filled
@@ -277,6 +294,8 @@ pub trait Watched: Send + Sync {
     fn unreadable(&self) -> usize {
         0
     }
+    /// Whether the API server sends more than the cache may hold.
+    fn is_over_limit(&self) -> bool;
 }
 
 /// Whether a process can do its work without a cache.

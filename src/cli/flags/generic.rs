@@ -33,6 +33,11 @@ pub struct GenericOptions {
     #[arg(long, default_value = "30", value_name = "COUNT", value_parser = value::count)]
     pub kube_api_burst: u32,
 
+    /// Nodes of one target cluster, with 8 KiB of memory each on average. The Nodes of a cluster that has more are unknown,
+    /// and other clusters are not affected
+    #[arg(long, default_value = "20000", value_name = "COUNT", value_parser = value::nodes)]
+    pub max_nodes_per_target: usize,
+
     /// Accepted and ignored: objects are reconciled when they change and when a wait ends
     #[arg(long, default_value = "12h", value_name = "DURATION", value_parser = value::duration)]
     pub min_resync_period: Duration,

@@ -73,6 +73,17 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "Clusters", long, default_value = "200", value_name = "COUNT", value_parser = value::count)]
     pub kube_api_burst: u32,
 
+    /// Nodes of one workload cluster, with 8 KiB of memory each on average. The Nodes of a cluster that has more are unknown,
+    /// and other clusters are not affected
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        default_value = "20000",
+        value_name = "COUNT",
+        value_parser = value::nodes
+    )]
+    pub max_nodes_per_target: usize,
+
     /// Accepted and ignored: objects are reconciled when they change and when a wait ends
     #[arg(
         help_heading = "Clusters",

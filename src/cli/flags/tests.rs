@@ -10,11 +10,12 @@ use crate::{
 };
 
 /// Flags of both Go programs, with their defaults.
-const GENERIC: [(&str, &str); 22] = [
+const GENERIC: [(&str, &str); 23] = [
     ("address", "0.0.0.0"),
     ("cloud-provider", ""),
     ("min-resync-period", "12h"),
     ("profiling", "false"),
+    ("max-nodes-per-target", "20000"),
     ("explain-to-all", "false"),
     ("contention-profiling", "false"),
     ("target-kubeconfig", ""),

@@ -158,6 +158,18 @@ pub fn workers(text: &str) -> Result<usize, InvalidValue> {
     }
 }
 
+/// A number of Nodes.
+///
+/// # Errors
+/// Below 1 or above 2147483647.
+pub fn nodes(text: &str) -> Result<usize, InvalidValue> {
+    const RULE: &str = "must be a number of Nodes, 1 or more";
+    match usize::try_from(number(text, RULE)?) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(InvalidValue::range(RULE)),
+    }
+}
+
 /// A count that may be zero.
 ///
 /// # Errors

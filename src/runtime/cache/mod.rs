@@ -5,6 +5,7 @@
 //! deleted object stays deleted, by UID, even if a late response contains it. A list is authoritative: it repairs
 //! everything that went wrong before.
 
+mod bounds;
 mod entry;
 mod index;
 mod store;
@@ -20,6 +21,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, runtime::watcher};
 use parking_lot::RwLock;
+use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::{
@@ -27,8 +29,10 @@ use super::{
     handlers::Handlers,
     trust::{Pulse, Trust, Watched},
 };
+use bounds::{Excess, PageSize, Scale, Tally};
 use store::Store;
 
+pub use bounds::Bounds;
 pub use entry::{Cached, Change, Key, Unreadable};
 pub use index::{AnyIndex, Index, Term};
 
@@ -48,6 +52,8 @@ pub struct Cache<K: Cached> {
     is_filling_told: AtomicBool,
     /// The first list is complete, or refused.
     filled: Notify,
+    page: PageSize,
+    tally: Arc<Tally>,
 }
 
 impl<K: Cached> Cache<K> {
@@ -62,7 +68,18 @@ impl<K: Cached> Cache<K> {
             is_trust_lost: AtomicBool::new(false),
             is_filling_told: AtomicBool::new(false),
             filled: Notify::new(),
+            page: PageSize::default(),
+            tally: Arc::default(),
         })
+    }
+
+    /// Bounds the content, before the cache is filled. Beyond a bound it is not trusted, until a list is within the bounds.
+    pub fn limit(&self, bounds: Bounds)
+    where
+        K: Serialize,
+    {
+        self.store.write().limit(Scale::new(bounds));
+        self.tally.limit(bounds);
     }
 
     /// Calls `handler` after each change, in the task that caused it, so it must return quickly.
@@ -178,31 +195,62 @@ impl<K: Cached> Cache<K> {
         }
     }
 
-    /// Stores an event of the watch.
-    pub fn observe(&self, event: watcher::Event<Guard<K>>) {
+    /// Stores an event of the watch. False if the objects exceed a bound, so that the watch has to end.
+    pub fn observe(&self, event: watcher::Event<Guard<K>>) -> bool {
         match event {
             watcher::Event::Init => {
                 self.pulse.listing();
                 self.store.write().begin_listing();
+                self.tally.begin();
             }
             watcher::Event::InitApply(object) => {
                 let object = self.pruned(object);
-                self.store.write().list(object);
+                if let Err(excess) = self.store.write().list(object) {
+                    return self.exceeded(excess);
+                }
             }
             watcher::Event::InitDone => {
+                if self.store.read().is_list_refused() {
+                    return false;
+                }
                 self.change(Store::finish_listing);
+                if let Some(excess) = self.excess() {
+                    return self.exceeded(excess);
+                }
                 self.pulse.listed();
                 self.filled.notify_waiters();
             }
             watcher::Event::Apply(object) => {
                 let object = self.pruned(object);
                 self.change(|store| store.apply(object));
+                if let Some(excess) = self.excess() {
+                    return self.exceeded(excess);
+                }
             }
             watcher::Event::Delete(object) => {
                 let meta = object.meta().clone();
                 let uid = meta.uid.clone().unwrap_or_default();
                 self.change(|store| store.remove(&Key::of(&meta), &uid, Some(meta)));
             }
+        }
+        true
+    }
+
+    /// The bound that the objects exceed.
+    fn excess(&self) -> Option<Excess> {
+        self.store.read().excess()
+    }
+
+    fn exceeded(&self, excess: Excess) -> bool {
+        self.over_limit(excess.to_string());
+        false
+    }
+
+    /// The API server sends more than the cache may hold.
+    fn over_limit(&self, why: String) {
+        let kind = K::plural(&());
+        if self.pulse.over_limit(why.clone()) {
+            tracing::warn!(%kind, why, "cache over its limit, missing objects count as unknown");
         }
     }
 
@@ -277,6 +325,10 @@ impl<K: Cached> Watched for Cache<K> {
 
     fn unreadable(&self) -> usize {
         self.store.read().unreadable().count()
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.pulse.is_over_limit()
     }
 }
 

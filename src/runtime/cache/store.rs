@@ -12,6 +12,7 @@ use kube::Resource;
 
 use super::{
     AnyIndex, Cached, Change, Index, Key, Unreadable,
+    bounds::{Excess, Load, Scale, memory_of_unreadable},
     index::{Kept, Postings, Term},
 };
 use crate::runtime::guard::Guard;
@@ -19,6 +20,9 @@ use crate::runtime::guard::Guard;
 /// How many deleted objects are remembered at least, within [`Store::forget_gone`]'s interval: more than can be deleted while
 /// one call is in flight.
 pub(super) const REMEMBERED: usize = 10_000;
+
+/// Longest UID that is remembered after a deletion. API servers make UIDs of 36 characters.
+const LONGEST_UID: usize = 128;
 
 /// The objects of one kind with their indexes, and the facts that distinguish old states from new ones.
 pub(super) struct Store<K: Cached> {
@@ -37,6 +41,14 @@ pub(super) struct Store<K: Cached> {
     /// The version of the last live read of all objects. An object of this version or an older one that was not read is
     /// deleted, even if a slow watch still delivers it.
     read_at: Option<u64>,
+    /// `None` without bounds.
+    scale: Option<Scale<K>>,
+    /// All objects; zero without bounds.
+    held: Load,
+    /// The objects of the current list; zero without bounds.
+    listed_load: Load,
+    /// The current list exceeded a bound, so it is not stored.
+    is_list_refused: bool,
 }
 
 /// Source of an object; decides whether it has to be newer than the stored one.
@@ -60,7 +72,26 @@ impl<K: Cached> Store<K> {
             listing: 0,
             listed: Vec::new(),
             read_at: None,
+            scale: None,
+            held: Load::default(),
+            listed_load: Load::default(),
+            is_list_refused: false,
         }
+    }
+
+    /// Bounds the objects. For a store that is still empty.
+    pub fn limit(&mut self, scale: Scale<K>) {
+        self.scale = Some(scale);
+    }
+
+    /// The bound that the objects exceed.
+    pub fn excess(&self) -> Option<Excess> {
+        self.scale.as_ref()?.excess(self.held)
+    }
+
+    /// The most pages of a list; `None` without bounds.
+    pub fn most_pages(&self, page: u32) -> Option<usize> {
+        self.scale.as_ref().map(|scale| scale.bounds().pages(page))
     }
 
     /// Drops the objects that were deleted before the last call but one.
@@ -97,18 +128,42 @@ impl<K: Cached> Store<K> {
     /// A list begins; the request is sent after this.
     pub fn begin_listing(&mut self) {
         self.listing += 1;
-        self.listed.clear();
+        self.drop_listed();
+        self.is_list_refused = false;
         self.doubtful.clear();
         self.read_at = None;
     }
 
-    pub fn list(&mut self, object: Guard<K>) {
+    fn drop_listed(&mut self) {
+        (self.listed, self.listed_load) = Default::default();
+    }
+
+    /// The list contains an object. A list that exceeds a bound is dropped.
+    pub fn list(&mut self, object: Guard<K>) -> Result<(), Excess> {
+        if self.is_list_refused {
+            return Ok(());
+        }
+        if let Some(scale) = &self.scale {
+            self.listed_load.add(scale.weigh_any(&object));
+            if let Some(excess) = scale.excess(self.listed_load) {
+                self.drop_listed();
+                self.is_list_refused = true;
+                return Err(excess);
+            }
+        }
         self.listed.push(object);
+        Ok(())
+    }
+
+    /// Whether the current list exceeded a bound.
+    pub fn is_list_refused(&self) -> bool {
+        self.is_list_refused
     }
 
     /// The list is complete. It is authoritative for every object that was not written since it began.
     pub fn finish_listing(&mut self) -> Vec<Change<K>> {
         let listed = std::mem::take(&mut self.listed);
+        self.listed_load = Load::default();
         let mut changes = self.remove_unlisted(&listed);
         for object in listed {
             let key = Key::of(object.meta());
@@ -211,7 +266,7 @@ impl<K: Cached> Store<K> {
         self.unconfirmed.remove(key);
         self.doubtful.remove(key);
         if unreadable.is_some() {
-            self.unreadable.remove(key);
+            self.set_unreadable(key, None);
         }
         self.replace(key, None);
         Some(Change { key: key.clone(), meta: last.unwrap_or(meta), old, new: None, gone: true, unreadable: None })
@@ -230,7 +285,7 @@ impl<K: Cached> Store<K> {
         if self.is_stale(&key, &meta, rule) {
             return None;
         }
-        self.unreadable.remove(&key);
+        self.set_unreadable(&key, None);
         let old = self.replace(&key, Some(&object));
         Some(Change { key, meta, old, new: Some(object), gone: false, unreadable: None })
     }
@@ -241,9 +296,20 @@ impl<K: Cached> Store<K> {
         if self.is_stale(&key, &meta, rule) {
             return None;
         }
-        self.unreadable.insert(key.clone(), Unreadable { meta: meta.clone(), error: error.clone() });
+        self.set_unreadable(&key, Some(Unreadable { meta: meta.clone(), error: error.clone() }));
         let old = self.replace(&key, None);
         Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error) })
+    }
+
+    fn set_unreadable(&mut self, key: &Key, new: Option<Unreadable>) {
+        let memory = |object: &Unreadable| memory_of_unreadable(&object.meta, &object.error);
+        let is_bounded = self.scale.is_some();
+        new.iter().filter(|_| is_bounded).for_each(|new| self.held.add(memory(new)));
+        let old = match new {
+            Some(new) => self.unreadable.insert(key.clone(), new),
+            None => self.unreadable.remove(key),
+        };
+        old.iter().filter(|_| is_bounded).for_each(|old| self.held.remove(memory(old)));
     }
 
     fn replace(&mut self, key: &Key, new: Option<&Arc<K>>) -> Option<Arc<K>> {
@@ -251,6 +317,10 @@ impl<K: Cached> Store<K> {
             Some(new) => self.objects.insert(key.clone(), Arc::clone(new)),
             None => self.objects.remove(key),
         };
+        if let Some(scale) = &self.scale {
+            old.iter().for_each(|old| self.held.remove(scale.weigh(old)));
+            new.into_iter().for_each(|new| self.held.add(scale.weigh(new)));
+        }
         self.indexes.iter_mut().for_each(|index| index.change(old.as_ref(), new));
         old
     }
@@ -286,7 +356,7 @@ impl Gone {
     }
 
     fn insert(&mut self, uid: &str, listing: u64) {
-        if uid.is_empty() {
+        if uid.is_empty() || uid.len() > LONGEST_UID {
             return;
         }
         self.recent.insert(uid.to_owned(), listing);
@@ -349,5 +419,7 @@ mod tests {
         gone.age_in_time();
         gone.age_in_time();
         assert!(gone.recent.is_empty() && gone.older.is_empty());
+        gone.insert(&"u".repeat(LONGEST_UID + 1), 0);
+        assert!(gone.recent.is_empty(), "a long UID needs no memory");
     }
 }

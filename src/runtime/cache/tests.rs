@@ -122,7 +122,7 @@ fn an_unreadable_object_exists_without_content() {
 
 fn list(cache: &Cache<ConfigMap>, objects: impl IntoIterator<Item = ConfigMap>) {
     cache.observe(Event::Init);
-    objects.into_iter().for_each(|object| cache.observe(Event::InitApply(guard(object))));
+    objects.into_iter().for_each(|object| assert!(cache.observe(Event::InitApply(guard(object)))));
     cache.observe(Event::InitDone);
 }
 

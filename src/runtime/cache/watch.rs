@@ -17,11 +17,17 @@ use kube::{
     client::Body,
     runtime::{WatchStreamExt, watcher},
 };
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Instant, Sleep, sleep, sleep_until, timeout},
+};
 use tower::{BoxError, service_fn};
 
 use self::large::LargeList;
-use super::{Cache, Cached};
+use super::{
+    Cache, Cached,
+    bounds::{Excess, Overrun, PageTally, Tally},
+};
 use crate::{
     api::backoff::{self, Backoff},
     runtime::{
@@ -35,31 +41,48 @@ use crate::{
 
 mod large;
 
-/// Page size of a list.
-const PAGE: u32 = 500;
 /// Time for the watch to show an object that a list did not have, and that was read or written while it was under way.
 const DOUBT: Duration = Duration::from_secs(10);
 /// Minimum time for which deleted objects are remembered: longer than any response takes.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Pause before a relist after an error of the watch.
 const BREATH: Duration = Duration::from_secs(1);
+/// First and longest pause after an API server sent more than the cache may hold. Each attempt costs a list.
+const OVER_LIMIT: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
+/// Events after which other tasks get their turn, although the API server has sent more.
+const EVENTS_IN_A_ROW: u32 = 100;
+
+/// The reason for which a watch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A list is needed, or one with smaller pages.
+    Relist,
+    /// The API server sent more than the cache may hold.
+    OverLimit,
+}
 
 impl<K: Cached> Cache<K> {
     /// Watches until dropped. `api` gets a client that observes signs of life.
     pub async fn watch(self: Arc<Self>, client: Client, api: impl FnOnce(Client) -> Api<Guard<K>>, liveness: Liveness) {
         self.pulse.expect(liveness.limit);
         let large = LargeList::default();
-        let api = api(listening(client, Arc::clone(&self.pulse), liveness, large.clone()));
+        let api = api(listening(client, Arc::clone(&self.pulse), Arc::clone(&self.tally), liveness, large.clone()));
         let seconds = u32::try_from(liveness.watch_timeout.as_secs()).unwrap_or(u32::MAX);
         let config = watcher::Config::default().timeout(seconds);
+        let mut pauses = OVER_LIMIT.pauses();
         loop {
-            self.follow(large.follow(watcher(api.clone(), config.clone()))).await;
-            sleep(BREATH).await;
+            let began = Instant::now();
+            let events = watcher(api.clone(), config.clone().page_size(self.page.get()));
+            let end = self.follow(large.follow(events)).await;
+            self.look();
+            pauses.reset_after(began.elapsed());
+            sleep(if end == End::OverLimit { pauses.advance() } else { BREATH }).await;
         }
     }
 
     /// Stores the events of a watch until it ends or reports an error; then a relist is needed.
-    async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) {
+    async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) -> End {
+        let mut in_a_row = 0;
         let mut events = pin!(events.backoff(Pauses::default()));
         let mut relist_at = None;
         let mut forget_at = Instant::now() + REMEMBERED_FOR;
@@ -68,26 +91,46 @@ impl<K: Cached> Cache<K> {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
-                    Some(Ok(event)) => self.observe(event),
+                    Some(Ok(event)) => {
+                        if !self.observe(event) {
+                            return End::OverLimit;
+                        }
+                        in_a_row += 1;
+                        if in_a_row % EVENTS_IN_A_ROW == 0 {
+                            yield_now().await;
+                        }
+                    }
                     Some(Err(error)) => {
                         self.interrupted(&error);
+                        if let Some(overrun) = Overrun::find(&error) {
+                            return self.overrun(overrun, &text(&error));
+                        }
                         // kube-rs would continue from the same version forever and could miss the changes that the API
                         // server could not report. It relists only if the version is too old (410).
                         if matches!(&error, watcher::Error::WatchError(status) if status.code != 410) {
-                            return;
+                            return End::Relist;
                         }
                     }
-                    None => return,
+                    None => return End::Relist,
                 },
                 () = self.pulse.changes() => {}
                 () = sleep_until(forget_at) => {
                     self.store.write().forget_gone();
                     forget_at = Instant::now() + REMEMBERED_FOR;
                 }
-                () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return,
+                () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return End::Relist,
             }
             self.look();
         }
+    }
+
+    /// The API server sent too much. Smaller pages may help.
+    fn overrun(&self, overrun: Overrun, why: &str) -> End {
+        if overrun.fits_in_smaller_pages() && self.page.shrink() {
+            return End::Relist;
+        }
+        self.over_limit(why.to_owned());
+        End::OverLimit
     }
 
     fn interrupted(&self, error: &watcher::Error) {
@@ -135,12 +178,22 @@ impl<K: Cached> Cache<K> {
     pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
         let held = self.store.write().begin_reading();
         let mut read = HashSet::new();
-        let mut page = ListParams::default().limit(PAGE);
+        let mut page = ListParams::default().limit(self.page.get());
+        let mut pages = self.store.read().most_pages(self.page.get()).map(|most| 0..most);
         let version = loop {
-            let list = api.list(&page).await?;
+            if let Some(pages) = &mut pages
+                && pages.next().is_none()
+            {
+                return Err(kube::Error::Service(Excess::Pages(pages.end).into()));
+            }
+            let list = api.list(&page).await.inspect_err(|error| self.shrink_pages(error))?;
             read.extend(list.items.iter().filter_map(|object| object.meta().uid.clone()));
             let objects: Vec<_> = list.items.into_iter().map(|object| self.pruned(object)).collect();
             self.change(|store| objects.into_iter().filter_map(|object| store.read(object)).collect::<Vec<_>>());
+            if let Some(excess) = self.excess() {
+                self.exceeded(excess);
+                return Err(kube::Error::Service(excess.into()));
+            }
             // All pages are of one version.
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page.continue_token = Some(token),
@@ -149,6 +202,13 @@ impl<K: Cached> Cache<K> {
         };
         self.change(|store| store.finish_reading(held, &read, version.as_deref()));
         Ok(())
+    }
+
+    /// The next attempt asks for smaller pages, if these were too large.
+    fn shrink_pages(&self, error: &kube::Error) {
+        if Overrun::find(error).is_some_and(Overrun::fits_in_smaller_pages) {
+            self.page.shrink();
+        }
     }
 }
 
@@ -187,14 +247,16 @@ impl kube::runtime::utils::Backoff for Pauses {
     }
 }
 
-/// A client for one watch: bounds the time to open it, ends it after a silence, and records signs of life.
-fn listening(client: Client, pulse: Arc<Pulse>, liveness: Liveness, large: LargeList) -> Client {
+/// A client for one watch: bounds the time to open it, ends it after a silence, and records signs of life. It also bounds a list.
+fn listening(client: Client, pulse: Arc<Pulse>, tally: Arc<Tally>, liveness: Liveness, large: LargeList) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
-        let (client, pulse, large) = (client.clone(), Arc::clone(&pulse), large.clone());
+        let (client, large) = (client.clone(), large.clone());
+        let (pulse, tally) = (Arc::clone(&pulse), Arc::clone(&tally));
         async move {
             if !is_watch(request.uri()) {
-                return Ok(client.send(request).await?.map(|body| Listened::call(body, large)));
+                let page = tally.page()?;
+                return Ok(client.send(request).await?.map(|body| Listened::page(body, page, large)));
             }
             let Liveness { open_timeout, idle_timeout, .. } = liveness;
             let opening = timeout(open_timeout, client.send(request)).await;
@@ -215,9 +277,10 @@ struct Listened {
 }
 
 enum BodyKind {
-    /// A list, with the bytes that were read.
-    List {
+    /// A page of a list, with the bytes that were read.
+    Page {
         large: LargeList,
+        page: PageTally,
         read: u64,
     },
     Watch(Listening),
@@ -230,8 +293,8 @@ struct Listening {
 }
 
 impl Listened {
-    fn call(body: Body, large: LargeList) -> Self {
-        Self { body, kind: BodyKind::List { large, read: 0 } }
+    fn page(body: Body, page: PageTally, large: LargeList) -> Self {
+        Self { body, kind: BodyKind::Page { large, page, read: 0 } }
     }
 
     fn watch(body: Body, pulse: Arc<Pulse>, idle_timeout: Duration) -> Self {
@@ -245,7 +308,7 @@ impl http_body::Body for Listened {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, BoxError>>> {
-        if let BodyKind::List { large, read } = &self.kind
+        if let BodyKind::Page { large, read, .. } = &self.kind
             && large.is_news(*read)
         {
             cx.waker().wake_by_ref();
@@ -254,9 +317,15 @@ impl http_body::Body for Listened {
         let frame = Pin::new(&mut self.body).poll_frame(cx).map_err(Into::into);
         let watch = match &mut self.kind {
             BodyKind::Watch(watch) => watch,
-            BodyKind::List { read, .. } => {
-                if let Poll::Ready(Some(Ok(frame))) = &frame {
-                    *read += frame.data_ref().map_or(0, |data| data.len() as u64);
+            BodyKind::Page { page, read, .. } => {
+                let bytes = match &frame {
+                    Poll::Ready(Some(Ok(frame))) => frame.data_ref().map_or(0, |data| data.len()),
+                    _ => 0,
+                };
+                *read += bytes as u64;
+                if let Err(excess) = page.add(bytes) {
+                    self.body = Body::empty();
+                    return Poll::Ready(Some(Err(excess.into())));
                 }
                 return frame;
             }

@@ -20,6 +20,12 @@ const UNREADABLE: Desc<2> = Desc::gauge(
     ["kind", "cluster"],
 );
 
+const OVER_LIMIT: Desc<2> = Desc::gauge(
+    "mcm_cache_over_limit",
+    "1 if the API server sends more than a cache may hold, so that the cache is not trusted, otherwise 0.",
+    ["kind", "cluster"],
+);
+
 impl Collect for Caches {
     fn collect(&self, out: &mut Exposition) {
         for (cluster, cache) in self.all() {
@@ -30,6 +36,7 @@ impl Collect for Caches {
             out.sample(&TRUSTED, [&kind, &cluster], f64::from(u8::from(cache.trust().is_trusted())));
             let unreadable = u32::try_from(cache.unreadable()).unwrap_or(u32::MAX);
             out.sample(&UNREADABLE, [&kind, &cluster], f64::from(unreadable));
+            out.sample(&OVER_LIMIT, [&kind, &cluster], f64::from(u8::from(cache.is_over_limit())));
         }
     }
 }
@@ -59,6 +66,10 @@ mod tests {
         fn unreadable(&self) -> usize {
             3
         }
+
+        fn is_over_limit(&self) -> bool {
+            true
+        }
     }
 
     #[test]
@@ -72,6 +83,7 @@ mod tests {
         assert!(text.contains("mcm_cache_age_seconds{kind=\"nodes\",cluster=\"target\"} 1.5\n"), "{text}");
         assert!(text.contains("mcm_cache_trusted{kind=\"nodes\",cluster=\"target\"} 0\n"), "{text}");
         assert!(text.contains("mcm_cache_unreadable_objects{kind=\"nodes\",cluster=\"target\"} 3\n"), "{text}");
+        assert!(text.contains("mcm_cache_over_limit{kind=\"nodes\",cluster=\"target\"} 1\n"), "{text}");
         drop(cache);
         assert!(caches.problems().is_empty());
     }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::runtime::{body, cache::Bounds, trust::Watched};
 
 /// An API server of Nodes that can go silent.
 #[derive(Clone, Default)]
@@ -31,12 +32,18 @@ struct State {
     delay: Mutex<Duration>,
     /// The answer to a listing, instead of the objects.
     refusal: Mutex<Option<u16>>,
+    /// Each page has other objects and names a next one.
+    has_endless_pages: AtomicBool,
 }
 
 impl Server {
     fn client(&self) -> Client {
         let server = self.clone();
         Client::new(service_fn(move |request| server.clone().serve(request)), "default")
+    }
+
+    fn limited_client(&self) -> Client {
+        body::within(self.client(), body::Limits::TARGET)
     }
 
     async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
@@ -60,7 +67,19 @@ impl Server {
         }
         let (items, delay) = (state.nodes.lock().clone(), *state.delay.lock());
         sleep(delay).await;
-        let list = json!({ "metadata": { "resourceVersion": "10" }, "items": items });
+        let asked = |name| -> Option<usize> {
+            request.uri().query()?.split('&').find_map(|pair| pair.strip_prefix(name))?.parse().ok()
+        };
+        let (from, size) = (asked("continue=").unwrap_or_default(), asked("limit=").unwrap_or(usize::MAX));
+        let next = from.saturating_add(size);
+        let (items, next) = match state.has_endless_pages.load(Ordering::SeqCst) {
+            true => ((from..next).map(|at| node(&at.to_string(), 5)).collect(), next.to_string()),
+            false => {
+                let rest = if next < items.len() { next.to_string() } else { String::new() };
+                (items.into_iter().skip(from).take(size).collect::<Vec<_>>(), rest)
+            }
+        };
+        let list = json!({ "metadata": { "resourceVersion": "10", "continue": next }, "items": items });
         Ok(Response::new(Answer::from(list.to_string())))
     }
 
@@ -110,11 +129,17 @@ fn world() -> World {
 }
 
 fn world_of(server: Server) -> World {
+    bounded_world_of(server, usize::MAX)
+}
+
+/// Responses have the limits of targets, and the cache holds so many Nodes.
+fn bounded_world_of(server: Server, most: usize) -> World {
     let cache = Cache::<Node>::new(&[], |_| {});
+    cache.limit(Bounds::for_objects(most));
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     cache.on_trust(move |trust| tell.lock().push(trust.is_trusted()));
-    let watch = tokio::spawn(Arc::clone(&cache).watch(server.client(), Api::all, LIVENESS));
+    let watch = tokio::spawn(Arc::clone(&cache).watch(server.limited_client(), Api::all, LIVENESS));
     World { server, cache, told, _watch: AbortOnDropHandle::new(watch) }
 }
 
@@ -291,4 +316,105 @@ async fn events_of_a_slow_watch_from_before_a_live_read_are_ignored() {
     world.until(|world| world.cache.len() >= 3).await;
     let names: Vec<_> = world.cache.all().iter().map(|node| node.name_any()).collect();
     assert_eq!(names, ["fresh", "fresh too", "kept"]);
+}
+
+/// Attempts within ten minutes.
+async fn attempts(world: &World) -> usize {
+    let before = world.server.opened() + world.server.listings();
+    sleep(Duration::from_mins(10)).await;
+    world.server.opened() + world.server.listings() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_pages_have_no_end_is_given_up_at_the_bound_and_tried_again_after_growing_pauses() {
+    let server = Server::default();
+    server.0.has_endless_pages.store(true, Ordering::SeqCst);
+    let world = bounded_world_of(server, 2000);
+    world.until(|world| world.cache.is_over_limit()).await;
+    assert_eq!(world.server.listings(), 5, "the first page beyond the bound is the last one");
+    let problem = world.cache.trust().problem().unwrap();
+    assert!(problem.contains("not read yet: there are more than 2000 objects"), "{problem}");
+    let attempts = attempts(&world).await;
+    assert!(attempts <= 8 * 5, "{attempts} requests in ten minutes");
+    assert_eq!(world.cache.len(), 0, "nothing of such a list is stored");
+
+    world.server.0.has_endless_pages.store(false, Ordering::SeqCst);
+    let took = world.until(World::is_trusted).await;
+    assert!(took <= Duration::from_mins(5) && !world.cache.is_over_limit(), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_whose_pages_have_no_end_is_given_up_at_the_bound() {
+    let world = bounded_world_of(Server::default(), 2000);
+    world.until(World::is_trusted).await;
+    world.server.0.has_endless_pages.store(true, Ordering::SeqCst);
+    let error = world.cache.refresh(&Api::all(world.server.limited_client())).await.unwrap_err();
+    assert!(chain(&error).contains("there are more than 2000 objects"), "{error}");
+    assert!(!world.is_trusted() && world.cache.is_over_limit());
+    assert!(world.cache.len() <= 2500, "{}", world.cache.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_adds_objects_without_end_is_closed_at_the_bound_and_the_cache_recovers() {
+    let world = bounded_world_of(Server::default(), 100);
+    world.until(|world| world.server.opened() == 1).await;
+    (0..250).for_each(|at| world.server.say("ADDED", &node(&at.to_string(), 11)));
+    world.until(|world| world.cache.is_over_limit()).await;
+    assert_eq!(world.cache.len(), 101);
+    assert!(!world.is_trusted());
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(*world.told.lock(), [true, false], "handlers are told");
+    let took = world.until(World::is_trusted).await;
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert_eq!(world.cache.len(), 0, "a list within the bound replaces everything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_objects_grow_without_end_is_closed_at_the_bound() {
+    let world = bounded_world_of(Server::default(), 2);
+    world.until(|world| world.server.opened() == 1).await;
+    let mut large = node("one", 11);
+    large["metadata"]["annotations"] = json!({"a": "x".repeat(100_000)});
+    world.server.say("ADDED", &large);
+    world.until(|world| world.cache.is_over_limit()).await;
+    let problem = world.cache.trust().problem().unwrap();
+    assert!(problem.contains("the objects need more than 1 MiB"), "{problem}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_large_are_listed_in_smaller_pages() {
+    let server = Server::default();
+    let large = |at: usize| {
+        let mut node = node(&at.to_string(), 5);
+        node["metadata"]["annotations"] = json!({"a": "x".repeat(100_000)});
+        node
+    };
+    *server.0.nodes.lock() = (0..200).map(large).collect();
+    let world = bounded_world_of(server.clone(), 5000);
+    let took = world.until(World::is_trusted).await;
+    assert_eq!((world.cache.len(), world.server.listings()), (200, 1 + 4), "one page of 500 and four of 50");
+    assert!(took < Duration::from_secs(5) && !world.cache.is_over_limit(), "{took:?}");
+
+    let fresh = Cache::<Node>::new(&[], |_| {});
+    let api = Api::all(server.limited_client());
+    fresh.refresh(&api).await.unwrap_err();
+    fresh.refresh(&api).await.unwrap();
+    assert_eq!(fresh.len(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_events_at_once_leave_others_their_turn() {
+    let world = world();
+    world.until(|world| world.server.opened() == 1).await;
+    (0..10_000).for_each(|at| world.server.say("ADDED", &node(&at.to_string(), 11)));
+    let seen = async {
+        let mut turns = 0;
+        while world.cache.len() < 10_000 {
+            tokio::task::yield_now().await;
+            turns += 1;
+        }
+        turns
+    };
+    let turns = seen.await;
+    assert!(turns >= 100, "{turns}");
 }
