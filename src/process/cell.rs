@@ -81,7 +81,7 @@ pub(super) async fn run_connected(
         Some(fleet) => Some(fleet.register(options, &connection.clusters.control.config.cluster_url)?),
         None => None,
     };
-    let clients = Clients::new(connection, process, sharing, &host.shared.metrics)?;
+    let clients = Clients::new(connection, process, sharing, &host.shared.metrics, &host.elections)?;
     // Ages of objects are computed with the clock that stamped them.
     let host =
         &Host { shared: Shared { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() }, ..host.clone() };
@@ -228,7 +228,8 @@ async fn lead_all(
             return Ok((*role, None));
         };
         let lease_config = lease_config(options, role, &identity, timing);
-        let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?;
+        let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
+            .within(host.elections.handle().clone());
         Ok((*role, Some(election.at(server.clone()).recording(events.with_component(role.lease)).reporting(part))))
     });
     let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;

@@ -12,6 +12,7 @@ use crate::runtime::{
     limiter::Rate,
     metrics::Metrics,
     reload::ClientError,
+    separate::SeparateRuntime,
     server_clock::ServerClock,
     target::TargetClients,
 };
@@ -57,11 +58,13 @@ pub(super) struct Clients {
 }
 
 impl Clients {
+    /// The client for Leases belongs to a separate runtime.
     pub fn new(
         connection: &Connection,
         options: &ProcessOptions,
         sharing: Option<&Sharing>,
         metrics: &Metrics,
+        elections: &SeparateRuntime,
     ) -> Result<Self> {
         let (agent, clusters) = (options.agent.as_str(), &connection.clusters);
         let limited = |rate| {
@@ -76,7 +79,7 @@ impl Clients {
             target: target.transpose()?,
             events: limited(EVENT_RATE)?,
             clock: metrics.requests().clock(&clusters.control.config.cluster_url),
-            leases: client::lease_client(&clusters.control, agent, share, metrics.requests())?,
+            leases: elections.within(|| client::lease_client(&clusters.control, agent, share, metrics.requests()))?,
         })
     }
 }

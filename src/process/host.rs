@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     driver::Guards,
-    runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address},
+    runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime},
 };
 
 /// File descriptors of the process itself: endpoints, files, drivers.
@@ -29,6 +29,8 @@ pub(super) struct Host {
     pub(super) shared: Shared,
     pub(super) readiness: Readiness,
     pub(super) guards: Arc<Guards>,
+    /// The runtime of elections and their clients.
+    pub(super) elections: Arc<SeparateRuntime>,
     /// State that the cells of a file share; `None` for a single cell.
     pub(super) fleet: Option<Arc<Fleet>>,
 }

@@ -16,17 +16,19 @@ mod host;
 mod options;
 mod read_only;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, Result};
 
 use crate::runtime::{
+    activity::Activity,
     cell::Shared,
     cells,
     clock::{Clock, SteadyClock},
     descriptors,
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
+    separate::{SeparateRuntime, run_in},
     shutdown, trust,
 };
 use build_info::BuildInfo;
@@ -77,8 +79,11 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     metrics.attach(&build);
     let (entropy, running) = (Arc::new(rand::random), Arc::clone(&cells));
     let shared = Shared { clock, metrics: metrics.clone(), caches, entropy, cells: running };
+    let activity = Activity::default();
+    let _recording = activity.record();
     let endpoints = Endpoints {
         metrics,
+        activity,
         readiness: readiness.clone(),
         shutdown: stop.clone(),
         diagnostics: options.diagnostics == Diagnostics::Beside,
@@ -87,11 +92,14 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         readers: options.readers,
         profiling: options.profiling,
     };
-    let mut serving = vec![Server::bind(options.listen).await?.serve(endpoints.clone())];
-    serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref()).await?);
+    let probes = SeparateRuntime::start("mcm-endpoints").context("start the thread of the endpoints")?;
+    let elections = SeparateRuntime::start("mcm-elections").context("start the thread of the elections")?;
+    let mut serving = vec![serve_at(options.listen, endpoints.clone(), &probes).await?];
+    serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref(), &probes).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
     let fleet = matches!(options.cells, Cells::File(_)).then(|| Fleet::new(&readiness, &shared, descriptors));
-    let host = Host { options: Arc::new(options), shared, readiness, guards, fleet };
+    let elections = Arc::new(elections);
+    let host = Host { options: Arc::new(options), shared, readiness, guards, elections, fleet };
     let outcome = match (&host.options.cells, &connection) {
         (Cells::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
         (Cells::One(cell), None) => cell::run(&host, cell, &stop).await,
@@ -104,21 +112,29 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     outcome
 }
 
+/// Serves plain HTTP in the runtime of the endpoints.
+async fn serve_at(address: SocketAddr, endpoints: Endpoints, probes: &SeparateRuntime) -> Result<Serving> {
+    let server = run_in(probes.handle(), Server::bind(address)).await?;
+    Ok(probes.within(|| server.serve(endpoints)))
+}
+
 /// Serves metrics at a separate address, if one is configured.
 async fn serve_diagnostics(
     options: &ProcessOptions,
     endpoints: Endpoints,
     connection: Option<&Connection>,
+    probes: &SeparateRuntime,
 ) -> Result<Option<Serving>> {
     let endpoints = Endpoints { diagnostics: true, ..endpoints };
     match &options.diagnostics {
         Diagnostics::Beside => Ok(None),
-        Diagnostics::At(address) => Ok(Some(Server::bind(*address).await?.serve(endpoints))),
+        Diagnostics::At(address) => Ok(Some(serve_at(*address, endpoints, probes).await?)),
         Diagnostics::Secured(address, files) => {
             let connection =
                 connection.context("serve diagnostics over TLS: there is no control cluster to authorize readers")?;
-            let access = Access::new(clients::of_reviews(connection, options, &endpoints.metrics)?);
-            Ok(Some(Server::bind(*address).await?.serve_secured(endpoints, files.clone(), access)?))
+            let reviews = probes.within(|| clients::of_reviews(connection, options, &endpoints.metrics))?;
+            let server = run_in(probes.handle(), Server::bind(*address)).await?;
+            Ok(Some(probes.within(|| server.serve_secured(endpoints, files.clone(), Access::new(reviews)))?))
         }
     }
 }

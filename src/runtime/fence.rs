@@ -141,7 +141,7 @@ mod tests {
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
-    use crate::runtime::{client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
+    use crate::runtime::{body::Limits, client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
 
     #[tokio::test(start_paused = true)]
     async fn the_right_to_act_ends_with_the_lease() {
@@ -178,7 +178,7 @@ mod tests {
         let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
         let cluster = Cluster::from(Config::new(url.parse().unwrap()));
         let rate = Rate { qps: 100.0, burst: 100 };
-        let client = client::client(&cluster, "mcm", rate, None, Metrics::new().requests()).unwrap();
+        let client = client::client(&cluster, "mcm", Limits::CONTROL, rate, None, Metrics::new().requests()).unwrap();
         let maps = Api::<ConfigMap>::namespaced(client, "n");
         let send_all = async || {
             let (post, map, patch) = (PostParams::default(), ConfigMap::default(), Patch::Merge(json!({})));

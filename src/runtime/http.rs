@@ -12,6 +12,7 @@ mod secured;
 mod tests;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     io,
     net::SocketAddr,
@@ -41,6 +42,7 @@ use tracing::{info, warn};
 
 use super::{
     cells::Cells,
+    activity::Activity,
     metrics::{self, Metrics},
     shutdown,
 };
@@ -67,6 +69,8 @@ pub struct Endpoints {
     pub diagnostics: bool,
     /// Served at `/explain`.
     pub cells: Arc<Cells>,
+    /// Makes `/healthz` fail while the controllers run no tasks.
+    pub activity: Activity,
     /// Served at `/configz`.
     pub config: Arc<Value>,
     /// The callers that may read these two.
@@ -326,11 +330,16 @@ async fn last_answer(mut response: Response) -> Response {
     response
 }
 
-async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, &'static str) {
+async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, Cow<'static, str>) {
     if endpoints.shutdown.is_cancelled() {
-        (StatusCode::INTERNAL_SERVER_ERROR, "Unhealthy")
-    } else {
-        (StatusCode::OK, "OK")
+        return (StatusCode::INTERNAL_SERVER_ERROR, "Unhealthy".into());
+    }
+    match endpoints.activity.stalled() {
+        Some(silence) => {
+            let text = format!("the controllers have run no task for {} s", silence.as_secs());
+            (StatusCode::INTERNAL_SERVER_ERROR, text.into())
+        }
+        None => (StatusCode::OK, "OK".into()),
     }
 }
 

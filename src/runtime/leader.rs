@@ -26,7 +26,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, Resource, api::PostParams, core::Status};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 use super::{clock::Clock, dated::DatedObject, events::Events, http::Part, kubeconfig::cause};
 use crate::{api::reasons::EventReason, plan::Event};
@@ -154,6 +157,8 @@ pub struct Election {
     events: Option<Events>,
     readiness: Option<Part>,
     server: String,
+    /// The runtime of the client; the current one if `None`.
+    runtime: Option<Handle>,
 }
 
 impl Election {
@@ -164,13 +169,19 @@ impl Election {
     pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
         config.timing.validate()?;
         let leases = Api::namespaced(client, &config.namespace);
-        Ok(Self { leases, config, clock, events: None, readiness: None, server: String::new() })
+        Ok(Self { leases, config, clock, events: None, readiness: None, server: String::new(), runtime: None })
     }
 
     /// Names the API server in logs.
     #[must_use]
     pub fn at(self, server: String) -> Self {
         Self { server, ..self }
+    }
+
+    /// Runs in another runtime, in which its client was made: renewals must not wait for other work.
+    #[must_use]
+    pub fn within(self, runtime: Handle) -> Self {
+        Self { runtime: Some(runtime), ..self }
     }
 
     /// Records events on the Lease when this process becomes leader and when it stops.

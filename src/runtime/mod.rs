@@ -1,6 +1,7 @@
 //! Everything between plans and the API server: caches that contain our own writes, queues, the reconcile loop, leader
 //! election, clients, events, metrics, endpoints. It makes no decisions about machines.
 
+pub mod activity;
 pub mod body;
 pub(crate) mod budget;
 pub mod cache;
@@ -37,6 +38,7 @@ pub mod reconcile;
 pub(crate) mod refusal;
 pub(crate) mod reload;
 pub mod secrets;
+pub(crate) mod separate;
 pub mod server_clock;
 pub mod shutdown;
 pub mod target;

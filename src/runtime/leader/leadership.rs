@@ -10,11 +10,18 @@ use tokio_util::{
 use tracing::{debug, info, warn};
 
 use super::{BREATH, Election, Refusal, Term, holder, standby, terminating};
-use crate::runtime::{dated::DatedObject, fence::LeaseFence, shutdown};
+use crate::runtime::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
 
 impl Election {
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
     pub async fn acquire(self) -> Leadership {
+        match self.runtime.clone() {
+            Some(runtime) => run_in(&runtime, self.win()).await,
+            None => self.win().await,
+        }
+    }
+
+    async fn win(self) -> Leadership {
         let term = standby::wait(&self).await;
         info!(lease = self.config.name, identity = self.config.identity, "became leader");
         self.record(&term.lease, "became leader");

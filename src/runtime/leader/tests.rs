@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::service_fn;
 
 use super::*;
-use crate::runtime::{clock::SystemClock, http::Readiness, metrics::Metrics};
+use crate::runtime::{clock::SystemClock, http::Readiness, metrics::Metrics, separate::SeparateRuntime};
 
 /// An API server that holds one Lease, and may be slow, deaf or mute.
 #[derive(Clone)]
@@ -92,6 +92,11 @@ impl Server {
 
     fn lease(&self) -> Option<Value> {
         self.state().lease.clone()
+    }
+
+    /// The version of the last write.
+    fn stored_version(&self) -> u64 {
+        self.state().version
     }
 
     /// Writes the Lease as another client.
@@ -316,6 +321,28 @@ async fn a_free_lease_is_taken_renewed_and_written_as_client_go_writes_it() {
     leadership.release().await;
     let released = spec(server.lease());
     assert_eq!((&released["holderIdentity"], &released["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+}
+
+/// A response that takes long to decode must not cost the leadership.
+#[tokio::test]
+async fn a_leader_renews_in_a_separate_runtime_while_the_thread_of_the_controllers_is_busy() {
+    let (server, separate) = (Server::new(), SeparateRuntime::start("elections").unwrap());
+    let timing = Timing {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(30),
+        retry_period: Duration::from_millis(20),
+    };
+    let election = separate.within(|| server.election_with("host_1", timing));
+    let leadership = election.within(separate.handle().clone()).acquire().await;
+    let first = server.stored_version();
+    let began = std::time::Instant::now();
+    // The only thread of this runtime is busy.
+    while server.stored_version() < first + 5 {
+        assert!(began.elapsed() < Duration::from_secs(30), "no renewals");
+        std::thread::yield_now();
+    }
+    leadership.release().await;
+    assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::runtime::{client, clock::ManualClock, kubeconfig::Cluster, limiter::Rate, metrics::Metrics};
+use crate::runtime::{body::Limits, client, clock::ManualClock, kubeconfig::Cluster, limiter::Rate, metrics::Metrics};
 
 const START: i64 = 1_700_000_000;
 const MINUTES_AHEAD: SignedDuration = SignedDuration::from_mins(30);
@@ -185,7 +185,7 @@ async fn objects_that_are_written_tell_the_time(#[case] stamped: i64, #[case] da
         let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
         assert_eq!(ahead(), 0, "before the first response");
         let rate = Rate { qps: 20.0, burst: 30 };
-        let client = client::client(&cluster, "mcm/v1 (linux)", rate, None, metrics.requests()).unwrap();
+        let client = client::client(&cluster, "mcm/v1 (linux)", Limits::CONTROL, rate, None, metrics.requests()).unwrap();
         Api::<Node>::all(client.clone()).get("a").await.unwrap();
         assert!(ahead() <= 1, "a read makes no time later: {}", ahead());
         if is_lease {

@@ -30,6 +30,7 @@ async fn run_within(profiling: bool, limits: Limits) -> Running {
         metrics: Metrics::new(),
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
+        activity: Activity::default(),
         diagnostics: true,
         cells: Arc::default(),
         config: Arc::new(json!({ "mcm": {} })),
@@ -57,6 +58,16 @@ async fn health_is_ok_until_the_shutdown() {
     assert_eq!(running.get("/healthz").await, (500, "Unhealthy".to_owned()));
     assert_eq!(running.get("/readyz").await.0, 503);
     running.serving.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_lost_while_the_controllers_run_no_tasks() {
+    let mut endpoints = run(false).await.endpoints;
+    endpoints.activity = Activity::silent_for(Duration::from_secs(90));
+    let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let url = format!("http://{}", server.address());
+    let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
+    assert_eq!(running.get("/healthz").await, (500, "the controllers have run no task for 90 s".to_owned()));
 }
 
 #[tokio::test]
@@ -96,6 +107,7 @@ async fn a_process_with_many_cells_is_ready_while_it_works_and_names_the_problem
         metrics: Metrics::new(),
         readiness: Readiness::of_cells(),
         shutdown: CancellationToken::new(),
+        activity: Activity::default(),
         diagnostics: false,
         cells: Arc::default(),
         config: Arc::new(json!({ "mcm": {} })),

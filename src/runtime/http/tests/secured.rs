@@ -66,6 +66,7 @@ async fn serve(client: Client, certificate: Certificate) -> (String, Serving) {
         metrics: Metrics::new(),
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
+        activity: Activity::default(),
         diagnostics: true,
         cells: Arc::default(),
         config: Arc::new(json!({ "mcm": {} })),
