@@ -670,3 +670,17 @@ mod drivers {
         assert!(said.contains(error), "{said}");
     }
 }
+
+/// An error, and not a process that is ready and does nothing.
+#[test]
+fn a_limit_of_open_files_that_allows_no_cell_ends_the_process() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("cells.yaml");
+    fs::write(&file, "cells:\n- {name: a, namespace: n, targetKubeconfig: none}\n").unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = r#"ulimit -n 100 && exec "$0" run --address=127.0.0.1 --port="$1" --cells="$2""#;
+    let mut shell = isolated("/bin/sh");
+    shell.args(["-c", script]).arg(cargo_bin!("mcm")).arg(port.to_string()).arg(&file);
+    let text = stderr(&mut shell, 1);
+    assert!(text.contains("the limit of open files allows no cell: raise it to 120 or more"), "{text}");
+}

@@ -22,11 +22,6 @@ pub(super) struct Census {
     cells: Mutex<BTreeMap<String, u32>>,
 }
 
-/// The part of the readiness that shows whether a cell runs.
-fn run(cell: &str) -> String {
-    format!("cell {cell}: run")
-}
-
 impl Census {
     pub fn new(readiness: &Readiness, caches: &Arc<trust::Caches>) -> Arc<Self> {
         Arc::new(Self { readiness: readiness.clone(), caches: Arc::clone(caches), cells: Mutex::default() })
@@ -35,7 +30,7 @@ impl Census {
     /// A cell begins; ready once it is connected.
     pub fn started(&self, cell: &str) -> Part {
         self.cells.lock().entry(cell.to_owned()).or_default();
-        self.readiness.expect(run(cell))
+        self.readiness.expect(Readiness::run_of_cell(cell))
     }
 
     /// A cell failed and is restarted.
@@ -92,7 +87,7 @@ mod tests {
         census.failed("b", "no such file");
         is_ready("b", 0);
         assert!(metrics.render().contains("\nmcm_cell_restarts_total{cell=\"b\"} 1\n"));
-        assert!(readiness.is_ready(), "the process works");
+        assert!(readiness.is_ready(), "a cell runs");
         assert_eq!(readiness.missing(), ["cell a: lease x: no response", "cell b: run: no such file"]);
         census.ended("a");
         census.ended("b");

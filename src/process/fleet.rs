@@ -143,9 +143,10 @@ struct Running {
 /// Runs the cells of a file until `stop` and applies its changes. A file that cannot be read later changes nothing.
 ///
 /// # Errors
-/// The file cannot be read at the start.
+/// The file cannot be read at the start, or there are too few file descriptors for a cell.
 pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
     let Some(fleet) = &host.fleet else { bail!("run cells: the process has no cells file") };
+    fleet.check_room()?;
     let mut desired = read(path).await?;
     warn_of_none(path, &desired);
     let mut running = BTreeMap::new();
@@ -344,17 +345,28 @@ mod tests {
     #[test]
     fn cells_without_file_descriptors_are_named() {
         let (fleet, readiness) = fleet(Some(1024));
-        assert_eq!(fleet.most_cells, 32);
+        assert_eq!(fleet.most_cells, 38);
         let (a, b) = ("a".to_owned(), "b".to_owned());
         fleet.refuse(&[&b, &a]);
         assert!(
             readiness.missing()[0]
-                .starts_with("cell a: run: not started: the limit of open files allows 32 cells; raise it")
+                .starts_with("cell a: run: not started: the limit of open files allows 38 cells; raise it")
         );
         fleet.refuse(&[&b]);
         assert_eq!(readiness.missing().len(), 1);
         fleet.refuse(&[]);
         assert!(readiness.missing().is_empty());
+    }
+
+    #[test]
+    fn a_low_limit_of_open_files_allows_a_few_cells_and_one_that_allows_none_is_an_error() {
+        let few = fleet(Some(256)).0;
+        assert_eq!(few.most_cells, 6);
+        few.check_room().unwrap();
+        let error = fleet(Some(119)).0.check_room().unwrap_err().to_string();
+        assert!(error.contains("allows no cell: raise it to 120 or more"), "{error}");
+        fleet(Some(120)).0.check_room().unwrap();
+        fleet(None).0.check_room().unwrap();
     }
 
     #[rstest::rstest]

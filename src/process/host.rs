@@ -16,8 +16,8 @@ use crate::{
     runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime},
 };
 
-/// File descriptors of the process itself: endpoints, files, drivers.
-const RESERVED: u64 = 256;
+/// File descriptors of the process itself: 64 for connections of probes and scrapers, and the others for threads, files and drivers.
+const RESERVED: u64 = 96;
 
 /// File descriptors of one cell: a dozen when it rests, and more while it works.
 const PER_CELL: u64 = 24;
@@ -73,6 +73,18 @@ impl Fleet {
         }
         registered.insert(key.clone(), options.name.clone());
         Ok(Registered { key, all: Arc::clone(&self.registered) })
+    }
+
+    /// # Errors
+    /// There are not even file descriptors for one cell.
+    pub fn check_room(&self) -> Result<()> {
+        if self.most_cells == 0 {
+            bail!(
+                "the limit of open files allows no cell: raise it to {} or more (ulimit -n, LimitNOFILE)",
+                RESERVED + PER_CELL
+            );
+        }
+        Ok(())
     }
 
     /// Reports cells for which there are no file descriptors.

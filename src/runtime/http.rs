@@ -54,6 +54,9 @@ use local::Peer;
 use secured::Secured;
 
 /// Concurrent responses to `/metrics`; others wait.
+/// The end of the name of a part that shows whether a cell runs.
+const RUN: &str = ": run";
+
 const SCRAPES: usize = 2;
 
 /// The data that the endpoints serve.
@@ -206,7 +209,7 @@ pub struct Readiness(Arc<Checks>);
 
 #[derive(Default)]
 struct Checks {
-    /// The process has many cells, and works although one of them does not.
+    /// The process has many cells, and works while one of them runs.
     is_of_cells: bool,
     parts: Mutex<BTreeMap<String, Option<String>>>,
     questions: Mutex<Vec<Question>>,
@@ -215,14 +218,25 @@ struct Checks {
 type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Readiness {
-    /// The readiness of a process with many cells. It does not depend on the state of a cell.
+    /// The readiness of a process with many cells: one of them runs, or there are none.
     pub fn of_cells() -> Self {
         Self(Arc::new(Checks { is_of_cells: true, ..Checks::default() }))
     }
 
     /// Whether the process is ready.
     pub fn is_ready(&self) -> bool {
-        self.0.is_of_cells || self.missing().is_empty()
+        if self.0.is_of_cells { self.runs_a_cell() } else { self.missing().is_empty() }
+    }
+
+    fn runs_a_cell(&self) -> bool {
+        let parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = parts.iter().filter(|(name, _)| name.ends_with(RUN)).map(|(_, why)| why.is_none()).peekable();
+        runs.peek().is_none() || runs.any(|runs| runs)
+    }
+
+    /// The name of the part that shows whether a cell runs.
+    pub fn run_of_cell(cell: &str) -> String {
+        format!("cell {cell}{RUN}")
     }
 
     /// The names of the parts that are not ready.

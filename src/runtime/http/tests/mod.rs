@@ -100,7 +100,7 @@ async fn readiness_is_taken_back_when_the_answer_to_a_question_changes() {
 }
 
 #[tokio::test]
-async fn a_process_with_many_cells_is_ready_while_it_works_and_names_the_problems_of_cells_on_request() {
+async fn a_process_with_many_cells_is_ready_while_one_of_them_runs_and_names_the_problems_of_cells_on_request() {
     let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let url = format!("http://{}", server.address());
     let endpoints = Endpoints {
@@ -115,8 +115,13 @@ async fn a_process_with_many_cells_is_ready_while_it_works_and_names_the_problem
         profiling: false,
     };
     let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
-    assert_eq!(running.get("/readyz?verbose").await, (200, "OK".to_owned()));
-    running.endpoints.readiness.expect("cell a: run").missing("no such file");
+    assert_eq!(running.get("/readyz?verbose").await, (200, "OK".to_owned()), "there are no cells");
+    let [a, b] = ["a", "b"].map(|cell| running.endpoints.readiness.expect(Readiness::run_of_cell(cell)));
+    a.missing("no such file");
+    b.missing("not started: the limit of open files");
+    let none = "cell a: run: no such file\ncell b: run: not started: the limit of open files\n";
+    assert_eq!(running.get("/readyz").await, (503, none.to_owned()), "none runs");
+    b.ready();
     assert_eq!(running.get("/readyz").await, (200, "OK".to_owned()));
     assert_eq!(running.get("/readyz?verbose").await, (200, "cell a: run: no such file\n".to_owned()));
     running.endpoints.shutdown.cancel();
