@@ -17,6 +17,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::{
@@ -41,8 +42,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    cells::Cells,
     activity::Activity,
+    cells::Cells,
     metrics::{self, Metrics},
     shutdown,
 };
@@ -53,10 +54,10 @@ use listener::{Bounded, Limits};
 use local::Peer;
 use secured::Secured;
 
-/// Concurrent responses to `/metrics`; others wait.
 /// The end of the name of a part that shows whether a cell runs.
 const RUN: &str = ": run";
 
+/// Concurrent responses to `/metrics`; others wait.
 const SCRAPES: usize = 2;
 
 /// The data that the endpoints serve.
@@ -68,12 +69,12 @@ pub struct Endpoints {
     pub readiness: Readiness,
     /// Makes `/healthz` fail once it is cancelled.
     pub shutdown: CancellationToken,
+    /// Makes `/healthz` fail while the controllers run no tasks.
+    pub activity: Activity,
     /// Whether `/metrics`, `/explain` and `/configz` are served beside health and readiness.
     pub diagnostics: bool,
     /// Served at `/explain`.
     pub cells: Arc<Cells>,
-    /// Makes `/healthz` fail while the controllers run no tasks.
-    pub activity: Activity,
     /// Served at `/configz`.
     pub config: Arc<Value>,
     /// The callers that may read these two.
@@ -338,8 +339,15 @@ struct Served {
     scrapes: Arc<Semaphore>,
 }
 
+/// Limits the connections to a page for a browser on this computer, so that other programs do not keep it away. Its responses have
+/// to pass [`last_answer`].
+pub(crate) fn for_browser(listener: TcpListener) -> Bounded {
+    let limits = Limits { connections: 32, per_peer: 32, lifetime: Duration::from_secs(30), ..Limits::default() };
+    Bounded::new(listener, limits)
+}
+
 /// Connections are limited, so none is kept open for a later request.
-async fn last_answer(mut response: Response) -> Response {
+pub(crate) async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -7,7 +7,8 @@ use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    net::TcpStream,
     process::{Child, Command},
 };
 
@@ -99,6 +100,21 @@ async fn pages_of_other_origins_and_names_are_refused() {
     }
     let posted = dashboard.http.post(&dashboard.url).body("x").send().await.unwrap();
     assert_eq!(posted.status(), StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn idle_connections_of_other_programs_are_closed_so_that_the_page_opens() {
+    let world = World::new("page-idle").await;
+    world.classes().await;
+    let dashboard = Dashboard::start(&world).await;
+    let address = dashboard.url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert_eq!(dashboard.get("").await.status(), StatusCode::OK);
+    let closed = idle.first_mut().unwrap().read(&mut [0]).await;
+    assert!(!matches!(closed, Ok(read) if read > 0), "the oldest was closed");
 }
 
 /// Deployments as an operator meets them: a rollout that a budget stops, a cloud without room, and one that is settled.

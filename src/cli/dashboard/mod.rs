@@ -31,7 +31,10 @@ use super::{
     reading::{self, ReadingOptions, story::Facts},
     why,
 };
-use crate::{process::ReadOnly, runtime::shutdown};
+use crate::{
+    process::ReadOnly,
+    runtime::{http, shutdown},
+};
 
 /// Age up to which a reading is shown again, so that several pages cost as much as one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -62,7 +65,10 @@ pub async fn run(options: DashboardOptions) -> Result<()> {
     writeln!(io::stdout().lock(), "{}\nIt only reads, and only this computer can open it. Ctrl-C ends it.", door.url())
         .context("write to standard output")?;
     let app = router(Arc::new(App { cell, last: Mutex::default() }), door);
-    axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await.context("serve the page")
+    axum::serve(http::for_browser(listener), app)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+        .context("serve the page")
 }
 
 struct App {
@@ -118,6 +124,7 @@ fn router(app: Arc<App>, door: Door) -> Router {
         .route(&at("api/why"), get(api_why))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn_with_state(Arc::new(door), door::guard))
+        .layer(middleware::map_response(http::last_answer))
         .with_state(app)
 }
 

@@ -28,6 +28,10 @@ const MEMORY: Duration = Duration::from_secs(60);
 const MEMORY_OF_REFUSALS: Duration = Duration::from_secs(10);
 /// Answers that are remembered.
 const MOST: usize = 256;
+/// Longest token that is sent to the API server and remembered. Tokens of ServiceAccounts have 1 to 2 KiB.
+const LONGEST_TOKEN: usize = 16 << 10;
+/// Longest path for which a user is authorized.
+const LONGEST_PATH: usize = 1 << 10;
 /// How long the API server may take for both questions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -64,6 +68,12 @@ impl Access {
     }
 
     async fn verdict(&self, token: &str, path: &str) -> Result<Verdict, Failure> {
+        if token.len() > LONGEST_TOKEN {
+            return Ok(Verdict::Unauthenticated);
+        }
+        if path.len() > LONGEST_PATH {
+            return Ok(Verdict::Forbidden);
+        }
         let key = (token.to_owned(), path.to_owned());
         if let Some(known) = self.known(&key) {
             return Ok(known);

@@ -126,6 +126,26 @@ async fn the_api_server_is_asked_once_for_requests_of_a_short_time() {
     assert_eq!(reviewer.asked.load(Ordering::SeqCst), 3, "two questions for the reader, one for the other");
 }
 
+#[tokio::test]
+async fn long_tokens_and_paths_are_refused_without_a_question() {
+    let reviewer = Reviewer::start().await;
+    let access = Access::new(reviewer.client.clone());
+    let router = Router::new().fallback(|| async { "served" });
+    let router = router.layer(from_fn_with_state(access, access::guard));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
+    crate::driver::tls::use_ring();
+    let client = reqwest::Client::new();
+    for (token, path, expected) in
+        [("t".repeat(17 << 10), "a".to_owned(), 401), ("reader".to_owned(), "a".repeat(1 << 10), 403)]
+    {
+        let answer = client.get(format!("http://{address}/{path}")).bearer_auth(token).send().await.unwrap();
+        assert_eq!(answer.status(), expected);
+    }
+    assert_eq!(reviewer.asked.load(Ordering::SeqCst), 0);
+}
+
 /// Unknown is not allowed.
 #[tokio::test]
 async fn nothing_is_served_while_the_api_server_does_not_answer() {
