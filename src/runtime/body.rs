@@ -237,7 +237,8 @@ impl Bounded {
     fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
         let ((most, values, unit), is_watch) = (self.most(), self.is_watch);
         for part in data.split_inclusive(|byte| is_watch && *byte == b'\n') {
-            self.read = self.read.saturating_add(part.len() as u64);
+            let is_end = is_watch && part.ends_with(b"\n");
+            self.read = self.read.saturating_add(part.len() as u64 - u64::from(is_end));
             if self.read > most {
                 return Err(TooLarge::Bytes { most, unit });
             }
@@ -245,7 +246,7 @@ impl Bounded {
             if self.count.values > values {
                 return Err(TooLarge::Values { most: values, unit });
             }
-            if is_watch && part.ends_with(b"\n") {
+            if is_end {
                 (self.read, self.count) = Default::default();
             }
         }

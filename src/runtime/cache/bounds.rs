@@ -137,7 +137,7 @@ impl<K: Cached> Scale<K> {
 /// Estimates the memory of an object, in bytes: the length of its JSON, and for each part in which it is written a share of the
 /// pointers, lengths and maps in memory.
 pub(super) fn memory(object: &impl Serialize) -> u64 {
-    const OF_PART: u64 = 8;
+    const OF_PART: u64 = 4;
     struct Length(u64);
     impl io::Write for Length {
         fn write(&mut self, part: &[u8]) -> io::Result<usize> {
