@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
+use http::{Method, Request, header::CONTENT_TYPE};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{objects, world::World};
+use crate::support::{objects, wait, world::World};
 
 #[rstest]
 #[case::thirty(30)]
@@ -50,16 +54,67 @@ async fn a_wish_that_changes_stops_what_is_under_way() {
     assert!(ever <= 100, "{ever} machines were made");
 }
 
-/// Helm, Flux and others apply a manifest, and the API server removes fields that it no longer contains.
-#[tokio::test]
-async fn replicas_that_a_manifest_loses_are_kept() {
-    let world = World::new("manifest").await;
-    let _manager = world.run(&[]).await;
+/// How a client writes an object.
+#[derive(Clone, Copy)]
+enum Way {
+    Create,
+    Apply,
+    JsonPatch,
+    MergePatch,
+    Replace,
+}
+
+/// Writes the deployment `pool` as a client of this name does.
+async fn write(world: &World, manager: &str, way: Way, body: &Value) {
+    let (method, form, name, query) = match way {
+        Way::Create => (Method::POST, "application/json", "", ""),
+        Way::Apply => (Method::PATCH, "application/apply-patch+yaml", "/pool", "&force=true"),
+        Way::JsonPatch => (Method::PATCH, "application/json-patch+json", "/pool", ""),
+        Way::MergePatch => (Method::PATCH, "application/merge-patch+json", "/pool", ""),
+        Way::Replace => (Method::PUT, "application/json", "/pool", ""),
+    };
+    let mut body = body.clone();
+    if let Way::Replace = way {
+        body["metadata"]["resourceVersion"] = json!(world.deployments().get("pool").await.unwrap().resource_version());
+    }
+    let namespace = &world.namespace;
+    let uri = format!(
+        "/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/machinedeployments{name}?fieldManager={manager}{query}"
+    );
+    let request = Request::builder().method(method).uri(uri).header(CONTENT_TYPE, form);
+    let request = request.body(body.to_string().into_bytes()).unwrap();
+    // A controller may write in between.
+    wait::until("the write", async || match world.client.request::<Value>(request.clone()).await {
+        Ok(_) => Some(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => None,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+}
+
+/// A pool of two machines that a client of this name wrote, and its manifest.
+async fn written_pool(world: &World, manager: &str, way: Way) -> Value {
     world.classes().await;
     let mut manifest = objects::deployment("pool", 2);
-    let helm = PatchParams::apply("helm").force();
-    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    manifest["metadata"]["namespace"] = json!(world.namespace);
+    write(world, manager, way, &manifest).await;
     world.settled(2, "small").await;
+    manifest
+}
+
+#[rstest]
+#[case::a_manifest_that_is_applied(Way::Apply, "helm", Way::Apply)]
+#[case::a_json_patch(Way::Create, "kubectl-patch", Way::JsonPatch)]
+#[case::a_json_patch_of_what_was_applied(Way::Apply, "kubectl-patch", Way::JsonPatch)]
+#[case::a_null_of_helm(Way::Create, "helm", Way::MergePatch)]
+#[case::an_edit(Way::Create, "kubectl-edit", Way::MergePatch)]
+#[case::a_replace(Way::Create, "kubectl-replace", Way::Replace)]
+#[case::a_replace_of_what_was_applied(Way::Apply, "argocd-controller", Way::Replace)]
+#[tokio::test]
+async fn replicas_that_a_tool_loses_are_kept(#[case] created: Way, #[case] manager: &str, #[case] lost: Way) {
+    let world = World::new("manifest").await;
+    let _manager = world.run(&[]).await;
+    let mut manifest = written_pool(&world, "helm", created).await;
     let before = world.scene.now().uids();
     let kept = before.clone();
     world.scene.always("no machine goes", move |scene| {
@@ -67,14 +122,46 @@ async fn replicas_that_a_manifest_loses_are_kept() {
     });
 
     manifest["spec"].as_object_mut().unwrap().remove("replicas");
-    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    let body = match lost {
+        Way::JsonPatch => json!([{"op": "remove", "path": "/spec/replicas"}]),
+        Way::MergePatch => json!({"spec": {"replicas": null}}),
+        Way::Create | Way::Apply | Way::Replace => manifest.clone(),
+    };
+    write(&world, manager, lost, &body).await;
     let is_told = |reason: Option<&str>| reason == Some("ReplicasRestored");
     world.until("an event", |scene| scene.events.values().any(|event| is_told(event.reason.as_deref()))).await;
     world.settled(2, "small").await;
 
     world.scene.forget_rules();
-    manifest["spec"]["replicas"] = json!(0);
-    world.deployments().patch("pool", &helm, &Patch::Apply(&manifest)).await.unwrap();
+    let zero = json!({"spec": {"replicas": 0}});
+    let scale = Patch::Merge(&zero);
+    world.deployments().patch_scale("pool", &PatchParams::default(), &scale).await.unwrap();
     world.until("no machine", |scene| scene.machines.is_empty()).await;
     assert_eq!(world.scene.now().ever, before);
+}
+
+/// Their Go clients leave 0 out.
+#[rstest]
+#[case::gardenlet("gardenlet", "gardenlet", Way::MergePatch)]
+#[case::an_extension_of_gardener("gardener-extension-provider-aws", "gardener-extension-provider-aws", Way::MergePatch)]
+#[case::the_autoscaler("kubectl-create", "cluster-autoscaler", Way::Replace)]
+#[tokio::test]
+async fn replicas_that_gardener_leaves_out_are_zero(#[case] creator: &str, #[case] manager: &str, #[case] way: Way) {
+    let world = World::new("gardener").await;
+    let _manager = world.run(&[]).await;
+    let mut manifest = written_pool(&world, creator, Way::Create).await;
+    let chosen: Vec<String> =
+        world.scene.now().names().iter().map(|name| format!("{name}~2026-01-01T00:00:00Z")).collect();
+    let body = match way {
+        Way::Replace => {
+            let list = json!({"node.machine.sapcloud.io/trigger-deletion-by-mcm": chosen.join(",")});
+            manifest["metadata"]["annotations"] = list;
+            manifest["spec"].as_object_mut().unwrap().remove("replicas");
+            manifest
+        }
+        _ => json!({"spec": {"replicas": null}}),
+    };
+    write(&world, manager, way, &body).await;
+    world.until("no machine", |scene| scene.machines.is_empty()).await;
+    assert_eq!(world.scene.now().ever.len(), 2, "none was made");
 }

@@ -120,6 +120,11 @@ pub const COPIED_VERSION: &str = "machine.mcm/copied-version";
 /// Annotation in the template of a MachineDeployment: when its machines were last restarted. `mcm rollout restart` writes it, so that
 /// the template is another one; no program reads it.
 pub const RESTARTED_AT: &str = "machine.mcm/restarted-at";
+/// Annotation on a MachineDeployment, written by users: with the value [`ZERO`], absent replicas are 0 whichever client
+/// left them out. Read by the deployment controller.
+pub const ABSENT_REPLICAS: &str = "machine.mcm/absent-replicas";
+/// Value of [`ABSENT_REPLICAS`].
+pub const ZERO: &str = "zero";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -16,17 +16,14 @@ use super::{
     rehearse::Scene,
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    },
+    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     cli::reading::{
         self,
         story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
     },
     controllers::{
         machine_class::secret_refs,
-        machine_deployment::{bounds_of, was_pruned},
+        machine_deployment::{bounds_of, keeps_machines},
     },
     plan::counted,
     process::{ReadOnly, Unread},
@@ -233,11 +230,13 @@ impl<'a> Planner<'a> {
                 }
             };
         if let (Some(live), Some(wanted), Some(value)) = (&live, &mut wanted, &mut version.wanted)
-            && loses_replicas(&change.wish, live, wanted)
+            && live.spec.replicas > 0
+            && value["spec"]["replicas"].is_null()
+            && keeps_machines(wanted)
         {
             wanted.spec.replicas = live.spec.replicas;
             value["spec"]["replicas"] = json!(live.spec.replicas);
-            plan.remarks.push(format!("the file removes spec.replicas: the controllers keep {}", live.spec.replicas));
+            plan.remarks.push(format!("the change removes spec.replicas: the controllers keep {}", live.spec.replicas));
         }
         if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
             return ObjectPlan { reason: Some(reason), ..refused(plan) };
@@ -358,14 +357,6 @@ impl<'a> Planner<'a> {
         let is_of = |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| names.contains(name));
         Some(self.nodes.as_ref()?.iter().filter(is_of).cloned().collect())
     }
-}
-
-/// Whether a file removes the replicas of a deployment that keeps them then. kubectl notes the file that it applies.
-fn loses_replicas(wish: &Wish, live: &MachineDeployment, wanted: &MachineDeployment) -> bool {
-    let Wish::File(file) = wish else { return false };
-    let mut noted = wanted.clone();
-    noted.annotations_mut().insert(labels::KUBECTL_LAST_APPLIED.to_owned(), file.to_string());
-    live.spec.replicas > 0 && was_pruned(&noted)
 }
 
 fn refused(plan: ObjectPlan) -> ObjectPlan {

@@ -730,7 +730,7 @@ async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32
         let live = seeds.iter_mut().find(|(kind, _)| *kind == &DEPLOYMENTS).unwrap();
         live.1["metadata"]["annotations"][labels::KUBECTL_LAST_APPLIED] = json!(applied.to_string());
         live.1["metadata"]["managedFields"] = json!([{
-            "manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { "f:template": {} } },
+            "manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { "f:replicas": {}, "f:template": {} } },
         }]);
     });
     let mut file = applied.clone();

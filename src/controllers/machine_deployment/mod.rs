@@ -39,7 +39,7 @@ use crate::{
 
 pub(crate) use autoscaler::chosen;
 pub(crate) use bounds::IntOrPercent;
-pub(crate) use lost_replicas::was_pruned;
+pub(crate) use lost_replicas::keeps_machines;
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;

@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Annotations of a deployment that are not copied to its sets and not restored by a rollback.
-const OWN_ANNOTATIONS: [&str; 8] = [
+const OWN_ANNOTATIONS: [&str; 9] = [
+    labels::ABSENT_REPLICAS,
     labels::KUBECTL_LAST_APPLIED,
     labels::REVISION,
     labels::REVISION_HISTORY,
@@ -175,7 +176,7 @@ mod tests {
     fn what_is_meant_for_one_object_is_not_copied_to_another() {
         let all = OWN_ANNOTATIONS.iter().chain(&["example.org/note"]);
         let all: BTreeMap<String, String> = all.map(|key| ((*key).to_owned(), "x".to_owned())).collect();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 10);
         for own in ["node.machine.sapcloud.io/trigger-deletion-by-mcm", "safety.machine.sapcloud.io/unfreeze"] {
             assert!(all.contains_key(own));
         }

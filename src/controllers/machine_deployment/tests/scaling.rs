@@ -9,6 +9,7 @@ use super::{
     support::{condition, only_set, reads},
 };
 use crate::{
+    api::labels,
     controllers::{
         machine_deployment::{Action, plan},
         testing::Happening,
@@ -105,24 +106,26 @@ fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
     assert!(written.unwrap().conditions.iter().all(|condition| condition.type_ != "Paused"));
 }
 
-fn loses_replicas(drive: &mut Drive, owned: serde_json::Value) {
+fn loses_replicas(drive: &mut Drive, manager: &str, operation: &str, owned: serde_json::Value) {
     drive.is_plain = false;
-    let entry = json!({"manager": "helm", "operation": "Apply", "fieldsV1": {"f:spec": owned}});
+    let entry = json!({"manager": manager, "operation": operation, "fieldsV1": {"f:spec": owned}});
     drive.world.deployments.edit(&mut drive.world.clock, NAME, |deployment| {
         deployment.spec.replicas = 0;
         deployment.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
     });
 }
 
-/// Helm, Flux and `kubectl apply` remove a field that a manifest does not contain any more.
 #[rstest]
-#[case::at_rest(0)]
-#[case::in_mid_rollout(3)]
-fn replicas_that_a_manifest_loses_are_kept(#[case] happenings: usize) {
+#[case::a_manifest_at_rest("helm", "Apply", 0)]
+#[case::a_manifest_in_mid_rollout("helm", "Apply", 3)]
+#[case::a_patch_of_a_created_object("kubectl-create", "Update", 0)]
+#[case::a_replace_in_mid_rollout("kubectl-replace", "Update", 3)]
+#[case::a_client_of_unknown_name("OpenAPI-Generator", "Update", 0)]
+fn replicas_that_a_tool_loses_are_kept(#[case] manager: &str, #[case] operation: &str, #[case] happenings: usize) {
     let mut drive = Drive::settled(deployment(3, rolling(1, 0)));
     drive.edit_class("v2");
     drive.run_for(happenings);
-    loses_replicas(&mut drive, json!({"f:template": {}}));
+    loses_replicas(&mut drive, manager, operation, json!({"f:template": {}}));
     drive.settle();
     assert_eq!(drive.deployment().spec.replicas, 3, "{}", drive.log);
     assert_eq!(drive.log.matches("event ReplicasRestored").count(), 1, "{}", drive.log);
@@ -131,22 +134,62 @@ fn replicas_that_a_manifest_loses_are_kept(#[case] happenings: usize) {
 }
 
 #[rstest]
-#[case::that_a_manifest_says(json!({"f:template": {}, "f:replicas": {}}))]
-#[case::that_a_go_client_writes(json!({}))]
-fn zero_replicas_delete_all_machines(#[case] owned: serde_json::Value) {
+#[case::that_a_manifest_contains("helm", json!({"f:template": {}, "f:replicas": {}}))]
+#[case::that_gardenlet_writes("gardenlet", json!({"f:template": {}}))]
+#[case::that_an_extension_writes("gardener-extension-provider-aws", json!({"f:template": {}}))]
+fn zero_replicas_delete_all_machines(#[case] manager: &str, #[case] owned: serde_json::Value) {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
-    loses_replicas(&mut drive, owned);
+    loses_replicas(&mut drive, manager, "Update", owned);
     drive.run();
     assert_eq!(drive.world.machines.all().count(), 0, "{}", drive.log);
 }
 
-/// Its Go client leaves 0 out, and the manifest may never have had replicas.
-#[test]
-fn the_autoscaler_scales_a_deployment_without_replicas_in_its_manifest_to_zero() {
-    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+/// Its Go client leaves 0 out, and the manifest may never have had replicas. A Failed Machine beside them is not in its
+/// list.
+#[rstest]
+#[case::all_are_listed(3, None)]
+#[case::one_beside_them_has_failed(2, Some("Failed"))]
+fn the_autoscaler_scales_a_deployment_without_replicas_in_its_manifest_to_zero(
+    #[case] listed: usize,
+    #[case] phase: Option<&str>,
+) {
+    let mut drive = Drive::settled(deployment(3, rolling(1, 0)));
     let names = drive.machine_names();
-    drive.scale_down(0, &[names[0].as_str(), names[1].as_str()]);
-    loses_replicas(&mut drive, json!({"f:template": {}}));
+    if let Some(phase) = phase {
+        drive.edit(json!({"replicas": 2}));
+        drive.settle();
+        drive.world.machines.edit(&mut drive.world.clock, &names[2], |machine| {
+            let status = json!({"currentStatus": {"phase": phase}});
+            machine.status = serde_json::from_value(status).unwrap();
+        });
+    }
+    let listed: Vec<&str> = names.iter().take(listed).map(String::as_str).collect();
+    drive.scale_down(0, &listed);
+    loses_replicas(&mut drive, "kubectl-create", "Update", json!({"f:template": {}}));
+    drive.run();
+    assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0), "{}", drive.log);
+}
+
+/// Versions before 2023 have no list.
+#[test]
+fn an_older_autoscaler_scales_to_zero_with_priorities() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    for name in drive.machine_names() {
+        drive.world.machines.edit(&mut drive.world.clock, &name, |machine| {
+            machine.annotations_mut().insert(labels::PRIORITY.to_owned(), labels::FIRST_PRIORITY.to_owned());
+        });
+    }
+    loses_replicas(&mut drive, "kubectl-create", "Update", json!({"f:template": {}}));
+    drive.run();
+    assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0), "{}", drive.log);
+}
+
+/// There is nothing to keep, and the autoscaler takes back what it asked for.
+#[test]
+fn a_deployment_without_machines_gets_none() {
+    let mut drive = Drive::of(deployment(2, rolling(1, 0)));
+    drive.settle();
+    loses_replicas(&mut drive, "kubectl-create", "Update", json!({"f:template": {}}));
     drive.run();
     assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0), "{}", drive.log);
 }
@@ -154,7 +197,7 @@ fn the_autoscaler_scales_a_deployment_without_replicas_in_its_manifest_to_zero()
 #[test]
 fn a_new_deployment_without_replicas_has_none() {
     let mut drive = Drive::of(deployment(0, rolling(1, 0)));
-    loses_replicas(&mut drive, json!({"f:template": {}}));
+    loses_replicas(&mut drive, "helm", "Apply", json!({"f:template": {}}));
     drive.run();
     assert_eq!((drive.world.machines.all().count(), drive.deployment().spec.replicas), (0, 0));
 }
