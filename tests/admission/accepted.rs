@@ -78,6 +78,23 @@ async fn duration(#[case] spellings: &[&str]) {
     }
 }
 
+/// The longest one that Go reads, and those that force a drain at once.
+#[rstest]
+#[tokio::test]
+async fn duration_of_a_deployment(
+    #[values(
+        "drainTimeout: 0s",
+        "healthTimeout: '0'",
+        "creationTimeout: 1ns",
+        "creationTimeout: 2562047h",
+        "creationTimeout: 2562047h47m16s",
+        "machinePreserveTimeout: 999999h59m59.999999999s"
+    )]
+    field: &str,
+) {
+    accepted(DEPLOYMENT, &format!("spec: {{template: {{spec: {{{field}}}}}}}")).await;
+}
+
 #[rstest]
 #[case::as_it_stands("{}")]
 #[case::fully_configured(

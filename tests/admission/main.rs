@@ -5,6 +5,7 @@
 mod support;
 
 mod accepted;
+mod changed;
 mod cluster_api;
 mod objects;
 mod refused;

@@ -207,6 +207,42 @@ async fn duration(
     refused(MACHINE, &change, &text).await;
 }
 
+/// Go's clients stop at an object with such a duration.
+#[rstest]
+#[tokio::test]
+async fn duration_that_no_client_can_read(
+    #[values(MACHINE, SET, DEPLOYMENT)] kind: Kind,
+    #[values("9999999999h", "2562048h", "1000000h1000000h1000000h", "153722868m", "9223372036854775808ns")]
+    written: &str,
+) {
+    let field = format!("{{drainTimeout: {written}}}");
+    let (path, change) = match kind.name {
+        "Machine" => ("spec.drainTimeout", format!("spec: {field}")),
+        _ => ("spec.template.spec.drainTimeout", format!("spec: {{template: {{spec: {field}}}}}")),
+    };
+    let text = "write at most 2562047h, which is the longest duration that clients can read, in at most 64 characters";
+    refused(kind, &change, &format!("{path}: Invalid value: \"{written}\": {text}")).await;
+}
+
+#[rstest]
+#[tokio::test]
+async fn negative_duration(
+    #[values("drainTimeout", "healthTimeout", "creationTimeout", "inPlaceUpdateTimeout", "machinePreserveTimeout")]
+    field: &str,
+) {
+    let change = format!("spec: {{template: {{spec: {{{field}: -5m}}}}}}");
+    let text = format!("spec.template.spec.{field}: Invalid value: \"-5m\": write a duration that is not negative");
+    refused(DEPLOYMENT, &change, &text).await;
+}
+
+#[rstest]
+#[tokio::test]
+async fn no_time_to_create_a_machine(#[values("0", "0s", "0h0m", "+0.0s")] written: &str) {
+    let change = format!("spec: {{template: {{spec: {{creationTimeout: '{written}'}}}}}}");
+    let text = format!("spec.template.spec.creationTimeout: Invalid value: \"{written}\": write a duration above zero");
+    refused(DEPLOYMENT, &change, &text).await;
+}
+
 #[rstest]
 #[case::nothing_for_the_provider("providerSpec: null", "[providerSpec: Required value, UNCHECKED]")]
 #[case::resources_missing(

@@ -34,6 +34,8 @@ async fn set_and_deployment(#[values(SET, DEPLOYMENT)] kind: Kind) {
         "spec: {template: {spec: null}}",
         "spec: {template: {spec: {class: null}}}",
         "spec: {template: {spec: {drainTimeout: 2 hours}}}",
+        "spec: {template: {spec: {drainTimeout: 9999999999h}}}",
+        "spec: {template: {spec: {drainTimeout: -5m, healthTimeout: -1h, creationTimeout: 0s}}}",
         "spec: {selector: {matchLabels: {other: ''}}}",
         "spec: {selector: {matchExpressions: [{key: pool, operator: Is}]}}",
         "spec: {selector: {matchExpressions: [{key: pool, operator: In}]}}",
@@ -116,6 +118,21 @@ async fn faults_can_be_mended_one_at_a_time() {
     }
 }
 
+/// The controllers do nothing for a selector that cannot be read.
+#[rstest]
+#[tokio::test]
+async fn an_invalid_selector_can_be_replaced(#[values(SET, DEPLOYMENT)] kind: Kind) {
+    let faults = [
+        "spec: {selector: {matchExpressions: [{key: pool, operator: Is}]}}",
+        "spec: {selector: {matchExpressions: [{key: pool, operator: In}]}}",
+        "spec: {selector: {matchExpressions: [{key: pool, operator: Exists, values: [a]}]}}",
+    ];
+    for object in Stored::before(kind, &faults).await {
+        object.takes("spec: {selector: {matchLabels: {zone: a}, matchExpressions: null}}").await;
+        object.refuses("spec: {selector: {matchLabels: {zone: null, pool: workers}}}", "leave it as it is").await;
+    }
+}
+
 #[tokio::test]
 async fn no_new_fault_comes_in() {
     let changes = [
@@ -149,6 +166,11 @@ async fn no_new_fault_comes_in() {
             "spec: {template: {spec: {drainTimeout: 2 hours}}}",
             "spec: {template: {spec: {drainTimeout: 3 hours}}}",
             "spec.template.spec.drainTimeout: Invalid value",
+        ),
+        (
+            "spec: {template: {spec: {creationTimeout: -1h}}}",
+            "spec: {template: {spec: {creationTimeout: 0s}}}",
+            "spec.template.spec.creationTimeout: Invalid value",
         ),
     ];
     let objects = Stored::before(DEPLOYMENT, &changes.map(|(fault, ..)| fault)).await;

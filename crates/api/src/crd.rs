@@ -23,7 +23,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         machine_class(),
         bounded_name(derived::<Machine>(), schema::MACHINE_NAME_MAX),
         derived::<MachineSet>(),
-        strict_node_template(bounded_name(derived::<MachineDeployment>(), schema::DEPLOYMENT_NAME_MAX)),
+        strict_template(bounded_name(derived::<MachineDeployment>(), schema::DEPLOYMENT_NAME_MAX)),
     ]
 }
 
@@ -66,12 +66,14 @@ fn bounded_name(mut crd: CustomResourceDefinition, max: i64) -> CustomResourceDe
 }
 
 /// Only in deployments, which users write: their sets and Machines are made from templates that were stored before.
-fn strict_node_template(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+fn strict_template(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for mut schema in roots(&mut crd) {
-        for field in ["spec", "template", "spec", "nodeTemplate"] {
+        for field in ["spec", "template", "spec"] {
             schema = schema.properties.get_or_insert_default().entry(field.to_owned()).or_default();
         }
-        schema::restrict_node_template(schema);
+        let fields = schema.properties.get_or_insert_default();
+        schema::restrict_durations(fields);
+        schema::restrict_node_template(fields.entry("nodeTemplate".to_owned()).or_default());
     }
     crd
 }

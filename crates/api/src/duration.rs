@@ -20,6 +20,9 @@ pub struct InvalidDuration {
 /// The pattern in the CRDs; the parser accepts the same texts.
 pub const PATTERN: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
+/// The longest text, in characters.
+const LONGEST: u32 = 64;
+
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 6e10), ("h", 3.6e12)];
 
@@ -27,6 +30,16 @@ impl GoDuration {
     /// From whole seconds.
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// The duration, unless it is negative.
+    pub fn not_negative(self) -> Option<Self> {
+        (self.0 >= 0).then_some(self)
+    }
+
+    /// The duration, if it is above zero.
+    pub fn positive(self) -> Option<Self> {
+        (self.0 > 0).then_some(self)
     }
 
     /// The length in nanoseconds.
@@ -153,13 +166,41 @@ impl JsonSchema for GoDuration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let rule = ValidationRule {
-            rule: format!("self.matches(r'{PATTERN}')"),
-            message: Some("write numbers with units, such as 20m, 1h30m or 90s".into()),
-            ..ValidationRule::default()
-        };
-        json_schema!({ "type": "string", "x-kubernetes-validations": [rule] })
+        let rules = [
+            rule(format!("self.matches(r'{PATTERN}')"), "write numbers with units, such as 20m, 1h30m or 90s"),
+            rule(
+                format!("!self.matches(r'{PATTERN}') || {}", is_in_range()),
+                "write at most 2562047h, which is the longest duration that clients can read, in at most 64 characters",
+            ),
+        ];
+        json_schema!({ "type": "string", "maxLength": LONGEST, "x-kubernetes-validations": rules })
     }
+}
+
+/// The text is not negative.
+pub(crate) fn is_not_negative() -> ValidationRule {
+    rule("!self.matches('^-[0-9.]')".to_owned(), "write a duration that is not negative")
+}
+
+/// The text has a digit that is not 0.
+pub(crate) fn is_not_zero() -> ValidationRule {
+    rule("!self.matches('[0-9]') || self.matches('[1-9]')".to_owned(), "write a duration above zero")
+}
+
+fn rule(rule: String, message: &str) -> ValidationRule {
+    ValidationRule { rule, message: Some(message.to_owned()), ..ValidationRule::default() }
+}
+
+/// The sum of the parts, in nanoseconds and floating point, is one that [`GoDuration`] can hold. `duration` of CEL fails
+/// for longer ones, and a rule must not fail.
+fn is_in_range() -> String {
+    let units: Vec<String> = UNITS.iter().map(|(unit, scale)| format!("'{unit}': {scale:.1}")).collect();
+    let part = "double(part.find('[0-9.]+'))";
+    let scale = format!("{{{}}}[part.find('[^0-9.]+')]", units.join(", "));
+    format!(
+        "size(self) <= {LONGEST} && self.findAll('[0-9.]+[^0-9.]+').map(part, {part} * {scale}).sum() < {:.1}",
+        i64::MAX as f64
+    )
 }
 
 #[cfg(test)]

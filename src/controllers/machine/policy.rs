@@ -66,7 +66,8 @@ impl Policy {
             .as_ref()
             .and_then(|map| map.get(labels::EFFECTIVE_CREATION_TIMEOUT))
             .and_then(|text| text.parse().ok())
-            .or(machine.spec.configuration.creation_timeout)
+            .and_then(GoDuration::positive)
+            .or_else(|| machine.spec.configuration.creation_timeout?.positive())
             .unwrap_or(self.creation_timeout)
     }
 
@@ -78,7 +79,8 @@ impl Policy {
     /// How long a Machine may be Unknown; `None` without a limit.
     pub fn health_timeout_of(&self, machine: &Machine) -> Option<GoDuration> {
         let own = &machine.spec.configuration;
-        (own.disable_health_timeout != Some(true)).then(|| own.health_timeout.unwrap_or(self.health_timeout))
+        (own.disable_health_timeout != Some(true))
+            .then(|| not_negative(own.health_timeout).unwrap_or(self.health_timeout))
     }
 
     /// Conditions that must be False on the Node of a Machine.
@@ -91,17 +93,17 @@ impl Policy {
 
     /// How long a drain may take before it is forced.
     pub fn drain_timeout_of(&self, machine: &Machine) -> GoDuration {
-        machine.spec.configuration.drain_timeout.unwrap_or(self.drain_timeout)
+        not_negative(machine.spec.configuration.drain_timeout).unwrap_or(self.drain_timeout)
     }
 
     /// How long an in-place update may take before it counts as failed.
     pub fn in_place_update_timeout_of(&self, machine: &Machine) -> GoDuration {
-        machine.spec.configuration.in_place_update_timeout.unwrap_or(self.in_place_update_timeout)
+        not_negative(machine.spec.configuration.in_place_update_timeout).unwrap_or(self.in_place_update_timeout)
     }
 
     /// How long the Machine is preserved.
     pub fn preserve_timeout_of(&self, machine: &Machine) -> GoDuration {
-        machine.spec.configuration.machine_preserve_timeout.unwrap_or(self.preserve_timeout)
+        not_negative(machine.spec.configuration.machine_preserve_timeout).unwrap_or(self.preserve_timeout)
     }
 
     /// How often the VM of a Machine without a target cluster is checked; at least a second.
@@ -113,6 +115,11 @@ impl Policy {
     pub fn max_evict_retries_of(&self, machine: &Machine) -> i32 {
         machine.spec.configuration.max_evict_retries.unwrap_or(self.max_evict_retries)
     }
+}
+
+/// A negative duration counts as absent.
+fn not_negative(duration: Option<GoDuration>) -> Option<GoDuration> {
+    duration.and_then(GoDuration::not_negative)
 }
 
 /// When a Machine was created; the earliest time if that is unknown.
@@ -143,6 +150,9 @@ mod tests {
     #[case::own(json!({}), json!({ "creationTimeout": "5m" }), "5m0s")]
     #[case::annotation_wins(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "7m" } }), json!({ "creationTimeout": "5m" }), "7m0s")]
     #[case::annotation_not_understood(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "soon" } }), json!({ "creationTimeout": "5m" }), "5m0s")]
+    #[case::negative(json!({}), json!({ "creationTimeout": "-1h" }), "20m0s")]
+    #[case::zero(json!({}), json!({ "creationTimeout": "0s" }), "20m0s")]
+    #[case::negative_annotation(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "-7m" } }), json!({ "creationTimeout": "5m" }), "5m0s")]
     fn creation_timeout_falls_back(#[case] metadata: Value, #[case] spec: Value, #[case] expected: &str) {
         assert_eq!(Policy::default().creation_timeout_of(&machine(metadata, spec)).to_string(), expected);
     }
@@ -162,6 +172,20 @@ mod tests {
         assert_eq!(policy.in_place_update_timeout_of(&own), GoDuration::from_secs(180));
         assert_eq!(policy.max_evict_retries_of(&own), 3);
         assert_eq!(policy.node_conditions_of(&own), ["A", " B"], "split on commas exactly, replacing the default");
+        let negative = machine(
+            json!({}),
+            json!({
+                "healthTimeout": "-1m", "drainTimeout": "-2m", "inPlaceUpdateTimeout": "-3m",
+                "machinePreserveTimeout": "-4m",
+            }),
+        );
+        assert_eq!(policy.health_timeout_of(&negative), Some(policy.health_timeout));
+        assert_eq!(policy.drain_timeout_of(&negative), policy.drain_timeout);
+        assert_eq!(policy.in_place_update_timeout_of(&negative), policy.in_place_update_timeout);
+        assert_eq!(policy.preserve_timeout_of(&negative), policy.preserve_timeout);
+        let at_once = machine(json!({}), json!({ "drainTimeout": "0s", "healthTimeout": "0" }));
+        assert_eq!(policy.drain_timeout_of(&at_once), GoDuration::default());
+        assert_eq!(policy.health_timeout_of(&at_once), Some(GoDuration::default()));
         let patient = machine(json!({}), json!({ "disableHealthTimeout": true }));
         assert_eq!(policy.health_timeout_of(&patient), None);
     }

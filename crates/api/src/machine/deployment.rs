@@ -66,7 +66,7 @@ pub struct MachineDeploymentSpec {
     pub replicas: i32,
     /// Selects the Machines of the deployment. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::selector")]
+    #[schemars(schema_with = "schema::selector_of_deployment")]
     pub selector: Option<LabelSelector>,
     /// Template of the Machines. A change of its labels, annotations or class name replaces all Machines.
     pub template: MachineTemplate,

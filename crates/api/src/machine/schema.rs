@@ -6,10 +6,14 @@
 //! for a rule over several fields, since any of them may change; such a rule is [`tolerant`]. An expression must not
 //! fail either, whatever was stored, because the API server then rejects every update.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::duration;
 
 /// A selector is bounded so that the cost of its rules is known. No object can have a label with a longer value.
 const LABEL_VALUE_MAX: u32 = 63;
@@ -55,7 +59,50 @@ pub(super) fn int_or_percent(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-int-or-string": true, "minimum": i32::MIN, "maximum": i32::MAX })
 }
 
-pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
+/// The selector of a deployment. Other labels would leave its sets, with their machines, without an owner.
+pub(super) fn selector_of_deployment(generator: &mut SchemaGenerator) -> Schema {
+    selector(generator, "")
+}
+
+/// The selector of a set. The deployment that adopts a set adds the hash of the template.
+pub(super) fn selector_of_set(generator: &mut SchemaGenerator) -> Schema {
+    selector(generator, " || key == 'machine-template-hash' && oldSelf.?matchLabels[?key].orValue('/') == '/'")
+}
+
+/// The same labels and expressions as before; `or_added` names labels that are added. Empty parts count as absent ones,
+/// because Go writes none of them. A selector that never selected a machine may change: an empty or invalid one, which the
+/// controllers refuse. So may one with empty values, which Go drops. The cost of `orValue` of a whole list is not bounded.
+fn is_constant(or_added: &str) -> ValidationRule {
+    let contains = |one: &str, other: &str, or: &str| {
+        format!(
+            "(!has({one}.matchLabels) || {one}.matchLabels.all(key, \
+             {other}.?matchLabels[?key].orValue('/') == {one}.matchLabels[key]{or}))"
+        )
+    };
+    let has_none = |one: &str| format!("(!has({one}.matchExpressions) || size({one}.matchExpressions) == 0)");
+    let are_equal = format!(
+        "(has(self.matchExpressions) && has(oldSelf.matchExpressions) \
+         ? self.matchExpressions == oldSelf.matchExpressions : {} && {})",
+        has_none("self"),
+        has_none("oldSelf")
+    );
+    let was_empty = format!("(!has(oldSelf.matchLabels) || size(oldSelf.matchLabels) == 0) && {}", has_none("oldSelf"));
+    let was_invalid = "has(oldSelf.matchExpressions) && oldSelf.matchExpressions.exists(one, \
+                       one.operator in ['In', 'NotIn'] ? !has(one.values) || size(one.values) == 0 \
+                       : !(one.operator in ['Exists', 'DoesNotExist']) || has(one.values))";
+    value_rule(
+        &format!(
+            "{} && {} && {are_equal} || {was_empty} || {was_invalid}",
+            contains("self", "oldSelf", or_added),
+            contains("oldSelf", "self", "")
+        ),
+        "leave it as it is, because machines that it no longer selects would have no owner; \
+         to select by other labels, create another object",
+    )
+}
+
+fn selector(_: &mut SchemaGenerator, or_added: &str) -> Schema {
+    let is_constant = is_constant(or_added);
     let operator =
         value_rule("self in ['In', 'NotIn', 'Exists', 'DoesNotExist']", "write In, NotIn, Exists or DoesNotExist");
     let values = ValidationRule {
@@ -69,6 +116,7 @@ pub(super) fn selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-validations": [is_constant],
         "properties": {
             "matchLabels": {
                 "description": "Labels that a Machine must carry with exactly these values.",
@@ -227,6 +275,20 @@ pub fn restrict_node_template(template: &mut JSONSchemaProps) {
                 "effect" => part.enum_ = Some(EFFECTS.map(|effect| JSON(effect.into())).to_vec()),
                 _ => {}
             }
+        }
+    }
+}
+
+/// Durations of a machine that a user can mean: none is negative, and a machine needs some time to be created.
+pub fn restrict_durations(machine: &mut BTreeMap<String, JSONSchemaProps>) {
+    const DURATIONS: [&str; 5] =
+        ["drainTimeout", "healthTimeout", CREATION_TIMEOUT, "inPlaceUpdateTimeout", "machinePreserveTimeout"];
+    const CREATION_TIMEOUT: &str = "creationTimeout";
+    for field in DURATIONS {
+        let rules = machine.entry(field.to_owned()).or_default().x_kubernetes_validations.get_or_insert_default();
+        rules.push(duration::is_not_negative());
+        if field == CREATION_TIMEOUT {
+            rules.push(duration::is_not_zero());
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct MachineSetSpec {
     pub replicas: i32,
     /// Selects the Machines of the set. Must match the labels of the template.
     #[serde(default, deserialize_with = "selector", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::selector")]
+    #[schemars(schema_with = "schema::selector_of_set")]
     pub selector: Option<LabelSelector>,
     /// Stored but not used; the template names the class.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
