@@ -22,7 +22,7 @@ pub use hold::Hold;
 pub use plannable::Plannable;
 pub use subject::Subject;
 pub use wait::{Wait, WaitKind};
-pub use words::counted;
+pub use words::{counted, some_of};
 
 /// The next steps, and what to wait for after them.
 #[derive(Clone, Debug, PartialEq, Serialize)]

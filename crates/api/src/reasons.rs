@@ -33,7 +33,8 @@ macro_rules! strings {
 
 strings! {
     /// Condition types of MachineSets and MachineDeployments.
-    ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid", Paused = "Paused" }
+    ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid", Paused = "Paused",
+        SelectorsOverlap = "SelectorsOverlap" }
 }
 
 strings! {
@@ -46,7 +47,7 @@ strings! {
         MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
         MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
-        InvalidSpec = "InvalidSpec", Unsupported = "Unsupported", Migrating = "Migrating", VmKept = "VMKept",
+        InvalidSpec = "InvalidSpec", SelectorsOverlap = "SelectorsOverlap", Unsupported = "Unsupported", Migrating = "Migrating", VmKept = "VMKept",
     }
 }
 
@@ -57,7 +58,7 @@ strings! {
         SuccessfulDelete = "SuccessfulDelete", FailedDelete = "FailedDelete",
         ScalingMachineSet = "ScalingMachineSet", ReplicasRestored = "ReplicasRestored", MachineSetCreateError = "MachineSetCreateError",
         FrozeMachineSet = "FrozeMachineSet", UnfrozeMachineSet = "UnfrozeMachineSet",
-        SelectingAll = "SelectingAll", DeploymentRollback = "DeploymentRollback",
+        SelectingAll = "SelectingAll", SelectorsOverlap = "SelectorsOverlap", DeploymentRollback = "DeploymentRollback",
         DeploymentRollbackRevisionNotFound = "DeploymentRollbackRevisionNotFound",
         DeploymentRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged",
         InvalidSpec = "InvalidSpec", Unreadable = "Unreadable", Waiting = "Waiting",

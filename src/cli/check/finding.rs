@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{exit::Exit, terminal::Mark};
+pub(super) use crate::plan::some_of;
 
 /// A result, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -76,14 +77,4 @@ pub(super) fn exit(findings: &[Finding]) -> Exit {
 /// `1 machine`, `2 machines`.
 pub(super) fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
-}
-
-/// The first of some names.
-pub(super) fn some_of<T: AsRef<str>>(names: &[T]) -> String {
-    const MOST: usize = 3;
-    let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(MOST) {
-        0 => first.join(", "),
-        more => format!("{}, and {more} more", first.join(", ")),
-    }
 }

@@ -10,6 +10,7 @@ mod lost_replicas;
 pub(crate) mod metrics;
 mod nodes;
 mod observe;
+mod overlap;
 mod plan;
 mod register;
 mod rollout;
@@ -40,6 +41,7 @@ use crate::{
 pub(crate) use autoscaler::chosen;
 pub(crate) use bounds::IntOrPercent;
 pub(crate) use lost_replicas::keeps_machines;
+pub(crate) use overlap::overlap;
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
@@ -55,6 +57,9 @@ pub struct Snapshot {
     pub deployment: Arc<MachineDeployment>,
     /// Sets of the namespace that the deployment controls, and those without a controller that its selector matches.
     pub sets: Vec<Arc<MachineSet>>,
+    /// Other deployments of the namespace that select sets without a controller, or whose Machines this one selects, or
+    /// the reverse. None of them is being deleted.
+    pub rivals: Vec<Arc<MachineDeployment>>,
     /// Machines controlled by those sets.
     pub machines: Vec<Arc<Machine>>,
     /// Writes in flight of each set, by UID of the set. Read before the Machines.

@@ -5,6 +5,8 @@ use kube::ResourceExt;
 use super::{
     Snapshot, UnreadableMachine,
     apply::{MachineDeployments, Memory, Session},
+    cache::BY_NAMESPACE,
+    overlap::{overlap, selects},
 };
 use crate::{
     api::{
@@ -44,6 +46,7 @@ impl Observe for MachineDeployments {
             node_retries: memory.node_retries_at(now),
             failure: memory.failure.clone(),
             hold: self.holds.of(&deployment.metadata),
+            rivals: self.rivals_of(&deployment, &sets),
             deployment,
             sets,
             machines,
@@ -69,6 +72,19 @@ impl MachineDeployments {
             }));
         }
         sets
+    }
+
+    /// Deployments that share sets or Machines with this one, or could.
+    fn rivals_of(&self, deployment: &MachineDeployment, sets: &[Arc<MachineSet>]) -> Vec<Arc<MachineDeployment>> {
+        let orphans: Vec<_> = sets.iter().filter(|set| owner::controller_of(&set.metadata).is_none()).collect();
+        let is_rival = |other: &&Arc<MachineDeployment>| {
+            other.metadata.deletion_timestamp.is_none()
+                && other.metadata.name != deployment.metadata.name
+                && (overlap(deployment, other) || orphans.iter().any(|set| selects(other, set.labels())))
+        };
+        let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+        let cache = &self.deployments.cache;
+        cache.with(BY_NAMESPACE, namespace, |all| all.iter().filter(is_rival).cloned().collect())
     }
 
     fn unreadable_sets(&self, deployment: &str) -> Vec<String> {

@@ -1,8 +1,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 
-use super::{apply::MachineDeployments, metrics};
+use super::{
+    apply::MachineDeployments,
+    cache::BY_NAMESPACE,
+    metrics,
+    overlap::{overlap, selects},
+};
 use crate::{
     api::{
         labels,
@@ -13,6 +19,7 @@ use crate::{
     controllers::{
         self, Kind, Settings,
         machine::{self, metrics::MachineMetrics},
+        machine_set,
         object::{self, owner},
     },
     runtime::{
@@ -46,6 +53,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     deployments.targets.on_node_change(enqueue.within(of_node));
     deployments.targets.on_trust_change(enqueue.within(updated_in_place));
     builder.on_change(enqueue.on(of_set));
+    builder.on_change(enqueue.on(of_rival));
     builder.on_change(enqueue.on(of_machine));
 }
 
@@ -68,12 +76,40 @@ impl MachineDeployments {
     }
 }
 
-/// The deployments that control a set, or did so before. One without a controller concerns every deployment that selects it.
+/// The deployments that control a set, or did so before. One without a controller, now or before, concerns every
+/// deployment that selects it.
 fn of_set(caches: &MachineDeployments, change: &Change<MachineSet>) -> Vec<Key> {
-    let orphan = change.new.as_ref().filter(|set| owner::controller_of(&set.metadata).is_none());
-    let selecting = orphan.into_iter().flat_map(|set| selecting(&caches.deployments.cache, set));
+    let orphans = [&change.old, &change.new].into_iter().flatten();
+    let orphans = orphans.filter(|set| owner::controller_of(&set.metadata).is_none());
+    let selecting = orphans.flat_map(|set| selecting(&caches.deployments.cache, set));
     let owners = controllers_of(change).map(|reference| Key::new(&change.key.namespace, &reference.name));
     owners.chain(selecting).collect()
+}
+
+/// The deployments that share Machines with one that came, went or changed its labels, and those that select sets without
+/// a controller that it selects.
+fn of_rival(caches: &MachineDeployments, change: &Change<MachineDeployment>) -> Vec<Key> {
+    let labels = |deployment: &Arc<MachineDeployment>| {
+        let spec = &deployment.spec;
+        (spec.selector.clone(), spec.template.metadata.labels.clone(), deployment.metadata.deletion_timestamp.is_some())
+    };
+    if change.old.as_ref().map(labels) == change.new.as_ref().map(labels) {
+        return Vec::new();
+    }
+    let versions: Vec<&Arc<MachineDeployment>> = [&change.old, &change.new].into_iter().flatten().collect();
+    let orphans = caches.sets.cache.by(machine_set::BY_CONTROLLER, "");
+    let is_shared = |set: &&Arc<MachineSet>| {
+        set.metadata.namespace.as_deref() == Some(change.key.namespace.as_str())
+            && versions.iter().any(|version| selects(version, set.labels()))
+    };
+    let shared: Vec<&Arc<MachineSet>> = orphans.iter().filter(is_shared).collect();
+    let is_concerned = |other: &&Arc<MachineDeployment>| {
+        versions.iter().any(|version| overlap(version, other)) || shared.iter().any(|set| selects(other, set.labels()))
+    };
+    let cache = &caches.deployments.cache;
+    cache.with(BY_NAMESPACE, &change.key.namespace, |all| {
+        all.iter().filter(is_concerned).map(|other| Key::of(&other.metadata)).collect()
+    })
 }
 
 /// The deployments of the sets that control a Machine, or did so before.

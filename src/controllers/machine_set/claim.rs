@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Snapshot;
+use super::{Snapshot, construct};
 use crate::{
-    api::{machine::Machine, selector::Selector},
+    api::{
+        machine::{Machine, MachineSet},
+        selector::Selector,
+    },
     controllers::object::{draft::Drafts, owner},
 };
 
@@ -30,6 +33,7 @@ pub(super) fn claim<'a>(
             }
         } else if matches
             && meta.deletion_timestamp.is_none()
+            && is_heir(snapshot, machine)
             && let Some(owners) = reference.as_ref().and_then(|reference| owner::adopted(meta, reference))
         {
             drafts.edit(machine, "adopt it: it matches the selector of the set and has no controller", |machine| {
@@ -39,6 +43,19 @@ pub(super) fn claim<'a>(
         }
     }
     mine
+}
+
+/// True if a set selects a Machine. A set without a valid selector selects none.
+pub(super) fn selects(set: &MachineSet, machine: &Machine) -> bool {
+    Selector::parse(set.spec.selector.as_ref())
+        .is_ok_and(|selector| !selector.selects_all() && selector.matches(machine.metadata.labels.as_ref()))
+}
+
+/// True if the set adopts a Machine without a controller that it selects: no other set does, or the Machine has its name.
+/// A set that has enough Machines deletes one that it adopts.
+fn is_heir(snapshot: &Snapshot, machine: &Machine) -> bool {
+    let mut rivals = snapshot.rivals.iter().filter(|rival| selects(rival, machine));
+    rivals.next().is_none() || construct::is_named_after(machine, &snapshot.set)
 }
 
 /// The Machines that the set controls and selects, by name.

@@ -22,7 +22,7 @@ const MAX_PREFIX: usize = 58;
 /// An endless iterator of new Machines. Names are unique among them and in the snapshot.
 pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
     let (set, may_have_vm) = (snapshot.set.as_ref(), !snapshot.is_class_unusable);
-    let prefix: String = format!("{}-", set.name_any()).chars().take(MAX_PREFIX).collect();
+    let prefix = prefix_of(set);
     let mut taken: BTreeSet<String> = snapshot.machines.iter().map(|machine| machine.name_any()).collect();
     taken.extend(snapshot.unreadable.iter().cloned());
     Suffixes::seeded(snapshot.seed)
@@ -31,9 +31,20 @@ pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
         .map(move |name| machine(set, name, may_have_vm))
 }
 
-/// The creation timeout from the annotation that overrides the spec, if it can be parsed.
+/// The beginning of the names of its Machines.
+fn prefix_of(set: &MachineSet) -> String {
+    format!("{}-", set.name_any()).chars().take(MAX_PREFIX).collect()
+}
+
+/// True if a Machine has a name that the set gives its Machines.
+pub(super) fn is_named_after(machine: &Machine, set: &MachineSet) -> bool {
+    let name = machine.name_any();
+    name.strip_prefix(&prefix_of(set)).is_some_and(|suffix| !suffix.contains('-'))
+}
+
+/// The creation timeout from the annotation that overrides the spec, if it can be parsed and is above zero.
 pub(super) fn creation_timeout_override(annotations: Option<&BTreeMap<String, String>>) -> Option<GoDuration> {
-    annotations?.get(EFFECTIVE_CREATION_TIMEOUT)?.parse().ok()
+    annotations?.get(EFFECTIVE_CREATION_TIMEOUT)?.parse().ok().and_then(GoDuration::positive)
 }
 
 /// With the finalizer from birth, which saves a write. Without the class and its Secrets no VM can be made, and the

@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub deployment: Option<Arc<MachineDeployment>>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
     pub machines: Vec<Arc<Machine>>,
+    /// Other sets of the namespace that select those Machines without a controller. None of them is being deleted.
+    pub rivals: Vec<Arc<MachineSet>>,
     /// The class of the template, or a Secret that it names, certainly does not exist, so no VM can be made from it now.
     pub is_class_unusable: bool,
     /// Names of Machines that the set controls and that cannot be decoded. They exist: they count and are not touched.

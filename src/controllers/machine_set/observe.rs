@@ -2,9 +2,12 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::{MachineSets, Snapshot, apply::Memory};
+use super::{MachineSets, Snapshot, apply::Memory, claim::selects};
 use crate::{
-    api::{machine::is_auto_preserved, selector::Selector},
+    api::{
+        machine::{Machine, MachineSet, is_auto_preserved},
+        selector::Selector,
+    },
     controllers::{machine, machine_class, object::owner},
     runtime::{cache::Key, reconcile::Observe},
 };
@@ -22,13 +25,16 @@ impl Observe for MachineSets {
         let uid = set.uid().unwrap_or_default();
         let cache = &self.machines.cache;
         let mut machines = cache.by(machine::BY_CONTROLLER, &uid);
+        let mut orphans = Vec::new();
         if let Ok(selector) = Selector::parse(set.spec.selector.as_ref()) {
-            let orphans = cache.by(machine::BY_CONTROLLER, "").into_iter();
-            machines.extend(orphans.filter(|machine| {
+            orphans = cache.by(machine::BY_CONTROLLER, "");
+            orphans.retain(|machine| {
                 machine.metadata.namespace == set.metadata.namespace
                     && selector.matches(machine.metadata.labels.as_ref())
-            }));
+            });
         }
+        let rivals = self.rivals_of(&set, &orphans);
+        machines.extend(orphans);
         let deployment = owner::controller_of(&set.metadata).and_then(|owner| {
             let found = self.deployments.get(&Key::beside(&set.metadata, &owner.name));
             found.filter(|deployment| deployment.metadata.uid.as_ref() == Some(&owner.uid))
@@ -42,6 +48,7 @@ impl Observe for MachineSets {
             set,
             deployment,
             young_failures: self.recent.failures(machines.iter().map(Arc::as_ref), memory.replacements),
+            rivals,
             machines,
             unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
             unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),
@@ -53,5 +60,22 @@ impl Observe for MachineSets {
 
     fn is_unreadable(&self, key: &Key) -> bool {
         self.sets.cache.is_unreadable(key)
+    }
+}
+
+impl MachineSets {
+    /// The sets that also select some of these Machines.
+    fn rivals_of(&self, set: &MachineSet, orphans: &[Arc<Machine>]) -> Vec<Arc<MachineSet>> {
+        if orphans.is_empty() {
+            return Vec::new();
+        }
+        let mut sets = self.sets.cache.all();
+        sets.retain(|other| {
+            other.metadata.namespace == set.metadata.namespace
+                && other.metadata.name != set.metadata.name
+                && other.metadata.deletion_timestamp.is_none()
+                && orphans.iter().any(|machine| selects(other, machine))
+        });
+        sets
     }
 }

@@ -56,6 +56,8 @@ impl World {
         let sets: Vec<_> = self.sets.all().filter(|set| belongs(set)).cloned().collect();
         let owned = |machine: &Machine| sets.iter().any(|set| set.uid() == controller_uid(machine));
         let machines: Vec<_> = self.machines.all().filter(|machine| owned(machine)).cloned().collect();
+        let is_rival =
+            |other: &MachineDeployment| other.name_any() != name && other.metadata.deletion_timestamp.is_none();
         let nodes: BTreeMap<String, Arc<Node>> = machines
             .iter()
             .filter_map(|machine| self.nodes.get(machine.node_name()?))
@@ -63,6 +65,7 @@ impl World {
             .collect();
         Some(machine_deployment::Snapshot {
             policy: machine_deployment::Policy { annotate_nodes: true, has_target: true },
+            rivals: self.deployments.all().filter(|other| is_rival(other)).cloned().collect(),
             deployment,
             sets,
             machines,

@@ -18,6 +18,7 @@ use super::{
     bounds::Bounds,
     counts::Scalable,
     nodes::Nodes,
+    overlap,
     sets::{OwnedSets, SetView, hash_label, history, naming::identity_for, revision, rollback},
     status::{self, Facts},
     steps::{
@@ -242,6 +243,7 @@ impl<'a> RolloutPlanner<'a> {
         let (is_held, waits) = (self.is_held(), self.waits());
         let unreadable = std::mem::take(&mut self.unreadable);
         let also = std::mem::take(&mut self.also_waits);
+        let unclear = overlap::waits(self.snapshot, &self.sets.unclear);
         let mut plan = self.emit(Some(status), surplus);
         if is_held {
             plan.wait(WaitKind::Paused, "the deployment to be resumed: spec.paused is true", deadline);
@@ -250,6 +252,7 @@ impl<'a> RolloutPlanner<'a> {
             plan.wait(WaitKind::Rollout, wait, deadline);
         }
         plan.waits.extend(also);
+        plan.waits.extend(unclear);
         if !unreadable.is_empty() {
             wait_for_unreadable(&mut plan, &unreadable);
         }
@@ -329,7 +332,8 @@ impl<'a> RolloutPlanner<'a> {
             plan.then(Action::DeleteSet(set), reason);
         }
         if let Some(status) = late {
-            emit_status(&mut plan, snapshot, status, None);
+            let event = status::overlap_event(snapshot, &status);
+            emit_status(&mut plan, snapshot, status, event);
         }
         plan
     }

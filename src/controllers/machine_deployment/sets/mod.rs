@@ -1,5 +1,6 @@
 //! The sets of a deployment: which belong to it, which has the current template, and the numbers of each.
 
+mod adoption;
 pub(super) mod hash_label;
 pub(super) mod history;
 pub(super) mod naming;
@@ -8,6 +9,7 @@ pub(super) mod rollback;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use adoption::{Heir, heir_of};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -59,34 +61,41 @@ pub(super) struct SetView {
 pub(super) struct OwnedSets {
     /// The deployment's sets, oldest first.
     pub sets: Vec<SetView>,
-    /// Sets that no longer match the selector and are released.
+    /// Sets that lost the labels of the selector and are released.
     pub released: Vec<Draft<MachineSet>>,
+    /// Names of sets without a controller that may belong to several deployments. None adopts them.
+    pub unclear: Vec<String>,
     /// Names of sets that cannot be decoded (one may be the new set), and of Machines of unknown sets.
     pub unknown: Vec<String>,
 }
 
 impl OwnedSets {
-    /// The sets that the deployment controls and selects. Adopts selected sets without a controller, releases sets that
-    /// it no longer selects.
+    /// The sets that the deployment controls. Adopts selected sets without a controller, unless they belong to another
+    /// deployment. Releases sets whose labels were changed; sets that an earlier selector chose are old sets.
     pub(super) fn claim(snapshot: &Snapshot, selector: &Selector) -> Self {
         let deployment = &snapshot.deployment;
         let mut owned = Vec::new();
         let mut released = Vec::new();
+        let mut unclear = Vec::new();
         for set in &snapshot.sets {
             let matches = selector.matches(set.metadata.labels.as_ref());
             let mut draft = Draft::of(set.clone());
             if is_controlled(deployment, set) {
-                if matches {
+                if matches || !is_relabelled(set) {
                     owned.push(draft);
                 } else {
                     release(&mut draft, deployment);
                     released.push(draft);
                 }
-            } else if matches && set.metadata.deletion_timestamp.is_none() && adopt(&mut draft, deployment) {
-                owned.push(draft);
+            } else if matches && set.metadata.deletion_timestamp.is_none() {
+                match heir_of(set, deployment, &snapshot.rivals) {
+                    Heir::Own if adopt(&mut draft, deployment) => owned.push(draft),
+                    Heir::Unclear => unclear.push(set.name_any()),
+                    Heir::Own | Heir::Other => {}
+                }
             }
         }
-        Self { released, ..Self::of_sets(snapshot, owned) }
+        Self { released, unclear, ..Self::of_sets(snapshot, owned) }
     }
 
     /// The sets that the deployment controls, with any labels: all of them are deleted with it.
@@ -125,7 +134,7 @@ impl OwnedSets {
         });
         let sets = sets.collect();
         unknown.extend(unreadable.into_values().flatten().map(|machine| machine.name));
-        Self { sets, released: Vec::new(), unknown }
+        Self { sets, released: Vec::new(), unclear: Vec::new(), unknown }
     }
 
     /// From now on the Machines count as marked.
@@ -278,6 +287,11 @@ pub(super) fn i32_count<T>(items: impl Iterator<Item = T>) -> i32 {
 
 fn is_controlled(deployment: &MachineDeployment, set: &MachineSet) -> bool {
     deployment.metadata.uid.as_deref().is_some_and(|uid| owner::is_controlled_by(&set.metadata, uid))
+}
+
+/// The labels of the set do not match its selector, so a client changed them.
+fn is_relabelled(set: &MachineSet) -> bool {
+    !Selector::parse(set.spec.selector.as_ref()).is_ok_and(|selector| selector.matches(set.metadata.labels.as_ref()))
 }
 
 /// False if the set has a controller already.

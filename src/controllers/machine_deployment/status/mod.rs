@@ -9,19 +9,21 @@ use kube::ResourceExt;
 use super::{
     Failure, Snapshot,
     bounds::Bounds,
+    overlap,
     sets::{OwnedSets, SetView, i32_count},
     steps::machines as machines_of,
 };
 use crate::{
     api::{
         machine::{Machine, MachineDeploymentCondition, MachineDeploymentStatus, MachinePhase},
-        reasons::{ConditionReason, ConditionType},
+        reasons::{ConditionReason, ConditionType, EventReason},
     },
     controllers::object::{
         condition::{self, Condition, Refresh},
         summary::{LONGEST_TEXT, MOST_FAILED, failed_machines},
         text::cut,
     },
+    plan::Event,
 };
 
 /// How long after the progress deadline to reconcile, so that the deadline has certainly passed.
@@ -46,7 +48,19 @@ pub(super) fn status_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
         condition::set(&mut status.conditions, ConditionType::Progressing, Some(progress), facts.snapshot.now);
     }
     tell_waits(facts, &mut status);
+    let overlap = overlap::condition(facts.snapshot);
+    condition::set(&mut status.conditions, ConditionType::SelectorsOverlap, overlap, facts.snapshot.now);
     status
+}
+
+/// The event of a status whose selectors newly overlap with those of other deployments.
+pub(super) fn overlap_event(snapshot: &Snapshot, status: &MachineDeploymentStatus) -> Option<Event> {
+    let message = |status: &MachineDeploymentStatus| {
+        condition::find(&status.conditions, ConditionType::SelectorsOverlap).map(|condition| condition.message.clone())
+    };
+    let text = message(status)?;
+    let is_news = snapshot.deployment.status.as_ref().and_then(message).as_ref() != Some(&text);
+    is_news.then(|| Event::warning(EventReason::SelectorsOverlap, text))
 }
 
 /// Separates the last event from the current wait in the message of `Progressing`.

@@ -7,6 +7,7 @@ mod in_place;
 mod invalid;
 mod nodes;
 mod oracle;
+mod rivals;
 mod rollout;
 mod scaling;
 mod sets;

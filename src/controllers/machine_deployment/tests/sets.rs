@@ -1,6 +1,7 @@
 //! The sets of a deployment, and how new ones are created.
 
 use kube::ResourceExt;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{labels, machine::MachineSet, reasons::EventReason},
-    controllers::testing::Happening,
+    controllers::{object::owner, testing::Happening},
     plan::Plan,
 };
 
@@ -99,6 +100,33 @@ fn a_set_that_lost_its_labels_is_released_and_keeps_its_other_owners() {
         drive.world.sets.get(&name).unwrap().owner_references().iter().map(|owner| &owner.uid).collect();
     assert_eq!(owners, ["other"]);
     assert_eq!(drive.world.sets.all().count(), 2, "it is replaced, under another name: {}", drive.log);
+}
+
+/// The CRDs refuse another selector. Those of the Go program do not.
+#[rstest]
+#[case::one_more_label(json!({"matchLabels": {"some": "foo"}}))]
+#[case::an_expression(json!({"matchLabels": null, "matchExpressions": [{"key": "some", "operator": "Exists"}]}))]
+fn the_set_of_an_earlier_selector_is_rolled(#[case] selector: Value) {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.edit(json!({"selector": selector, "template": {"metadata": {"labels": {"some": "foo"}}}}));
+    drive.run();
+    assert!(drive.end_state().starts_with("2 machines, 2 of the current template"), "{}", drive.log);
+    assert_eq!(drive.world.machines.all().count(), 2, "{}", drive.log);
+    let uid = drive.deployment().uid().unwrap();
+    let is_controlled = |set: &MachineSet| owner::is_controlled_by(&set.metadata, &uid);
+    assert!(drive.world.sets.all().all(|set| is_controlled(set)), "{}", drive.log);
+}
+
+#[test]
+fn the_set_of_an_earlier_selector_is_deleted_with_the_deployment() {
+    let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
+    drive.edit(
+        json!({"selector": {"matchLabels": {"some": "foo"}}, "template": {"metadata": {"labels": {"some": "foo"}}}}),
+    );
+    drive.settle();
+    drive.world.deployments.delete(&mut drive.world.clock, NAME).unwrap();
+    drive.run();
+    assert_eq!((drive.world.machines.all().count(), drive.world.sets.all().count()), (0, 0), "{}", drive.log);
 }
 
 #[test]

@@ -37,6 +37,29 @@ fn what_is_not_adopted(#[case] machine: Value, #[case] set: Value) {
     assert_eq!(world.status().replicas, 0);
 }
 
+/// A copied deployment has the same template, so its sets select the same Machines.
+#[rstest]
+#[case::it_has_the_name_of_the_set("set-abcde", "set-copy", true)]
+#[case::it_has_the_name_of_the_other("copy-abcde", "copy", false)]
+#[case::the_name_of_the_other_begins_with_that_of_the_set("set-b-abcde", "set-b", false)]
+#[case::it_has_neither_name("restored", "copy", false)]
+#[case::the_other_does_not_select_it("restored", "", true)]
+fn a_machine_that_several_sets_select_is_adopted_by_the_one_whose_name_it_has(
+    #[case] machine: &str,
+    #[case] other: &str,
+    #[case] is_adopted: bool,
+) {
+    let mut world = World::new(0).machine(machine, json!({ "metadata": { "ownerReferences": null } }));
+    let mut rival = world.set.clone();
+    rival["metadata"]["name"] = json!(other);
+    if other.is_empty() {
+        rival["spec"]["selector"]["matchLabels"]["pool"] = json!("b");
+    }
+    world.rivals.push(rival);
+    world.settle();
+    assert_eq!((world.patched.len(), world.deleted.len()), (usize::from(is_adopted), usize::from(is_adopted)));
+}
+
 #[test]
 fn a_machine_that_no_longer_matches_is_released_and_replaced() {
     let foreign = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" });

@@ -41,6 +41,7 @@ fn snapshot(strategy: Value) -> Snapshot {
             .map(|machine| serde_json::from_value(machine).unwrap())
             .to_vec(),
         in_flight: Default::default(),
+        rivals: Vec::new(),
         unreadable_sets: Vec::new(),
         unreadable_machines: Vec::new(),
         nodes: Default::default(),
