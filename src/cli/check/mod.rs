@@ -4,6 +4,7 @@ mod finding;
 mod install;
 mod kinds;
 mod output;
+mod owners;
 mod read;
 mod report;
 mod rights;

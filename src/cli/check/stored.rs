@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::{
     finding::Finding,
     install::{self, Kind},
-    kinds, read,
+    kinds, owners, read,
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
@@ -49,7 +49,12 @@ impl Stored {
         ]
         .into_iter()
         .unzip();
-        install::objects(&kinds, &unreadable.concat())
+        let mut findings = install::objects(&kinds, &unreadable.concat());
+        findings.extend(self.deployments.as_ref().ok().and_then(|all| owners::selectors(&all.objects)));
+        if let (Ok(machines), Ok(sets)) = (&self.machines, &self.sets) {
+            findings.extend(owners::owners(&machines.objects, &sets.objects));
+        }
+        findings
     }
 
     /// Names of sets that create no machines because there were too many.

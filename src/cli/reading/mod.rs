@@ -7,6 +7,7 @@ pub(super) mod family;
 mod known;
 mod manager;
 pub(super) mod memory;
+pub(super) mod ownerless;
 pub(super) mod progress;
 pub(super) mod story;
 #[cfg(test)]
@@ -300,6 +301,7 @@ pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
         notes.push("the Leases of the managers could not be read".to_owned());
     }
     notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
+    notes.extend(facts.ownerless());
     notes.extend(facts.memory.problems.iter().cloned());
     notes
 }

@@ -249,6 +249,11 @@ fn pool(snapshot: &Snapshot) -> Option<Pool<'_>> {
 }
 
 const MACHINES: Desc<0> = Desc::gauge("mcm_machine_items_total", "Number of machines.", []);
+const MACHINE_WITHOUT_OWNER: Desc<2> = Desc::gauge(
+    "mcm_machine_without_owner",
+    "A machine with a VM that no machine set or other object controls.",
+    ["name", "namespace"],
+);
 const MACHINE_PHASE: Desc<2> = Desc::gauge(
     "mcm_machine_current_status_phase",
     "Phase of a machine: -5 InPlaceUpdateFailed, -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending, \
@@ -289,6 +294,9 @@ pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out:
         let info =
             [name, namespace, &created, &machine.spec.provider_id, &class.api_group, &class.kind, &class.name, node];
         out.sample(&MACHINE_INFO, info, 1.0);
+        if machine.is_ownerless() {
+            out.sample(&MACHINE_WITHOUT_OWNER, [name, namespace], 1.0);
+        }
         let found = machine.status.iter().flat_map(|status| &status.conditions);
         conditions(&MACHINE_CONDITION, [name, namespace], found.map(|one| (&one.type_, &one.status)), out);
     }

@@ -34,6 +34,8 @@ pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>
     const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
     const MIN_READY: Desc<2> =
         plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set. It has no effect.");
+    const WITHOUT_OWNER: Desc<2> =
+        plain("mcm_machine_set_without_owner", "A set with replicas that no deployment controls.");
     const REPLICAS: Desc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");
     const AVAILABLE: Desc<2> =
         plain("mcm_machine_set_status_available_replicas", "Machines of a set that are available.");
@@ -50,6 +52,9 @@ pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>
         let created = created_at(&set.metadata);
         out.sample(&SET_INFO, [name, namespace, &created, &class.api_group, &class.kind, &class.name], 1.0);
         gauges([name, namespace], [(SPEC_REPLICAS, set.spec.replicas), (MIN_READY, set.spec.min_ready_seconds)], out);
+        if set.is_ownerless() {
+            gauges([name, namespace], [(WITHOUT_OWNER, 1)], out);
+        }
         let Some(status) = &set.status else { continue };
         let values = [
             (REPLICAS, status.replicas),

@@ -8,6 +8,7 @@ mod deployment;
 mod flaws;
 #[expect(clippy::module_inception, reason = "the kind Machine of the group machine")]
 mod machine;
+mod ownerless;
 mod preservation;
 pub mod schema;
 mod set;
