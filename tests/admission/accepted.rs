@@ -78,7 +78,7 @@ async fn duration(#[case] spellings: &[&str]) {
     }
 }
 
-/// The longest one that Go reads, and those that force a drain at once.
+/// The longest duration that Go reads, and durations that force a drain at once.
 #[rstest]
 #[tokio::test]
 async fn duration_of_a_deployment(

@@ -1,4 +1,4 @@
-//! Updates that would leave machines without an owner are refused, and those that controllers and Go clients send are not.
+//! Updates that would leave machines without an owner are refused. Updates of controllers and Go clients are not.
 
 use kube::{
     Api,

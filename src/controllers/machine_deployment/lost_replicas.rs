@@ -76,7 +76,7 @@ fn specs(deployment: &MachineDeployment) -> impl Iterator<Item = (&ManagedFields
     entries.map(|entry| (entry, OwnedFields(entry.fields_v1.as_ref().and_then(|fields| fields.0.get("f:spec")))))
 }
 
-/// Fields that one manager owns.
+/// Fields of one manager.
 struct OwnedFields<'a>(Option<&'a Value>);
 
 impl OwnedFields<'_> {

@@ -86,8 +86,8 @@ fn of_set(caches: &MachineDeployments, change: &Change<MachineSet>) -> Vec<Key> 
     owners.chain(selecting).collect()
 }
 
-/// The deployments that share Machines with one that came, went or changed its labels, and those that select sets without
-/// a controller that it selects.
+/// After a deployment came, went or changed its labels: the deployments that share Machines with it, or that select sets
+/// without a controller that it selects.
 fn of_rival(caches: &MachineDeployments, change: &Change<MachineDeployment>) -> Vec<Key> {
     let labels = |deployment: &Arc<MachineDeployment>| {
         let spec = &deployment.spec;

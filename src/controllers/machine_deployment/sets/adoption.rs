@@ -1,7 +1,7 @@
 //! The deployment that adopts a set without a controller.
 //!
-//! The deployment of another template would replace the Machines of the set. So where several deployments select it, the
-//! one with its template adopts it, and among those the one whose name the set has.
+//! The deployment of another template would replace the Machines of the set. So if several deployments select a set, a
+//! deployment with its template adopts it. If there are several such deployments, or none, the name of the set decides.
 
 use std::sync::Arc;
 
