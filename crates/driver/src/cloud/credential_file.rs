@@ -15,7 +15,7 @@ const LARGEST: u64 = 64 * 1024;
 /// symbolic links, so the folder holds for the file that a path leads to.
 ///
 /// # Errors
-/// [`Code::Unauthenticated`]: the file cannot be read, or is not a small regular file below a folder.
+/// [`Code::Unauthenticated`]: the file cannot be read, is empty, or is not a small regular file below a folder.
 pub async fn read_credential_file(path: &Path, folders: &[PathBuf]) -> Result<String, DriverError> {
     let (path, folders) = (path.to_owned(), folders.to_owned());
     let shown = path.display().to_string();
@@ -40,7 +40,10 @@ fn read(path: &Path, folders: &[PathBuf]) -> io::Result<String> {
     if text.len() as u64 > LARGEST {
         return Err(io::Error::other(format!("it has more than {LARGEST} bytes")));
     }
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => Err(io::Error::other("it is empty")),
+        token => Ok(token.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +111,17 @@ mod tests {
         let (folder, path) = projected();
         fs::write(&path, "x".repeat(size)).unwrap();
         assert_eq!(read_credential_file(&path, &[folder.path().to_owned()]).await.is_ok(), is_read);
+    }
+
+    #[rstest]
+    #[case::nothing("")]
+    #[case::blank(" \n")]
+    #[case::lines("\r\n\t\n")]
+    #[tokio::test]
+    async fn an_empty_token_is_not_sent(#[case] text: &str) {
+        let (folder, path) = projected();
+        fs::write(&path, text).unwrap();
+        assert!(error_of(&path, folder.path()).await.ends_with("cannot be read: it is empty"));
     }
 
     #[tokio::test]
