@@ -25,7 +25,7 @@ use crate::runtime::{
     cell::Shared,
     cells,
     clock::{Clock, SteadyClock},
-    descriptors,
+    descriptors, dumps,
     http::{Access, Endpoints, Readiness, Server, Serving},
     metrics::Metrics,
     separate::{SeparateRuntime, run_in},
@@ -62,6 +62,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
         Cells::File(_) => None,
     };
     announcement::announce();
+    dumps::forbid();
     let descriptors = descriptors::raise();
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());

@@ -11,6 +11,7 @@ pub mod client;
 pub mod clock;
 pub mod dated;
 pub(crate) mod descriptors;
+pub(crate) mod dumps;
 pub mod enqueue;
 pub mod events;
 pub(crate) mod explain;
