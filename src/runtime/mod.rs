@@ -31,6 +31,7 @@ pub mod objects;
 pub(crate) mod on_demand;
 pub mod owners;
 pub(crate) mod panics;
+pub(crate) mod paths;
 pub(crate) mod pem;
 pub(crate) mod poll;
 pub(crate) mod preview;

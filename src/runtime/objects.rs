@@ -15,6 +15,7 @@ use super::{
     cache::{Cache, Cached, Key},
     dated::DatedObject,
     guard::Guard,
+    paths::is_path_part,
 };
 
 /// A write that failed.
@@ -92,6 +93,10 @@ pub(crate) async fn read<K>(api: &Api<DatedObject<K>>, name: &str) -> kube::Resu
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
+    // A name from a spec becomes a part of a path. The API server has no object with another name.
+    if !is_path_part(name) {
+        return Ok(None);
+    }
     match Box::pin(api.get(name)).await {
         Ok(DatedObject(object)) => Ok(Some(object)),
         Err(kube::Error::Api(status)) if status.code == 404 && is_about(&status, name) => Ok(None),

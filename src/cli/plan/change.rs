@@ -13,6 +13,7 @@ use crate::{
         reading::story::{CLASS, DEPLOYMENT, Facts, SET},
     },
     process::ReadOnly,
+    runtime::paths::path_of,
 };
 
 /// The name under which the API server is asked. It stores nothing.
@@ -70,7 +71,7 @@ pub(super) fn kind_of(object: &Value) -> Option<&'static str> {
 /// # Errors
 /// The object cannot be read, or the change needs an object that does not exist.
 pub(super) async fn version(cell: &ReadOnly, facts: &Facts, change: &Change) -> Result<Version> {
-    let path = path(&cell.namespace, change.kind, &change.name);
+    let path = path(&cell.namespace, change.kind, &change.name)?;
     let live = match change.wish {
         Wish::Nothing => known(facts, change),
         _ => read(&cell.control, &path).await?,
@@ -143,9 +144,9 @@ fn known(facts: &Facts, change: &Change) -> Option<Value> {
     }
 }
 
-fn path(namespace: &str, kind: &str, name: &str) -> String {
+fn path(namespace: &str, kind: &str, name: &str) -> kube::Result<String> {
     let plural = if kind == CLASS { "machineclasses" } else { "machinedeployments" };
-    format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/{plural}/{name}")
+    path_of(&["apis", "machine.sapcloud.io", "v1alpha1", "namespaces", namespace, plural, name])
 }
 
 async fn read(client: &Client, path: &str) -> Result<Option<Value>> {
@@ -171,7 +172,8 @@ async fn ask(client: &Client, path: &str, format: &str, patch: &Value) -> kube::
 
 /// Whether a Secret exists; `None` if it may not be read. Only its metadata are requested.
 pub(super) async fn secret_exists(client: &Client, namespace: &str, name: &str) -> Option<bool> {
-    let request = Request::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}"))
+    let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, "secrets", name]) else { return Some(false) };
+    let request = Request::get(path)
         .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
         .body(Vec::new())
         .ok()?;

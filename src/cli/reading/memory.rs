@@ -12,7 +12,13 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::manager::Manager;
-use crate::{controllers::MACHINES, plan::Subject, process::ReadOnly, runtime::leader::is_own_form};
+use crate::{
+    api::syntax::is_subdomain,
+    controllers::MACHINES,
+    plan::Subject,
+    process::ReadOnly,
+    runtime::{leader::is_own_form, paths::path_of},
+};
 
 /// Time for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -98,7 +104,14 @@ impl Memory {
 /// Asks a manager at its URL, or the holders of the Leases through the API server. A problem is never fatal.
 pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Option<&Url>) -> Memory {
     let mut memory = Memory::default();
-    let query = format!("explain?namespace={}&limit={MOST}", cell.namespace);
+    let limit = MOST.to_string();
+    let query = match question(&["explain"], &[("namespace", cell.namespace.as_str()), ("limit", limit.as_str())]) {
+        Ok(query) => query,
+        Err(error) => {
+            memory.problems.push(format!("no manager was asked since when objects wait: {error:#}"));
+            return memory;
+        }
+    };
     if let Some(url) = url {
         let answer = within(get(url, &query)).await;
         memory.add(url.to_string(), answer);
@@ -117,7 +130,7 @@ pub(in crate::cli) async fn of_node(
     url: Option<&Url>,
     node: &str,
 ) -> Option<Explained> {
-    let query = format!("explain/node/{}/{node}", cell.namespace);
+    let query = question(&["explain", "node", &cell.namespace, node], &[]).ok()?;
     match url {
         Some(url) => within(get(url, &query)).await.ok(),
         None => answers(cell, managers, &query).await.into_iter().find_map(|(_, answer)| answer.ok()),
@@ -137,8 +150,8 @@ async fn answers<T: DeserializeOwned>(cell: &ReadOnly, managers: &[Manager], que
         // One process may hold both Leases, and serves at the port of the first.
         if asked.insert(manager.holder.clone()) {
             let port: u16 = if manager.role == MACHINES.name { 10259 } else { 10258 };
-            let path = format!("/api/v1/namespaces/{}/pods/http:{pod}:{port}/proxy/{query}", cell.namespace);
-            let answer = match within(through(cell, path)).await {
+            let asked = async { through(cell, &format!("{}/{query}", proxy(&cell.namespace, pod, port)?)).await };
+            let answer = match within(asked).await {
                 // It is no pod, and runs on this computer.
                 Err(_) if hostname::get().is_ok_and(|host| host.to_string_lossy() == pod) => {
                     within(local(port, query)).await
@@ -149,6 +162,25 @@ async fn answers<T: DeserializeOwned>(cell: &ReadOnly, managers: &[Manager], que
         }
     }
     answers
+}
+
+/// The path of a pod behind the proxy of the API server. The name is text of whoever may write the Lease.
+fn proxy(namespace: &str, pod: &str, port: u16) -> Result<String> {
+    if !is_subdomain(pod) {
+        bail!("the holder of the Lease is not the name of a pod");
+    }
+    let pod = format!("http:{pod}:{port}");
+    Ok(path_of(&["api", "v1", "namespaces", namespace, "pods", &pod, "proxy"])?)
+}
+
+/// The path and query of a request to a manager, without the slash before it.
+fn question(parts: &[&str], query: &[(&str, &str)]) -> Result<String> {
+    let mut url = Url::parse("http://localhost")?.join(&path_of(parts)?)?;
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Ok(format!("{}{query}", url.path().trim_start_matches('/')))
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
@@ -163,7 +195,7 @@ async fn local<T: DeserializeOwned>(port: u16, query: &str) -> Result<T> {
 }
 
 /// Through the proxy of the API server.
-async fn through<T: DeserializeOwned>(cell: &ReadOnly, path: String) -> Result<T> {
+async fn through<T: DeserializeOwned>(cell: &ReadOnly, path: &str) -> Result<T> {
     let request = http::Request::get(path).body(Vec::new())?;
     match cell.control.request_text(request).await {
         Ok(text) => read(text.as_bytes()),
@@ -194,4 +226,49 @@ async fn get<T: DeserializeOwned>(url: &Url, query: &str) -> Result<T> {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).context("it answers, but not as this version of mcm does")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// The holder of a Lease is text of whoever may write it.
+    #[rstest]
+    #[case::service(
+        "x:1/proxy/../../../../../namespaces/kube-system/services/http:admin-panel:80/proxy/delete?confirm=yes&z="
+    )]
+    #[case::path_of_its_pod("x:1/proxy/other?z=")]
+    #[case::other_port("x:80")]
+    #[case::encoded("x%2F..%2F..")]
+    #[case::up("..")]
+    #[case::query("x?")]
+    #[case::nothing("")]
+    fn a_holder_that_is_no_pod_is_not_asked(#[case] pod: &str) {
+        assert_eq!(
+            proxy("demo", pod, 10258).unwrap_err().to_string(),
+            "the holder of the Lease is not the name of a pod"
+        );
+    }
+
+    #[test]
+    fn a_pod_is_asked_through_the_api_server() {
+        let path = proxy("demo", "mcm-7f4d9", 10258).unwrap();
+        assert_eq!(path, "/api/v1/namespaces/demo/pods/http:mcm-7f4d9:10258/proxy");
+        assert!(proxy("demo/../x", "mcm-7f4d9", 10258).is_err());
+    }
+
+    #[rstest]
+    #[case(&["explain"], &[("namespace", "demo"), ("limit", "5")], Some("explain?namespace=demo&limit=5"))]
+    #[case::encoded(&["explain"], &[("namespace", "a&b=c#d")], Some("explain?namespace=a%26b%3Dc%23d"))]
+    #[case(&["explain", "node", "demo", "node-1"], &[], Some("explain/node/demo/node-1"))]
+    #[case::hostile_node(&["explain", "node", "demo", "../../configz"], &[], None)]
+    fn a_question_has_encoded_parts(
+        #[case] parts: &[&str],
+        #[case] query: &[(&str, &str)],
+        #[case] expected: Option<&str>,
+    ) {
+        assert_eq!(question(parts, query).ok().as_deref(), expected);
+    }
 }

@@ -24,7 +24,7 @@ use crate::{
         cache::Key,
         clock::Clock,
         events::Events,
-        objects::{Objects, chain},
+        objects::{Objects, chain, read as read_object},
         reconcile::{Execute, Next, Turn, UnresolvedWrite},
         secrets::Secrets,
         worker::ReconcileError,
@@ -173,6 +173,6 @@ async fn read_network(
     let client = kind.objects.api(namespace).into_client();
     let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
     let what = format!("{} {namespace}/{name}", kinds.cluster.kind);
-    let found = api.get_opt(name).await.map_err(|source| ReconcileError::read(what, source))?;
+    let found = read_object(&api, name).await.map_err(|source| ReconcileError::read(what, source))?;
     Ok(found.map_or(Value::Null, |object| object.data))
 }

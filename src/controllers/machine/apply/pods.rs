@@ -19,7 +19,7 @@ use crate::{
     controllers::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from},
     drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
     plan::Step,
-    runtime::{cache::Key, dated::DatedObject, objects::chain, target::Target},
+    runtime::{cache::Key, dated::DatedObject, objects::chain, paths::path_of, target::Target},
 };
 
 /// Concurrent calls for the pods of one drain.
@@ -163,7 +163,7 @@ async fn evict(client: Client, pod: &PodRef) -> kube::Result<()> {
         "metadata": { "name": pod.name, "namespace": pod.namespace },
         "deleteOptions": { "preconditions": { "uid": &*pod.uid } },
     });
-    let path = format!("/api/v1/namespaces/{}/pods/{}/eviction", pod.namespace, pod.name);
+    let path = path_of(&["api", "v1", "namespaces", &pod.namespace, "pods", &pod.name, "eviction"])?;
     let request = http::Request::post(path)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(eviction.to_string().into_bytes())
