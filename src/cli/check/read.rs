@@ -27,12 +27,18 @@ use super::{
     rights::{Answer, In, Of, RULES, Rule, SERVICE_ACCOUNT, Who},
 };
 use crate::{
-    api::{crd::crds, machine::MachineClass},
+    api::{
+        crd::crds,
+        machine::{MachineClass, SecretRef},
+    },
     cli::{class, objects, reading::story::ByName},
     controllers::machine_class,
     driver::{Catalogue, SecretData},
     process::Reach,
-    runtime::kubeconfig::{API_VERSION, cause, wait_until_ready},
+    runtime::{
+        kubeconfig::{API_VERSION, cause, wait_until_ready},
+        objects::read as read_object,
+    },
 };
 
 /// Reviews in flight at once.
@@ -197,17 +203,19 @@ pub(super) async fn classes(
     let mut read: BTreeMap<String, Result<Option<SecretData>, String>> = BTreeMap::new();
     let (mut classes, mut secrets) = (Vec::new(), Vec::new());
     for (name, class) in stored {
-        let mut data = Some(SecretData::default());
-        for secret in machine_class::secret_refs(class).map(|reference| &reference.name) {
+        let mut data = Some([None, None]);
+        let references = [&class.secret_ref, &class.credentials_secret_ref];
+        for (index, reference) in references.into_iter().enumerate() {
+            let Some(SecretRef { name: secret, .. }) = reference else { continue };
             if !read.contains_key(secret) {
-                let found = api.get_opt(secret).await.map_err(|error| cause(&error));
+                let found = read_object(&api, secret).await.map_err(|error| cause(&error));
                 read.insert(secret.clone(), found.map(|found| found.map(objects::data_of)));
             }
             match read.get(secret) {
-                Some(Ok(Some(more))) => {
+                Some(Ok(Some(found))) => {
                     secrets.push(Secret::There);
                     if let Some(data) = &mut data {
-                        data.0.extend(more.0.clone());
+                        data[index] = Some(found.clone());
                     }
                 }
                 Some(Ok(None)) => {
@@ -221,6 +229,7 @@ pub(super) async fn classes(
                 None => data = None,
             }
         }
+        let data = data.map(|[other, credentials]| machine_class::login_data(other, credentials));
         let lines = class::findings(drivers, class, data.as_ref()).await;
         let driver = drivers.get(class).map(drop).map_err(|error| error.to_string());
         classes.push(Class { name: name.clone(), provider: class.provider.clone(), driver, lines });

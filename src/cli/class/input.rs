@@ -11,7 +11,7 @@ use super::{
     report::{Line, Verdict},
 };
 use crate::{
-    api::machine::{API_VERSION, MachineClass},
+    api::machine::{API_VERSION, MachineClass, SecretRef},
     cli::objects,
     controllers::machine_class,
     driver::SecretData,
@@ -52,18 +52,35 @@ impl Input {
         Ok(input)
     }
 
-    /// The merged data of a class, as its driver gets it, and the Secrets that are in no file.
+    /// The data of a class, as its driver gets it, and the Secrets that are in no file.
     pub(super) fn secret_of(&self, class: &MachineClass) -> (SecretData, Vec<String>) {
+        let references = [&class.secret_ref, &class.credentials_secret_ref].map(|one| one.as_ref());
+        let found = references.map(|reference| reference.map(|reference| self.data(class, reference)));
+        let missing = found.iter().filter_map(|found| found.as_ref()?.as_ref().err().cloned()).collect();
+        let [other, credentials] = found.map(|found| found.and_then(Result::ok).cloned());
+        (machine_class::login_data(other, credentials), missing)
+    }
+
+    /// A warning of keys that the driver does not get, because credentials come from another Secret.
+    pub(super) fn unused(&self, class: &MachineClass) -> Option<Line> {
+        let (reference, credentials) = (class.secret_ref.as_ref()?, class.credentials_secret_ref.as_ref()?);
+        let data = |reference| self.data(class, reference).ok();
+        let unused = machine_class::unused_keys(data(reference)?, data(credentials)?);
+        let text = format!(
+            "Secret {} has keys without effect: {}. Credentials and hosts come from Secret {} as a whole",
+            reference.name,
+            unused.join(", "),
+            credentials.name
+        );
+        (!unused.is_empty()).then(|| Line::new(Verdict::Warning, "secretRef", text))
+    }
+
+    /// The data of a Secret, or the name of one that is in no file.
+    fn data(&self, class: &MachineClass, reference: &SecretRef) -> Result<&SecretData, String> {
         let namespace = class.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
-        let (mut merged, mut missing) = (SecretData::default(), Vec::new());
-        for reference in machine_class::secret_refs(class) {
-            let of = if reference.namespace.is_empty() { namespace } else { &reference.namespace };
-            match self.secrets.get(&(of.to_owned(), reference.name.clone())) {
-                Some(data) => merged.0.extend(data.0.iter().map(|(key, value)| (key.clone(), value.clone()))),
-                None => missing.push(format!("{of}/{}", reference.name)),
-            }
-        }
-        (merged, missing)
+        let namespace = if reference.namespace.is_empty() { namespace } else { &reference.namespace };
+        let found = self.secrets.get(&(namespace.to_owned(), reference.name.clone()));
+        found.ok_or_else(|| format!("{namespace}/{}", reference.name))
     }
 }
 
@@ -136,6 +153,19 @@ mod tests {
         let expected = [("key", "credentials"), ("userData", "x")];
         assert_eq!(data.0, expected.map(|(key, value)| (key.to_owned(), value.into())).into());
         assert_eq!(missing, [""; 0]);
+    }
+
+    #[test]
+    fn keys_without_effect_are_a_warning() {
+        let text = |data: &str| format!("{CLASS}{}{}", secret("t", "password: p"), secret("s", data));
+        let unused = |data: &str| {
+            let input = read(&text(data)).unwrap();
+            input.unused(&input.classes[0]).map(|line| (line.verdict, line.text))
+        };
+        assert_eq!(unused("password: other, userData: x"), None);
+        let (verdict, text) = unused("authURL: u, userData: x").unwrap();
+        assert_eq!(verdict, Verdict::Warning);
+        assert!(text.starts_with("Secret s has keys without effect: authURL."), "{text}");
     }
 
     #[test]

@@ -77,6 +77,7 @@ pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
         let (secret, missing) = input.secret_of(class);
         let is_complete = missing.is_empty();
         let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
+        lines.extend(input.unused(class));
         lines.extend(findings(&catalogue, class, is_complete.then_some(&secret)).await);
         if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);

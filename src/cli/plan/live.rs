@@ -1,19 +1,20 @@
 //! The cloud of a class, which is asked by calls that only read.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::answer::{Blocker, Severity};
 use crate::{
-    api::machine::MachineClass,
+    api::machine::{MachineClass, SecretRef},
     cli::{
         class::{Verdict, look},
         objects,
     },
-    controllers::machine_class::secret_refs,
+    controllers::machine_class::login_data,
     driver::SecretData,
     process::ReadOnly,
+    runtime::objects::read,
 };
 
 /// Obstacles of new VMs that the cloud of a class shows, with the credentials in its Secrets.
@@ -49,13 +50,18 @@ pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass)
 
 /// The data of its Secrets, as its driver gets them.
 async fn secret_of(cell: &ReadOnly, class: &MachineClass) -> Result<SecretData> {
-    let mut merged = SecretData::default();
-    for reference in secret_refs(class).filter(|reference| !reference.name.is_empty()) {
-        let namespace = if reference.namespace.is_empty() { &cell.namespace } else { &reference.namespace };
-        let api: Api<Secret> = Api::namespaced(cell.control.clone(), namespace);
-        let secret = api.get(&reference.name).await;
-        let secret = secret.with_context(|| format!("read Secret {namespace}/{}", reference.name))?;
-        merged.0.extend(objects::data_of(secret).0);
+    let other = data_of(cell, class.secret_ref.as_ref()).await?;
+    Ok(login_data(other, data_of(cell, class.credentials_secret_ref.as_ref()).await?))
+}
+
+/// The data of one Secret. Only Secrets in the namespace of the class are read.
+async fn data_of(cell: &ReadOnly, reference: Option<&SecretRef>) -> Result<Option<SecretData>> {
+    let Some(SecretRef { name, namespace }) = reference.filter(|one| !one.name.is_empty()) else { return Ok(None) };
+    if !namespace.is_empty() && *namespace != cell.namespace {
+        bail!("Secret {namespace}/{name} is in another namespace than the MachineClass");
     }
-    Ok(merged)
+    let api: Api<Secret> = Api::namespaced(cell.control.clone(), &cell.namespace);
+    let secret = read(&api, name).await.with_context(|| format!("read Secret {}/{name}", cell.namespace))?;
+    let secret = secret.with_context(|| format!("Secret {}/{name} does not exist", cell.namespace))?;
+    Ok(Some(objects::data_of(secret)))
 }

@@ -3,6 +3,7 @@
 
 mod apply;
 mod cache;
+mod login_data;
 mod observe;
 mod plan;
 mod problems;
@@ -27,6 +28,7 @@ use crate::{
 };
 
 pub(crate) use cache::{is_missing, is_unusable, naming};
+pub(crate) use login_data::{login_data, unused_keys};
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub(crate) use register::KIND;
@@ -103,7 +105,7 @@ pub fn secret_names(class: &MachineClass) -> BTreeSet<&str> {
     secret_refs(class).map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()).collect()
 }
 
-/// The references of a class to Secrets. Data of a later one override those of an earlier one.
+/// The references of a class to Secrets, whose data [`login_data`] joins.
 pub fn secret_refs(class: &MachineClass) -> impl Iterator<Item = &SecretRef> {
     [&class.secret_ref, &class.credentials_secret_ref].into_iter().flatten()
 }

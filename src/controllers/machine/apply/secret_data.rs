@@ -10,10 +10,10 @@ use crate::{
     runtime::{cache::Key, secrets::Secrets},
 };
 
-/// The merged data of a class.
+/// The data of the Secrets of a class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merged {
-    /// Data of `secretRef`, overridden by that of `credentialsSecretRef`.
+    /// The login of one Secret, and the user data.
     pub data: SecretData,
     /// Secrets that the class names and that cannot be used, each with the reason.
     pub missing: Vec<String>,
@@ -38,22 +38,32 @@ impl Merged {
 /// A Secret could not be read. One that does not exist is not an error but listed as missing.
 pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
-    let mut merged = Merged::default();
-    for reference in machine_class::secret_refs(class) {
-        let SecretRef { name, namespace: named } = reference;
-        let key = Key::new(namespace, name);
-        if name.is_empty() {
-            merged.missing.push("the name of a Secret, which a reference of the MachineClass lacks".to_owned());
-        } else if !named.is_empty() && named != namespace {
-            let text = format!("the Secret {named}/{name}, which is in another namespace than the MachineClass");
-            merged.missing.push(text);
-        } else if let Some(data) = secrets.data(&key).await? {
-            merged.data.0.extend(data.iter().map(|(key, value)| (key.clone(), value.clone())));
-        } else {
-            merged.missing.push(absent(&key));
-        }
-    }
-    Ok(merged)
+    let mut missing = Vec::new();
+    let other = read(class.secret_ref.as_ref(), namespace, secrets, &mut missing).await?;
+    let credentials = read(class.credentials_secret_ref.as_ref(), namespace, secrets, &mut missing).await?;
+    Ok(Merged { data: machine_class::login_data(other, credentials), missing, missing_user_data: None })
+}
+
+/// The data of a Secret that a class of this namespace names. One that cannot be used is added to `missing`.
+async fn read(
+    reference: Option<&SecretRef>,
+    namespace: &str,
+    secrets: &Secrets,
+    missing: &mut Vec<String>,
+) -> Result<Option<SecretData>, kube::Error> {
+    let Some(SecretRef { name, namespace: named }) = reference else { return Ok(None) };
+    let key = Key::new(namespace, name);
+    let reason = if name.is_empty() {
+        "the name of a Secret, which a reference of the MachineClass lacks".to_owned()
+    } else if !named.is_empty() && named != namespace {
+        format!("the Secret {named}/{name}, which is in another namespace than the MachineClass")
+    } else if let Some(data) = secrets.data(&key).await? {
+        return Ok(Some(SecretData((*data).clone())));
+    } else {
+        absent(&key)
+    };
+    missing.push(reason);
+    Ok(None)
 }
 
 /// Reads the data for calls about a Machine: that of its class, with the user data of the Machine, if it has any. The
@@ -118,10 +128,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn credentials_overlay_the_rest() {
+    async fn credentials_take_precedence() {
         let both = json!({ "secretRef": { "name": "user-data" }, "credentialsSecretRef": { "name": "credentials", "namespace": "shoot" } });
         let merged = merged(&Wire::new(), both).await.unwrap();
         assert_eq!((text(&merged).as_str(), merged.missing.len()), ("key=b userData=a", 0));
+    }
+
+    #[tokio::test]
+    async fn credentials_and_hosts_come_from_one_secret() {
+        let wire = Wire::new();
+        let secrets = [
+            ("victim", json!({ "userData": "YQ==", "password": "YQ==", "authURL": "YQ==" })),
+            ("mine", json!({ "authURL": "Yg==" })),
+        ];
+        for (name, data) in secrets {
+            let secret = json!({ "metadata": { "name": name, "namespace": "shoot" }, "data": data });
+            wire.put::<Secret>(&format!("secrets/{name}"), &secret);
+        }
+        let class = json!({
+            "metadata": { "namespace": "shoot" }, "secretRef": { "name": "victim" }, "credentialsSecretRef": { "name": "mine" }
+        });
+        let class: MachineClass = serde_json::from_value(class).unwrap();
+        let merged = of_class(&class, &Secrets::new(MetadataOfSecret::cache(), &wire.client())).await.unwrap();
+        assert_eq!(text(&merged), "authURL=b userData=a");
     }
 
     #[tokio::test]
