@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::syntax::is_deceptive;
+
 /// Columns of a pipe, and of the narrowest terminal that is served.
 const WIDTH: usize = 80;
 /// Longest text of an error.
@@ -211,10 +213,10 @@ pub(super) fn short(text: &str) -> String {
 /// The sequences of [`Look::coloured`].
 const COLOURS: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m"];
 
-/// A text in which control characters are written as in JSON: texts of objects must not move the cursor, hide lines or change the
+/// A text in which control characters and marks of the direction of writing are written as in JSON: texts of objects must not move the cursor, hide lines or change the
 /// title of a terminal. Ends of lines, tabs and our own colours stay.
 pub(super) fn harmless(text: &str) -> Cow<'_, str> {
-    let is_control = |one: char| one.is_control() && one != '\n' && one != '\t';
+    let is_control = |one: char| is_deceptive(one) && one != '\n' && one != '\t';
     let (mut safe, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(is_control) {
         let (before, control) = rest.split_at(at);
@@ -265,6 +267,7 @@ mod tests {
         let injected = format!("{own}\x1b[2J\x1b]0;title\x07\rfine\u{9b}8m");
         assert_eq!(harmless(&injected), format!(r"{own}\u001b[2J\u001b]0;title\u0007\u000dfine\u009b8m"));
         assert_eq!(harmless("\x1b[8m"), r"\u001b[8m");
+        assert_eq!(harmless("pool\u{202e}deifirev\u{2066}"), r"pool\u202edeifirev\u2066", "nothing is reordered");
     }
 
     #[test]

@@ -43,6 +43,14 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= PREFIX_MAX && text.split('.').all(is_part)
 }
 
+/// Whether a character of a text of others can hide or reorder what a terminal, a log or a page shows: a control character, or a
+/// mark of the direction of writing.
+pub fn is_deceptive(one: char) -> bool {
+    const DIRECTIONS: [std::ops::RangeInclusive<char>; 4] =
+        ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    one.is_control() || DIRECTIONS.iter().any(|range| range.contains(&one))
+}
+
 fn begins_and_ends(text: &str, with: impl Fn(u8) -> bool) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     ends.into_iter().all(|end| end.is_some_and(&with))
@@ -91,5 +99,20 @@ mod tests {
     fn keys(#[case] text: &str, #[case] expected: bool) {
         assert_eq!(is_qualified_name(text), expected);
         assert!(!is_qualified_name(&format!("{}/a", "x".repeat(254))));
+    }
+
+    #[rstest]
+    #[case::escape('\u{1b}', true)]
+    #[case::next_line('\u{85}', true)]
+    #[case::override_to_the_left('\u{202e}', true)]
+    #[case::isolate('\u{2066}', true)]
+    #[case::mark('\u{200f}', true)]
+    #[case::mark_of_arabic('\u{61c}', true)]
+    #[case::letter('a', false)]
+    #[case::letter_of_hebrew('\u{5d0}', false)]
+    #[case::joiner_of_emoji('\u{200d}', false)]
+    #[case::ellipsis('…', false)]
+    fn marks_of_direction_deceive(#[case] one: char, #[case] expected: bool) {
+        assert_eq!(is_deceptive(one), expected);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display};
 
-/// A text in HTML, as content or in a quoted attribute. Control characters are left out.
+use crate::api::syntax::is_deceptive;
+
+/// A text in HTML, as content or in a quoted attribute. Control characters and marks of the direction of writing are left out.
 pub(super) struct Text<'a>(pub &'a str);
 
 impl Display for Text<'_> {
@@ -14,7 +16,7 @@ impl Display for Text<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                letter if letter.is_control() && letter != '\n' => {}
+                letter if is_deceptive(letter) && letter != '\n' => {}
                 letter => write!(f, "{letter}")?,
             }
         }

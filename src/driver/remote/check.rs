@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::api::syntax::is_deceptive;
 use crate::driver::{
     code::Code,
     error::DriverError,
@@ -180,7 +181,7 @@ pub(super) fn text(text: &str, secret: &SecretData) -> String {
     let plain = |c: char| match c {
         '[' if !is_paired => '(',
         ']' if !is_paired => ')',
-        c if c.is_control() => ' ',
+        c if is_deceptive(c) => ' ',
         c => c,
     };
     hidden[..end].chars().map(plain).collect::<String>() + cut

@@ -1,6 +1,7 @@
 //! Texts of a cloud in our errors: without secrets, short, and readable for programs that parse machine codes.
 
 use crate::interface::SecretData;
+use mcm_api::syntax::is_deceptive;
 
 /// Longest text of a cloud that is passed on, in characters.
 const LONGEST: usize = 1000;
@@ -52,7 +53,7 @@ pub fn safe_text(text: &str, secret: &SecretData) -> String {
     let plain = |c: char| match c {
         '[' => '(',
         ']' => ')',
-        c if c.is_control() => ' ',
+        c if is_deceptive(c) => ' ',
         c => c,
     };
     let short: String = safe.chars().take(LONGEST).map(plain).collect();

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use crate::{code::Code, error::DriverError};
+use mcm_api::syntax::is_deceptive;
 
 /// At most this many problems are listed.
 const MOST_PROBLEMS: usize = 50;
@@ -81,7 +82,7 @@ pub fn quotable(text: &str) -> String {
     let plain = |c: char| match c {
         '[' => '(',
         ']' => ')',
-        c if c.is_control() => ' ',
+        c if is_deceptive(c) => ' ',
         c => c,
     };
     let short: String = text.chars().take(LONGEST_QUOTE).map(plain).collect();
