@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::{flags::SecretOptions, format::Format};
 use crate::{
     api::machine::MachineClass,
+    controllers::machine::token,
     driver::{Catalogue, Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems},
     process::DriverSources,
     simulated_cloud::{Cloud, CloudApi, Control},
@@ -113,7 +114,26 @@ pub(super) async fn findings(catalogue: &Catalogue, class: &MachineClass, secret
     if let Some(secret) = secret
         && let Ok(driver) = catalogue.get(class).map_err(drop)
     {
-        lines.extend(lines_of(&driver.secret_problems(class, secret)));
+        lines.extend(secret_lines(secret, |secret| driver.secret_problems(class, secret)));
+    }
+    lines
+}
+
+/// Findings about the Secrets, with the user data that machines get: with a token, and with the shortest and the longest name.
+fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> Problems) -> Vec<Line> {
+    const USER_DATA: &str = "userData";
+    let Some(user_data) = secret.0.get(USER_DATA) else { return lines_of(&problems(secret)) };
+    let [mut lines, others] = token::extremes_of(user_data).map(|filled| {
+        let mut secret = secret.clone();
+        secret.0.insert(USER_DATA.to_owned(), filled);
+        lines_of(&problems(&secret))
+    });
+    // Sizes in texts differ.
+    let words = |line: &Line| (line.path.clone(), line.text.replace(|c: char| c.is_ascii_digit(), ""));
+    let known: Vec<_> = lines.iter().map(words).collect();
+    for line in others.into_iter().filter(|line| !known.contains(&words(line))) {
+        let text = format!("with machine names of {} characters: {}", token::LONGEST_NAME, line.text);
+        lines.push(Line::new(Verdict::Warning, line.path, text));
     }
     lines
 }
@@ -165,14 +185,14 @@ pub(super) async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &S
 }
 
 #[cfg(test)]
-#[cfg(feature = "aws")]
 mod tests {
     use super::*;
-    use crate::cli::objects;
     use rstest::rstest;
-    use serde_json::json;
+    #[cfg(feature = "aws")]
+    use {crate::cli::objects, serde_json::json};
 
     /// The report about the class of the template with a Secret.
+    #[cfg(feature = "aws")]
     async fn checked(data: serde_json::Value) -> Report {
         let folder = tempfile::tempdir().unwrap();
         let (class, secret) = (folder.path().join("class.yaml"), folder.path().join("secret.yaml"));
@@ -191,6 +211,7 @@ mod tests {
         check(options).await.unwrap()
     }
 
+    #[cfg(feature = "aws")]
     #[rstest]
     #[case::good("AK", 16_384, None)]
     #[case::long_user_data("AK", 17_000, Some("userData has 17000 bytes"))]
@@ -206,5 +227,47 @@ mod tests {
         let report = checked(data).await;
         assert_eq!(report.verdict().is_ok(), expected.is_none(), "{}", report.text);
         assert!(expected.is_none_or(|text| report.text.contains(text)), "{}", report.text);
+    }
+
+    /// A driver whose cloud takes 100 bytes of user data.
+    fn problems(secret: &SecretData) -> Problems {
+        let mut problems = Problems::default();
+        let size = secret.0.get("userData").map_or(0, Vec::len);
+        if size > 100 {
+            problems.error("Secret", format!("userData has {size} bytes, and the cloud takes 100"));
+        }
+        if !secret.0.contains_key("token") {
+            problems.error("Secret", "there is no token");
+        }
+        problems
+    }
+
+    #[rstest]
+    #[case::short("x".repeat(100), None)]
+    #[case::long("x".repeat(101), Some((Verdict::Error, "userData has 101 bytes")))]
+    #[case::with_a_token(format!("<<BOOTSTRAP_TOKEN>>{}", "x".repeat(81)), Some((Verdict::Error, "userData has 104 bytes")))]
+    #[case::with_an_escaped_token(format!("%3C%3CBOOTSTRAP_TOKEN%3E%3E{}", "x".repeat(77)), None)]
+    #[case::with_a_long_name(
+        format!("<<MACHINE_NAME>>{}", "x".repeat(80)),
+        Some((Verdict::Warning, "with machine names of 63 characters: userData has 143 bytes"))
+    )]
+    #[case::with_any_name(format!("<<MACHINE_NAME>>{}", "x".repeat(100)), Some((Verdict::Error, "userData has 101 bytes")))]
+    fn user_data_are_measured_as_machines_get_them(#[case] text: String, #[case] expected: Option<(Verdict, &str)>) {
+        let secret = SecretData([("userData".to_owned(), text.into_bytes()), ("token".to_owned(), vec![1])].into());
+        let lines = secret_lines(&secret, problems);
+        match expected {
+            None => assert_eq!(lines, []),
+            Some((verdict, start)) => {
+                assert_eq!((lines.len(), lines[0].verdict), (1, verdict), "{lines:?}");
+                assert!(lines[0].text.starts_with(start), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_problems_of_a_secret_are_named_once() {
+        let secret = SecretData([("userData".to_owned(), b"<<MACHINE_NAME>>".to_vec())].into());
+        let texts: Vec<String> = secret_lines(&secret, problems).into_iter().map(|line| line.text).collect();
+        assert_eq!(texts, ["there is no token"]);
     }
 }

@@ -9,6 +9,9 @@ const TOKEN_ESCAPED: &[u8] = b"%3C%3CBOOTSTRAP_TOKEN%3E%3E";
 const NAME: &[u8] = b"<<MACHINE_NAME>>";
 const NAME_ESCAPED: &[u8] = b"%3C%3CMACHINE_NAME%3E%3E";
 
+/// The longest name of a machine whose Node has a label with it.
+pub(crate) const LONGEST_NAME: usize = 63;
+
 /// Six characters of `[a-z0-9]`: a hash of the Machine's name and UID, so that two Machines hardly ever share a token.
 pub fn id_of(machine: &Machine) -> String {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -46,6 +49,12 @@ pub fn fill_in(user_data: &[u8], machine_name: &str, token: Option<&str>) -> Vec
         None => user_data.to_vec(),
     };
     replace_either(&with_token, NAME, NAME_ESCAPED, machine_name.as_bytes())
+}
+
+/// User data as they can be at a machine: with a token, and with the shortest and the longest name.
+pub(crate) fn extremes_of(user_data: &[u8]) -> [Vec<u8>; 2] {
+    const TOKEN_OF_MACHINE: &str = "abcdef.0123456789abcdef";
+    ["m".to_owned(), "m".repeat(LONGEST_NAME)].map(|name| fill_in(user_data, &name, Some(TOKEN_OF_MACHINE)))
 }
 
 fn replace_either(text: &[u8], plain: &[u8], escaped: &[u8], value: &[u8]) -> Vec<u8> {
