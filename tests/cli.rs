@@ -246,7 +246,7 @@ const SEE_HELP: &str = "see mcm machine-controller --help";
 #[case(
     "--simulated-cloud=localhost",
     2,
-    "--simulated-cloud=localhost: must be an http URL, such as http://127.0.0.1:10270",
+    "--simulated-cloud=localhost: must be embedded, or an http URL such as http://127.0.0.1:10270",
     SEE_HELP
 )]
 #[case("--machine-drain-timout=2h", 2, "unknown flag --machine-drain-timout", "did you mean --machine-drain-timeout?")]

@@ -36,6 +36,10 @@ const FINALIZER_GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// # Errors
 /// The clusters cannot be reached, the endpoints cannot be served, or a Lease is lost.
 pub async fn run(options: RunOptions) -> Result<()> {
+    process::serve(run_options(options)).await
+}
+
+fn run_options(options: RunOptions) -> ProcessOptions {
     let mut process = process_options(&options.generic, UserAgent::Mcm, vec![SETS, MACHINES], options.listen());
     process.fallback = Fallback::LocalKubeconfig;
     process.slots = options.machine_workers();
@@ -43,7 +47,7 @@ pub async fn run(options: RunOptions) -> Result<()> {
     if let Some(file) = options.cells {
         process.cells = Cells::File(file);
     }
-    process::serve(with_machines(process, &options.machine, &options.driver)).await
+    with_machines(process, &options.machine, &options.driver)
 }
 
 /// The controllers of sets and deployments.
@@ -63,9 +67,18 @@ pub async fn controller_manager(options: ControllerManagerOptions) -> Result<()>
 /// As for [`run`].
 pub async fn machine_controller(options: MachineControllerOptions) -> Result<()> {
     let agent = UserAgent::MachineController;
-    let mut process = process_options(&options.generic, agent, vec![MACHINES], options.listen());
+    let process = process_options(&options.generic, agent, vec![MACHINES], options.listen());
+    process::serve(of_one_tenant(with_machines(process, &options.machine, &options.driver), &options)).await
+}
+
+/// The drop-in program serves one namespace, whose Secrets its operator writes. So their TLS options have the effect that they
+/// have in the Go programs.
+fn of_one_tenant(mut process: ProcessOptions, options: &MachineControllerOptions) -> ProcessOptions {
     process.slots = options.concurrent_syncs;
-    process::serve(with_machines(process, &options.machine, &options.driver)).await
+    if let Some(drivers) = &mut process.drivers {
+        drivers.secrets.allows_unverified_tls = true;
+    }
+    process
 }
 
 /// The provider for Cluster API, or the stand-in for its core.
@@ -79,7 +92,8 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
 /// Options of a cell that only reads. The policies are those of the default flags.
 pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconfig) -> ProcessOptions {
     let targets = TargetKubeconfigs::Same(target);
-    let cell = CellOptions { name: String::new(), scope: Scope::All, leases: String::new(), control, targets };
+    let (name, leases) = (String::new(), String::new());
+    let cell = CellOptions { name, scope: Scope::All, leases, control, targets, secrets: None };
     let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
     ProcessOptions { fallback: Fallback::LocalKubeconfig, ..options }
 }
@@ -143,7 +157,10 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
         },
         machine,
         slots: options.concurrency,
-        drivers: (!options.stand_in).then(|| tenants(driver_choice(&options.driver))),
+        drivers: (!options.stand_in).then(|| DriverChoice {
+            secrets: options.driver.secrets.policy_of_tenants(),
+            ..driver_choice(&options.driver)
+        }),
         provider: Some(ProviderOptions {
             watch_filter: Some(options.watch_filter.clone()).filter(|value| !value.is_empty()),
             concurrency: options.concurrency,
@@ -156,6 +173,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             leases,
             control: options.kubeconfig.clone().into(),
             targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
+            secrets: None,
         }),
     }
 }
@@ -168,16 +186,10 @@ fn timing(election: &LeaderElectionOptions) -> Option<Timing> {
     })
 }
 
-/// The drivers of a process whose namespaces are tenants: token files are credentials of the process.
-fn tenants(mut choice: DriverChoice) -> DriverChoice {
-    choice.secrets.confines_files = true;
-    choice
-}
-
 fn driver_choice(driver: &DriverOptions) -> DriverChoice {
     DriverChoice {
         provider: driver.provider.clone(),
-        simulated_cloud: driver.simulated_cloud.as_ref().map(ToString::to_string),
+        simulated_cloud: driver.simulated_place(),
         secrets: driver.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: driver.remote.endpoints(),
@@ -196,6 +208,7 @@ fn process_options(
         leases: generic.namespace.clone(),
         control: generic.control_kubeconfig.clone(),
         targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
+        secrets: None,
     };
     ProcessOptions {
         listen,
@@ -313,6 +326,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::args::{self, Command},
+        process::SimulatedPlace,
         runtime::http::CertificateFiles,
         safety::meltdown::Limit,
     };
@@ -372,7 +386,8 @@ mod tests {
             "--vm-check-period=1m",
         ]);
         assert_eq!(process.machine.vm_check_period, GoDuration::from_secs(60));
-        assert!(process.drivers.unwrap().secrets.confines_files, "namespaces are tenants");
+        let secrets = process.drivers.unwrap().secrets;
+        assert!(secrets.confines_files && !secrets.allows_unverified_tls, "namespaces are tenants");
         let provider = ProviderOptions {
             watch_filter: Some("blue".to_owned()),
             concurrency: 3,
@@ -385,6 +400,35 @@ mod tests {
         let Cells::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
         assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Named("/k".into()), "capmcm-system"));
+    }
+
+    #[rstest::rstest]
+    #[case(&[])]
+    #[case(&["--cells=/c"])]
+    fn certificates_are_verified_where_others_write_secrets(#[case] flags: &[&str]) {
+        let words = ["mcm", "run"].iter().chain(flags).map(OsString::from);
+        let Command::Run(options) = args::parse(words).unwrap() else { panic!("another command") };
+        let process = run_options(*options);
+        assert!(!process.drivers.unwrap().secrets.allows_unverified_tls);
+        assert_eq!(matches!(process.cells, Cells::File(_)), !flags.is_empty());
+    }
+
+    #[rstest::rstest]
+    #[case(&["run"], None)]
+    #[case(&["machine-controller", "--namespace=n"], None)]
+    #[case(&["capi-manager"], None)]
+    #[case(&["run", "--provider=AWS"], None)]
+    #[case(&["run", "--simulated-cloud=embedded"], Some(SimulatedPlace::Embedded))]
+    #[case(&["machine-controller", "--namespace=n", "--provider=simulated"], Some(SimulatedPlace::Embedded))]
+    #[case(&["capi-manager", "--simulated-cloud=http://cloud:1"], Some(SimulatedPlace::Url("http://cloud:1/".to_owned())))]
+    fn no_manager_serves_the_simulated_cloud_unasked(#[case] words: &[&str], #[case] expected: Option<SimulatedPlace>) {
+        let options = match args::parse(["mcm"].iter().chain(words).map(OsString::from)).unwrap() {
+            Command::Run(options) => options.driver,
+            Command::MachineController(options) => options.driver,
+            Command::CapiManager(options) => options.driver,
+            _ => panic!("another command"),
+        };
+        assert_eq!(driver_choice(&options).simulated_cloud, expected);
     }
 
     #[test]
@@ -455,7 +499,8 @@ mod tests {
             panic!("another command")
         };
         let process = process_options(&options.generic, UserAgent::MachineController, vec![MACHINES], options.listen());
-        let process = with_machines(process, &options.machine, &options.driver);
+        let process = of_one_tenant(with_machines(process, &options.machine, &options.driver), &options);
+        assert!(process.drivers.as_ref().is_some_and(|drivers| drivers.secrets.allows_unverified_tls), "as in Go");
         let expected = machine::Policy {
             creation_timeout: GoDuration::from_secs(60),
             health_timeout: GoDuration::from_secs(120),

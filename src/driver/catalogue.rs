@@ -212,7 +212,14 @@ fn name_of(class: &MachineClass) -> String {
     class.metadata.name.clone().unwrap_or_default()
 }
 
+/// The cloud for trials. A process serves it only if a flag asks for it.
+pub(crate) const ON_REQUEST: &str = "simulated";
+
 fn advice_for(provider: &str, known: &[String]) -> String {
+    if provider.eq_ignore_ascii_case(ON_REQUEST) {
+        return "the simulated cloud is for trials: serve it with --simulated-cloud=embedded, or with its URL"
+            .to_owned();
+    }
     match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider)) {
         Some((name, feature)) => format!(
             "this build has no driver for {name}: build it with --features {feature}, or pass a remote driver with \

@@ -10,4 +10,4 @@ pub(crate) use mcm_driver::*;
 
 #[cfg(feature = "simulated")]
 pub(crate) use catalogue::BuiltIn;
-pub(crate) use catalogue::{Catalogue, NotValidated, Others, clouds_of_build};
+pub(crate) use catalogue::{Catalogue, NotValidated, ON_REQUEST, Others, clouds_of_build};

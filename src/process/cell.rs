@@ -94,10 +94,11 @@ pub(super) async fn run_connected(
         Events::start(clients.events.clone(), component, Arc::clone(&host.shared.clock), host.shared.metrics.clone());
     let drivers = match &process.drivers {
         Some(choice) => {
+            let secrets = options.secret_policy(&choice.secrets);
             let options = DriverOptions {
                 provider: choice.provider.as_deref(),
-                simulated_cloud: choice.simulated_cloud.as_deref(),
-                secrets: &choice.secrets,
+                simulated_cloud: choice.simulated_cloud.as_ref(),
+                secrets: &secrets,
                 control_server: &connection.clusters.control.config.cluster_url,
                 namespace: &options.leases,
                 #[cfg(feature = "remote")]

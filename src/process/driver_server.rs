@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::{built_in::DriverSources, drivers};
+use super::{
+    built_in::{DriverSources, SimulatedCloud},
+    drivers,
+    options::SimulatedPlace,
+};
 use crate::{
     driver::{
         SecretPolicy,
         remote::{self, ListenOptions},
     },
-    runtime::{metrics::Metrics, shutdown},
+    runtime::{dumps, metrics::Metrics, shutdown},
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
 
@@ -19,8 +23,8 @@ use crate::{
 pub(crate) struct DriverServerOptions {
     /// Only the driver of this provider.
     pub provider: Option<String>,
-    /// URL of the simulated cloud; in memory if `None`.
-    pub simulated_cloud: Option<String>,
+    /// The simulated cloud; its classes are not served if `None`.
+    pub simulated_cloud: Option<SimulatedPlace>,
     /// Restricts the Secrets of classes.
     pub secrets: SecretPolicy,
     /// Where to listen.
@@ -33,13 +37,15 @@ pub(crate) struct DriverServerOptions {
 /// The provider is not built in, or the address cannot be had.
 pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
     let stop = shutdown::on_signal().context("listen for signals")?;
+    dumps::forbid();
     let simulated_cloud = || {
         Ok(match &options.simulated_cloud {
-            Some(address) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
-            None => Arc::new(Cloud::new(rand::random(), Control::default())),
+            Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+            Some(SimulatedPlace::Embedded) | None => Arc::new(Cloud::new(rand::random(), Control::default())),
         })
     };
-    let sources = DriverSources { simulated_cloud: &simulated_cloud, secrets: &options.secrets, remote: &[] };
+    let simulated_cloud = options.simulated_cloud.as_ref().map(|_| &simulated_cloud as &SimulatedCloud<'_>);
+    let sources = DriverSources { simulated_cloud, secrets: &options.secrets, remote: &[] };
     let drivers = sources.open(options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
     let names = drivers.names().join(", ");
     let started = |address: &str| tracing::info!(address, drivers = names, "drivers served");

@@ -13,7 +13,10 @@ use http::Uri;
 use kube::Client as KubeClient;
 use tokio_util::sync::CancellationToken;
 
-use super::built_in::DriverSources;
+use super::{
+    built_in::{DriverSources, SimulatedCloud},
+    options::SimulatedPlace,
+};
 use crate::{
     driver::{Catalogue, Code, Guards, Observer, OpenError, Operation, SecretPolicy},
     runtime::metrics::Metrics,
@@ -26,8 +29,8 @@ use crate::{
 pub(crate) struct DriverOptions<'a> {
     /// Only the driver of this provider.
     pub provider: Option<&'a str>,
-    /// URL of the simulated cloud; embedded in this process if `None`.
-    pub simulated_cloud: Option<&'a str>,
+    /// The simulated cloud; its classes are not served if `None`.
+    pub simulated_cloud: Option<&'a SimulatedPlace>,
     /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
     /// The control cluster and namespace; name the state file of an embedded cloud.
@@ -51,12 +54,12 @@ pub(crate) fn open(
 ) -> Result<Catalogue, OpenError> {
     let simulated_cloud = || {
         Ok(match options.simulated_cloud {
-            Some(address) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
-            None => Arc::new(Embedded::new(options, stop)),
+            Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+            Some(SimulatedPlace::Embedded) | None => Arc::new(Embedded::new(options, stop)),
         })
     };
     let sources = DriverSources {
-        simulated_cloud: &simulated_cloud,
+        simulated_cloud: options.simulated_cloud.map(|_| &simulated_cloud as &SimulatedCloud<'_>),
         secrets: options.secrets,
         #[cfg(feature = "remote")]
         remote: options.remote,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cell,
     host::{Fleet, Host},
-    options::{CellOptions, TargetKubeconfigs},
+    options::{CellOptions, CellSecrets, TargetKubeconfigs},
 };
 use crate::{
     api::{
@@ -65,6 +65,12 @@ struct Entry {
     target_kubeconfig: Option<String>,
     /// Several target clusters in its place.
     targets: Option<ByLabel>,
+    /// Namespaces of the cell whose classes may use the cloud credentials of the process; `*` for all.
+    #[serde(default)]
+    process_credentials_namespaces: Vec<String>,
+    /// The folder with the token files that Secrets of the cell may name. If it has all namespaces, each has the folder of its
+    /// name below it.
+    credential_files_folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,10 +91,21 @@ impl TryFrom<Entry> for CellOptions {
     type Error = anyhow::Error;
 
     fn try_from(entry: Entry) -> Result<Self> {
-        let Entry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets } = entry;
+        let Entry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets, .. } = entry;
         if name.is_empty() || namespace.is_empty() {
             bail!("name and namespace must not be empty");
         }
+        let is_served = |one: &String| *one == namespace || namespace == ALL_NAMESPACES;
+        if let Some(other) = entry.process_credentials_namespaces.iter().find(|one| !is_served(one)) {
+            bail!("processCredentialsNamespaces lists {other:?}, and the cell serves namespace {namespace:?} only");
+        }
+        if entry.credential_files_folder.as_deref().is_some_and(|folder| !is_folder(folder)) {
+            bail!("credentialFilesFolder must be the absolute path of a folder below /");
+        }
+        let secrets = CellSecrets {
+            process_credentials: entry.process_credentials_namespaces,
+            folder: entry.credential_files_folder,
+        };
         let targets = match (target_kubeconfig.as_deref(), targets) {
             (Some(NO_TARGET), None) => TargetKubeconfigs::Same(TargetKubeconfig::None),
             (Some(path), None) if !path.is_empty() => TargetKubeconfigs::Same(TargetKubeconfig::Path(path.into())),
@@ -101,8 +118,32 @@ impl TryFrom<Entry> for CellOptions {
             (_, leases) => (Scope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
         };
         let control = kubeconfig.map_or(ControlKubeconfig::InCluster, ControlKubeconfig::Path);
-        Ok(Self { name, scope, leases, control, targets })
+        Ok(Self { name, scope, leases, control, targets, secrets: Some(secrets) })
     }
+}
+
+/// Whether a path is one spelling of a folder.
+fn is_folder(path: &Path) -> bool {
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    path.is_absolute() && is_plain && path.parent().is_some()
+}
+
+/// Refuses a folder with token files that is in the folder of another cell, which could then name them.
+fn check_folders(cells: &BTreeMap<String, CellOptions>) -> Result<()> {
+    let folder = |cell: &CellOptions| cell.secrets.as_ref().and_then(|secrets| secrets.folder.clone());
+    let folders: Vec<(&String, PathBuf)> =
+        cells.iter().filter_map(|(name, cell)| Some((name, folder(cell)?))).collect();
+    for (name, folder) in &folders {
+        let is_in = |(other, above): &&(&String, PathBuf)| other != name && folder.starts_with(above);
+        if let Some((other, above)) = folders.iter().find(is_in) {
+            bail!(
+                "cell {name:?} has the credentialFilesFolder {}, which is in that of cell {other:?}, {}: separate them",
+                folder.display(),
+                above.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Reads the cells of a file, by name.
@@ -116,6 +157,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
             bail!("cell {name:?} is listed twice: give each cell a unique name");
         }
     }
+    check_folders(&cells)?;
     Ok(cells)
 }
 
@@ -256,7 +298,10 @@ mod tests {
     use http::Uri;
 
     use super::*;
-    use crate::runtime::{cell::Shared, http::Readiness};
+    use crate::{
+        driver::SecretPolicy,
+        runtime::{cell::Shared, http::Readiness},
+    };
 
     #[test]
     fn a_file_names_cells_with_their_namespaces_and_targets() {
@@ -279,6 +324,75 @@ mod tests {
         assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&Scope::All, "mcm-system"));
         let paths = [("one".to_owned(), "/one".into()), ("two".to_owned(), "/two".into())].into();
         assert_eq!(cells["a"].targets, TargetKubeconfigs::ByLabel { label: "cluster".to_owned(), paths });
+    }
+
+    /// Two cells with a namespace and a token each, and one with all namespaces of another server.
+    const TENANTS: &str = "cells:
+- {name: a, namespace: team-a, targetKubeconfig: none, credentialFilesFolder: /wi/a, processCredentialsNamespaces: [team-a]}
+- {name: b, namespace: team-b, targetKubeconfig: none, credentialFilesFolder: /wi/b}
+- {name: c, namespace: team-a, kubeconfig: /other, targetKubeconfig: none}
+- {name: all, namespace: '*', leaseNamespace: l, targetKubeconfig: none, credentialFilesFolder: /wi/all, processCredentialsNamespaces: [team-b]}
+";
+
+    fn class_in(namespace: &str) -> crate::api::machine::MachineClass {
+        let class = serde_json::json!({ "metadata": { "name": "c", "namespace": namespace }, "providerSpec": {} });
+        serde_json::from_value(class).unwrap()
+    }
+
+    /// The flags of a process with cells allow nothing of it.
+    fn policy_of(cell: &str) -> SecretPolicy {
+        let flags = SecretPolicy {
+            process_credentials: vec![ALL_NAMESPACES.to_owned()],
+            endpoints: vec!["ec2.example.com".parse().unwrap()],
+            ..SecretPolicy::default()
+        };
+        parse(TENANTS).unwrap()[cell].secret_policy(&flags)
+    }
+
+    #[rstest::rstest]
+    #[case("a", "team-a", &["/wi/a/token", "/wi/a/aws/token"])]
+    #[case("b", "team-b", &["/wi/b/token"])]
+    #[case("c", "team-a", &[])]
+    #[case("all", "team-a", &["/wi/all/team-a/token"])]
+    #[case("all", "team-b", &["/wi/all/team-b/token", "/wi/all/token"])]
+    fn the_secrets_of_a_cell_name_its_token_files_and_no_others(
+        #[case] cell: &str,
+        #[case] namespace: &str,
+        #[case] allowed: &[&str],
+    ) {
+        let policy = policy_of(cell);
+        let policy = policy.of(&class_in(namespace));
+        let files = [
+            "/wi/a/token",
+            "/wi/a/aws/token",
+            "/wi/a/../b/token",
+            "/wi/b/token",
+            "/wi/token",
+            "/wi/all/token",
+            "/wi/all/team-a/token",
+            "/wi/all/team-b/token",
+            "/var/run/secrets/gardener.cloud/workload-identity/token",
+        ];
+        let found: Vec<&str> = files.into_iter().filter(|file| policy.check_file("file", file).is_ok()).collect();
+        let mut allowed = allowed.to_vec();
+        allowed.sort_by_key(|one| files.iter().position(|file| file == one));
+        assert_eq!(found, allowed);
+        assert!(policy.check_url("url", "https://ec2.example.com", &[]).is_ok(), "hosts are those of the process");
+    }
+
+    #[rstest::rstest]
+    #[case("a", "team-a", true)]
+    #[case("b", "team-b", false)]
+    #[case::of_the_same_name_on_another_server("c", "team-a", false)]
+    #[case("all", "team-a", false)]
+    #[case("all", "team-b", true)]
+    fn the_credentials_of_the_process_serve_the_namespaces_that_their_cell_lists(
+        #[case] cell: &str,
+        #[case] namespace: &str,
+        #[case] is_allowed: bool,
+    ) {
+        let checked = policy_of(cell).check_process_credentials(&class_in(namespace), "KEYS");
+        assert_eq!(checked.is_ok(), is_allowed, "{checked:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -378,6 +492,23 @@ mod tests {
     #[case::no_target("cells:\n- {name: a, namespace: n}\n", "targetKubeconfig")]
     #[case::all_without_leases("cells:\n- {name: a, namespace: '*', targetKubeconfig: none}\n", "leaseNamespace")]
     #[case::empty_namespace("cells:\n- {name: a, namespace: '', targetKubeconfig: none}\n", "must not be empty")]
+    #[case::credentials_for_another(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, processCredentialsNamespaces: [m]}\n",
+        "serves namespace \"n\" only"
+    )]
+    #[case::folder_that_is_all(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /}\n",
+        "credentialFilesFolder must be"
+    )]
+    #[case::folder_with_another_spelling(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /a/../b}\n",
+        "credentialFilesFolder must be"
+    )]
+    #[case::folder_of_another(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /wi}\n\
+         - {name: b, namespace: m, targetKubeconfig: none, credentialFilesFolder: /wi/b}\n",
+        "which is in that of cell \"a\""
+    )]
     fn a_file_that_is_wrong_is_refused_with_the_reason(#[case] text: &str, #[case] reason: &str) {
         let error = format!("{:#}", parse(text).unwrap_err());
         assert!(error.contains(reason), "{error}");

@@ -43,7 +43,7 @@ pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{
-    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, SimulatedPlace, TargetKubeconfigs,
 };
 pub(crate) use read_only::{Leadership, Reach, ReadOnly};
 

@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use crate::{
     controllers::{machine, machine_deployment, node, orphans, overshoot},
+    driver::SecretPolicy,
     runtime::{
         cell::{Role, Scope},
         http::{CertificateFiles, Readers},
@@ -82,15 +83,24 @@ pub(crate) struct ProviderOptions {
     pub replaces_native_manager: bool,
 }
 
+/// The simulated cloud that a process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SimulatedPlace {
+    /// One in this process.
+    Embedded,
+    /// The one with this URL.
+    Url(String),
+}
+
 /// Configuration of the drivers.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverChoice {
     /// Only classes of this provider.
     pub provider: Option<String>,
-    /// URL of the simulated cloud; embedded in this process if `None`.
-    pub simulated_cloud: Option<String>,
+    /// The simulated cloud; its classes are not served if `None`.
+    pub simulated_cloud: Option<SimulatedPlace>,
     /// Restricts the Secrets of classes.
-    pub secrets: crate::driver::SecretPolicy,
+    pub secrets: SecretPolicy,
     /// Drivers in other processes.
     #[cfg(feature = "remote")]
     pub remote: Vec<crate::driver::remote::Endpoint>,
@@ -118,6 +128,8 @@ pub(crate) struct CellOptions {
     pub control: ControlKubeconfig,
     /// The target clusters.
     pub targets: TargetKubeconfigs,
+    /// The credentials and files of the process that its Secrets may use; `None` if the flags say it, for the only cell.
+    pub secrets: Option<CellSecrets>,
 }
 
 /// The target clusters of a cell.
@@ -132,4 +144,28 @@ pub(crate) enum TargetKubeconfigs {
         /// Paths of kubeconfigs, by the value of the label.
         paths: BTreeMap<String, PathBuf>,
     },
+}
+
+/// The credentials and files of the process that the Secrets of one cell of several may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CellSecrets {
+    /// Namespaces whose classes may use the cloud credentials of the process; `*` means all.
+    pub process_credentials: Vec<String>,
+    /// The folder with the token files.
+    pub folder: Option<PathBuf>,
+}
+
+impl CellOptions {
+    /// Restricts the Secrets of its classes. Of a process with several cells it has the hosts only: namespaces and folders are
+    /// those of the cell.
+    pub(super) fn secret_policy(&self, process: &SecretPolicy) -> SecretPolicy {
+        let Some(CellSecrets { process_credentials, folder }) = self.secrets.clone() else { return process.clone() };
+        SecretPolicy {
+            process_credentials,
+            folders: folder.into_iter().collect(),
+            flat_folders: Vec::new(),
+            confines_files: self.scope == Scope::All,
+            ..process.clone()
+        }
+    }
 }

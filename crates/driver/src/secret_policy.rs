@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
     path::{Component, Path, PathBuf},
     str::FromStr,
 };
@@ -12,7 +13,7 @@ use std::{
 use reqwest::Url;
 
 use super::{code::Code, error::DriverError};
-use mcm_api::machine::MachineClass;
+use mcm_api::{machine::MachineClass, syntax::is_subdomain};
 
 /// Mount point of workload identity tokens in Gardener.
 pub const GARDENER_FOLDER: &str = "/var/run/secrets/gardener.cloud/workload-identity";
@@ -26,11 +27,16 @@ pub struct SecretPolicy {
     pub process_credentials: Vec<String>,
     /// Folders below which Secrets may name files.
     pub folders: Vec<PathBuf>,
-    /// The process serves several tenants, so files are credentials of the process: only classes of `process_credentials` may
-    /// name them.
+    /// Folders in which Secrets may name files, but not those of their folders.
+    pub flat_folders: Vec<PathBuf>,
+    /// The process serves several namespaces. Each may name the files below the folder of its name in `folders`. Files directly in
+    /// `folders` are credentials of the process.
     pub confines_files: bool,
     /// Hosts that Secrets may name in addition to the domains of their cloud.
     pub endpoints: Vec<AllowedEndpoint>,
+    /// Secrets may switch the verification of certificates off for any host, and not only for `endpoints`. For a process with one
+    /// tenant, whose Secrets its operator writes.
+    pub allows_unverified_tls: bool,
 }
 
 impl Default for SecretPolicy {
@@ -38,20 +44,26 @@ impl Default for SecretPolicy {
         Self {
             process_credentials: Vec::new(),
             folders: vec![GARDENER_FOLDER.into()],
+            flat_folders: Vec::new(),
             confines_files: false,
             endpoints: Vec::new(),
+            allows_unverified_tls: false,
         }
     }
 }
 
 impl SecretPolicy {
-    /// The policy for the Secrets of a class: without folders if its namespace may not use them.
+    /// The policy for the Secrets of a class: without the files of other namespaces, if there are several.
     #[must_use]
     pub fn of(&self, class: &MachineClass) -> Cow<'_, Self> {
-        if !self.confines_files || self.serves(class.metadata.namespace.as_deref().unwrap_or_default()) {
+        if !self.confines_files {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(Self { folders: Vec::new(), ..self.clone() })
+        let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
+        let is_folder = is_subdomain(namespace) && !namespace.contains('.');
+        let folders = self.folders.iter().filter(|_| is_folder).map(|folder| folder.join(namespace)).collect();
+        let flat_folders = if self.serves(namespace) { self.folders.clone() } else { Vec::new() };
+        Cow::Owned(Self { folders, flat_folders, ..self.clone() })
     }
 
     /// Whether classes of a namespace may use credentials of the process.
@@ -107,26 +119,42 @@ impl SecretPolicy {
         Err(DriverError::new(Code::InvalidArgument, message))
     }
 
-    /// Checks the URL of a cloud that has no domain of its own, because each installation of it is another host: https anywhere,
-    /// or an allowed endpoint. The certificate of an https host proves that it is no part of a private network, and it gets
-    /// nothing but the credentials of the same Secret. `key` is the key of the URL.
+    /// Checks the URL of a cloud that has no domain, because each installation of it is another host, and its TLS options. It may
+    /// be https anywhere but on this host, or an allowed endpoint. The certificate of an https host proves that it is no part of a
+    /// private network, so a host without that proof has to be allowed. `key` is the key of the URL, `unverified` the option that
+    /// switches the verification of certificates off, if it is set.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: it is neither.
-    pub fn check_own_url(&self, key: &str, url: &str) -> Result<Url, DriverError> {
+    pub fn check_own_url(&self, key: &str, url: &str, unverified: Option<&str>) -> Result<Url, DriverError> {
+        let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
         let parsed = Url::parse(url).ok().filter(|url| {
             let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
             is_plain && url.fragment().is_none() && url.has_host()
         });
-        let is_allowed =
-            |url: &Url| url.scheme() == "https" || self.endpoints.iter().any(|endpoint| endpoint.includes(url));
-        parsed.filter(is_allowed).ok_or_else(|| {
-            let message = format!(
+        let is_allowed = |url: &Url| self.endpoints.iter().any(|endpoint| endpoint.includes(url));
+        let Some(url) = parsed.filter(|url| url.scheme() == "https" || is_allowed(url)) else {
+            return refuse(format!(
                 "{key} in the Secret of the class is not an https URL such as https://api.example.com/path: hosts without TLS \
                  have to be allowed with --allowed-cloud-endpoints"
-            );
-            DriverError::new(Code::InvalidArgument, message)
-        })
+            ));
+        };
+        if is_allowed(&url) {
+            return Ok(url);
+        }
+        if is_of_process(&url) {
+            return refuse(format!(
+                "{key} in the Secret of the class is an address of the host of mcm or of its link: it has to be allowed with \
+                 --allowed-cloud-endpoints"
+            ));
+        }
+        match unverified.filter(|_| !self.allows_unverified_tls) {
+            Some(option) => refuse(format!(
+                "{option} in the Secret of the class switches the verification of certificates off: then the host of {key} has \
+                 to be allowed with --allowed-cloud-endpoints"
+            )),
+            None => Ok(url),
+        }
     }
 
     /// Checks the path of a file in a Secret, without looking at any file. `key` is its key.
@@ -136,22 +164,26 @@ impl SecretPolicy {
     pub fn check_file(&self, key: &str, path: &str) -> Result<PathBuf, DriverError> {
         let path = Path::new(path);
         let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        if is_plain && self.folders.iter().any(|folder| path.starts_with(folder) && path != folder.as_path()) {
+        let is_below = |folder: &PathBuf| path.starts_with(folder) && path != folder.as_path();
+        let is_in = |folder: &PathBuf| path.parent() == Some(folder);
+        if is_plain && (self.folders.iter().any(is_below) || self.flat_folders.iter().any(is_in)) {
             return Ok(path.to_owned());
         }
         if self.folders.is_empty() {
             let message = format!(
-                "{key} in the Secret of the class is a file, and --process-credentials-namespaces does not allow the namespace of \
-                 the class to use files of the process"
+                "{key} in the Secret of the class is a file, and the operator allows this namespace no files: set \
+                 --credential-files-folder, or credentialFilesFolder of the cell"
             );
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
-        let message = format!(
-            "{key} in the Secret of the class is not a path below {}: allow other folders with \
-             --credential-files-folder",
-            folders.join(", ")
-        );
+        let remedy = if self.confines_files {
+            "each namespace has the folder of its name, and only namespaces in --process-credentials-namespaces may use the \
+             files beside these folders"
+        } else {
+            "allow other folders with --credential-files-folder"
+        };
+        let message = format!("{key} in the Secret of the class is not a path below {}: {remedy}", folders.join(", "));
         Err(DriverError::new(Code::InvalidArgument, message))
     }
 }
@@ -203,6 +235,22 @@ impl FromStr for AllowedEndpoint {
         let spelled = url.host_str().filter(|spelled| is_host && !spelled.contains('*')).ok_or(InvalidEndpoint)?;
         let host = if host.starts_with("*.") { format!("*.{spelled}") } else { spelled.to_owned() };
         Ok(Self { is_tls, host, port })
+    }
+}
+
+/// Whether a URL leads to the host of this process, or to neighbours on its link, such as the metadata service of its cloud.
+fn is_of_process(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let is_own_v4 = |ip: Ipv4Addr| {
+        ip.octets()[0] == 0 || ip.is_loopback() || ip.is_link_local() || ip.is_multicast() || ip.is_broadcast()
+    };
+    match host.trim_start_matches('[').trim_end_matches(']').parse() {
+        Ok(IpAddr::V4(ip)) => is_own_v4(ip),
+        Ok(IpAddr::V6(ip)) => {
+            let is_own = ip.is_loopback() || ip.is_unspecified() || ip.is_unicast_link_local() || ip.is_multicast();
+            is_own || ip.to_ipv4().is_some_and(is_own_v4)
+        }
+        Err(_) => is_below(host.trim_end_matches('.'), "localhost"),
     }
 }
 
@@ -289,9 +337,22 @@ mod tests {
     #[rstest]
     #[case("https://api.metal.example.com/metal", &[], true)]
     #[case::port("https://api.metal.example.com:8443", &[], true)]
+    #[case::private_address("https://10.0.0.1:6443/path", &[], true)]
     #[case::plain("http://api.metal.example.com/metal", &[], false)]
     #[case::allowed("http://127.0.0.1:8080/metal", &["http://127.0.0.1"], true)]
     #[case::metadata("http://169.254.169.254/latest", &["http://127.0.0.1"], false)]
+    #[case::metadata_with_tls("https://169.254.169.254/latest", &[], false)]
+    #[case::loopback("https://127.0.0.1:10250", &[], false)]
+    #[case::loopback_allowed("https://127.0.0.1:10250", &["127.0.0.1"], true)]
+    #[case::loopback_spelled_otherwise("https://2130706433/", &[], false)]
+    #[case::loopback_v6("https://[::1]:10250", &[], false)]
+    #[case::loopback_v4_in_v6("https://[::ffff:127.0.0.1]:10250", &[], false)]
+    #[case::link_local_v6("https://[fe80::1]", &[], false)]
+    #[case::unspecified("https://0.0.0.0:10250", &[], false)]
+    #[case::name("https://LOCALHOST:10250", &[], false)]
+    #[case::name_with_a_dot("https://localhost.:10250", &[], false)]
+    #[case::name_below("https://a.localhost", &[], false)]
+    #[case::name_that_looks_alike("https://mylocalhost", &[], true)]
     #[case::user("https://x:y@api.metal.example.com", &[], false)]
     #[case::query("https://api.metal.example.com/?a=b", &[], false)]
     #[case::no_host("file:///etc/passwd", &[], false)]
@@ -301,9 +362,28 @@ mod tests {
         #[case] endpoints: &[&str],
         #[case] is_allowed: bool,
     ) {
-        let found = policy(&[], endpoints).check_own_url("metalAPIURL", url);
+        let found = policy(&[], endpoints).check_own_url("metalAPIURL", url, None);
         assert_eq!(found.is_ok(), is_allowed, "{found:?}");
         assert!(found.err().is_none_or(|error| !error.message.contains(url) && error.code == Code::InvalidArgument));
+    }
+
+    #[rstest]
+    #[case::name("https://keystone.example.com", &[], false, false)]
+    #[case::allowed("https://keystone.example.com", &["keystone.example.com"], false, true)]
+    #[case::allowed_at_another_port("https://keystone.example.com", &["keystone.example.com:5000"], false, false)]
+    #[case::private_address("https://10.0.0.1:5000", &[], false, false)]
+    #[case::one_tenant("https://10.0.0.1:5000", &[], true, true)]
+    #[case::loopback_of_one_tenant("https://127.0.0.1:5000", &[], true, false)]
+    fn a_host_whose_certificate_is_not_verified_has_to_be_allowed(
+        #[case] url: &str,
+        #[case] endpoints: &[&str],
+        #[case] allows_unverified_tls: bool,
+        #[case] is_allowed: bool,
+    ) {
+        let policy = SecretPolicy { allows_unverified_tls, ..policy(&[], endpoints) };
+        let found = policy.check_own_url("authURL", url, Some("insecure"));
+        assert_eq!(found.is_ok(), is_allowed, "{found:?}");
+        assert!(found.err().is_none_or(|error| error.message.contains("--allowed-cloud-endpoints")));
     }
 
     #[rstest]
@@ -333,24 +413,46 @@ mod tests {
     }
 
     #[rstest]
-    #[case::one_tenant(false, &[], true)]
-    #[case::several_tenants(true, &[], false)]
-    #[case::another_tenant(true, &["other"], false)]
-    #[case::listed(true, &["ns"], true)]
-    #[case::all(true, &["*"], true)]
-    fn of_several_tenants_only_the_listed_ones_name_files(
+    #[case::one_namespace(false, &[], "token", true)]
+    #[case::one_namespace_below(false, &[], "other/token", true)]
+    #[case::file_of_the_process(true, &[], "token", false)]
+    #[case::file_of_the_process_for_another(true, &["other"], "token", false)]
+    #[case::file_of_the_process_for_a_listed_one(true, &["ns"], "token", true)]
+    #[case::file_of_the_process_for_all(true, &["*"], "token", true)]
+    #[case::own(true, &[], "ns/token", true)]
+    #[case::own_below(true, &[], "ns/aws/token", true)]
+    #[case::folder_itself(true, &["ns"], "ns", true)]
+    #[case::of_another(true, &[], "other/token", false)]
+    #[case::of_another_for_a_listed_one(true, &["ns", "other"], "other/token", false)]
+    #[case::of_another_for_all(true, &["*"], "other/token", false)]
+    #[case::of_one_that_looks_alike(true, &["*"], "ns-2/token", false)]
+    #[case::up(true, &["*"], "ns/../other/token", false)]
+    fn of_several_namespaces_each_names_its_files(
         #[case] confines_files: bool,
         #[case] namespaces: &[&str],
+        #[case] file: &str,
         #[case] is_allowed: bool,
     ) {
         let policy = SecretPolicy { confines_files, ..policy(namespaces, &[]) };
-        let checked = policy.of(&class(&json!({}))).check_file("file", &format!("{GARDENER_FOLDER}/token"));
+        let checked = policy.of(&class(&json!({}))).check_file("file", &format!("{GARDENER_FOLDER}/{file}"));
         match checked {
             Ok(_) => assert!(is_allowed),
             Err(error) => {
                 assert!(!is_allowed && error.message.contains("--process-credentials-namespaces"), "{error}");
             }
         }
+    }
+
+    #[rstest]
+    #[case::none(json!({ "metadata": {} }))]
+    #[case::up(json!({ "metadata": { "namespace": ".." } }))]
+    #[case::here(json!({ "metadata": { "namespace": "." } }))]
+    #[case::path(json!({ "metadata": { "namespace": "ns/other" } }))]
+    #[case::root(json!({ "metadata": { "namespace": "/" } }))]
+    fn a_namespace_that_is_no_name_of_a_folder_has_no_files(#[case] changes: Value) {
+        let policy = SecretPolicy { confines_files: true, ..policy(&[], &[]) };
+        let policy = policy.of(&class(&changes)).into_owned();
+        assert_eq!((policy.folders, policy.flat_folders), (Vec::new(), Vec::new()));
     }
 
     #[test]

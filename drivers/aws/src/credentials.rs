@@ -157,6 +157,19 @@ mod tests {
     }
 
     #[rstest]
+    #[case::own("/wi/team-b/token", true)]
+    #[case::of_another("/wi/team-a/token", false)]
+    #[case::of_the_process("/wi/token", false)]
+    fn of_several_namespaces_each_names_its_token(#[case] file: &str, #[case] is_allowed: bool) {
+        let policy = SecretPolicy { folders: vec!["/wi".into()], confines_files: true, ..SecretPolicy::default() };
+        let mut class = MachineClass::default();
+        class.metadata.namespace = Some("team-b".to_owned());
+        let found =
+            Credentials::of(&class, &secret(&[("workloadIdentityTokenFile", file), ("roleARN", "arn")]), &policy);
+        assert_eq!(found.is_ok(), is_allowed, "{found:?}");
+    }
+
+    #[rstest]
     #[case::with_keys(&[("accessKeyID", "AK"), ("secretAccessKey", "SK")], true)]
     #[case::with_a_role(&[("workloadIdentityTokenFile", GARDENERS), ("roleARN", "arn")], false)]
     #[case::with_nothing(&[], false)]

@@ -102,6 +102,7 @@ fn refused(text: String) -> DriverError {
 mod tests {
     use super::*;
     use crate::clouds::{CLOUDS, PUBLIC};
+    use mcm_api::machine::MachineClass;
     use mcm_driver::testing::secret_policy;
     use rstest::rstest;
 
@@ -157,6 +158,20 @@ mod tests {
             let login = login.unwrap();
             assert_eq!((login.authority.as_str(), login.api.as_str()), (cloud.login, &*format!("{}/", cloud.api)));
         }
+    }
+
+    #[rstest]
+    #[case::own("/wi/team-b/token", true)]
+    #[case::of_another("/wi/team-a/token", false)]
+    #[case::of_the_process("/wi/token", false)]
+    fn of_several_namespaces_each_names_its_token(#[case] file: &str, #[case] is_allowed: bool) {
+        let policy = SecretPolicy { folders: vec!["/wi".into()], confines_files: true, ..SecretPolicy::default() };
+        let mut class = MachineClass::default();
+        class.metadata.namespace = Some("team-b".to_owned());
+        let secret = secret(&IDS, &[("workloadIdentityTokenFile", file)]);
+        let login = Login::of(&secret, PUBLIC, &policy.of(&class));
+        assert_eq!(login.is_ok(), is_allowed);
+        assert!(login.err().is_none_or(|error| error.code == Code::InvalidArgument));
     }
 
     #[test]

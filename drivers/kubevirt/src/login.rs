@@ -51,14 +51,9 @@ impl Login {
             return Err(unusable("is missing"));
         };
         let Current { cluster, user, namespace } = Current::of(&text).map_err(|reason| unusable(&reason))?;
-        let url = policy.check_own_url(KUBECONFIG, cluster.server.as_deref().unwrap_or_default())?;
         let tls = tls_of(&cluster, &user)?;
-        if tls.is_insecure && policy.check_url(KUBECONFIG, url.as_str(), &[]).is_err() {
-            return Err(unusable(
-                "has insecure-skip-tls-verify: the host has to be allowed with --allowed-cloud-endpoints, or use \
-                 certificate-authority-data",
-            ));
-        }
+        let unverified = tls.is_insecure.then_some("insecure-skip-tls-verify of kubeconfig");
+        let url = policy.check_own_url(KUBECONFIG, cluster.server.as_deref().unwrap_or_default(), unverified)?;
         Ok(Self { url, namespace, tls, credentials: credentials_of(&user), impersonated: impersonated_of(user) })
     }
 
@@ -193,7 +188,8 @@ mod tests {
     #[case::without_tls("http://api.example.com", json!({}), "--allowed-cloud-endpoints")]
     #[case::no_scheme("api.example.com", json!({}), "not an https URL")]
     #[case::with_a_password("https://user:password@api.example.com", json!({}), "not an https URL")]
-    #[case::unverified("https://api.example.com", json!({"insecure-skip-tls-verify": true}), "insecure-skip-tls-verify")]
+    #[case::unverified("https://api.example.com", json!({"insecure-skip-tls-verify": true}), "insecure-skip-tls-verify of kubeconfig")]
+    #[case::this_host("https://localhost:6443", json!({}), "--allowed-cloud-endpoints")]
     #[case::allowed_and_unverified("http://127.0.0.1:8080", json!({"insecure-skip-tls-verify": true}), "")]
     fn the_host_obeys_the_policy(#[case] server: &str, #[case] cluster: Value, #[case] expected: &str) {
         let error = login(server, cluster, json!({})).err().map(|error| error.message).unwrap_or_default();

@@ -45,7 +45,7 @@ impl Login {
                 return refuse(format!("the secret of the class has {TOKEN} and {HMAC}: remove one of them"));
             }
         };
-        Ok(Self { url: policy.check_own_url(URL, &url)?, credentials })
+        Ok(Self { url: policy.check_own_url(URL, &url, None)?, credentials })
     }
 
     /// # Errors

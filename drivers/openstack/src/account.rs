@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{
     errors::failure_of,
     keystone::{Keystone, Service, Token, WithToken, WithoutToken},
-    login::Login,
+    login::{Login, unverified},
 };
 
 /// More endpoints than any cloud has: some for each region.
@@ -24,6 +24,8 @@ pub(crate) struct Account {
     client: Client,
     slowest: f64,
     policy: SecretPolicy,
+    /// The option of the Secret that switches the verification of certificates off.
+    unverified: Option<&'static str>,
     tokens: Arc<TokenCache<Keystone>>,
     services: Recent<Url, Arc<Rest>>,
 }
@@ -42,7 +44,8 @@ impl Account {
         let rest = Rest::new(http, client.clone(), login.url.clone(), keystone, slowest, failure_of);
         let source = Keystone { rest, request: login.body(), secret: secret.clone() };
         let (http, policy, tokens) = (Arc::clone(http), policy.clone(), Arc::new(TokenCache::new(source)));
-        Self { http, client, slowest, policy, tokens, services: Recent::new(MOST_ENDPOINTS) }
+        let unverified = unverified(&login.tls);
+        Self { http, client, slowest, policy, unverified, tokens, services: Recent::new(MOST_ENDPOINTS) }
     }
 
     pub async fn token(&self) -> Result<Token, Failure> {
@@ -50,7 +53,8 @@ impl Account {
     }
 
     async fn service(&self, service: Service, region: &str) -> Result<Arc<Rest>, Failure> {
-        let url = self.token().await?.endpoint(service, region, &self.policy).map_err(Failure::Credentials)?;
+        let url = self.token().await?.endpoint(service, region, &self.policy, self.unverified);
+        let url = url.map_err(Failure::Credentials)?;
         self.services.get_or(&url, || {
             let authentication = Box::new(WithToken(Arc::clone(&self.tokens)));
             let rest =

@@ -122,11 +122,17 @@ impl Token {
         }
     }
 
-    /// The URL of a service in a region.
+    /// The URL of a service in a region. `unverified` is the option that switches the verification of its certificate off.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the catalogue has none, or one that is not allowed. Whoever writes a Secret chooses the catalogue.
-    pub fn endpoint(&self, service: Service, region: &str, policy: &SecretPolicy) -> Result<Url, DriverError> {
+    pub fn endpoint(
+        &self,
+        service: Service,
+        region: &str,
+        policy: &SecretPolicy,
+        unverified: Option<&str>,
+    ) -> Result<Url, DriverError> {
         let of_type = |kind| self.body.catalog.iter().filter(move |entry| entry.kind == kind);
         let mut endpoints = service.types().iter().flat_map(|kind| of_type(*kind)).flat_map(|entry| &entry.endpoints);
         let is_region = |one: &Option<String>| one.as_deref() == Some(region);
@@ -139,7 +145,7 @@ impl Token {
             return Err(DriverError::new(Code::InvalidArgument, message));
         };
         let key = format!("the {} endpoint in the catalogue of authURL", service.name());
-        Ok(service.below(policy.check_own_url(&key, &found.url)?))
+        Ok(service.below(policy.check_own_url(&key, &found.url, unverified)?))
     }
 }
 
@@ -253,7 +259,7 @@ mod tests {
             entry("volumev3", "public", "one", "https://cinder.example.com/v3/p"),
             entry("block-storage", "public", "two", "https://cinder.two.example.com/v3/p"),
         ]));
-        assert_eq!(token.endpoint(service, region, &SecretPolicy::default()).unwrap().as_str(), expected);
+        assert_eq!(token.endpoint(service, region, &SecretPolicy::default(), None).unwrap().as_str(), expected);
         assert_eq!(token.owner(), "user u in project p");
     }
 
@@ -262,8 +268,20 @@ mod tests {
     #[case::without_tls("one", "the nova endpoint in the catalogue of authURL")]
     fn an_endpoint_that_cannot_be_used_is_named(#[case] region: &str, #[case] expected: &str) {
         let token = token(json!([entry("compute", "public", "one", "http://169.254.169.254/v2.1")]));
-        let error = token.endpoint(Service::Compute, region, &SecretPolicy::default()).unwrap_err();
+        let error = token.endpoint(Service::Compute, region, &SecretPolicy::default(), None).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
         assert!(error.message.contains(expected), "{error}");
+    }
+
+    /// Keystone may be allowed, and names another host.
+    #[rstest]
+    #[case("https://nova.example.com/v2.1", true)]
+    #[case("https://10.0.0.1/v2.1", false)]
+    fn an_endpoint_is_verified_unless_it_is_allowed(#[case] url: &str, #[case] is_allowed: bool) {
+        let token = token(json!([entry("compute", "public", "one", url)]));
+        let endpoints = vec!["nova.example.com".parse().unwrap()];
+        let policy = SecretPolicy { endpoints, ..SecretPolicy::default() };
+        let found = token.endpoint(Service::Compute, "one", &policy, Some("insecure"));
+        assert_eq!(found.is_ok(), is_allowed, "{found:?}");
     }
 }

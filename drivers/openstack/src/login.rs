@@ -82,8 +82,9 @@ impl Login {
     /// used.
     pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = Secrets(secret);
-        let url = policy.check_own_url(AUTH_URL, &required(secrets, &[AUTH_URL])?)?;
-        Ok(Self { url: without_version(url), credentials: credentials(secrets)?, tls: tls(secrets)? })
+        let (url, tls) = (required(secrets, &[AUTH_URL])?, tls(secrets)?);
+        let url = policy.check_own_url(AUTH_URL, &url, unverified(&tls))?;
+        Ok(Self { url: without_version(url), credentials: credentials(secrets)?, tls })
     }
 
     /// The request of a token.
@@ -162,6 +163,11 @@ fn tls(secrets: Secrets<'_>) -> Result<TlsOptions, DriverError> {
     Ok(TlsOptions { ca: secrets.trimmed(&[CA]), identity, is_insecure })
 }
 
+/// The option that switches the verification of certificates off, if it is set.
+pub(crate) fn unverified(tls: &TlsOptions) -> Option<&'static str> {
+    tls.is_insecure.then_some(INSECURE)
+}
+
 fn required(secrets: Secrets<'_>, keys: &[&str]) -> Result<String, DriverError> {
     let value = secrets.trimmed(keys);
     value.ok_or_else(|| refused(format!("the secret of the class has no {}", keys.join(" or "))))
@@ -188,6 +194,7 @@ mod tests {
     use rstest::rstest;
 
     const URL: (&str, &str) = ("authURL", " https://keystone.example.com/v3\n");
+    const ALLOWED: (&str, &str) = ("authURL", "https://127.0.0.1:5000");
     const USER: (&str, &str) = ("username", "user");
     const DOMAIN: (&str, &str) = ("domainName", "domain");
     const PROJECT: (&str, &str) = ("tenantName", "project");
@@ -210,6 +217,8 @@ mod tests {
     #[case::no_application(&[URL, USER, DOMAIN, ("applicationCredentialSecret", "s")], "no applicationCredentialName or applicationCredentialID")]
     #[case::no_user_of_application(&[URL, DOMAIN, ("applicationCredentialSecret", "s"), ("applicationCredentialName", "n")], "no username")]
     #[case::insecure(&[URL, USER, DOMAIN, PROJECT, WORD, ("insecure", "yes")], "insecure in the secret of the class is neither")]
+    #[case::unverified(&[URL, USER, DOMAIN, PROJECT, WORD, ("insecure", "true")], "insecure in the Secret of the class switches")]
+    #[case::this_host(&[("authURL", "https://localhost:5000"), USER, DOMAIN, PROJECT, WORD], "--allowed-cloud-endpoints")]
     #[case::no_key(&[URL, USER, DOMAIN, PROJECT, WORD, ("clientCert", "c")], "no clientKey")]
     fn a_secret_that_cannot_be_used_is_refused(#[case] data: &[(&str, &str)], #[case] expected: &str) {
         let error = login(data).err().unwrap();
@@ -269,7 +278,7 @@ mod tests {
     #[test]
     fn tls_options_are_those_of_the_secret() {
         let tls = |data: &[(&str, &str)]| {
-            let data: Vec<_> = [URL, USER, DOMAIN, PROJECT, WORD].iter().chain(data).copied().collect();
+            let data: Vec<_> = [ALLOWED, USER, DOMAIN, PROJECT, WORD].iter().chain(data).copied().collect();
             login(&data).ok().unwrap().tls
         };
         assert!(tls(&[]) == TlsOptions::default());

@@ -35,7 +35,9 @@ impl Login {
         let host = required(HOST)?;
         // The reference takes a host, maybe with a port. A URL is for hosts without TLS.
         let url = if host.contains("://") { host } else { format!("https://{host}") };
-        let url = policy.check_own_url(HOST, &url)?;
+        let insecure = Secrets(secret).trimmed(&[INSECURE]).unwrap_or_default();
+        let is_insecure = insecure == "1" || insecure.eq_ignore_ascii_case("true");
+        let url = policy.check_own_url(HOST, &url, is_insecure.then_some(INSECURE))?;
         if !["", "/", "/sdk", "/sdk/"].contains(&url.path()) {
             return Err(refuse(format!("{HOST} in the secret of the class has a path: it is the name of a host")));
         }
@@ -44,8 +46,6 @@ impl Login {
             required(USER)?,
             password(secret).ok_or_else(|| refuse(format!("the secret of the class has no {PASSWORD}")))?,
         );
-        let insecure = Secrets(secret).trimmed(&[INSECURE]).unwrap_or_default();
-        let is_insecure = insecure == "1" || insecure.eq_ignore_ascii_case("true");
         Ok(Self { url, user, password, is_insecure })
     }
 
@@ -114,8 +114,11 @@ mod tests {
     #[case("yes", false)]
     #[case("", false)]
     fn certificates_are_verified_unless_the_secret_says_otherwise(#[case] value: &str, #[case] expected: bool) {
-        let data = [&[("vsphereHost", "vc"), ("vsphereInsecureSSL", value)], USUAL.as_slice()].concat();
+        let data = [&[("vsphereHost", "127.0.0.1"), ("vsphereInsecureSSL", value)], USUAL.as_slice()].concat();
         assert_eq!(login(&data).unwrap().tls().is_insecure, expected);
+        let data = [&[("vsphereHost", "vc"), ("vsphereInsecureSSL", value)], USUAL.as_slice()].concat();
+        let error = login(&data).err().map(|error| error.message).unwrap_or_default();
+        assert_eq!(error.contains("vsphereInsecureSSL"), expected, "a host that is not allowed: {error}");
     }
 
     #[rstest]

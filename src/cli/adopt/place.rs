@@ -17,7 +17,7 @@ use crate::{
     },
     cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
     driver::{Catalogue, Guards},
-    process::DriverSources,
+    process::{DriverSources, SimulatedPlace},
     runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
@@ -120,8 +120,10 @@ impl Place {
         // Without an address nothing is in it, so nothing is found.
         let simulated_cloud = || {
             Ok(match &self.drivers.simulated_cloud {
-                Some(address) => Arc::new(Client::new(address.as_str())?) as Arc<dyn CloudApi>,
-                None => Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>,
+                Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+                Some(SimulatedPlace::Embedded) | None => {
+                    Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>
+                }
             })
         };
         #[cfg(feature = "remote")]
@@ -133,7 +135,7 @@ impl Place {
             bail!("credentials would be sent unencrypted to {}: use https://, or --driver-insecure", exposed.address);
         }
         let sources = DriverSources {
-            simulated_cloud: &simulated_cloud,
+            simulated_cloud: Some(&simulated_cloud),
             secrets: &self.drivers.secrets.policy(),
             #[cfg(feature = "remote")]
             remote: &remote,

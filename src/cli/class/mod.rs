@@ -98,7 +98,7 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
     // Nothing is created in it.
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
-        simulated_cloud: &simulated_cloud,
+        simulated_cloud: Some(&simulated_cloud),
         secrets: &options.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: &remote,

@@ -10,13 +10,13 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::flags::{LogOptions, SecretOptions, value};
+use super::flags::{LogOptions, SecretOptions, place_for, value};
 use crate::{
     driver::{
         Guards, conformance,
         remote::{Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
     },
-    process::{self, DriverServerOptions},
+    process::{self, DriverServerOptions, SimulatedPlace},
 };
 use input::Input;
 
@@ -61,9 +61,9 @@ pub struct ServeOptions {
     /// Let the group of a Unix socket open it
     #[arg(long)]
     group_access: bool,
-    /// URL of the simulated cloud; in memory if absent
-    #[arg(long, value_name = "URL", value_parser = value::http_url)]
-    simulated_cloud: Option<reqwest::Url>,
+    /// Serve the simulated cloud: its URL, or "embedded" for one in memory; not served if absent
+    #[arg(long, value_name = "URL", value_parser = value::simulated_place)]
+    simulated_cloud: Option<SimulatedPlace>,
     /// Permissions of Secrets of classes.
     #[command(flatten)]
     secrets: SecretOptions,
@@ -77,19 +77,23 @@ pub struct ServeOptions {
 /// # Errors
 /// The provider is not built in, or the address cannot be had.
 pub async fn serve(options: ServeOptions) -> Result<()> {
+    process::serve_drivers(server_options(options)).await
+}
+
+fn server_options(options: ServeOptions) -> DriverServerOptions {
     let tls = TlsFiles { ca: options.client_ca_file, cert: options.cert_file, key: options.key_file };
-    process::serve_drivers(DriverServerOptions {
+    DriverServerOptions {
+        simulated_cloud: place_for(options.provider.as_deref(), options.simulated_cloud.as_ref()),
         provider: options.provider,
-        simulated_cloud: options.simulated_cloud.as_ref().map(ToString::to_string),
-        secrets: options.secrets.policy(),
+        // Classes come from all namespaces of all clients.
+        secrets: options.secrets.policy_of_tenants(),
         listen: ListenOptions {
             listen: options.listen,
             tls,
             is_insecure: options.insecure,
             has_group_access: options.group_access,
         },
-    })
-    .await
+    }
 }
 
 /// More than a cloud needs for some twenty VMs.
@@ -117,4 +121,26 @@ pub async fn test(options: TestOptions) -> Result<Report, NotTested> {
     let results = tokio::time::timeout(LIMIT, conformance::run(&subject)).await;
     let results = results.map_err(|_| NotTested::Endless(LIMIT))?;
     Ok(Report::new(&endpoint, results, options.output))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::cli::args::{self, Command};
+
+    #[test]
+    fn namespaces_of_clients_are_tenants() {
+        let words = ["mcm", "driver", "serve", "--listen=unix:///s", "--credential-files-folder=/wi"];
+        let parsed = args::parse(words.map(OsString::from)).unwrap();
+        let Command::Driver { command: DriverCommand::Serve(options) } = parsed else { panic!("another command") };
+        let policy = server_options(*options).secrets;
+        let class = serde_json::json!({ "metadata": { "name": "c", "namespace": "team-b" }, "providerSpec": {} });
+        let policy = policy.of(&serde_json::from_value(class).unwrap()).into_owned();
+        assert!(policy.check_file("file", "/wi/team-b/token").is_ok());
+        for file in ["/wi/team-a/token", "/wi/token"] {
+            assert!(policy.check_file("file", file).is_err(), "{file}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     CapiManagerOptions, ControlKubeconfig, ControllerManagerOptions, DriverOptions, GenericOptions,
-    LeaderElectionOptions, MachineControllerOptions, MachineOptions, RunOptions, TargetKubeconfig,
+    LeaderElectionOptions, MachineControllerOptions, MachineOptions, RunOptions, SecretOptions, TargetKubeconfig,
 };
 use crate::api::GoDuration;
 #[cfg(feature = "remote")]
@@ -60,6 +60,14 @@ pub enum Conflict {
     /// There is no TLS.
     #[error("--tls-cert-file: not used with --insecure-diagnostics, which serves plain HTTP; leave one of them out")]
     UnusedCertificate,
+    /// Namespaces of the same name on several servers are different tenants.
+    #[error(
+        "--process-credentials-namespaces: not used with --cells; set processCredentialsNamespaces of the cells in the file"
+    )]
+    ProcessCredentialsOfCells,
+    /// Each cell has another folder.
+    #[error("--credential-files-folder: not used with --cells; set credentialFilesFolder of the cells in the file")]
+    CredentialFilesOfCells,
     /// Two drivers for one provider.
     #[error("--driver={0}=…: given twice; pass one driver per provider")]
     DriverTwice(String),
@@ -121,7 +129,8 @@ impl RunOptions {
         verdict(
             generic_conflicts(&self.generic)
                 .chain(machine_conflicts(&self.machine))
-                .chain(driver_conflicts(&self.driver)),
+                .chain(driver_conflicts(&self.driver))
+                .chain(self.cells.iter().flat_map(|_| cell_conflicts(&self.driver.secrets))),
         )
     }
 }
@@ -187,6 +196,17 @@ fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = Conflict>
         .into_iter()
 }
 
+/// What Secrets may use differs from cell to cell.
+fn cell_conflicts(options: &SecretOptions) -> impl Iterator<Item = Conflict> + use<> {
+    let SecretOptions { process_credentials_namespaces: namespaces, credential_files_folder: folders, .. } = options;
+    [
+        (!namespaces.is_empty()).then_some(Conflict::ProcessCredentialsOfCells),
+        (*folders != SecretOptions::default().credential_files_folder).then_some(Conflict::CredentialFilesOfCells),
+    ]
+    .into_iter()
+    .flatten()
+}
+
 #[cfg(not(feature = "remote"))]
 fn driver_conflicts(_: &DriverOptions) -> impl Iterator<Item = Conflict> {
     std::iter::empty()
@@ -214,7 +234,7 @@ fn driver_conflicts(options: &DriverOptions) -> impl Iterator<Item = Conflict> {
 #[cfg(all(test, feature = "remote"))]
 mod tests {
     use super::*;
-    use crate::cli::flags::{RemoteOptions, SecretOptions};
+    use crate::cli::flags::RemoteOptions;
     use rstest::rstest;
 
     #[rstest]

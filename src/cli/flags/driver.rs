@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use reqwest::Url;
 
 use super::value;
 #[cfg(feature = "remote")]
 use crate::driver::remote::{Endpoint, TlsFiles};
-use crate::driver::{
-    SecretPolicy,
-    secret_policy::{AllowedEndpoint, GARDENER_FOLDER},
+use crate::{
+    driver::{
+        ON_REQUEST, SecretPolicy,
+        secret_policy::{AllowedEndpoint, GARDENER_FOLDER},
+    },
+    process::SimulatedPlace,
 };
 
 /// Flags of the drivers.
@@ -21,9 +23,9 @@ pub struct DriverOptions {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// URL of the simulated cloud; embedded in this process if absent
-    #[arg(long, value_name = "URL", value_parser = value::http_url)]
-    pub simulated_cloud: Option<Url>,
+    /// Serve classes of the simulated cloud: its URL, or "embedded" for one in this process; not served if absent
+    #[arg(long, value_name = "URL", value_parser = value::simulated_place)]
+    pub(in crate::cli) simulated_cloud: Option<SimulatedPlace>,
 
     /// Permissions of Secrets of classes.
     #[command(flatten)]
@@ -33,6 +35,19 @@ pub struct DriverOptions {
     #[cfg(feature = "remote")]
     #[command(flatten)]
     pub remote: RemoteOptions,
+}
+
+impl DriverOptions {
+    /// The simulated cloud to serve.
+    pub(in crate::cli) fn simulated_place(&self) -> Option<SimulatedPlace> {
+        place_for(self.provider.as_deref(), self.simulated_cloud.as_ref())
+    }
+}
+
+/// The simulated cloud to serve: that of its flag, or one in this process if it is the only provider.
+pub(in crate::cli) fn place_for(provider: Option<&str>, place: Option<&SimulatedPlace>) -> Option<SimulatedPlace> {
+    let is_only = provider.is_some_and(|name| name.eq_ignore_ascii_case(ON_REQUEST));
+    place.cloned().or(is_only.then_some(SimulatedPlace::Embedded))
 }
 
 /// Flags about what Secrets of classes may use of the process.
@@ -60,15 +75,20 @@ impl SecretOptions {
         SecretPolicy {
             process_credentials: self.process_credentials_namespaces.clone(),
             folders: self.credential_files_folder.clone(),
-            confines_files: false,
             endpoints: self.allowed_cloud_endpoints.clone(),
+            ..SecretPolicy::default()
         }
+    }
+
+    /// Permissions of Secrets in a process that serves several namespaces.
+    pub fn policy_of_tenants(&self) -> SecretPolicy {
+        SecretPolicy { confines_files: true, ..self.policy() }
     }
 }
 
 impl Default for SecretOptions {
     fn default() -> Self {
-        let SecretPolicy { process_credentials, folders, endpoints, confines_files: _ } = SecretPolicy::default();
+        let SecretPolicy { process_credentials, folders, endpoints, .. } = SecretPolicy::default();
         Self {
             process_credentials_namespaces: process_credentials,
             credential_files_folder: folders,

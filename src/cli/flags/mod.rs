@@ -16,6 +16,7 @@ pub mod value;
 pub use check::{Conflict, Conflicts};
 #[cfg(feature = "remote")]
 pub use driver::RemoteOptions;
+pub(in crate::cli) use driver::place_for;
 pub use driver::{DriverOptions, SecretOptions};
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     cli::args::{self, Command},
     driver::SecretPolicy,
+    process::SimulatedPlace,
     safety::meltdown::Limit,
 };
 
@@ -282,6 +283,14 @@ fn what_secrets_may_use_is_checked(#[case] flag: &str, #[case] expected: &str) {
 }
 
 #[rstest]
+#[case("--process-credentials-namespaces=a", "set processCredentialsNamespaces of the cells")]
+#[case("--credential-files-folder=/x", "set credentialFilesFolder of the cells")]
+fn what_the_secrets_of_cells_may_use_is_in_their_file(#[case] flag: &str, #[case] expected: &str) {
+    assert!(refusal(&["run", "--cells=/c", flag]).contains(expected), "{}", refusal(&["run", "--cells=/c", flag]));
+    assert_eq!(run(&["--cells=/c", "--allowed-cloud-endpoints=a"]).driver.secrets.allowed_cloud_endpoints.len(), 1);
+}
+
+#[rstest]
 #[case("", TargetKubeconfig::InCluster)]
 #[case("none", TargetKubeconfig::None)]
 #[case("None", TargetKubeconfig::Path("None".into()))]
@@ -405,4 +414,6 @@ fn content_types_are_checked_though_unused(#[case] text: &str, #[case] is_accept
 #[case("file:///tmp/x", false)]
 fn a_simulated_cloud_is_reached_by_http(#[case] text: &str, #[case] is_accepted: bool) {
     assert_eq!(value::http_url(text).is_ok(), is_accepted);
+    assert_eq!(value::simulated_place(text).is_ok(), is_accepted);
+    assert_eq!(value::simulated_place("embedded"), Ok(SimulatedPlace::Embedded));
 }

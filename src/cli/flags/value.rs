@@ -14,6 +14,7 @@ use crate::driver::remote::{Address, Endpoint, InvalidAddress, Listen};
 use crate::{
     api::GoDuration,
     driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint},
+    process::SimulatedPlace,
 };
 
 /// An invalid value of a flag.
@@ -269,6 +270,18 @@ pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
     match text.parse::<Url>() {
         Ok(url) if url.scheme() == "http" && url.has_host() => Ok(url),
         _ => Err(InvalidValue::syntax("must be an http URL, such as http://127.0.0.1:10270")),
+    }
+}
+
+/// The simulated cloud to serve.
+///
+/// # Errors
+/// It is neither `embedded` nor an `http` URL.
+pub(in crate::cli) fn simulated_place(text: &str) -> Result<SimulatedPlace, InvalidValue> {
+    match http_url(text) {
+        _ if text == "embedded" => Ok(SimulatedPlace::Embedded),
+        Ok(url) => Ok(SimulatedPlace::Url(url.into())),
+        Err(_) => Err(InvalidValue::syntax("must be embedded, or an http URL such as http://127.0.0.1:10270")),
     }
 }
 

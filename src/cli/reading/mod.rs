@@ -105,7 +105,7 @@ impl ReadingOptions {
 pub(super) fn drivers() -> Result<Catalogue> {
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
-        simulated_cloud: &simulated_cloud,
+        simulated_cloud: Some(&simulated_cloud),
         secrets: &crate::driver::SecretPolicy::default(),
         #[cfg(feature = "remote")]
         remote: &[],

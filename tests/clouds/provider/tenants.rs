@@ -19,9 +19,10 @@ const OTHERS: &str = "team-b";
 const OPERATORS: &str = "operators";
 
 /// A token below a folder that the operator allows.
-fn token_file(world: &World) -> String {
-    let path = world.folder.join("token");
-    std::fs::write(&path, "a token of the manager").unwrap();
+fn token_file(world: &World, name: &str) -> String {
+    let path = world.folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "a token of another").unwrap();
     path.display().to_string()
 }
 
@@ -39,7 +40,7 @@ async fn is_refused(world: &World, name: &str, text: &str) {
 async fn no_tenant_uses_the_credentials_of_another_or_of_the_manager() {
     let (ec2, google) = (Ec2::start().await, gcp::World::new().await);
     let mut world = World::new("tenants").await;
-    let file = token_file(&world);
+    let (file, file_of_a_tenant) = (token_file(&world, "token"), token_file(&world, &format!("{OURS}/token")));
     let folder = format!("--credential-files-folder={}", world.folder.display());
     let credentials = [
         ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
@@ -72,16 +73,19 @@ async fn no_tenant_uses_the_credentials_of_another_or_of_the_manager() {
         "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "credential_source": { "file": file },
         "universe_domain": "googleapis.com",
     });
-    let file_of_aws =
-        json!({ "workloadIdentityTokenFile": file, "roleARN": "arn:aws:iam::123456789012:role/of-another" });
+    let role = "arn:aws:iam::123456789012:role/of-another";
+    let file_of_aws = json!({ "workloadIdentityTokenFile": file, "roleARN": role });
+    let file_of_a_tenant = json!({ "workloadIdentityTokenFile": file_of_a_tenant, "roleARN": role });
     let file_of_google = json!({ "credentialsConfig": of_google.to_string(), "projectID": "my-project" });
     world.credentials(OTHERS, "empty", json!({ "userData": "x" })).await;
     world.credentials(OTHERS, "endpoint", json!({ "endpointURL": ec2.url })).await;
     world.credentials(OTHERS, "file", file_of_aws).await;
+    world.credentials(OTHERS, "file-of-a-tenant", file_of_a_tenant).await;
     world.credentials(OTHERS, "google", file_of_google).await;
     let secret = |name: &str| json!({ "credentialsSecretRef": { "name": name, "namespace": OTHERS } });
-    let fence = "--process-credentials-namespaces does not allow";
-    let attempts: [(&str, &dyn Simulation, Value, &str); 8] = [
+    let (fence, folder) =
+        ("--process-credentials-namespaces does not allow", "each namespace has the folder of its name");
+    let attempts: [(&str, &dyn Simulation, Value, &str); 9] = [
         ("secret-elsewhere", &ec2, own.clone(), "which is in another namespace"),
         (
             "user-data-elsewhere",
@@ -93,8 +97,9 @@ async fn no_tenant_uses_the_credentials_of_another_or_of_the_manager() {
         ("only-user-data", &ec2, json!({ "secretRef": { "name": "empty", "namespace": OTHERS } }), fence),
         ("empty-secret", &ec2, secret("empty"), "has no"),
         ("endpoint-of-a-tenant", &ec2, secret("endpoint"), "has no"),
-        ("file-of-the-manager", &ec2, secret("file"), fence),
-        ("file-of-the-manager-at-google", &google, secret("google"), fence),
+        ("file-of-the-manager", &ec2, secret("file"), folder),
+        ("file-of-a-tenant", &ec2, secret("file-of-a-tenant"), folder),
+        ("file-of-the-manager-at-google", &google, secret("google"), folder),
     ];
     for (name, cloud, change, _) in &attempts {
         world.class(OTHERS, name, *cloud, change.clone()).await;

@@ -28,7 +28,7 @@ pub use self::{
 /// Fakes listen on this host, and tokens are in temporary folders.
 pub fn secret_policy() -> SecretPolicy {
     SecretPolicy {
-        endpoints: "http://127.0.0.1".parse().into_iter().collect(),
+        endpoints: ["http://127.0.0.1", "127.0.0.1"].into_iter().flat_map(str::parse).collect(),
         folders: vec![std::env::temp_dir()],
         ..SecretPolicy::default()
     }

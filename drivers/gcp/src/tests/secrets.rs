@@ -168,6 +168,34 @@ async fn nothing_is_sent_to_hosts_that_are_not_allowed() {
     assert_eq!(calls(&world), [""; 0]);
 }
 
+/// Two namespaces of one process with a token each.
+#[rstest]
+#[case::own("team-b/token", true)]
+#[case::of_another("team-a/token", false)]
+#[case::of_the_process("token", false)]
+#[tokio::test]
+async fn the_token_of_another_namespace_is_not_read(#[case] file: &str, #[case] is_exchanged: bool) {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    for team in ["team-a", "team-b"] {
+        std::fs::create_dir(folder.path().join(team)).unwrap();
+        std::fs::write(folder.path().join(team).join("token"), SUBJECT_TOKEN).unwrap();
+    }
+    std::fs::write(folder.path().join("token"), SUBJECT_TOKEN).unwrap();
+    let folders = vec![folder.path().to_owned()];
+    let secrets = SecretPolicy { folders, confines_files: true, ..mcm_driver::testing::secret_policy() };
+    let access = Access { secrets, ..super::access(&world.url, std::time::Duration::from_secs(5)) };
+    let driver = GcpDriver::new(access, Patience::default(), unmeasured());
+    let mut class = (*world.request("a").class).clone();
+    class.metadata.namespace = Some("team-b".to_owned());
+    let listed = driver.list(&class, &external(&folder.path().join(file), false)).await;
+    match listed {
+        Ok(_) => assert!(is_exchanged),
+        Err(error) => assert_eq!((error.code, is_exchanged), (Code::InvalidArgument, false), "{error}"),
+    }
+    assert_eq!(calls(&world).contains(&"sts"), is_exchanged);
+}
+
 #[tokio::test]
 async fn the_secret_of_a_class_is_checked_without_a_call() {
     let world = World::new().await;

@@ -99,6 +99,7 @@ async fn a_url_without_tls_is_for_allowed_hosts() {
 }
 
 const HOST: (&str, &str) = ("vsphereHost", "vc.example.com");
+const ALLOWED: (&str, &str) = ("vsphereHost", "127.0.0.1");
 const NAME: (&str, &str) = ("vsphereUsername", USER);
 const WORD: (&str, &str) = ("vspherePassword", PASSWORD);
 
@@ -106,7 +107,8 @@ const WORD: (&str, &str) = ("vspherePassword", PASSWORD);
 #[case::complete(&[HOST, NAME, WORD], None, None)]
 #[case::no_password(&[HOST, NAME], Some("no vspherePassword"), None)]
 #[case::no_user_data(&[HOST, NAME, WORD, ("userData", "")], Some("no userData"), None)]
-#[case::insecure(&[HOST, NAME, WORD, ("vsphereInsecureSSL", "1")], None, Some("is not verified"))]
+#[case::insecure(&[ALLOWED, NAME, WORD, ("vsphereInsecureSSL", "1")], None, Some("is not verified"))]
+#[case::insecure_elsewhere(&[HOST, NAME, WORD, ("vsphereInsecureSSL", "1")], Some("--allowed-cloud-endpoints"), None)]
 fn the_problems_of_a_secret_are_found_without_a_call(
     #[case] data: &[(&str, &str)],
     #[case] error: Option<&str>,
