@@ -61,7 +61,7 @@ pub struct ServeOptions {
     /// Let the group of a Unix socket open it
     #[arg(long)]
     group_access: bool,
-    /// Serve the simulated cloud: its URL, or "embedded" for one in memory; not served if absent
+    /// Simulated cloud to serve: its URL, or "embedded"; none if absent
     #[arg(long, value_name = "URL", value_parser = value::simulated_place)]
     simulated_cloud: Option<SimulatedPlace>,
     /// Permissions of Secrets of classes.

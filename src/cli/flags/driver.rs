@@ -23,7 +23,7 @@ pub struct DriverOptions {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// Serve classes of the simulated cloud: its URL, or "embedded" for one in this process; not served if absent
+    /// Simulated cloud to serve: its URL, or "embedded"; none if absent
     #[arg(long, value_name = "URL", value_parser = value::simulated_place)]
     pub(in crate::cli) simulated_cloud: Option<SimulatedPlace>,
 
