@@ -1,6 +1,7 @@
 //! Everything between plans and the API server: caches that contain our own writes, queues, the reconcile loop, leader
 //! election, clients, events, metrics, endpoints. It makes no decisions about machines.
 
+pub(crate) mod access;
 pub mod activity;
 pub mod body;
 pub(crate) mod budget;

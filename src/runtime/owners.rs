@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Namespace};
 use kube::{Api, Client};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{cell::Builder, objects::chain};
+use super::{access, cell::Builder, objects::chain};
 use crate::api::vm_owner::Owner;
 
 /// A Namespace is read again after this time: permissions change, and another one may get its name.
@@ -69,8 +69,19 @@ impl Owners {
         owner
     }
 
-    /// The UID of a Namespace; `None` if the process may not read it, as the Go programs.
+    /// The UID of a Namespace; `None` if the process may not read it, as the Go programs. A review shows that, so that
+    /// no request is refused.
     async fn read(&self, namespace: &str) -> Result<Option<String>, UnknownOwner> {
+        let get = ResourceAttributes {
+            verb: Some("get".to_owned()),
+            resource: Some("namespaces".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        if access::is_allowed(&self.client, get).await == Some(false) {
+            return Ok(None);
+        }
         let api: Api<Namespace> = Api::all(self.client.clone());
         match Box::pin(api.get_metadata(namespace)).await {
             Ok(object) => Ok(object.metadata.uid),
@@ -82,7 +93,7 @@ impl Owners {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
 
     use kube::client::Body;
     use rstest::rstest;
@@ -91,22 +102,34 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers with a code.
+    /// The answer to an access review.
+    const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+    /// An API server that answers with a code, and counts reads. It answers no reviews, unless a denial was chosen.
     #[derive(Clone)]
-    struct Server(Arc<(AtomicU16, AtomicUsize)>);
+    struct Server(Arc<(AtomicU16, AtomicUsize, AtomicBool)>);
 
     impl Server {
         fn answering(code: u16) -> Self {
-            Self(Arc::new((AtomicU16::new(code), AtomicUsize::new(0))))
+            Self(Arc::new((AtomicU16::new(code), AtomicUsize::new(0), AtomicBool::new(false))))
         }
 
         fn owners(&self) -> Owners {
             let state = self.clone();
             let service = tower::service_fn(move |request: http::Request<Body>| {
-                assert_eq!(request.uri().path(), "/api/v1/namespaces/team-a");
-                state.0.1.fetch_add(1, SeqCst);
-                let code = state.0.0.load(SeqCst);
+                let is_review = request.uri().path() == REVIEW;
+                let is_denial = is_review && state.0.2.load(SeqCst);
+                if !is_review {
+                    assert_eq!(request.uri().path(), "/api/v1/namespaces/team-a");
+                    state.0.1.fetch_add(1, SeqCst);
+                }
+                let code = match (is_review, is_denial) {
+                    (true, true) => 201,
+                    (true, false) => 404,
+                    (false, _) => state.0.0.load(SeqCst),
+                };
                 let body = match code {
+                    201 => json!({"spec": {}, "status": {"allowed": false}}),
                     200 => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a", "uid": "u"}}),
                     _ => {
                         json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": "no"})
@@ -143,6 +166,18 @@ mod tests {
         let owner = Server::answering(code).owners().of("team-a").await.ok();
         assert_eq!(owner.as_ref().map(|owner| owner.uid.as_deref()), expected);
         assert!(owner.is_none_or(|owner| owner.namespace == "team-a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_may_not_be_read_is_not_asked_for() {
+        let server = Server::answering(200);
+        server.0.2.store(true, SeqCst);
+        let owners = server.owners();
+        assert_eq!(owners.of("team-a").await.unwrap().marker(), "team-a");
+        assert_eq!(server.reads(), 0, "no request is refused");
+        server.0.2.store(false, SeqCst);
+        sleep(KEPT_UNREAD).await;
+        assert_eq!(owners.of("team-a").await.unwrap().marker(), "u", "the permission was granted meanwhile");
     }
 
     #[tokio::test(start_paused = true)]
