@@ -131,12 +131,13 @@ fn values_reach_the_pod() {
                 .unwrap()
                 .contains(&"--target-kubeconfig=/etc/mcm/target/kubeconfig".into())
         );
-        assert!(
-            !documents(&manifest).iter().any(|one| one["kind"] == "ClusterRoleBinding"),
-            "no rights to Nodes of this cluster"
-        );
+        let bound = |manifest: &str| {
+            let bindings = documents(manifest).into_iter().filter(|one| one["kind"] == "ClusterRoleBinding");
+            bindings.map(|one| one["roleRef"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(bound(&manifest), ["a-mcm-classes"], "no rights to Nodes of this cluster");
         let none = render(cluster, "a", &["target.type=none"]).unwrap();
-        assert!(!documents(&none).iter().any(|one| one["kind"] == "ClusterRoleBinding"));
+        assert_eq!(bound(&none), ["a-mcm-classes"]);
 
         let elsewhere = render(cluster, "a", &["controlNamespace=b"]).unwrap();
         let binding = documents(&elsewhere)

@@ -187,7 +187,7 @@ fn is_known(known: &[(&str, &[&str], &str)], (_, resource, verb): &Right) -> boo
 fn in_files(folder: &str) -> BTreeSet<Right> {
     let read =
         |name: &str| std::fs::read_to_string(format!("{}/config/{folder}/{name}.yaml", crate::cluster::ROOT)).unwrap();
-    granted(&[read("control"), read("target")].join("\n---\n"))
+    granted(&[read("classes"), read("control"), read("target")].join("\n---\n"))
 }
 
 #[rstest]

@@ -56,6 +56,11 @@ capmcm-manager
 {{- printf "%s-%s-target" .Release.Namespace (include "mcm.fullname" .) | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The ClusterRole with which the classes of other namespaces are seen. */}}
+{{- define "mcm.classesName" -}}
+{{- printf "%s-%s-classes" .Release.Namespace (include "mcm.fullname" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
 {{/* The rules of the role of a kind in a file: a dict of root, file and kind. */}}
 {{- define "mcm.rules" -}}
 {{- $kind := .kind -}}

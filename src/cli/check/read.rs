@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::{
     install::{Class, Secret, Server, Target},
     kinds::Definition,
-    rights::{Answer, In, Of, RULES, Rule, SERVICE_ACCOUNT, Who},
+    rights::{Answer, In, Of, RULES, Rule, SEE_OTHERS, SERVICE_ACCOUNT, Who},
 };
 use crate::{
     api::{
@@ -110,7 +110,8 @@ pub(super) async fn rights(
     target: Option<&Client>,
     namespace: &str,
 ) -> Vec<(Rule, &'static str, Answer)> {
-    let all = RULES.iter().flat_map(|rule| rule.verbs.iter().map(move |verb| (*rule, *verb)));
+    let all = RULES.into_iter().chain([SEE_OTHERS]);
+    let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
     let asked = all.filter_map(|(rule, verb)| {
         let client = if rule.cluster == In::Control { Some(control) } else { target };
         client.map(|client| async move { (rule, verb, ask(who, client, &rule, verb, namespace).await) })

@@ -76,6 +76,9 @@ pub(super) const RULES: [Rule; 21] = [
     rule(In::Target, Of::Named("kube-system"), "", "secrets", &["create", "delete", "get"]),
 ];
 
+/// The right to see others with the same cluster tag. The Go programs do not have it.
+pub(super) const SEE_OTHERS: Rule = rule(In::Control, Of::Cluster, GROUP, "machineclasses", &["list"]);
+
 /// The answer of the API server for a verb of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -120,7 +123,8 @@ pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The findings of one cluster.
 pub(super) fn judge(who: &Who, cluster: In, answers: &[(Rule, &str, Answer)]) -> Vec<Finding> {
     const CHECK: &str = "permissions";
-    let of_cluster: Vec<_> = answers.iter().filter(|(rule, _, _)| rule.cluster == cluster).collect();
+    let is_needed = |rule: &Rule| rule.cluster == cluster && *rule != SEE_OTHERS;
+    let of_cluster: Vec<_> = answers.iter().filter(|(rule, _, _)| is_needed(rule)).collect();
     let place = if cluster == In::Target { " in the target cluster" } else { "" };
     let (mut denied, mut open) = (BTreeMap::<String, Vec<&str>>::new(), Vec::new());
     for (rule, verb, answer) in &of_cluster {
@@ -149,6 +153,15 @@ pub(super) fn judge(who: &Who, cluster: In, answers: &[(Rule, &str, Answer)]) ->
         let number = of_cluster.len();
         let text = format!("{} may do everything that mcm does{place} ({number} rights checked)", who.short());
         findings.push(Finding::new(CHECK, Level::Good, text));
+    }
+    let cannot_see = |(rule, _, answer): &(Rule, &str, Answer)| *rule == SEE_OTHERS && *answer == Answer::Denied;
+    if cluster == In::Control && who.is_manager && answers.iter().any(cannot_see) {
+        let text = format!(
+            "{} may not list machineclasses in all namespaces: orphan VMs without a marker are kept, unless the cluster tag \
+             is the technical ID of a shoot, or --machine-safety-orphan-vms-sole-user is set",
+            who.short()
+        );
+        findings.push(Finding::note(CHECK, text).then("grant it, as in config/rbac/classes.yaml"));
     }
     findings
 }
@@ -194,6 +207,17 @@ mod tests {
                 assert!(is_granted(text, &rule, verb), "{verb} {}", rule.resource);
             }
         }
+    }
+
+    #[test]
+    fn a_manager_that_cannot_see_others_with_its_tag_is_told_which_rule_applies() {
+        let who = Who::service_account("shoot", "mcm");
+        let with = |answer| judge(&who, In::Control, &[answers(&[]), vec![(SEE_OTHERS, "list", answer)]].concat());
+        let (allowed, denied) = (with(Answer::Allowed), with(Answer::Denied));
+        assert_eq!((allowed.len(), denied.len()), (1, 2), "{denied:?}");
+        assert_eq!(denied[0], allowed[0], "all that is needed is there");
+        assert!(format!("{denied:?}").contains("may not list machineclasses in all namespaces"), "{denied:?}");
+        assert!(is_granted(include_str!("../../../config/rbac/classes.yaml"), &SEE_OTHERS, "list"));
     }
 
     fn answers(denied: &[&str]) -> Vec<(Rule, &'static str, Answer)> {
