@@ -286,6 +286,9 @@ fn orphans_policy(options: &MachineOptions) -> orphans::Policy {
         period: options.orphan_vms_period,
         minimum_age: GoDuration::from(options.orphan_vms_minimum_age).as_signed(),
         is_dry_run: options.orphan_vms_dry_run,
+        is_sole_user: options.orphan_vms_sole_user,
+        claim_timeout: GoDuration::from(options.machine_creation_timeout).as_signed(),
+        unhealthy_replacements: unhealthy_replacements(options),
         ..orphans::Policy::default()
     }
 }
@@ -340,6 +343,8 @@ mod tests {
             "--machine-safety-orphan-vms-period=3m",
             "--machine-safety-orphan-vms-minimum-age=4m",
             "--machine-safety-orphan-vms-dry-run",
+            "--machine-safety-orphan-vms-sole-user",
+            "--machine-creation-timeout=5m",
         ];
         let matches = MachineOptions::augment_args(clap::Command::new("mcm")).get_matches_from(flags);
         let options = MachineOptions::from_arg_matches(&matches).unwrap();
@@ -348,7 +353,14 @@ mod tests {
         let orphans = orphans_policy(&options);
         let period = Duration::from_mins(3);
         let (minimum_age, default) = (seconds(240), orphans::Policy::default());
-        let expected = orphans::Policy { period, minimum_age, is_dry_run: true, ..default };
+        let expected = orphans::Policy {
+            period,
+            minimum_age,
+            is_dry_run: true,
+            is_sole_user: true,
+            claim_timeout: seconds(300),
+            ..default
+        };
         assert_eq!(orphans, expected);
     }
 

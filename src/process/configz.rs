@@ -39,6 +39,7 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
         put("machine-safety-orphan-vms-period", of(options.orphans.period));
         put("machine-safety-orphan-vms-minimum-age", of_signed(options.orphans.minimum_age));
         put("machine-safety-orphan-vms-dry-run", json!(options.orphans.is_dry_run));
+        put("machine-safety-orphan-vms-sole-user", json!(options.orphans.is_sole_user));
     }
     if is_provider || options.roles.contains(&MACHINES) {
         flags.extend(of_machines(&options.machine));

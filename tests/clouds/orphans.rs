@@ -48,22 +48,25 @@ async fn unmarked_vms_stay_while_a_class_of_another_namespace_has_their_tag_in_t
 
 /// A VM that no machine has is collected, and no other.
 pub async fn an_orphan_is_collected_and_nothing_else(cloud: Arc<dyn Simulation>) {
-    // As created by the Go program, or by an older version.
-    cloud.create("orphan", CLUSTER).await;
     cloud.create("stranger", "another").await;
+    // As created by the Go program, or by an older version: other namespaces have classes with its tag.
+    cloud.create("unmarked", CLUSTER).await;
     let pool = Pool::start(Arc::clone(&cloud), &FLAGS).await;
+    cloud.create_for("orphan", CLUSTER, &owner(&pool).await).await;
     pool.world.scale(1).await;
     pool.world.settled(1, "small").await;
     let machine = pool.world.scene.now().names().pop_first().unwrap();
 
     until_gone(&*cloud, "orphan").await;
-    assert_eq!(names(&*cloud).await, ["stranger", &machine].map(str::to_owned).into());
+    assert_eq!(names(&*cloud).await, ["stranger", "unmarked", &machine].map(str::to_owned).into());
     assert!(pool.world.scene.now().settled(1, "small"), "the machine lost nothing");
     until_told(&pool, "OrphanDeleted").await;
     until_told(&pool, "OrphanFound").await;
+    let kept = until_told(&pool, "OrphanKept").await;
+    assert!(kept.contains("the right to list machineclasses") && kept.contains("unmarked"), "{kept}");
 
     pool.world.remove_pool().await;
-    assert_eq!(names(&*cloud).await, ["stranger".to_owned()].into());
+    assert_eq!(names(&*cloud).await, ["stranger", "unmarked"].map(str::to_owned).into());
 }
 
 /// The second namespace may be that of `mcm capi-manager`: only the marker counts.

@@ -26,7 +26,8 @@ async fn every_vm_without_a_machine_is_deleted_and_no_other() {
     let mut dice = run.dice();
     let control = ControlPlane::shared().await;
     let stage = Stage::set(run, control, control, &[]).await;
-    let manager = stage.world.run(&["--machine-safety-orphan-vms-period=1m"]).await;
+    let manager =
+        stage.world.run(&["--machine-safety-orphan-vms-period=1m", "--machine-safety-orphan-vms-sole-user"]).await;
     let slow = json!({"providerSpec": {"createLatency": "2s", "bootLatency": "2s", "deleteLatency": "2s"}});
     stage.classes(slow).await;
     stage.deployment("pool", 1, json!({})).await;

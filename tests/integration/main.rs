@@ -24,6 +24,7 @@ mod in_place;
 mod leadership;
 mod lifecycle;
 mod namespace_deletion;
+mod orphans;
 mod plan;
 mod preserve;
 #[cfg(feature = "remote")]

@@ -89,6 +89,9 @@ pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
 pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 /// Key of the user data in that Secret.
 pub const USER_DATA_KEY: &str = "value";
+/// Annotation on a Machine that the orphan collector created for a VM without one, to drain its Node: the pool that the VM was
+/// created for; empty if there is none. The collector writes and reads it. Without it the Machine is kept.
+pub const ORPHAN: &str = "machine.mcm/orphan-of";
 /// Annotation on a Machine of the provider for Cluster API: the zone of its VM, as the cloud reports it.
 pub const VM_ZONE: &str = "machine.mcm/zone";
 /// Annotation on a Machine of the provider for Cluster API: `spec.providerID` of its Node, if only the driver can tell it.

@@ -97,6 +97,20 @@ pub struct MachineOptions {
     )]
     pub orphan_vms_dry_run: bool,
 
+    /// Delete orphan VMs without a marker although the MachineClasses of other namespaces may not be listed: no other
+    /// namespace has classes with the cluster tags of this one
+    #[arg(
+        long = "machine-safety-orphan-vms-sole-user",
+        value_name = "BOOL",
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        value_parser = value::boolean
+    )]
+    pub orphan_vms_sole_user: bool,
+
     /// Number or percentage of a deployment's machines out of service at which no further unhealthy machine is replaced
     #[arg(long = "machine-safety-max-unhealthy-replacements", default_value = "1", value_name = "NUMBER|PERCENTAGE")]
     pub max_unhealthy_replacements: Limit,

@@ -46,7 +46,7 @@ const ROLLOUT: [(&str, &str); 4] = [
 ];
 
 /// Flags of the Go machine-controller alone, and three of the safety controllers that it does not have.
-const MACHINE: [(&str, &str); 17] = [
+const MACHINE: [(&str, &str); 18] = [
     ("machine-creation-timeout", "20m"),
     ("machine-health-timeout", "10m"),
     ("machine-drain-timeout", "2h"),
@@ -60,6 +60,7 @@ const MACHINE: [(&str, &str); 17] = [
     ("machine-safety-orphan-vms-period", "15m"),
     ("machine-safety-orphan-vms-minimum-age", "10m"),
     ("machine-safety-orphan-vms-dry-run", "false"),
+    ("machine-safety-orphan-vms-sole-user", "false"),
     ("machine-safety-max-unhealthy-replacements", "1"),
     ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
     ("bootstrap-token-auth-extra-groups", ""),
@@ -223,6 +224,7 @@ fn the_machine_controller_gets_typed_values() {
             orphan_vms_period: 15 * MINUTE,
             orphan_vms_minimum_age: 10 * MINUTE,
             orphan_vms_dry_run: false,
+            orphan_vms_sole_user: false,
             max_unhealthy_replacements: Limit::Machines(1),
             max_unhealthy_replacements_per_zone: None,
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),

@@ -1,27 +1,38 @@
 //! Executes plans of the orphan collector. It makes no decisions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 
 use super::{
-    Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, metrics::OrphanMetrics, plan::period_of,
+    Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode,
+    metrics::OrphanMetrics,
+    own_tag,
+    pass::{SHORTEST_PERIOD, period_of},
 };
 use crate::{
     api::{
-        machine::{Machine, MachineClass},
+        labels::NOT_MANAGED,
+        machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
         reasons::EventReason,
     },
     controllers::{
         self,
         api_servers::ApiServers,
-        machine::{self, FreedResources},
+        machine::{self, FreedResources, HeldPermit, Permits, take_permit},
     },
     driver::{Account, Catalogue, MachineRequest, SecretData},
     plan::{Event, Step},
     runtime::{
+        access,
         cache::Key,
         cell::Scope,
         clock::Clock,
@@ -36,7 +47,10 @@ use crate::{
         target::Targets,
         worker::ReconcileError,
     },
-    safety::orphans::identity,
+    safety::{
+        meltdown::{Permit, PermitKey},
+        orphans::identity,
+    },
 };
 
 /// Classes in a page, and pages that are read: more classes than any control cluster has.
@@ -59,8 +73,13 @@ pub(crate) struct Orphans {
     pub events: Events,
     pub measured: Arc<OrphanMetrics>,
     pub clock: Arc<dyn Clock>,
+    pub permits: Arc<Permits>,
     /// When deletions were requested, by account.
     pub deletions: Mutex<BTreeMap<Account, Vec<Timestamp>>>,
+    /// The Machines that are about to be created for a drain. They hold their permit although they do not exist yet.
+    pub drains: Arc<Mutex<BTreeMap<PermitKey, String>>>,
+    /// The class that handles a VM without a Machine, by provider and identity, and when it last listed it.
+    pub handled: Mutex<BTreeMap<(String, String), (Key, Timestamp)>>,
 }
 
 /// State of one pass.
@@ -69,6 +88,20 @@ pub(crate) struct Session {
     pub(super) learned: Learned,
     /// The Secret data for the list. Plans do not see it.
     secret: SecretData,
+    /// Permits for drains, until the end of the reconcile.
+    held: Vec<(DrainSlot, HeldPermit)>,
+}
+
+/// The only drain of a pool that may begin. Dropping it lets another begin.
+struct DrainSlot {
+    drains: Arc<Mutex<BTreeMap<PermitKey, String>>>,
+    permit: PermitKey,
+}
+
+impl Drop for DrainSlot {
+    fn drop(&mut self) {
+        self.drains.lock().remove(&self.permit);
+    }
 }
 
 impl Execute for Orphans {
@@ -98,6 +131,9 @@ impl Execute for Orphans {
                     }
                     turn.session.learned.others = Some(others);
                 }
+                Action::DivideVms(vms) => {
+                    turn.session.learned.elsewhere = Some(self.divide(&snapshot, turn.key, &vms));
+                }
                 Action::Record { memory, report, warnings } => {
                     let events: Vec<Event> = step.event.into_iter().chain(warnings).collect();
                     self.record(&snapshot, &step.reason, *memory, &report, &events, turn);
@@ -110,6 +146,33 @@ impl Execute for Orphans {
                         tracing::warn!(class = %turn.key, machine = name, error, "machine could not be read");
                     }
                     turn.session.learned.machines.insert(name, read);
+                }
+                Action::ListPools => {
+                    let pools = self.pools(&turn.key.namespace).await;
+                    if let Err(error) = &pools {
+                        tracing::warn!(class = %turn.key, error, "sets and deployments could not be listed");
+                    }
+                    turn.session.learned.pools = Some(pools);
+                }
+                Action::TakePermit { permit, machine } => {
+                    let permit = self.take(&snapshot, permit, &machine, &mut turn.session);
+                    turn.session.learned.permits.insert(machine, permit);
+                }
+                Action::GetNode { id, node } => {
+                    let read = self.is_unchanged(&node).await;
+                    turn.session.learned.nodes.insert(id, read);
+                }
+                Action::CreateMachine(machine) => {
+                    tracing::warn!(
+                        class = %turn.key, vm = machine.spec.provider_id, machine = machine.name_any(),
+                        reason = step.reason, "machine of an orphan VM created"
+                    );
+                    self.machines.create(&machine).await?;
+                    step.event.iter().for_each(|event| self.events.record(snapshot.class.as_ref(), event));
+                }
+                Action::DeleteMachine(machine) => {
+                    self.machines.delete(&machine.metadata).await?;
+                    self.measured.deleted(labels_of(turn.key));
                 }
                 Action::DeleteVm { id, machine } => {
                     self.delete(&snapshot, &step.reason, &id, &machine, step.event.as_ref(), turn).await;
@@ -140,15 +203,26 @@ impl Orphans {
             Ok(driver) => driver,
             Err(error) => return Others::Unknown(error.to_string()),
         };
+        let may_share = |one: &MachineClass, other: &MachineClass| driver.may_list(one, other);
         let may_list = |other: &MachineClass| {
             self.drivers.get(other).is_ok_and(|its| its.name() == driver.name()) && driver.may_list(class, other)
         };
+        let of_namespace = || Others::Forbidden { has_own_tag: own_tag::is_of_namespace(class, may_share) };
+        let list = ResourceAttributes {
+            verb: Some("list".to_owned()),
+            group: Some(GROUP.to_owned()),
+            resource: Some("machineclasses".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        if access::is_allowed(&self.control, list).await == Some(false) {
+            return of_namespace();
+        }
         let api: Api<Guard<MachineClass>> = Api::all(self.control.clone());
         let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
         for _ in 0..MOST_PAGES {
             let list = match Box::pin(api.list(&page)).await {
                 Ok(list) => list,
-                Err(error) if forbidden(&error).is_some() => return Others::Forbidden,
+                Err(error) if forbidden(&error).is_some() => return of_namespace(),
                 Err(error) => return Others::Unknown(format!("list MachineClasses: {}", chain(&error))),
             };
             for other in list.items {
@@ -168,6 +242,61 @@ impl Orphans {
             }
         }
         Others::Unknown("list MachineClasses: there are too many".to_owned())
+    }
+
+    /// The VMs, by identity, that another class handles. A class that has not listed a VM for two periods loses it.
+    fn divide(&self, snapshot: &Snapshot, class: &Key, vms: &[String]) -> BTreeSet<String> {
+        let provider = snapshot.class.provider.trim().to_ascii_lowercase();
+        let patience = period_of(&self.policy).saturating_mul(2).saturating_add(SHORTEST_PERIOD);
+        let now = snapshot.now;
+        let mut handled = self.handled.lock();
+        handled.retain(|_, (by, at)| by != class && now.duration_since(*at) <= patience);
+        let mut elsewhere = BTreeSet::new();
+        for vm in vms {
+            let entry = handled.entry((provider.clone(), vm.clone())).or_insert_with(|| (class.clone(), now));
+            if entry.0 != *class {
+                elsewhere.insert(vm.clone());
+            }
+        }
+        elsewhere
+    }
+
+    /// Takes the permit for a Machine, unless another class is about to use it.
+    fn take(&self, snapshot: &Snapshot, permit: PermitKey, machine: &str, session: &mut Session) -> Permit {
+        let mut drains = self.drains.lock();
+        if let Some(by) = drains.get(&permit).filter(|by| *by != machine) {
+            return Permit::Refused { by: by.clone() };
+        }
+        let key = Key::beside(&snapshot.class.metadata, machine);
+        let wanted = std::slice::from_ref(&permit);
+        let (held, answer) = take_permit(&self.permits, &self.machines.cache, wanted, &key);
+        if let Some(held) = held {
+            drains.insert(permit.clone(), machine.to_owned());
+            session.held.push((DrainSlot { drains: Arc::clone(&self.drains), permit }, held));
+        }
+        answer
+    }
+
+    /// The sets and deployments of a namespace.
+    async fn pools(&self, namespace: &str) -> Result<Pools, String> {
+        let deployments = all_of::<MachineDeployment>(&Api::namespaced(self.control.clone(), namespace)).await?;
+        let sets = all_of::<MachineSet>(&Api::namespaced(self.control.clone(), namespace)).await?;
+        Ok(Pools::new(&deployments, &sets))
+    }
+
+    /// Whether a Node still exists with its UID, its VM and the annotation.
+    async fn is_unchanged(&self, seen: &TargetNode) -> Result<bool, String> {
+        let name = seen.node.name_any();
+        let target = self.targets.all().into_iter().find(|target| target.id.to_string() == seen.target);
+        let target = target.ok_or_else(|| format!("cluster {} to be connected", seen.target))?;
+        let read = target.nodes.read_again(&Key::new("", &name)).await;
+        let live = read.map_err(|error| format!("node {name} to become readable: {}", chain(&error)))?;
+        Ok(live.is_some_and(|node| {
+            let is_marked = node.annotations().contains_key(NOT_MANAGED);
+            is_marked
+                && node.metadata.uid == seen.node.metadata.uid
+                && node.spec.provider_id == seen.node.spec.provider_id
+        }))
     }
 
     fn record(
@@ -235,6 +364,31 @@ impl Orphans {
         times.retain(|at| *at > since);
         times.push(now);
     }
+}
+
+/// All objects of a kind, each of which must be decodable.
+async fn all_of<K>(api: &Api<Guard<K>>) -> Result<Vec<K>, String>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+    let kind = K::kind(&());
+    for _ in 0..MOST_PAGES {
+        let list = Box::pin(api.list(&page)).await.map_err(|error| format!("list {kind}s: {}", chain(&error)))?;
+        for object in list.items {
+            match object {
+                Guard::Readable(object) => found.push(object),
+                Guard::Unreadable { metadata, .. } => {
+                    return Err(format!("{kind} {} cannot be decoded", Key::of(&metadata)));
+                }
+            }
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+    Err(format!("list {kind}s: there are too many"))
 }
 
 fn labels_of(class: &Key) -> [&str; 2] {

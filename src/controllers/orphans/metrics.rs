@@ -43,7 +43,7 @@ impl OrphanMetrics {
     /// Results of a complete list.
     pub fn found(&self, class: [&str; 2], memory: &Memory) {
         let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        self.found.set(class, number(memory.orphans.len()));
+        self.found.set(class, number(memory.orphans.len().saturating_add(memory.serving.len())));
         self.without_vm.set(class, number(memory.without_vm.len()));
         self.foreign.set(class, number(memory.foreign.saturating_add(memory.left_alone.len())));
         self.unidentified.set(class, number(memory.unidentified.len()));

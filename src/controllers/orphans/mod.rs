@@ -7,19 +7,29 @@
 //! - the driver's list was complete and began after this reconcile did;
 //! - no Machine claims the VM (see [`crate::safety::orphans`]), by a cache that is trusted and in which every Machine
 //!   could be decoded;
-//! - it carries the marker of this namespace or, if it carries none, no other namespace uses the cluster tag, as far as that
-//!   can be told: none of the listed VMs has another marker, and no class of another namespace has the same tag;
+//! - it carries the marker of this namespace or, if it carries none, no other namespace uses the cluster tag: none of the
+//!   listed VMs has another marker, and no class of another namespace has the same tag. Where those classes may not be
+//!   listed, the tag must be that of the namespace alone ([`own_tag`], or [`Policy::is_sole_user`]);
 //! - the same was so in an earlier list, at least one period and [`Policy::minimum_age`] ago, and in all lists since;
 //! - no target cluster is frozen;
 //! - a live read finds no Machine of its name that the cache lacks.
+//!
+//! A VM whose Node exists serves: it is not deleted like that, but drained first, see [`serving`].
 //!
 //! Only a few VMs of an account are deleted in one period: if many Machines are missing at once, something else is wrong.
 
 mod apply;
 pub(crate) mod metrics;
+mod nodes;
 mod observe;
+mod offers;
+mod own_tag;
+mod pass;
 mod plan;
+mod pools;
+mod record;
 mod register;
+mod serving;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +39,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 
 use crate::{
     api::{
@@ -37,11 +48,17 @@ use crate::{
     },
     driver::Listed,
     plan::Event,
-    safety::orphans::{Claim, Sightings},
+    safety::{
+        meltdown::{Limits, Permit, PermitKey},
+        orphans::{Claim, Sightings},
+    },
 };
 
+pub use nodes::TargetNode;
+pub(crate) use offers::{ADOPTED_FOR, Offer, OfferStep, Stock, offers};
 #[cfg(test)]
 pub use plan::plan;
+pub use pools::Pools;
 pub(crate) use register::KIND;
 
 /// The input of a plan.
@@ -57,6 +74,10 @@ pub struct Snapshot {
     pub claims: Vec<Claim>,
     /// The Machines of this class.
     pub machines: Vec<Arc<Machine>>,
+    /// All known Machines, of any class and namespace.
+    pub all_machines: Vec<Arc<Machine>>,
+    /// The Nodes of all targets, once the VMs are listed.
+    pub nodes: Vec<TargetNode>,
     /// VMs of its account whose deletion was requested within the last period.
     pub recently_deleted: usize,
     /// Why nothing can be concluded from a missing Machine.
@@ -72,8 +93,14 @@ pub struct Snapshot {
 /// In-memory facts that are kept between reconciles. Losing them postpones deletions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// VMs without a Machine, by identity.
+    /// VMs without a Machine and a Node, by identity.
     pub orphans: Sightings,
+    /// VMs without a Machine whose Node exists, by identity.
+    pub serving: Sightings,
+    /// Those of them whose Node has the annotation `not-managed-by-mcm`.
+    pub marked: Sightings,
+    /// Those of them whose Node another manager has: it removed the annotation.
+    pub claimed: BTreeSet<String>,
     /// VMs whose Machine has an ID that no VM has, by identity.
     pub doubtful: Sightings,
     /// Machines whose VM is not listed, by UID.
@@ -98,6 +125,14 @@ pub struct Learned {
     pub others: Option<Others>,
     /// The sightings of that list are in the memory.
     pub is_recorded: bool,
+    /// Those VMs without a Machine that another class handles, by identity.
+    pub elsewhere: Option<BTreeSet<String>>,
+    /// The pools of the namespace, read live, or the error.
+    pub pools: Option<Result<Pools, String>>,
+    /// Replacement permits that were asked for, by the name of the Machine.
+    pub permits: BTreeMap<String, Permit>,
+    /// VMs whose Nodes were read live, by provider ID: whether the Node still has the annotation and the VM, or the error.
+    pub nodes: BTreeMap<String, Result<bool, String>>,
     /// Names of Machines that were read live: whether such a Machine exists, or the error.
     pub machines: BTreeMap<String, Result<bool, String>>,
     /// VMs that were deleted, or whose deletion failed, by provider ID.
@@ -128,7 +163,10 @@ pub enum Others {
     /// All of them as `namespace/name`; there may be none.
     Known(Vec<String>),
     /// This process may not list the classes of other namespaces.
-    Forbidden,
+    Forbidden {
+        /// Whether the list is limited to the technical ID of the namespace, see [`own_tag`].
+        has_own_tag: bool,
+    },
     /// They could not be read.
     Unknown(String),
 }
@@ -144,6 +182,13 @@ pub struct Policy {
     pub limit: usize,
     /// Report orphans and delete none (`--machine-safety-orphan-vms-dry-run`).
     pub is_dry_run: bool,
+    /// No other namespace uses the cluster tags of this one (`--machine-safety-orphan-vms-sole-user`). It counts only where
+    /// the classes of other namespaces may not be listed.
+    pub is_sole_user: bool,
+    /// For how long another manager may claim the Node of a VM (`--machine-creation-timeout`).
+    pub claim_timeout: SignedDuration,
+    /// How many Machines of a deployment may be out of service while a Node is drained.
+    pub unhealthy_replacements: Limits,
 }
 
 impl Default for Policy {
@@ -153,6 +198,9 @@ impl Default for Policy {
             minimum_age: SignedDuration::from_mins(10),
             limit: 5,
             is_dry_run: false,
+            is_sole_user: false,
+            claim_timeout: SignedDuration::from_mins(20),
+            unhealthy_replacements: Limits::default(),
         }
     }
 }
@@ -164,6 +212,8 @@ pub enum Action {
     ListVms,
     /// Look for classes of other namespaces with the same cluster tag.
     ListClassesOfOthers,
+    /// Leave VMs without a Machine, by identity, to other classes that list them as well.
+    DivideVms(Vec<String>),
     /// Replace the sightings, and record the events.
     Record {
         /// The new memory.
@@ -175,6 +225,26 @@ pub enum Action {
     },
     /// Read live whether a Machine of this name exists.
     GetMachine(String),
+    /// Read the sets and deployments of the namespace live.
+    ListPools,
+    /// Take the permit with which the Node of a Machine is drained.
+    TakePermit {
+        /// The permit.
+        permit: PermitKey,
+        /// The Machine that will be created, or exists.
+        machine: String,
+    },
+    /// Read live whether the Node of a VM is as the cache has it.
+    GetNode {
+        /// Provider ID of the VM.
+        id: String,
+        /// The Node.
+        node: TargetNode,
+    },
+    /// Create the Machine of a VM whose Node is drained.
+    CreateMachine(Box<Machine>),
+    /// Delete such a Machine.
+    DeleteMachine(Arc<Machine>),
     /// Delete a VM.
     DeleteVm {
         /// Its provider ID.
@@ -189,8 +259,14 @@ impl fmt::Display for Action {
         match self {
             Self::ListVms => f.write_str("list VMs"),
             Self::ListClassesOfOthers => f.write_str("list the classes of other namespaces"),
+            Self::DivideVms(vms) => write!(f, "divide {} VMs among classes", vms.len()),
             Self::Record { report, .. } => write!(f, "record the sightings, report {} machines", report.len()),
             Self::GetMachine(name) => write!(f, "read machine {name}"),
+            Self::ListPools => f.write_str("list the sets and deployments"),
+            Self::TakePermit { permit, machine } => write!(f, "take the permit of {permit} for machine {machine}"),
+            Self::GetNode { node, .. } => write!(f, "read node {}", node.node.name_any()),
+            Self::CreateMachine(machine) => write!(f, "create machine {}", machine.name_any()),
+            Self::DeleteMachine(machine) => write!(f, "delete machine {}", machine.name_any()),
             Self::DeleteVm { id, machine } => write!(f, "delete VM {id} of machine {machine}"),
         }
     }

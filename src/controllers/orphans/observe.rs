@@ -1,16 +1,24 @@
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     Memory, Snapshot,
     apply::{Orphans, Session},
     claim_of,
-    plan::period_of,
+    nodes::TargetNode,
+    pass::period_of,
 };
 use crate::{
     api::machine::MachineClass,
     controllers::machine,
     driver::Account,
-    runtime::{cache::Key, reconcile::Observe, target::TargetOf},
+    runtime::{
+        cache::Key,
+        reconcile::Observe,
+        target::{Target, TargetOf},
+    },
     safety::trust::TargetTrust,
 };
 
@@ -24,11 +32,14 @@ impl Observe for Orphans {
     fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
         let class = self.classes.cache.get(key)?;
         let now = self.clock.now();
+        let all_machines = self.machines.cache.all();
         Some(Snapshot {
             policy: self.policy,
             can_list: self.drivers.get(&class).is_ok_and(|driver| driver.capabilities().list),
-            claims: self.machines.cache.all().iter().map(|machine| claim_of(machine)).collect(),
+            claims: all_machines.iter().map(|machine| claim_of(machine)).collect(),
             machines: machine::naming_class(&self.machines.cache, key).collect(),
+            all_machines,
+            nodes: if session.learned.list.is_some() { self.nodes(&class) } else { Vec::new() },
             recently_deleted: self.recently_deleted(&class, now),
             uncertain: self.uncertain(now),
             memory: memory.clone(),
@@ -46,6 +57,18 @@ impl Orphans {
         deletions.get(&Account::of(class)).map_or(0, |times| times.iter().filter(|at| **at > since).count())
     }
 
+    /// The Nodes of all targets.
+    fn nodes(&self, class: &MachineClass) -> Vec<TargetNode> {
+        let meta = ObjectMeta { namespace: class.metadata.namespace.clone(), ..ObjectMeta::default() };
+        let default = self.targets.node_key(&meta, "").map(|key| key.target);
+        let of_target = |target: Arc<Target>| {
+            let is_default = default.as_ref() == Some(&target.id);
+            let nodes = target.nodes.cache.all();
+            nodes.into_iter().map(move |node| TargetNode { target: target.id.to_string(), is_default, node })
+        };
+        self.targets.all().into_iter().flat_map(of_target).collect()
+    }
+
     /// Why a Machine that the cache lacks may exist, or why its VM must not be judged now.
     fn uncertain(&self, now: Timestamp) -> Option<String> {
         let cache = &self.machines.cache;
@@ -58,6 +81,10 @@ impl Orphans {
         }
         self.targets.all().into_iter().find_map(|target| {
             let id = target.id.clone();
+            if let Some(odd) = target.nodes.cache.unreadable().first() {
+                let name = odd.meta.name.as_deref().unwrap_or_default();
+                return Some(format!("node {name} of {id} cannot be decoded, so its VM is unknown"));
+            }
             match machine::trust_of(&TargetOf::Known(target), &self.servers, now) {
                 TargetTrust::Untrusted { since, reason } => {
                     Some(format!("cluster {id} is not trusted since {since:.0}: {reason}"))

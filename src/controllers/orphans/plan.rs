@@ -1,34 +1,22 @@
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use kube::ResourceExt;
 
-use super::{Action, Found, Listing, Memory, Others, Policy, Snapshot};
+use super::{
+    Action, Found, Others, Policy, Snapshot,
+    nodes::NodeIndex,
+    pass::{MISSING_RIGHT, Pass, Sharing, Verdicts, after, patience, period_of, shortened},
+    record, serving,
+};
 use crate::{
-    api::{machine::Machine, reasons::EventReason},
+    api::reasons::EventReason,
     controllers::object::authority,
     driver::Listed,
     plan::{Event, Plan, Plannable, WaitKind},
-    safety::orphans::{Verdict, identity, is_proven, judge, seen, without_vm},
+    safety::orphans::{Verdict, identity, is_proven, judge},
 };
 
-/// The shortest pause between two lists.
-const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// How soon to list again after a failure, at the latest.
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);
-
-/// The verdict on each listed VM.
-type Verdicts<'a> = BTreeMap<&'a str, Verdict>;
-
-/// Other owners of VMs in a list, beside the namespace of the class.
-enum Sharing {
-    /// No other namespace, as far as can be read.
-    Alone,
-    /// Other namespaces also have VMs in it; contains the evidence.
-    Shared(String),
-    /// The other owners could not be read; contains the reason.
-    Unknown(String),
-}
 
 impl Plannable for Snapshot {
     type Action = Action;
@@ -40,8 +28,9 @@ impl Plannable for Snapshot {
 
 /// Plans the next steps of a pass over one class.
 ///
-/// The loop calls it until no steps are left: list, look for other owners that use the cluster tag if that matters, record the
-/// findings, read the Machine of an orphan, delete its VM.
+/// The loop calls it until no steps are left: list, look for other owners that use the cluster tag if that matters, divide the
+/// VMs among the classes that list them, record the findings, delete the VM of an orphan without a Node, drain the Node of
+/// another.
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     let mut plan = Plan::default();
     if !snapshot.can_list {
@@ -71,7 +60,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     let mut verdicts = judge(vms, &snapshot.claims, owner);
-    let Some(sharing) = sharing(vms, &verdicts, snapshot.learned.others.as_ref()) else {
+    let Some(sharing) = sharing(vms, &verdicts, snapshot.learned.others.as_ref(), policy) else {
         let reason = "VMs without a marker are orphans only if no other namespace uses the cluster tag";
         plan.then(Action::ListClassesOfOthers, reason);
         return plan;
@@ -79,55 +68,83 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
     if matches!(sharing, Sharing::Alone) {
         verdicts.values_mut().filter(|one| **one == Verdict::Unmarked).for_each(|one| *one = Verdict::Orphan);
     }
-    if snapshot.learned.is_recorded {
-        delete(&mut plan, snapshot, policy, list, vms, &verdicts);
-    } else {
-        record(&mut plan, snapshot, policy, list, vms, &verdicts, &sharing);
+    if !divide(&mut plan, snapshot, vms, &mut verdicts) {
+        return plan;
+    }
+    let nodes = NodeIndex::new(&snapshot.nodes, &snapshot.all_machines);
+    let pass = Pass { snapshot, policy, list, vms, verdicts, sharing, nodes };
+    if !snapshot.learned.is_recorded {
+        record::plan(&mut plan, &pass);
+        return plan;
+    }
+    delete(&mut plan, &pass);
+    if plan.steps.is_empty() {
+        serving::plan(&mut plan, &pass);
     }
     if plan.steps.is_empty() {
-        wait(&mut plan, snapshot, &verdicts, &sharing, period);
+        wait(&mut plan, &pass);
     }
     plan
 }
 
+/// Leaves VMs to another class whose list shows them as well, so that each orphan is reported and deleted once. False if the
+/// classes have not been asked yet.
+fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &Listed, verdicts: &mut Verdicts<'_>) -> bool {
+    let is_shared = |verdict: &Verdict| !matches!(verdict, Verdict::Claimed);
+    let shown: Vec<String> = verdicts.iter().filter(|(_, one)| is_shared(one)).map(|(id, _)| named(vms, id)).collect();
+    match &snapshot.learned.elsewhere {
+        None if shown.is_empty() => {}
+        None => {
+            let reason = "a VM without a machine that several classes list is handled once";
+            plan.then(Action::DivideVms(shown), reason);
+            return false;
+        }
+        Some(elsewhere) => verdicts.retain(|id, one| !is_shared(&*one) || !elsewhere.contains(&named(vms, id))),
+    }
+    true
+}
+
+fn named(vms: &Listed, id: &str) -> String {
+    identity(id, vms.get(id).map(|vm| vm.machine.as_str()).unwrap_or_default())
+}
+
 /// `None` if it matters, and the classes of other namespaces were not listed.
-fn sharing(vms: &Listed, verdicts: &Verdicts<'_>, others: Option<&Others>) -> Option<Sharing> {
+fn sharing(vms: &Listed, verdicts: &Verdicts<'_>, others: Option<&Others>, policy: &Policy) -> Option<Sharing> {
     let first = |verdict: Verdict| verdicts.iter().find(|(_, one)| **one == verdict).map(|(id, _)| *id);
     if first(Verdict::Unmarked).is_none() {
         return Some(Sharing::Alone);
     }
     if let Some(id) = first(Verdict::Foreign) {
         let marker = vms.get(id).and_then(|vm| vm.owner.as_deref()).unwrap_or_default();
-        return Some(Sharing::Shared(format!("VM {} has the owner {marker}", describe(vms, id))));
+        return Some(Sharing::Shared(format!("VM {} has the owner {marker}", named(vms, id))));
     }
     Some(match others? {
-        // Permissions of the Go programs. Markers are all there is to go by.
-        Others::Forbidden => Sharing::Alone,
+        // Permissions of the Go programs.
+        Others::Forbidden { has_own_tag } if *has_own_tag || policy.is_sole_user => Sharing::Alone,
+        Others::Forbidden { .. } => Sharing::Unchecked,
         Others::Known(classes) if classes.is_empty() => Sharing::Alone,
         Others::Known(classes) => Sharing::Shared(format!("MachineClass {} has the same tag", shortened(classes))),
         Others::Unknown(error) => Sharing::Unknown(error.clone()),
     })
 }
 
-fn wait(
-    plan: &mut Plan<Action>,
-    snapshot: &Snapshot,
-    verdicts: &Verdicts<'_>,
-    sharing: &Sharing,
-    period: SignedDuration,
-) {
-    let again = after(snapshot.now, period);
-    let unmarked = verdicts.values().filter(|one| **one == Verdict::Unmarked).count();
-    match (sharing, snapshot.memory.orphans.len()) {
+fn wait(plan: &mut Plan<Action>, pass: &Pass<'_>) {
+    let again = after(pass.snapshot.now, period_of(pass.policy));
+    let unmarked = pass.with(Verdict::Unmarked).count();
+    match (&pass.sharing, pass.snapshot.memory.orphans.len()) {
         (Sharing::Unknown(error), _) => {
             let text = format!(
                 "the MachineClasses of other namespaces, to decide about {unmarked} VMs without a marker: {error}"
             );
-            plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(snapshot.now, AFTER_FAILURE))));
+            plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(pass.snapshot.now, AFTER_FAILURE))));
         }
         (Sharing::Shared(how), _) => {
             let text =
                 format!("its own cluster tag, to decide about {unmarked} VMs without a machine and a marker: {how}");
+            plan.wait(WaitKind::OrphanCheck, text, Some(again));
+        }
+        (Sharing::Unchecked, _) => {
+            let text = format!("{MISSING_RIGHT}, to decide about {unmarked} VMs without a machine and a marker");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
         (Sharing::Alone, 0) => {
@@ -140,164 +157,32 @@ fn wait(
     }
 }
 
-/// Between two lists of a class.
-pub(super) fn period_of(policy: &Policy) -> SignedDuration {
-    SignedDuration::try_from(policy.period).unwrap_or(SignedDuration::MAX).max(SHORTEST_PERIOD)
-}
-
-/// For how long a VM must have been without a Machine.
-fn patience(policy: &Policy) -> SignedDuration {
-    period_of(policy).max(policy.minimum_age)
-}
-
-fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
-    time.checked_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-fn record(
-    plan: &mut Plan<Action>,
-    snapshot: &Snapshot,
-    policy: &Policy,
-    list: &Listing,
-    vms: &Listed,
-    verdicts: &Verdicts<'_>,
-    sharing: &Sharing,
-) {
-    let (before, began) = (&snapshot.memory, list.began_at);
-    let with = |verdict: Verdict| -> Vec<String> {
-        verdicts.iter().filter(|(_, one)| **one == verdict).map(|(id, _)| describe(vms, id)).collect()
-    };
-    let (mut orphans, doubtful, unmarked) = (with(Verdict::Orphan), with(Verdict::Doubtful), with(Verdict::Unmarked));
-    if matches!(sharing, Sharing::Unknown(_)) {
-        // As after a failed list: it proves nothing and drops nothing.
-        orphans.extend(unmarked.iter().filter(|vm| before.orphans.contains_key(*vm)).cloned());
-    }
-    let left_alone = if matches!(sharing, Sharing::Shared(_)) { unmarked } else { Vec::new() };
-    let claims: Vec<_> = snapshot.machines.iter().map(|machine| super::claim_of(machine)).collect();
-    let missing: Vec<&str> = without_vm(vms, &claims).map(|claim| claim.name.as_str()).collect();
-    let is_missing = |machine: &Machine| missing.contains(&machine.name_any().as_str()) && !machine.is_terminating();
-    let lost: Vec<_> = snapshot.machines.iter().filter(|machine| is_missing(machine)).collect();
-    let uids: Vec<String> = lost.iter().filter_map(|machine| machine.uid()).collect();
-    let mut memory = Memory {
-        orphans: seen(&before.orphans, orphans.iter().map(String::as_str), began),
-        doubtful: seen(&before.doubtful, doubtful.iter().map(String::as_str), began),
-        without_vm: seen(&before.without_vm, uids.iter().map(String::as_str), began),
-        reported: before.reported.iter().filter(|uid| uids.contains(uid)).cloned().collect(),
-        left_alone: left_alone.into_iter().collect(),
-        foreign: with(Verdict::Foreign).len(),
-        unidentified: unidentified(vms),
-    };
-    let mut report = Vec::new();
-    for machine in lost {
-        let uid = machine.uid().unwrap_or_default();
-        if is_proven(&memory.without_vm, &uid, patience(policy), began) && memory.reported.insert(uid) {
-            report.push(machine.clone());
-        }
-    }
-    let new: Vec<String> = orphans.into_iter().filter(|vm| !before.orphans.contains_key(vm)).collect();
-    let reason = reason(vms, &memory);
-    let left_alone = left_alone_text(sharing, &before.left_alone, &memory.left_alone);
-    let left_alone = left_alone.map(|text| Event::warning(EventReason::OrphanKept, text));
-    let unidentified = unidentified_text(&before.unidentified, &memory.unidentified);
-    let unidentified = unidentified.map(|text| Event::warning(EventReason::VmUnidentified, text));
-    let warnings = left_alone.into_iter().chain(unidentified).collect();
-    let action = Action::Record { memory: Box::new(memory), report, warnings };
-    if new.is_empty() {
-        plan.then(action, reason);
-    } else {
-        let fate = if policy.is_dry_run {
-            "they are kept (dry run)".to_owned()
-        } else {
-            format!("deleted if they still have none in {} min", patience(policy).as_mins())
-        };
-        let text = format!("VMs without a machine: {}; {fate}", shortened(&new));
-        plan.then_recording(action, reason, Event::warning(EventReason::OrphanFound, text));
-    }
-}
-
-fn reason(vms: &Listed, memory: &Memory) -> String {
-    let counts = format!(
-        "{} VMs: {} without a machine, {} that may belong to another machine; {} machines without a VM",
-        vms.len(),
-        memory.orphans.len(),
-        memory.doubtful.len(),
-        memory.without_vm.len()
-    );
-    match (memory.foreign, memory.left_alone.len()) {
-        (0, 0) => counts,
-        (foreign, 0) => format!("{counts}; {foreign} VMs of other owners"),
-        (foreign, unmarked) => format!("{counts}; {foreign} VMs of other owners, {unmarked} of an unknown owner"),
-    }
-}
-
-/// The text about VMs that this check leaves alone for the first time.
-fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
-    let Sharing::Shared(how) = sharing else { return None };
-    let new: Vec<String> = now.difference(before).cloned().collect();
-    (!new.is_empty()).then(|| {
-        format!(
-            "VMs without a machine here and without an owner are kept, because others use the cluster tag: {}; {how}. \
-             Give each namespace its own cluster tag, or delete those VMs that no namespace needs",
-            shortened(&new)
-        )
-    })
-}
-
-/// VMs without a provider ID or Machine in the driver's answer.
-fn unidentified(vms: &Listed) -> BTreeSet<String> {
-    let name = |id: &String| if id.is_empty() { "one without an ID".to_owned() } else { id.clone() };
-    vms.iter().filter(|(id, vm)| id.is_empty() || vm.machine.is_empty()).map(|(id, _)| name(id)).collect()
-}
-
-/// The event about VMs that are newly unidentified.
-fn unidentified_text(before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
-    let new: Vec<String> = now.difference(before).cloned().collect();
-    let text = format!(
-        "VMs without a valid provider ID or name of a machine: {}; they are kept: correct their names in the cloud, or \
-         the driver",
-        shortened(&new)
-    );
-    (!new.is_empty()).then_some(text)
-}
-
-/// At most a few of many.
-fn shortened(all: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn describe(vms: &Listed, id: &str) -> String {
-    identity(id, vms.get(id).map(|vm| vm.machine.as_str()).unwrap_or_default())
-}
-
 /// One VM at a time, so that everything is read again before the next.
-fn delete(
-    plan: &mut Plan<Action>,
-    snapshot: &Snapshot,
-    policy: &Policy,
-    list: &Listing,
-    vms: &Listed,
-    verdicts: &Verdicts<'_>,
-) {
+fn delete(plan: &mut Plan<Action>, pass: &Pass<'_>) {
+    let (snapshot, policy, began) = (pass.snapshot, pass.policy, pass.list.began_at);
     let learned = &snapshot.learned;
     if policy.is_dry_run || snapshot.recently_deleted >= policy.limit {
         return;
     }
-    let due = verdicts.iter().filter(|(id, verdict)| {
-        **verdict == Verdict::Orphan
-            && !learned.deleted.contains_key(**id)
-            && is_proven(&snapshot.memory.orphans, &describe(vms, id), patience(policy), list.began_at)
+    if let Some((id, node)) = pass.serving().find(|(_, node)| !node.is_marked()) {
+        // A manager that has a Node of these VMs may be creating others, whose Nodes have not joined yet.
+        let (name, vm) = (node.node.name_any(), pass.describe(id));
+        if pass.bare().next().is_some() {
+            let text = format!("node {name} of VM {vm} to be free: another manager may have VMs of this list");
+            plan.wait(WaitKind::OrphanCheck, text, Some(after(snapshot.now, period_of(policy))));
+        }
+        return;
+    }
+    let due = pass.bare().filter(|id| {
+        !learned.deleted.contains_key(*id)
+            && is_proven(&snapshot.memory.orphans, &pass.describe(id), patience(policy), began)
     });
-    for (id, _) in due {
-        let Some(name) = vms.get(*id).map(|vm| &vm.machine) else { continue };
+    for id in due {
+        let (name, vm) = (pass.machine_of(id), pass.describe(id));
         match learned.machines.get(name) {
             None => {
                 let reason = format!("VM {id} is deleted only after a live read of its machine");
-                plan.then(Action::GetMachine(name.clone()), reason);
+                plan.then(Action::GetMachine(name.to_owned()), reason);
                 return;
             }
             Some(Ok(false)) => {}
@@ -305,10 +190,10 @@ fn delete(
             Some(Ok(true)) if snapshot.claims.iter().any(|claim| claim.name == *name) => {}
             Some(Ok(true)) | Some(Err(_)) => continue,
         }
-        let text = format!("Deleted VM {}: no machine has it", describe(vms, id));
-        let action = Action::DeleteVm { id: (*id).to_owned(), machine: name.clone() };
-        let since = snapshot.memory.orphans.get(&describe(vms, id)).copied().unwrap_or(list.began_at);
-        let reason = format!("no machine has VM {} since {since:.0}", describe(vms, id));
+        let text = format!("Deleted VM {vm}: no machine has it");
+        let action = Action::DeleteVm { id: id.to_owned(), machine: name.to_owned() };
+        let since = snapshot.memory.orphans.get(&vm).copied().unwrap_or(began);
+        let reason = format!("no machine has VM {vm} since {since:.0}");
         plan.then_recording(action, reason, Event::normal(EventReason::OrphanDeleted, text));
         return;
     }

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use super::apply::{COMPONENT, Orphans};
 use crate::{
     api::machine::{Machine, MachineClass},
-    controllers::{self, Kind, Settings, secret::MetadataOfSecret},
+    controllers::{self, Kind, Settings, machine::Permits, secret::MetadataOfSecret},
     driver::Code,
     runtime::{
         cache::{Change, Key},
@@ -30,14 +30,16 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     let enqueue = Enqueue::new(&orphans, &queue);
 
     // Another leader may have removed orphans that an earlier term saw.
-    let (sightings, add_all) = (Arc::clone(&states), enqueue.all(all_classes));
+    let (sightings, add_all, former) = (Arc::clone(&states), enqueue.all(all_classes), Arc::clone(&orphans));
     builder.on_start(move || {
         sightings.clear();
+        former.handled.lock().clear();
         add_all();
     });
-    let measured = Arc::clone(&orphans.measured);
+    let (measured, context) = (Arc::clone(&orphans.measured), Arc::clone(&orphans));
     builder.on_change::<MachineClass>(move |change| {
         if change.gone {
+            context.handled.lock().retain(|_, (by, _)| *by != change.key);
             workers.forget(&change.key);
             states.forget(&change.key);
             measured.forget([&change.key.namespace, &change.key.name]);
@@ -51,7 +53,7 @@ impl Orphans {
     fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
         let (classes, machines, servers) = (builder.objects(), builder.objects(), builder.shared());
         let freed = builder.shared();
-        let secrets = builder.objects::<MetadataOfSecret>();
+        let (secrets, permits) = (builder.objects::<MetadataOfSecret>(), builder.shared::<Permits>());
         let owners = Owners::of_cell(builder);
         let config = builder.config();
         Self {
@@ -69,7 +71,10 @@ impl Orphans {
             events: config.events.with_component(COMPONENT),
             measured: config.shared.metrics.of(),
             clock: Arc::clone(&config.shared.clock),
+            permits,
+            drains: Arc::default(),
             deletions: parking_lot::Mutex::default(),
+            handled: parking_lot::Mutex::default(),
         }
     }
 }

@@ -1,4 +1,6 @@
 mod cell;
+mod offers;
 mod plans;
 mod properties;
+mod serving;
 mod world;

@@ -20,6 +20,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
         reasons,
         [
             "VMs of the class are compared with the machines",
+            "a VM without a machine that several classes list is handled once",
             "2 VMs: 1 without a machine, 0 that may belong to another machine; 0 machines without a VM"
         ]
     );
@@ -31,7 +32,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
     let reasons = world.pass();
     assert_eq!(world.deleted, ["cloud:///1"]);
     assert_eq!(
-        reasons[2..],
+        reasons[3..],
         [
             "VM cloud:///1 is deleted only after a live read of its machine",
             "no machine has VM cloud:///1 (machine gone) since 2023-11-14T22:13:20Z"
@@ -86,6 +87,10 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
     world.vm_of(1, "gone", None);
     world.others = Others::Known(vec!["team-b/w".to_owned()]);
 })]
+#[case::it_has_no_marker_and_the_classes_of_others_may_not_be_listed(|world: &mut World| {
+    world.vm_of(1, "gone", None);
+    world.others = FORBIDDEN;
+})]
 #[case::it_has_no_marker_and_the_classes_of_others_cannot_be_read(|world: &mut World| {
     world.vm_of(1, "gone", None);
     world.others = Others::Unknown("timeout".to_owned());
@@ -109,17 +114,57 @@ fn no_vm_is_deleted(#[case] change: fn(&mut World)) {
 const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
 const OTHER: &str = "0d6b39ae-45a5-4bd7-8f40-7a1f8f6d1f2e";
 
+/// With the permissions of the Go programs.
+const FORBIDDEN: Others = Others::Forbidden { has_own_tag: false };
+
 /// VMs of the Go programs, and of older versions.
 #[rstest]
-#[case::no_other_has_the_tag(Others::Known(Vec::new()))]
-#[case::that_cannot_be_told(Others::Forbidden)]
-fn an_unmarked_vm_is_judged_as_before_where_one_namespace_uses_the_tag(#[case] others: Others) {
+#[case::no_other_has_the_tag(Others::Known(Vec::new()), false)]
+#[case::the_tag_is_the_technical_id_of_the_namespace(Others::Forbidden { has_own_tag: true }, false)]
+#[case::the_operator_vouches_for_it(FORBIDDEN, true)]
+fn an_unmarked_vm_is_an_orphan_where_one_namespace_uses_the_tag(#[case] others: Others, #[case] is_sole_user: bool) {
     let mut world = World::new();
     world.vm_of(1, "gone", None);
     world.vm_of(2, "there", None);
     world.others = others;
+    world.policy.is_sole_user = is_sole_user;
     world.run(15);
     assert_eq!(world.deleted, ["cloud:///1"]);
+}
+
+/// The word of the operator does not outweigh what is seen.
+#[rstest]
+#[case::a_class(None, Others::Known(vec!["team-b/w".to_owned()]))]
+#[case::a_marker(Some("team-b"), FORBIDDEN)]
+fn an_unmarked_vm_stays_beside_others_whatever_the_operator_vouches_for(
+    #[case] marker: Option<&str>,
+    #[case] others: Others,
+) {
+    let mut world = World::new();
+    world.policy.is_sole_user = true;
+    world.vm_of(1, "gone", None);
+    marker.iter().for_each(|marker| world.vm_of(3, "theirs", Some(marker)));
+    world.others = others;
+    world.run(24 * 60);
+    assert_eq!(world.deleted, [""; 0]);
+}
+
+#[test]
+fn the_right_that_is_missing_is_named_once() {
+    let mut world = World::new();
+    world.vm_of(1, "gone", None);
+    world.others = FORBIDDEN;
+    world.run(60);
+    let kept = "VMs without a machine here and without an owner are kept, because this process cannot see whether others \
+                use the cluster tag: cloud:///1 (machine gone). Grant the right to list \
+                machineclasses.machine.sapcloud.io in all namespaces (config/rbac/classes.yaml), or set \
+                --machine-safety-orphan-vms-sole-user if this namespace alone uses the tag";
+    assert_eq!(world.events, [(EventReason::OrphanKept, kept.to_owned())]);
+    let wait = &world.last.waits[0].text;
+    assert!(wait.starts_with("the right to list machineclasses.machine.sapcloud.io in all namespaces"), "{wait}");
+    world.others = Others::Known(Vec::new());
+    world.run(15);
+    assert_eq!(world.deleted, ["cloud:///1"], "once it is granted");
 }
 
 #[test]
@@ -337,6 +382,8 @@ fn a_driver_that_cannot_list_is_not_called() {
         can_list: false,
         claims: Vec::new(),
         machines: Vec::new(),
+        all_machines: Vec::new(),
+        nodes: Vec::new(),
         recently_deleted: 0,
         uncertain: None,
         memory: Default::default(),
@@ -360,6 +407,8 @@ fn the_vms_of_a_class_that_a_migration_holds_are_not_even_listed() {
         can_list: true,
         claims: Vec::new(),
         machines: Vec::new(),
+        all_machines: Vec::new(),
+        nodes: Vec::new(),
         recently_deleted: 0,
         uncertain: None,
         memory: Default::default(),

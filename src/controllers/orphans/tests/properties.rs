@@ -29,7 +29,8 @@ fn any_others() -> impl Strategy<Value = Others> {
         known(&[]),
         known(&[]),
         known(&["team-b/w"]),
-        Others::Forbidden,
+        Others::Forbidden { has_own_tag: false },
+        Others::Forbidden { has_own_tag: true },
         Others::Unknown("no".to_owned()),
     ])
 }
@@ -54,7 +55,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
 
 proptest! {
     /// A deleted VM had no Machine in every list that was read for at least a period, and it is marked as ours, or not
-    /// marked while nothing shows that other owners use the tag.
+    /// marked while it is certain that no others use the tag.
     #[test]
     fn no_vm_of_a_machine_or_of_others_is_ever_deleted(happenings in prop::collection::vec(any_happening(), 1..80)) {
         let mut world = World::new();
@@ -91,7 +92,7 @@ proptest! {
                         !has_id(id) && vm.owner.as_deref().is_some_and(|marker| !is_ours(marker))
                     });
                     let is_alone = !is_shared
-                        && (before.others == Others::Forbidden || before.others == Others::Known(Vec::new()));
+                        && [Others::Forbidden { has_own_tag: true }, Others::Known(Vec::new())].contains(&before.others);
                     for id in &world.deleted[deleted..] {
                         prop_assert!(!is_blind);
                         let owner = before.vms[id].owner.as_deref();

@@ -1,17 +1,26 @@
 //! A class with its VMs and Machines, and passes over it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
     api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner},
-    controllers::orphans::{Action, Found, Learned, Listing, Memory, Others, Policy, Snapshot, claim_of, plan},
+    controllers::orphans::{
+        Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan,
+    },
     driver::{Listed, ListedVm},
     plan::Plan,
-    safety::orphans::identity,
+    safety::{
+        meltdown::{OutOfService, Permit},
+        orphans::identity,
+    },
 };
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -38,6 +47,17 @@ pub(super) struct World {
     pub reads_fail: Option<String>,
     pub uncertain: Option<String>,
     pub deletions_fail: bool,
+    /// The Nodes in the cache.
+    pub nodes: BTreeMap<String, TargetNode>,
+    /// Nodes whose annotation was removed, which the cache does not show yet.
+    pub claimed_lately: Vec<String>,
+    pub pools: Result<Pools, String>,
+    /// VMs, by identity, that another class handles.
+    pub elsewhere: BTreeSet<String>,
+    /// Another Machine that has the permit.
+    pub permit_of: Option<String>,
+    /// Machines that were created and deleted for orphans.
+    pub drained: Vec<String>,
     pub memory: Memory,
     pub deleted: Vec<String>,
     pub attempts: Vec<Timestamp>,
@@ -76,6 +96,12 @@ impl World {
             reads_fail: None,
             uncertain: None,
             deletions_fail: false,
+            nodes: BTreeMap::new(),
+            claimed_lately: Vec::new(),
+            pools: Ok(Pools::default()),
+            elsewhere: BTreeSet::new(),
+            permit_of: None,
+            drained: Vec::new(),
             memory: Memory::default(),
             deleted: Vec::new(),
             attempts: Vec::new(),
@@ -99,6 +125,62 @@ impl World {
         self.vms.insert(format!("cloud:///{number}"), vm);
     }
 
+    /// A Node that is ready, with the mark.
+    pub(super) fn node(&mut self, name: &str, id: &str) {
+        let node = json!({
+            "metadata": {
+                "name": name, "uid": format!("uid-{name}"),
+                "annotations": {"node.machine.sapcloud.io/not-managed-by-mcm": "1"},
+            },
+            "spec": {"providerID": id}, "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let node = Arc::new(serde_json::from_value(node).unwrap());
+        self.nodes.insert(name.to_owned(), TargetNode { target: "target".to_owned(), is_default: true, node });
+    }
+
+    pub(super) fn change_node(&mut self, name: &str, change: &Value) {
+        let one = self.nodes.get_mut(name).unwrap();
+        let mut value = serde_json::to_value(&*one.node).unwrap();
+        patch::apply(&mut value, change);
+        one.node = Arc::new(serde_json::from_value(value).unwrap());
+    }
+
+    /// The deployment `pool` with so many replicas.
+    pub(super) fn pool(&mut self, replicas: usize) {
+        let deployment = json!({
+            "metadata": {"name": "pool", "namespace": "shoot", "uid": "d"},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"name": "pool"}},
+                "template": {"spec": {"drainTimeout": "7m"}},
+            },
+        });
+        let controller = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "x", "uid": uid, "controller": true}]);
+        let set = json!({
+            "metadata": {"name": "pool-1", "namespace": "shoot", "uid": "s", "ownerReferences": controller("MachineDeployment", "d")},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"name": "pool", "hash": "1"}}},
+        });
+        let [deployment, set] = [deployment, set].map(|value| value.to_string());
+        let deployment = serde_json::from_str(&deployment).unwrap();
+        self.pools = Ok(Pools::new(&[deployment], &[serde_json::from_str(&set).unwrap()]));
+    }
+
+    /// A Machine of that pool, with its VM.
+    pub(super) fn member(&mut self, number: usize, phase: &str) {
+        let (name, id) = (format!("pool-1-{number}"), format!("cloud:///{number}"));
+        self.vm(number, &name);
+        self.add(
+            &name,
+            &json!({
+                "metadata": {
+                    "labels": {"node": format!("node-{number}"), "name": "pool"},
+                    "ownerReferences": [{"apiVersion": "v1", "kind": "MachineSet", "name": "pool-1", "uid": "s", "controller": true}],
+                },
+                "spec": {"providerID": id}, "status": {"currentStatus": {"phase": phase}},
+            }),
+        );
+        self.node(&format!("node-{number}"), &id);
+    }
+
     fn owner(&self) -> Owner {
         Owner { namespace: "shoot".to_owned(), uid: self.uid.clone() }
     }
@@ -115,10 +197,15 @@ impl World {
         let since = self.now - SignedDuration::try_from(self.policy.period).unwrap().max(MINUTE);
         Snapshot {
             policy: self.policy,
-            class: Arc::new(serde_json::from_value(json!({"metadata": {"name": "c"}, "providerSpec": {}})).unwrap()),
+            class: Arc::new(
+                serde_json::from_value(json!({"metadata": {"name": "c", "namespace": "shoot"}, "providerSpec": {}}))
+                    .unwrap(),
+            ),
             can_list: true,
             claims: self.machines.values().map(claim_of).collect(),
             machines: self.machines.values().cloned().map(Arc::new).collect(),
+            all_machines: self.machines.values().cloned().map(Arc::new).collect(),
+            nodes: self.nodes.values().cloned().collect(),
             recently_deleted: self.attempts.iter().filter(|at| **at > since).count(),
             uncertain: self.uncertain.clone(),
             memory: self.memory.clone(),
@@ -156,6 +243,31 @@ impl World {
                 self.asked += 1;
                 learned.others = Some(self.others.clone());
             }
+            Action::DivideVms(vms) => {
+                learned.elsewhere = Some(vms.into_iter().filter(|vm| self.elsewhere.contains(vm)).collect());
+            }
+            Action::ListPools => learned.pools = Some(self.pools.clone()),
+            Action::TakePermit { permit, machine } => {
+                let permit = match &self.permit_of {
+                    Some(other) => Permit::Refused { by: other.clone() },
+                    None => Permit::Held(vec![OutOfService::of(&permit, self.machines.values())]),
+                };
+                learned.permits.insert(machine, permit);
+            }
+            Action::GetNode { id, node } => {
+                let is_there = self.nodes.contains_key(&node.node.name_any());
+                let is_marked = is_there && !self.claimed_lately.contains(&node.node.name_any());
+                learned.nodes.insert(id, Ok(is_marked));
+            }
+            Action::CreateMachine(machine) => {
+                assert!(!self.machines.contains_key(&machine.name_any()), "the API server would refuse it");
+                self.machines.insert(machine.name_any(), *machine);
+            }
+            Action::DeleteMachine(machine) => {
+                let deleted = self.machines.get_mut(&machine.name_any()).unwrap();
+                deleted.metadata.deletion_timestamp = Some(Time(self.now));
+                self.drained.push(machine.name_any());
+            }
             Action::Record { memory, report, warnings } => {
                 self.memory = *memory;
                 self.events.extend(warnings.into_iter().map(|event| (event.reason, event.message)));
@@ -182,6 +294,14 @@ impl World {
             }
         }
         true
+    }
+
+    /// The drain of a Node ended: its Machine, its VM and itself are deleted.
+    pub(super) fn finish(&mut self, machine: &str) {
+        let machine = self.machines.remove(machine).unwrap();
+        assert!(machine.metadata.deletion_timestamp.is_some());
+        self.vms.remove(&machine.spec.provider_id);
+        self.nodes.retain(|_, one| one.node.spec.provider_id != machine.spec.provider_id);
     }
 
     /// Passes every period, for these many minutes.

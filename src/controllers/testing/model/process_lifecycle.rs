@@ -21,8 +21,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(60);
 /// The longest preservation, and a replacement after it.
 const KEPT: Duration = Duration::from_mins(30);
-/// Orphans are deleted in the second list, and a few at a time.
-const COLLECTED: Duration = Duration::from_mins(45);
+/// Orphans are deleted in the second list, and a few at a time. Those with Nodes are drained one after the other, after other
+/// managers had time to claim them.
+const COLLECTED: Duration = Duration::from_mins(120);
 /// Then nothing is written, for longer than any timeout.
 const REST: Duration = Duration::from_mins(30);
 /// The same for most seeds, because hours without a write are what takes longest: what is written again and again is

@@ -193,7 +193,7 @@ pub(super) struct NodeFacts {
     pub result: String,
     /// When a Node of this name was last deleted.
     pub gone_at: Option<Instant>,
-    ready_since: Option<Instant>,
+    pub ready_since: Option<Instant>,
     updated_at: Option<Instant>,
 }
 

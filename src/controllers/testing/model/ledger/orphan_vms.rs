@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{cloud::Server, faults::Faults},
-    Ledger,
+    Ledger, SILENT_NEWS,
 };
 
 /// The defaults of the collector: a period, and how many VMs of one account go in one. Clocks differ by a minute at most.
@@ -37,6 +37,11 @@ impl Ledger {
         faults.must(!server.is_foreign, || format!("VM {id} of others is deleted"));
         let machine = self.machines.values().find(|it| it.uid == server.owner || it.provider_id == id);
         faults.must(machine.is_none(), || format!("VM {id} is deleted as an orphan, and it has machine {machine:?}"));
+        let serves = self.nodes.iter().find(|(_, node)| {
+            let is_known = node.ready_since.is_some_and(|since| since.elapsed() > SILENT_NEWS);
+            node.provider_id == id && node.gone_at.is_none() && is_known
+        });
+        faults.must(serves.is_none(), || format!("VM {id} is deleted as an orphan, and its node serves: {serves:?}"));
         let since = self.orphan_vms.get(id).map(Instant::elapsed);
         faults.must(since.is_some_and(|since| since >= PERIOD), || {
             format!("VM {id} is deleted as an orphan, and it has been one for {since:?}")
