@@ -31,6 +31,8 @@ enum Start {
     Native,
     /// The MCM controllers, with the stand-in for Cluster API core
     StandIn,
+    /// None: VMs whose machines were lost, for the MCM controllers. Without --cluster
+    Orphans,
 }
 
 /// New owner.
@@ -45,6 +47,20 @@ enum End {
 }
 
 impl Ends {
+    /// Whether the machines are those of VMs without one.
+    ///
+    /// # Errors
+    /// They can be given to the MCM controllers only.
+    pub(super) fn are_orphans(&self) -> Result<bool> {
+        match (self.from, self.to) {
+            (Some(Start::Orphans), None | Some(End::Native)) => Ok(true),
+            (Some(Start::Orphans), Some(_)) => {
+                bail!("this takes two migrations: first --from orphans, then --from native --to capi")
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// The migrations, one after the other. By default between Cluster API core with mcm and the MCM controllers.
     pub(super) fn ways(&self) -> Result<Vec<Way>> {
         let (from, to) = match (self.from, self.to) {
@@ -53,6 +69,7 @@ impl Ends {
             (Some(Start::StandIn), Some(End::Other)) => {
                 bail!("this takes two migrations: first --from stand-in --to capi, then --from capi --to other")
             }
+            (Some(Start::Orphans), _) => bail!("--from orphans has no Cluster: omit --cluster"),
             (Some(Start::Capi), to) => (Side::ClusterApi, to.map_or(Side::MachineController, End::side)),
             (Some(Start::Other), to) => (Side::OtherProvider, to.map_or(Side::ClusterApi, End::side)),
             (Some(Start::Native), to) => (Side::MachineController, to.map_or(Side::ClusterApi, End::side)),
@@ -101,6 +118,19 @@ mod tests {
     #[case(Some(Start::StandIn), Some(End::Capi), &[Way::FromStandIn, Way::FromNative])]
     fn ends_say_which_ways_to_go(#[case] from: Option<Start>, #[case] to: Option<End>, #[case] expected: &[Way]) {
         assert_eq!(Ends { from, to }.ways().unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case(Some(Start::Orphans), None, Some(true))]
+    #[case(Some(Start::Orphans), Some(End::Native), Some(true))]
+    #[case(Some(Start::Orphans), Some(End::Capi), None)]
+    #[case(Some(Start::Native), None, Some(false))]
+    fn orphans_are_given_to_the_native_controllers_only(
+        #[case] from: Option<Start>,
+        #[case] to: Option<End>,
+        #[case] expected: Option<bool>,
+    ) {
+        assert_eq!(Ends { from, to }.are_orphans().ok(), expected);
     }
 
     #[rstest]

@@ -3,6 +3,7 @@
 
 mod arrival;
 mod ends;
+mod orphans;
 mod place;
 mod report;
 mod view;
@@ -28,7 +29,9 @@ pub enum AdoptCommand {
     /// Show the steps of a migration and run its checks, without changing anything
     ///
     /// Exit code: 0 every check passed, 3 a check failed, 1 the check could not run.
-    #[command(after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native")]
+    #[command(
+        after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native\n  mcm adopt plan --from orphans -n NAMESPACE --target-kubeconfig FILE"
+    )]
     Plan(Box<PlanOptions>),
     /// Migrate the machines step by step; resumes an interrupted run
     ///
@@ -98,7 +101,11 @@ struct Patience {
 /// # Errors
 /// A cluster cannot be used, or there is nothing to move.
 pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
-    let (place, ways) = (&options.place, options.way.ways()?);
+    let place = &options.place;
+    if options.way.are_orphans()? {
+        return orphans::plan(place, options.output).await;
+    }
+    let ways = options.way.ways()?;
     let world = place.world(&ways).await?;
     let units = place.units(&world, &ways).await?;
     let pools = place.staying_pools(&world, &ways).await?;
@@ -127,7 +134,11 @@ async fn plans_of(world: &World, cluster: &str, units: &BTreeSet<Unit>, way: Way
 /// # Errors
 /// A check failed, or something did not happen in time. The command can be repeated.
 pub async fn apply(options: ApplyOptions) -> Result<()> {
-    let (place, ways, limit) = (&options.place, options.way.ways()?, options.patience.timeout);
+    let (place, limit) = (&options.place, options.patience.timeout);
+    if options.way.are_orphans()? {
+        return orphans::apply(place, limit).await;
+    }
+    let ways = options.way.ways()?;
     let world = place.world(&ways).await?;
     let units = place.units(&world, &ways).await?;
     for way in ways.iter().copied() {

@@ -29,8 +29,8 @@ const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
 pub(super) struct Place {
-    /// Name of the Cluster whose machines are migrated
-    #[arg(long, value_name = "NAME")]
+    /// Name of the Cluster whose machines are migrated; required, but for --from orphans
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(super) cluster: String,
     /// Migrate only this MachineDeployment; may be repeated. Without --deployment, --machine and --machine-pool all
     /// deployments and machines of the Cluster are migrated
@@ -65,6 +65,10 @@ pub(super) struct Place {
 impl Place {
     /// API servers and drivers. Migrations from the stand-in do not read Nodes.
     pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
+        if self.cluster.is_empty() {
+            let (message, hint) = ("the Cluster is not named".to_owned(), "pass --cluster NAME".to_owned());
+            bail!(Misuse { message, hint });
+        }
         let control = ControlKubeconfig::from(self.kubeconfig.clone());
         let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
@@ -77,6 +81,26 @@ impl Place {
         let credentials = self.credentials_secret.clone();
         let answers = self.answers.answers();
         Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
+    }
+
+    /// API servers and drivers for VMs without a machine. The Nodes are in the same cluster, unless a kubeconfig names another.
+    pub(super) async fn world_of_orphans(&self) -> Result<World> {
+        if !self.cluster.is_empty() || !self.named().is_empty() {
+            bail!(
+                "--from orphans takes all VMs of a namespace: omit --cluster, --deployment, --machine and --machine-pool"
+            );
+        }
+        let control = ControlKubeconfig::from(self.kubeconfig.clone());
+        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
+        kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+        let workload = match &self.target_kubeconfig {
+            None => management.clone(),
+            Some(_) => self.workload(&management, &namespace).await?,
+        };
+        let answers = self.answers.answers();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials: None, answers })
     }
 
     async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {
