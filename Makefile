@@ -79,7 +79,9 @@ soak-orphans: ## Let the orphan collectors of two namespaces with one cluster ta
 seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (AREAS=in-place,volumes)
 	@hack/seeds --first $(FIRST) --areas "$(AREAS)" $(COUNT)
 
-check: ## Check formatting and lints, as CI does
+check: ## Check formatting, lints, the places of the mutants and the tool for renames, as CI does
+	@hack/mutants --check
+	@python3 -B hack/rename --self-test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-features --all-targets -- -D warnings
