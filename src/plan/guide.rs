@@ -93,7 +93,7 @@ impl WaitKind {
     }
 
     /// All kinds, in the order of their names.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::ApiServers,
         Self::BootstrapToken,
         Self::CacheUntrusted,
@@ -138,6 +138,7 @@ impl WaitKind {
         Self::VolumeDetachment,
         Self::VolumeTurn,
         Self::VolumesUnknown,
+        Self::WriteUndone,
     ];
 
     /// Whether an object that waits for nothing else is as it should be.
@@ -422,6 +423,21 @@ impl WaitKind {
                     "allow the manager to read persistentvolumes and persistentvolumeclaims in the target cluster",
                     "",
                 )],
+            ),
+            Self::WriteUndone => guide(
+                "The API server stores another value than the one that was written, or another client changes it back. It is \
+                 written again after 5 s, and then ever more rarely, up to every 10 minutes.",
+                End::User,
+                &[
+                    safe(
+                        "kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies",
+                        "may change what is written",
+                    ),
+                    safe(
+                        "kubectl get {kind} {name} -n {namespace} -o yaml --show-managed-fields",
+                        "names the clients that write each field",
+                    ),
+                ],
             ),
         }
     }

@@ -7,10 +7,12 @@ pub(crate) mod guide;
 mod hold;
 pub(crate) mod lint;
 mod plannable;
+pub(crate) mod repeats;
 pub(crate) mod shell;
 mod subject;
 mod wait;
 mod words;
+mod write_log;
 
 use std::fmt;
 
@@ -23,6 +25,7 @@ pub use plannable::Plannable;
 pub use subject::Subject;
 pub use wait::{Wait, WaitKind};
 pub use words::{counted, some_of};
+pub use write_log::{SentPatch, UndoneWrite, WriteLog, text_of};
 
 /// The next steps, and what to wait for after them.
 #[derive(Clone, Debug, PartialEq, Serialize)]

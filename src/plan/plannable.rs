@@ -1,6 +1,6 @@
 use std::fmt::Display;
 
-use super::{Plan, Subject};
+use super::{Plan, SentPatch, Subject, UndoneWrite};
 
 /// The input of a plan: everything that a decision needs. The snapshot of each kind implements it, in its `plan.rs`.
 pub trait Plannable: Send + Sync {
@@ -28,6 +28,20 @@ pub trait Plannable: Send + Sync {
         false
     }
 
+    /// Whether a step may only follow those before it. Otherwise a step that is held back holds up no other one.
+    const STEPS_DEPEND_ON_ORDER: bool = true;
+
+    /// The patch that an action sends to an API server. The loop does not send one again and again that is undone.
+    fn sent_patch<'a>(&'a self, action: &'a Self::Action) -> Option<SentPatch<'a>> {
+        let _ = action;
+        None
+    }
+
+    /// Adds a step that shows which patches are undone, or that none is any more, unless the object shows that already.
+    fn show_undone(&self, plan: &mut Plan<Self::Action>, undone: &[UndoneWrite]) {
+        let _ = (plan, undone);
+    }
+
     /// The object that an action changes or reads; `None` if it is that of the plan, or none of an API server.
     fn subject(action: &Self::Action) -> Option<Subject> {
         let _ = action;
@@ -52,6 +66,16 @@ impl<S: Plannable> Plannable for Box<S> {
 
     fn is_look(action: &S::Action) -> bool {
         S::is_look(action)
+    }
+
+    const STEPS_DEPEND_ON_ORDER: bool = S::STEPS_DEPEND_ON_ORDER;
+
+    fn sent_patch<'a>(&'a self, action: &'a S::Action) -> Option<SentPatch<'a>> {
+        S::sent_patch(self, action)
+    }
+
+    fn show_undone(&self, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
+        S::show_undone(self, plan, undone);
     }
 
     fn subject(action: &S::Action) -> Option<Subject> {

@@ -106,6 +106,8 @@ pub enum WaitKind {
     VolumeTurn,
     /// The volumes of pods, which could not be read.
     VolumesUnknown,
+    /// The API server, or another client, to keep a write instead of changing it.
+    WriteUndone,
 }
 
 impl fmt::Display for Wait {

@@ -213,6 +213,15 @@ impl<K: Cached + Serialize> Objects<K> {
         self.take("create", key, created)
     }
 
+    /// Asks the API server how it would store a new object, and stores nothing.
+    pub async fn try_create(&self, object: &K) -> Result<K, WriteError> {
+        let key = Key::of(object.meta());
+        let how = PostParams { dry_run: true, ..PostParams::default() };
+        let object = DatedObject(object.clone());
+        let answer = Box::pin(self.api(&key.namespace).create(&how, &object)).await;
+        answer.map(|DatedObject(object)| object).map_err(|source| WriteError::new("dry run of a create", K::kind(&()), key, source))
+    }
+
     /// Sends a merge patch with UID and resource version of `seen` as preconditions.
     pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
         let key = Key::of(seen);
@@ -224,7 +233,7 @@ impl<K: Cached + Serialize> Objects<K> {
 
     /// Sends a merge patch with UID and resource version of `seen` as preconditions, also of an object that cannot be
     /// decoded: the response needs only metadata that can be.
-    pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<(), WriteError> {
+    pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<ObjectMeta, WriteError> {
         let key = Key::of(seen);
         let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         let patch = Patch::Merge(with_precondition(patch, seen));
@@ -235,8 +244,9 @@ impl<K: Cached + Serialize> Objects<K> {
         };
         match Box::pin(patched).await {
             Ok(object) => {
+                let metadata = object.meta().clone();
                 self.cache.wrote_any(object);
-                Ok(())
+                Ok(metadata)
             }
             Err(source) => {
                 let error = WriteError::new("patch", K::kind(&()), key, source);

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::{
     api::patch,
-    plan::{Plan, Plannable, Step, Wait, WaitKind},
+    plan::{Plan, Plannable, Step, Wait, WaitKind, WriteLog},
 };
 
 /// Reads the input of plans. Implemented in `observe.rs`.
@@ -140,13 +141,20 @@ pub(crate) struct States<R: Observe>(Mutex<HashMap<R::Key, Box<State<R>>>>);
 struct State<R: Observe> {
     memory: R::Memory,
     unresolved: Vec<UnresolvedWrite>,
+    writes: WriteLog,
     status_written_at: Option<Instant>,
     last_plan: Option<LastPlan>,
 }
 
 impl<R: Observe> Default for State<R> {
     fn default() -> Self {
-        Self { memory: R::Memory::default(), unresolved: Vec::new(), status_written_at: None, last_plan: None }
+        Self {
+            memory: R::Memory::default(),
+            unresolved: Vec::new(),
+            writes: WriteLog::default(),
+            status_written_at: None,
+            last_plan: None,
+        }
     }
 }
 
@@ -210,6 +218,7 @@ pub(crate) struct Turn<'a, R: Observe> {
     /// State of this reconcile.
     pub session: R::Session,
     states: &'a States<R>,
+    clock: &'a dyn Clock,
 }
 
 impl<R: Observe> Turn<'_, R> {
@@ -226,6 +235,37 @@ impl<R: Observe> Turn<'_, R> {
                 self.states.with(self.key, |state| state.unresolved.push(write));
             }
         })
+    }
+
+    /// Sends a merge patch as [`Objects::patch`] does. The loop compares it with the answer, and holds it back if it is undone.
+    pub async fn patch<K: Cached + Serialize>(
+        &self,
+        objects: &Objects<K>,
+        seen: &ObjectMeta,
+        patch: &Value,
+    ) -> Result<Arc<K>, WriteError> {
+        let answer = objects.patch(seen, patch).await?;
+        self.compare(seen, patch, &*answer);
+        Ok(answer)
+    }
+
+    /// Sends a merge patch of metadata as [`Objects::patch_any`] does, also of an object that cannot be decoded. The loop compares
+    /// it with the answer.
+    pub async fn patch_any<K: Cached + Serialize>(
+        &self,
+        objects: &Objects<K>,
+        seen: &ObjectMeta,
+        patch: &Value,
+    ) -> Result<(), WriteError> {
+        let metadata = objects.patch_any(seen, patch).await?;
+        self.compare(seen, patch, &json!({ "metadata": metadata }));
+        Ok(())
+    }
+
+    fn compare(&self, seen: &ObjectMeta, patch: &Value, stored: &impl Serialize) {
+        let (stored, now) = (serde_json::to_value(stored).unwrap_or_default(), self.clock.now());
+        let uid = seen.uid.as_deref().unwrap_or_default();
+        self.states.with(self.key, |state| state.writes.accepted(uid, patch, &stored, now));
     }
 
     /// Creates an object. If another one has its name, that one is read, so that it is in the cache before the next plan.
@@ -289,7 +329,7 @@ impl<R: Reconciler> Loop<R> {
     }
     /// Plans and applies until no steps are left. `ending` is the last plan.
     async fn reconcile(&self, key: &R::Key, ending: &mut Option<Ending>) -> Result<Requeue, ReconcileError> {
-        let mut turn = Turn { key, session: self.reconciler.begin(key), states: &self.states };
+        let mut turn = Turn { key, session: self.reconciler.begin(key), states: &self.states, clock: &*self.clock };
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
         let mut done: HashMap<Arc<str>, usize> = HashMap::new();
@@ -305,7 +345,10 @@ impl<R: Reconciler> Loop<R> {
                 }
                 return Ok(Requeue::OnChange);
             };
-            let plan = snapshot.plan();
+            let mut plan = snapshot.plan();
+            let now = self.clock.now();
+            let undone = self.states.with(key, |state| state.writes.hold_back(&snapshot, &mut plan, now));
+            snapshot.show_undone(&mut plan, &undone);
             let violation = snapshot.lint(&plan);
             due = plan.requeue_at();
             // Of the last round only: those before it led to writes, which take longer than their plans.
@@ -345,7 +388,6 @@ impl<R: Reconciler> Loop<R> {
             for step in &plan.steps {
                 tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }
-            let now = self.clock.now();
             self.states.planned(key, now, |plan| plan.begin(&last, now));
             *ending = Some(Ending { waits: plan.waits, step: Some(last) });
             if let Next::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {

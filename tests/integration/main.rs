@@ -7,6 +7,7 @@ mod support;
 
 // First in the alphabet, hence started first: its tests take longest.
 mod absent_target;
+mod altered;
 mod asked;
 mod autoscaler;
 mod bad_input;

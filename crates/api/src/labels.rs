@@ -120,6 +120,9 @@ pub const SERVED: &str = "enabled";
 pub const MIRROR: &str = "machine.mcm/mirror";
 /// Label on a Secret that the stand-in copied: the resource version of its source.
 pub const COPIED_VERSION: &str = "machine.mcm/copied-version";
+/// Annotation on a MachineSet: a hash of its name and of the template that its deployment created it for. The deployment
+/// writes and reads it. The API server may have stored another template.
+pub const MADE_FOR: &str = "machine.mcm/made-for";
 /// Annotation in the template of a MachineDeployment: when its machines were last restarted. `mcm rollout restart` writes it, so that
 /// the template is another one; no program reads it.
 pub const RESTARTED_AT: &str = "machine.mcm/restarted-at";

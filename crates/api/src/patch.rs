@@ -41,6 +41,74 @@ pub fn fields(patch: &Value) -> String {
     paths(patch).join(", ")
 }
 
+/// A field whose stored value is another one than a patch names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldDifference {
+    /// Path of the field.
+    pub field: String,
+    /// The value of the patch; `null` if it removes the field.
+    pub sent: Value,
+    /// The stored value; `null` if there is none.
+    pub stored: Value,
+}
+
+impl std::fmt::Display for FieldDifference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { field, sent, stored } = self;
+        write!(f, "{field} is {}, {} was written", worded(stored), worded(sent))
+    }
+}
+
+/// Longest value in a text, in characters.
+const LONGEST_VALUE: usize = 80;
+
+fn worded(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "absent".to_owned(),
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(LONGEST_VALUE) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// The fields in which an object is not as a patch asks. Fields that the patch does not name may have any value, because
+/// an API server adds defaults. Absent, `null` and empty are the same, because serializers omit what is empty.
+pub fn unmet(patch: &Value, stored: &Value) -> Vec<FieldDifference> {
+    fn is_empty(value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Bool(is_set) => !is_set,
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.values().all(is_empty),
+            Value::Number(_) => false,
+        }
+    }
+    fn collect(path: &str, sent: &Value, stored: &Value, found: &mut Vec<FieldDifference>) {
+        match sent {
+            Value::Object(fields) if !fields.is_empty() => {
+                for (key, value) in fields {
+                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    if !GIVEN_BY_SERVER.contains(&path.as_str()) {
+                        collect(&path, value, stored.get(key).unwrap_or(&Value::Null), found);
+                    }
+                }
+            }
+            _ if sent == stored || is_empty(sent) && is_empty(stored) => {}
+            _ => found.push(FieldDifference { field: path.to_owned(), sent: sent.clone(), stored: stored.clone() }),
+        }
+    }
+    let mut found = Vec::new();
+    collect("", patch, stored, &mut found);
+    found
+}
+
+/// Fields that a patch names as preconditions, or that only the API server writes.
+const GIVEN_BY_SERVER: [&str; 3] = ["metadata.resourceVersion", "metadata.uid", "metadata.managedFields"];
+
 /// A merge patch as JSON text. It takes a tenth of the memory of its tree; a plan may hold one for each Node of a large pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed(Box<str>);
@@ -93,6 +161,29 @@ mod tests {
     #[case::first_status(json!(null), json!({"a": 1}), Some(json!({"a": 1})))]
     fn a_patch_names_only_what_differs(#[case] from: Value, #[case] to: Value, #[case] patch: Option<Value>) {
         assert_eq!(diff(&from, &to), patch);
+    }
+
+    #[rstest]
+    #[case::it_is_there(json!({"a": {"b": 1}}), json!({"a": {"b": 1, "c": 2}}), &[])]
+    #[case::empty_is_absent(json!({"a": [], "b": "", "c": null, "d": {}}), json!({"b": null}), &[])]
+    #[case::preconditions(json!({"metadata": {"uid": "u", "resourceVersion": "1"}}), json!({"metadata": {"uid": "v"}}), &[])]
+    #[case::another_value(
+        json!({"metadata": {"labels": {"name": "web"}}}),
+        json!({"metadata": {"labels": {"name": "platform"}}}),
+        &[r#"metadata.labels.name is "platform", "web" was written"#]
+    )]
+    #[case::dropped(json!({"a": {"b": 1}}), json!({}), &["a.b is absent, 1 was written"])]
+    #[case::put_back(json!({"a": {"b": null}}), json!({"a": {"b": "x"}}), &[r#"a.b is "x", absent was written"#])]
+    #[case::lists_are_whole(json!({"a": ["x"]}), json!({"a": ["x", "y"]}), &[r#"a is ["x","y"], ["x"] was written"#])]
+    fn what_a_patch_names_has_to_be_stored(#[case] patch: Value, #[case] stored: Value, #[case] expected: &[&str]) {
+        let found: Vec<String> = unmet(&patch, &stored).iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_in_a_text() {
+        let difference = unmet(&json!({"a": "ü".repeat(5_000)}), &json!({})).remove(0).to_string();
+        assert!(difference.chars().count() < 120, "{difference}");
     }
 
     #[test]

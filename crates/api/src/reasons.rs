@@ -34,7 +34,7 @@ macro_rules! strings {
 strings! {
     /// Condition types of MachineSets and MachineDeployments.
     ConditionType { Available = "Available", Progressing = "Progressing", ReplicaFailure = "ReplicaFailure", Frozen = "Frozen", Invalid = "Invalid", Paused = "Paused",
-        SelectorsOverlap = "SelectorsOverlap" }
+        SelectorsOverlap = "SelectorsOverlap", InSync = "InSync" }
 }
 
 strings! {
@@ -47,7 +47,7 @@ strings! {
         MachineSetUpdated = "MachineSetUpdated", NewMachineSetAvailable = "NewMachineSetAvailable",
         MachineSetCreateError = "MachineSetCreateError", ProgressDeadlineExceeded = "ProgressDeadlineExceeded",
         DeploymentPaused = "DeploymentPaused", DeploymentResumed = "DeploymentResumed",
-        InvalidSpec = "InvalidSpec", SelectorsOverlap = "SelectorsOverlap", Unsupported = "Unsupported", Migrating = "Migrating", VmKept = "VMKept",
+        InvalidSpec = "InvalidSpec", SelectorsOverlap = "SelectorsOverlap", Unsupported = "Unsupported", Migrating = "Migrating", VmKept = "VMKept", WriteUndone = "WriteUndone",
     }
 }
 
@@ -65,7 +65,7 @@ strings! {
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
-        NodeWriteRefused = "NodeWriteRefused",
+        NodeWriteRefused = "NodeWriteRefused", WriteUndone = "WriteUndone",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanKept = "OrphanKept",
         OrphanDraining = "OrphanDraining", VmMissing = "VMMissing",

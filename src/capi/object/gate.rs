@@ -11,9 +11,10 @@ use super::{
     view::{Ownership, View},
 };
 use crate::{
+    api::reasons::ConditionType,
     capi::types::Cluster,
-    controllers::object::finalizer,
-    plan::{Plan, Step, WaitKind},
+    controllers::object::{condition, finalizer},
+    plan::{Plan, Step, UndoneWrite, WaitKind},
 };
 
 /// Time for Cluster API core to set the owner of a new object. Nothing is written before: core creates the object with
@@ -226,6 +227,21 @@ pub(in crate::capi) fn report<S: Gated>(
         plan.steps.push(Step { action: S::write_status(next), reason: reason.to_owned(), event });
     }
     is_news
+}
+
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+pub(in crate::capi) fn show_undone<S: Gated>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
+    let is_held = plan.waits.iter().any(|wait| wait.kind == WaitKind::Hold);
+    if is_held || !plan.steps.is_empty() {
+        return;
+    }
+    let (mut next, facts) = (subject.stored(), subject.facts());
+    let conditions = S::conditions(&mut next);
+    let Some(shown) = condition::show_undone(conditions, undone, facts.now) else { return };
+    if let Some(set) = condition::find_mut(conditions, ConditionType::InSync) {
+        set.observed_generation = facts.meta.generation;
+    }
+    plan.steps.push(Step { action: S::write_status(next), reason: shown.reason, event: shown.event });
 }
 
 #[cfg(test)]

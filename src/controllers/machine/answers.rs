@@ -43,7 +43,7 @@ impl Snapshot {
 
     /// The Machine was written; the response is in the cache.
     pub fn machine_written(&mut self, patch: &Value) {
-        self.memory.machine_written(patch);
+        self.memory.machine_written(patch, self.now);
     }
 
     /// The API server refused a write of the Machine. A retry does not help before something changes.
@@ -137,16 +137,17 @@ impl Snapshot {
         }
     }
 
+    /// A patch of the Node succeeded; the response is in the cache.
+    pub fn node_patched(&mut self, purpose: NodeWrite, patch: &Value) {
+        self.node_written(purpose);
+        if purpose.is_idempotent() && self.memory.node_accepted(purpose, patch, self.now) >= ACCEPTED {
+            self.memory.node_reverted(purpose, self.now, self.machine.metadata.generation);
+        }
+    }
+
     /// A write to the Node succeeded; the response is in the cache.
     pub fn node_written(&mut self, purpose: NodeWrite) {
         self.memory.node_written(purpose);
-        if purpose.is_idempotent() {
-            let accepted = self.learned.accepted.entry(purpose).or_default();
-            *accepted += 1;
-            if *accepted >= ACCEPTED {
-                self.memory.node_reverted(purpose, self.now, self.machine.metadata.generation);
-            }
-        }
         match purpose {
             // A drain begins, or one has ended and the Node may get new pods before the next one.
             NodeWrite::Cordon | NodeWrite::InPlaceUpdate | NodeWrite::Preserve => self.memory.rounds.restart(),

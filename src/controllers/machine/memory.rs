@@ -5,13 +5,14 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    api::{backoff::Backoff, patch, syntax},
+    api::{backoff::Backoff, hash::fnv1a_64, patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
     driver::{Code, DriverError},
+    plan::repeats::{REVERTED, RepeatCount},
 };
 
 /// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
@@ -30,6 +31,10 @@ pub struct Memory {
     refused: BTreeMap<String, RefusedWrite>,
     /// Name of the VM's Node, if it cannot be the value of the label that would store it.
     unlabelled_node: Option<String>,
+    /// Patches of the Machine that were accepted, by the fields that they name.
+    written: BTreeMap<String, AcceptedPatch>,
+    /// Patches of the Node that were accepted, by their purpose.
+    accepted: BTreeMap<NodeWrite, AcceptedPatch>,
     /// Writes that were accepted and reverted, as they failed last.
     reverted: BTreeMap<NodeWrite, NodeFailure>,
     /// The deletion of a new VM was begun, because its name is that of another VM's Node.
@@ -149,8 +154,31 @@ impl fmt::Display for NodeWrite {
 const FAILED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
 /// The same after a refusal.
 const REFUSED: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
-/// How often a write of one purpose is accepted in one reconcile until the Node counts as changed back each time.
+/// End of the message about a write that is reverted each time.
+const CHANGED_BACK: &str = "the object is still different: a webhook or another controller changes it back";
+/// How often a write is accepted in a row until the object counts as changed back each time.
 pub(super) const ACCEPTED: u32 = 3;
+/// How long a write must last until its condition is removed.
+const LASTING: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often a patch with this content was accepted in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct AcceptedPatch {
+    content: u64,
+    count: RepeatCount,
+}
+
+impl AcceptedPatch {
+    /// It was accepted once more: how often in a row.
+    fn again(&mut self, patch: &Value, now: Timestamp) -> u32 {
+        let content = fnv1a_64(patch.to_string().bytes());
+        if self.content != content {
+            *self = Self { content, ..Self::default() };
+        }
+        self.count.add(&REVERTED, now);
+        self.count.count()
+    }
+}
 
 /// Disruption budgets that can never allow an eviction, as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -217,6 +245,8 @@ impl Memory {
     }
 
     fn clear_failures(&mut self) {
+        self.written.clear();
+        self.accepted.clear();
         self.calls.clear();
         self.node.clear();
         self.reverted.clear();
@@ -275,9 +305,14 @@ impl Memory {
         self.refused.insert(fields, RefusedWrite { message, at, count });
     }
 
-    pub(super) fn machine_written(&mut self, patch: &Value) {
-        if !self.refused.is_empty() {
-            self.refused.remove(&patch::fields(patch));
+    pub(super) fn machine_written(&mut self, patch: &Value, at: Timestamp) {
+        let fields = patch::fields(patch);
+        self.refused.remove(&fields);
+        self.written.retain(|_, written| !written.count.is_over(&REVERTED, at));
+        let count = self.written.entry(fields.clone()).or_default().again(patch, at);
+        if let Some(over) = count.checked_sub(ACCEPTED) {
+            let message = format!("{fields}: the write was accepted {ACCEPTED} times, and {CHANGED_BACK}");
+            self.refused.insert(fields, RefusedWrite { message, at, count: over.saturating_add(1) });
         }
     }
 
@@ -394,16 +429,26 @@ impl Memory {
         self
     }
 
+    /// A patch of the Node was accepted: how often in a row.
+    pub(super) fn node_accepted(&mut self, write: NodeWrite, patch: &Value, at: Timestamp) -> u32 {
+        self.accepted.entry(write).or_default().again(patch, at)
+    }
+
+    /// A write that was reverted and was accepted again a moment ago, and when it counts as lasting.
+    pub(super) fn lately_reverted(&self, now: Timestamp) -> Option<(NodeWrite, &NodeFailure, Timestamp)> {
+        self.node.iter().filter(|(write, _)| self.reverted.contains_key(write)).find_map(|(write, failure)| {
+            let until = failure.at.checked_add(LASTING).ok()?;
+            (failure.at <= now && now < until).then_some((*write, failure, until))
+        })
+    }
+
     pub(super) fn node_written(&mut self, write: NodeWrite) {
         self.node.remove(&write);
     }
 
     /// The write was accepted several times in one reconcile, and the Node still differs.
     pub(super) fn node_reverted(&mut self, write: NodeWrite, at: Timestamp, generation: Option<i64>) {
-        let message = format!(
-            "the write was accepted {ACCEPTED} times, and the Node is still different: a webhook or another controller \
-             changes it back"
-        );
+        let message = format!("the write was accepted {ACCEPTED} times, and {CHANGED_BACK}");
         if let Some(before) = self.reverted.remove(&write) {
             self.node.insert(write, before);
         }

@@ -36,12 +36,16 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
 pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
     let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
     if failure.is_refused {
-        let text = format!("{AWAITED_WRITE}{purpose}: {}", failure.message);
-        plan.wait(WaitKind::NodeWriteRefused, text, Some(failure.retry_at()));
+        wait_for_refused(plan, purpose, failure, failure.retry_at());
     } else {
         wait_for_write(plan, failure, failure.retry_at());
     }
     true
+}
+
+/// Waits until a refused or reverted write to the Node is repeated.
+pub(super) fn wait_for_refused(plan: &mut Plan<Action>, purpose: NodeWrite, failure: &NodeFailure, until: Timestamp) {
+    plan.wait(WaitKind::NodeWriteRefused, format!("{AWAITED_WRITE}{purpose}: {}", failure.message), Some(until));
 }
 
 /// Waits until a failed write to the Node is repeated.

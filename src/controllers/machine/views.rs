@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{memory::NodeWrite, token};
+use super::token;
 use crate::{
     api::{machine::MachineClass, node::Node},
     drain::{Allowance, Answer, PodFacts},
@@ -164,8 +164,6 @@ pub struct Learned {
     pub detached: Option<usize>,
     /// The permit to mark the Machine Failed for bad health.
     pub permit: Permit,
-    /// How many writes to the Node were accepted, by their purpose.
-    pub(super) accepted: BTreeMap<NodeWrite, u32>,
     /// The last live read of a Node.
     pub node_read: Option<NodeRead>,
     /// Value of `Memory::forgotten` when this was learned.

@@ -28,12 +28,12 @@ impl Execute for MachineClasses {
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        _: &mut Turn<'_, Self>,
+        turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         for step in steps {
             match step.action {
-                Action::PatchClass(patch) => self.classes.patch_any(&snapshot.class.metadata, &patch).await?,
-                Action::PatchSecret { secret, patch } => drop(self.secrets.patch(&secret, &patch).await?),
+                Action::PatchClass(patch) => turn.patch_any(&self.classes, &snapshot.class.metadata, &patch).await?,
+                Action::PatchSecret { secret, patch } => drop(turn.patch(&self.secrets, &secret, &patch).await?),
             }
             if let Some(event) = &step.event {
                 self.events.record(&*snapshot.class, event);

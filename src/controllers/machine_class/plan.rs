@@ -4,7 +4,7 @@ use super::{Action, SecretState, Snapshot, problems, secret_names};
 use crate::{
     api::labels::FINALIZER,
     controllers::{object::finalizer, secret},
-    plan::{Plan, Plannable, Step, Subject, WaitKind},
+    plan::{Plan, Plannable, SentPatch, Step, Subject, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -12,6 +12,13 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        Some(match action {
+            Action::PatchClass(patch) => SentPatch::new(&*self.class, patch),
+            Action::PatchSecret { secret, patch } => SentPatch::of_metadata("Secret", secret, patch),
+        })
     }
 
     fn subject(action: &Action) -> Option<Subject> {

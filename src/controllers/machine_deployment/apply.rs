@@ -14,9 +14,19 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet},
         node::Node,
         patch,
+        selector::Selector,
     },
-    controllers::{machine_set::InFlightWrites, object::owner},
-    plan::{Event, Plannable, Step},
+    controllers::{
+        machine_set::InFlightWrites,
+        object::{
+            owner,
+            strays::{self, StrayMemory},
+        },
+    },
+    plan::{
+        Event, Plannable, Step,
+        repeats::{RepeatCount, RepeatPace},
+    },
     runtime::{
         cache::Key,
         clock::Clock,
@@ -34,6 +44,10 @@ const WRITES_IN_FLIGHT: usize = 32;
 const COMPONENT: &str = "machine-controller-manager";
 /// Pauses for a Node whose patches fail. The first one is that after a conflict.
 const NODE_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
+
+/// Sets for one spec: two at once, then one after 1, 2, 4, … up to 10 minutes. A spec needs one set, and a second one if the
+/// first is not recognised.
+const NEW_SETS: RepeatPace = RepeatPace::new(2, Backoff::new(Duration::from_mins(1), Duration::from_mins(10)));
 
 /// Reconciles MachineDeployments.
 pub(crate) struct MachineDeployments {
@@ -57,11 +71,28 @@ pub(crate) struct Memory {
     pub(super) failure: Option<Failure>,
     /// Nodes whose last patch failed, by name.
     pub(super) node_retries: BTreeMap<String, NodeRetry>,
+    /// The sets that it created.
+    pub(super) strays: StrayMemory,
+    /// How many sets were created for the spec of this generation.
+    new_sets: (Option<i64>, RepeatCount),
     /// The last event, so that a warning is recorded once.
     recorded: Option<Event>,
 }
 
 impl Memory {
+    fn set_created(&mut self, generation: Option<i64>, now: Timestamp) {
+        if self.new_sets.0 != generation {
+            self.new_sets = (generation, RepeatCount::default());
+        }
+        self.new_sets.1.add(&NEW_SETS, now);
+    }
+
+    /// When the next set may be created for the spec of this generation; `None` if that is now.
+    pub(super) fn sets_paused_until(&self, generation: Option<i64>, now: Timestamp) -> Option<Timestamp> {
+        let (of, count) = &self.new_sets;
+        count.paused_until(&NEW_SETS, now).filter(|_| *of == generation)
+    }
+
     /// The Nodes whose patches are not retried yet, and until when. A later retry than the longest pause allows was planned
     /// before the clock was set back: it is due.
     pub(super) fn node_retries_at(&self, now: Timestamp) -> BTreeMap<String, Timestamp> {
@@ -146,15 +177,16 @@ impl MachineDeployments {
             match step.action {
                 Action::PatchNode { .. } => {}
                 Action::PatchDeployment(patch) => {
-                    deployment = self.deployments.patch(&deployment.metadata, &patch).await?;
+                    deployment = turn.patch(&self.deployments, &deployment.metadata, &patch).await?;
                 }
                 Action::PatchSet { set, patch } => {
-                    turn.track(self.sets.patch(&set.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.sets, &set.metadata, &patch).await)?;
                 }
                 Action::PatchMachine { machine, patch } => {
-                    self.machines.patch(&machine.metadata, &patch).await?;
+                    turn.patch(&self.machines, &machine.metadata, &patch).await?;
                 }
                 Action::DeleteSet(set) => turn.track(self.sets.delete_unchanged(&set.metadata).await)?,
+                Action::TrySet(set) => self.try_set(snapshot, &set, turn).await?,
                 Action::CreateSet(set) => self.create_set(snapshot, &set, turn).await?,
                 Action::WriteStatus(status) => {
                     let patch = patch::status(&snapshot.deployment.status, &Some(*status));
@@ -192,7 +224,7 @@ impl MachineDeployments {
     }
 
     async fn patch_node(&self, nodes: &Objects<Node>, node: &Node, patch: &Value, turn: &Turn<'_, Self>) {
-        let (name, answer) = (node.name_any(), nodes.patch(&node.metadata, patch).await);
+        let (name, answer) = (node.name_any(), turn.patch(nodes, &node.metadata, patch).await);
         turn.remember(|memory| match &answer {
             Ok(_) => drop(memory.node_retries.remove(&name)),
             Err(error) if error.failure() == WriteFailure::Gone => drop(memory.node_retries.remove(&name)),
@@ -206,10 +238,42 @@ impl MachineDeployments {
         }
     }
 
+    /// Remembers a new set, and whether it belongs to the deployment as it was stored.
+    fn set_created(&self, snapshot: &Snapshot, sent: &MachineSet, stored: &MachineSet, turn: &Turn<'_, Self>) {
+        let (difference, now) = (difference(snapshot, sent, stored), self.clock.now());
+        turn.remember(|memory| {
+            memory.failure = None;
+            memory.set_created(snapshot.deployment.metadata.generation, now);
+            match difference {
+                None => memory.strays.created(&stored.metadata, now),
+                Some(difference) => memory.strays.altered(&stored.metadata, difference, now),
+            }
+        });
+    }
+
+    /// Asks how the API server would store a set, and remembers the answer.
+    async fn try_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
+        match self.sets.try_create(set).await {
+            Ok(stored) => {
+                let (difference, now) = (difference(snapshot, set, &stored), self.clock.now());
+                turn.remember(|memory| memory.strays.tried(difference, now));
+                Ok(())
+            }
+            Err(error) if error.failure() == WriteFailure::Refused => {
+                turn.remember(|memory| memory.strays.trial_refused());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn create_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
-        let Err(error) = turn.track(self.sets.create(set).await) else {
-            turn.remember(|memory| memory.failure = None);
-            return Ok(());
+        let error = match turn.track(self.sets.create(set).await) {
+            Ok(stored) => {
+                self.set_created(snapshot, set, &stored, turn);
+                return Ok(());
+            }
+            Err(error) => error,
         };
         let failure = match error.failure() {
             // Created by a call whose response was lost, or by another client. A live read distinguishes the two.
@@ -228,4 +292,11 @@ impl MachineDeployments {
         turn.remember(|memory| memory.failure = failure);
         Err(error)
     }
+}
+
+/// Why a set does not belong to the deployment as it was stored.
+fn difference(snapshot: &Snapshot, sent: &MachineSet, stored: &MachineSet) -> Option<String> {
+    let deployment = &snapshot.deployment;
+    let selector = Selector::parse(deployment.spec.selector.as_ref()).ok()?;
+    strays::difference(&sent.metadata, &stored.metadata, deployment.metadata.uid.as_deref()?, &selector)
 }

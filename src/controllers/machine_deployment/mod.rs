@@ -34,7 +34,7 @@ use crate::{
         node::Node,
         patch::{self, Packed},
     },
-    controllers::object::owner,
+    controllers::object::{owner, strays::StrayView},
     plan::{Hold, Subject},
 };
 
@@ -74,6 +74,10 @@ pub struct Snapshot {
     pub nodes_unknown: Option<String>,
     /// When a Node whose last patch failed may be patched again, by its name.
     pub node_retries: BTreeMap<String, Timestamp>,
+    /// Sets that it created and that are not its own.
+    pub(crate) strays: StrayView<MachineSet>,
+    /// When the next set may be created for this spec; `None` if that is now.
+    pub sets_paused_until: Option<Timestamp>,
     /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
     /// Why it may not be touched now, such as a pause of its cluster.
@@ -136,6 +140,8 @@ pub enum Action {
     },
     /// Create a set.
     CreateSet(Box<MachineSet>),
+    /// Ask the API server how it would store a new set, without storing it.
+    TrySet(Box<MachineSet>),
     /// Delete a set, with UID and resource version as preconditions: the garbage collector may have released it.
     DeleteSet(Arc<MachineSet>),
     /// Patch of a Node: taint, annotations. A failure is logged and does not stop the plan.
@@ -159,7 +165,7 @@ impl Action {
     fn subject(&self) -> Option<Subject> {
         match self {
             Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(Subject::of(&**set)),
-            Self::CreateSet(set) => Some(Subject::of(&**set)),
+            Self::CreateSet(set) | Self::TrySet(set) => Some(Subject::of(&**set)),
             Self::PatchMachine { machine, .. } => Some(Subject::of(&**machine)),
             Self::PatchNode { node, .. } => Some(Subject::of(&**node)),
             Self::PatchDeployment(_) | Self::WriteStatus(_) => None,
@@ -176,6 +182,7 @@ impl fmt::Display for Action {
                 write!(f, "patch machine {}: {}", machine.name_any(), patch::fields(patch))
             }
             Self::CreateSet(set) => write!(f, "create set {}", set.name_any()),
+            Self::TrySet(set) => write!(f, "ask how set {} would be stored", set.name_any()),
             Self::DeleteSet(set) => write!(f, "delete set {}", set.name_any()),
             Self::PatchNode { node, patch } => {
                 write!(f, "patch node {}: {}", node.name_any(), patch::fields(&patch.unpack()))

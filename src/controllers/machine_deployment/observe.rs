@@ -36,6 +36,10 @@ impl Observe for MachineDeployments {
         let own: Vec<String> = own.filter_map(|set| set.uid()).collect();
         let machines: Vec<Arc<Machine>> =
             own.iter().flat_map(|uid| self.machines.cache.by(machine::BY_CONTROLLER, uid)).collect();
+        let strays = Selector::parse(deployment.spec.selector.as_ref()).map(|selector| {
+            let find = |name: &str| self.sets.cache.get(&Key::beside(&deployment.metadata, name));
+            memory.strays.view(&uid, &selector, now, find)
+        });
         Some(Snapshot {
             policy: self.policy,
             in_flight,
@@ -44,6 +48,8 @@ impl Observe for MachineDeployments {
             nodes_unknown: self.nodes_unknown(&deployment),
             nodes: self.nodes_of(&deployment, &machines),
             node_retries: memory.node_retries_at(now),
+            strays: strays.unwrap_or_default(),
+            sets_paused_until: memory.sets_paused_until(deployment.metadata.generation, now),
             failure: memory.failure.clone(),
             hold: self.holds.of(&deployment.metadata),
             rivals: self.rivals_of(&deployment, &sets),

@@ -19,7 +19,7 @@ use crate::{
         draft::Draft,
         finalizer,
     },
-    plan::{Event, Hold, Plan, Plannable, Subject, WaitKind, counted},
+    plan::{Event, Hold, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind, counted},
 };
 
 impl Plannable for Snapshot {
@@ -37,8 +37,31 @@ impl Plannable for Snapshot {
         matches!(action, Action::WriteStatus(_))
     }
 
+    fn is_look(action: &Action) -> bool {
+        matches!(action, Action::TrySet(_))
+    }
+
     fn subject(action: &Action) -> Option<Subject> {
         action.subject()
+    }
+
+    /// A set or a Node that cannot be written as planned does not hold up the others.
+    const STEPS_DEPEND_ON_ORDER: bool = false;
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchDeployment(patch) => Some(SentPatch::new(&*self.deployment, patch)),
+            Action::PatchSet { set, patch } => Some(SentPatch::new(&**set, patch)),
+            Action::PatchMachine { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            Action::PatchNode { node, patch } => Some(SentPatch::packed(&**node, patch)),
+            _ => None,
+        }
+    }
+
+    fn show_undone(&self, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+        if self.hold.is_none() {
+            show_undone(self, plan, undone);
+        }
     }
 }
 
@@ -162,4 +185,21 @@ fn say_invalid(status: &mut MachineDeploymentStatus, reason: ConditionReason, me
     }
     let said = Condition::is_true(reason, message).refreshed(Refresh::OnMessage);
     condition::set(&mut status.conditions, ConditionType::Invalid, Some(said), snapshot.now);
+}
+
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+fn show_undone(snapshot: &Snapshot, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+    let Some((first, others)) = plan.steps.split_first_mut() else {
+        let mut status = snapshot.deployment.status.clone().unwrap_or_default();
+        if let Some(shown) = condition::show_undone(&mut status.conditions, undone, snapshot.now) {
+            let step = Step { action: Action::WriteStatus(Box::new(status)), reason: shown.reason, event: shown.event };
+            plan.steps.push(step);
+        }
+        return;
+    };
+    if let (Action::WriteStatus(status), []) = (&mut first.action, others)
+        && let Some(shown) = condition::show_undone(&mut status.conditions, undone, snapshot.now)
+    {
+        first.event = first.event.take().or(shown.event);
+    }
 }

@@ -21,8 +21,16 @@ use crate::{
         machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet, OperationType},
         patch,
         reasons::EventReason,
+        selector::Selector,
     },
-    controllers::{machine::metrics::MachineMetrics, object::owner, secret::MetadataOfSecret},
+    controllers::{
+        machine::metrics::MachineMetrics,
+        object::{
+            owner,
+            strays::{self, StrayMemory},
+        },
+        secret::MetadataOfSecret,
+    },
     plan::{Event, Step},
     runtime::{
         cache::{Cache, Key},
@@ -131,6 +139,8 @@ struct Batch<'a> {
     /// Announced writes with an unknown outcome.
     open: Mutex<BTreeSet<String>>,
     has_failed: AtomicBool,
+    /// A Machine was stored so that it is not the set's.
+    has_strayed: AtomicBool,
 }
 
 impl Execute for MachineSets {
@@ -181,14 +191,17 @@ impl MachineSets {
             match step.action {
                 Action::CreateMachine(machine) => creates.push((*machine, step.event)),
                 Action::DeleteMachine(machine) => deletes.push((machine, step.event)),
-                Action::PatchSet(patch) => drop(self.sets.patch(seen, &patch).await?),
+                Action::TryMachine(machine) => batch.try_one(&machine, step.event).await?,
+                Action::PatchSet(patch) => drop(turn.patch(&self.sets, seen, &patch).await?),
                 Action::PatchMachine { machine, patch } => {
-                    self.machines.patch(&machine.metadata, &patch).await?;
+                    turn.patch(&self.machines, &machine.metadata, &patch).await?;
                 }
                 Action::WriteStatus(status) => {
                     let patch = patch::status(&snapshot.set.status, &Some(*status));
                     self.sets.patch_status(seen, &patch).await?;
                     turn.status_written();
+                    let events = self.events.with_component(COMPONENT);
+                    step.event.iter().for_each(|event| events.record(&*snapshot.set, event));
                 }
             }
         }
@@ -223,7 +236,8 @@ impl<'a> Batch<'a> {
         }
         let open = Mutex::new(writes.creates.union(&writes.deletes).cloned().collect());
         kind.in_flight.announce(seen, writes);
-        Self { kind, turn, seen, open, has_failed: AtomicBool::new(false) }
+        let (has_failed, has_strayed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { kind, turn, seen, open, has_failed, has_strayed }
     }
 
     /// Whether this process leads, and spec, labels and deletion timestamp of the set are still those of the plan. A long
@@ -243,7 +257,7 @@ impl<'a> Batch<'a> {
     async fn create_by_slow_start(&self, machines: Vec<(Machine, Option<Event>)>) -> Result<(), WriteError> {
         let mut rest = machines.into_iter();
         let mut size = 1;
-        while rest.len() > 0 {
+        while rest.len() > 0 && !self.has_strayed.load(Ordering::Relaxed) {
             let wave: Vec<_> = rest.by_ref().take(size).collect();
             all_of(stream::iter(wave).map(|(machine, event)| self.create(machine, event))).await?;
             size *= 2;
@@ -255,10 +269,45 @@ impl<'a> Batch<'a> {
         if !self.is_current() {
             return Ok(());
         }
-        let answer = self.kind.machines.create(&machine).await.map(|created| self.kind.recent.add(&created));
-        self.finish(&machine.name_any(), answer, event, |error| {
-            (EventReason::FailedCreate, format!("Error creating machine: {error}"))
-        })
+        let answer = self.kind.machines.create(&machine).await;
+        let is_own = answer.as_ref().is_ok_and(|stored| self.is_own(&machine, stored));
+        let event = event.filter(|_| is_own);
+        let answer = answer.map(|created| self.kind.recent.add(&created));
+        self.finish(&machine.name_any(), answer, event, creation_failed)
+    }
+
+    /// Whether a created Machine belongs to the set as it was stored. Remembers both, for the next plan.
+    fn is_own(&self, sent: &Machine, stored: &Machine) -> bool {
+        let (difference, now) = (self.difference(sent, stored), self.kind.clock.now());
+        let is_own = difference.is_none();
+        self.turn.remember(|memory| match difference {
+            None => memory.strays.created(&stored.metadata, now),
+            Some(difference) => memory.strays.altered(&stored.metadata, difference, now),
+        });
+        self.has_strayed.fetch_or(!is_own, Ordering::Relaxed);
+        is_own
+    }
+
+    /// Asks how the API server would store a Machine, and remembers the answer.
+    async fn try_one(&self, machine: &Machine, event: Option<Event>) -> Result<(), WriteError> {
+        match self.kind.machines.try_create(machine).await {
+            Ok(stored) => {
+                let (difference, now) = (self.difference(machine, &stored), self.kind.clock.now());
+                self.turn.remember(|memory| memory.strays.tried(difference, now));
+                Ok(())
+            }
+            Err(error) if error.failure() == WriteFailure::Refused => {
+                self.turn.remember(|memory| memory.strays.trial_refused());
+                Ok(())
+            }
+            Err(error) => self.finish(&machine.name_any(), Err(error), event, creation_failed),
+        }
+    }
+
+    fn difference(&self, sent: &Machine, stored: &Machine) -> Option<String> {
+        let uid = self.seen.metadata.uid.as_deref().unwrap_or_default();
+        let selector = Selector::parse(self.seen.spec.selector.as_ref()).ok()?;
+        strays::difference(&sent.metadata, &stored.metadata, uid, &selector)
     }
 
     async fn delete(&self, machine: Arc<Machine>, event: Option<Event>) -> Result<(), WriteError> {
@@ -311,6 +360,10 @@ impl<'a> Batch<'a> {
     }
 }
 
+fn creation_failed(error: &str) -> (EventReason, String) {
+    (EventReason::FailedCreate, format!("Error creating machine: {error}"))
+}
+
 /// Announced writes that were not sent are no longer in flight, even if the reconcile is aborted.
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
@@ -340,4 +393,6 @@ pub(crate) struct Memory {
     pub(super) failure: Option<Failure>,
     /// The replacements of Machines that failed soon after their creation.
     pub(super) replacements: ReplacementCount,
+    /// The Machines that it created.
+    pub(super) strays: StrayMemory,
 }

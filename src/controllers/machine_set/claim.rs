@@ -26,6 +26,8 @@ pub(super) fn claim<'a>(
         if is_controlled(snapshot, machine) {
             if matches {
                 mine.push(machine);
+            } else if snapshot.strays.has(machine) {
+                // It is deleted, and not released.
             } else if let Some(owners) = owner::released(meta, uid(snapshot)) {
                 drafts.edit(machine, "release it: its labels no longer match the selector of the set", |machine| {
                     machine.metadata.owner_references = Some(owners);

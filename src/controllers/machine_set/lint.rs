@@ -62,6 +62,8 @@ impl<'a> Facts<'a> {
             _ => None,
         });
         let deleted = steps.iter().filter_map(|step| match &step.action {
+            // A Machine that the set created and that is not its own changes no number.
+            Action::DeleteMachine(machine) if snapshot.strays.has(machine) => None,
             Action::DeleteMachine(machine) => Some(&**machine),
             _ => None,
         });

@@ -31,7 +31,7 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
         patch,
     },
-    controllers::object::owner,
+    controllers::object::{owner, strays::StrayView},
     plan::{Hold, Subject},
 };
 
@@ -61,6 +61,8 @@ pub struct Snapshot {
     pub unreadable: Vec<String>,
     /// The number of Machines that are preserved automatically, according to their annotation.
     pub unreadable_preserved: usize,
+    /// Machines that it created and that are not its own.
+    pub(crate) strays: StrayView<Machine>,
     /// The failure of the last plan, if it failed.
     pub failure: Option<Failure>,
     /// Its Machines that failed soon after this process created them.
@@ -95,6 +97,8 @@ pub enum Action {
     },
     /// Create a Machine. Consecutive creates run concurrently, by slow start.
     CreateMachine(Box<Machine>),
+    /// Ask the API server how it would store a new Machine, without storing it.
+    TryMachine(Box<Machine>),
     /// Delete a Machine, with its UID and its resource version as preconditions: if it has changed, another plan is made.
     /// Consecutive ones are deleted concurrently.
     DeleteMachine(Arc<Machine>),
@@ -112,7 +116,7 @@ impl Action {
     fn subject(&self) -> Option<Subject> {
         match self {
             Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => Some(Subject::of(&**machine)),
-            Self::PatchSet(_) | Self::CreateMachine(_) | Self::WriteStatus(_) => None,
+            Self::PatchSet(_) | Self::CreateMachine(_) | Self::TryMachine(_) | Self::WriteStatus(_) => None,
         }
     }
 }
@@ -125,6 +129,7 @@ impl fmt::Display for Action {
                 write!(f, "patch machine {}: {}", machine.name_any(), patch::fields(patch))
             }
             Self::CreateMachine(_) => f.write_str("create a machine"),
+            Self::TryMachine(_) => f.write_str("ask how a machine would be stored"),
             Self::DeleteMachine(machine) => write!(f, "delete machine {}", machine.name_any()),
             Self::WriteStatus(_) => f.write_str("write status"),
         }

@@ -35,6 +35,10 @@ impl Observe for MachineSets {
         }
         let rivals = self.rivals_of(&set, &orphans);
         machines.extend(orphans);
+        let strays = Selector::parse(set.spec.selector.as_ref()).map(|selector| {
+            let find = |name: &str| cache.get(&Key::beside(&set.metadata, name));
+            memory.strays.view(&uid, &selector, now, find)
+        });
         let deployment = owner::controller_of(&set.metadata).and_then(|owner| {
             let found = self.deployments.get(&Key::beside(&set.metadata, &owner.name));
             found.filter(|deployment| deployment.metadata.uid.as_ref() == Some(&owner.uid))
@@ -52,6 +56,7 @@ impl Observe for MachineSets {
             machines,
             unreadable_preserved: unreadable.iter().filter(|machine| is_auto_preserved(&machine.meta)).count(),
             unreadable: unreadable.into_iter().filter_map(|machine| machine.meta.name).collect(),
+            strays: strays.unwrap_or_default(),
             failure: memory.failure.clone(),
             now,
             seed,

@@ -9,10 +9,11 @@ use super::{
 use crate::{
     api::{labels::FINALIZER, machine::Machine, reasons::EventReason},
     controllers::object::{
+        condition,
         draft::{Change, Drafts},
         finalizer,
     },
-    plan::{Event, Plan, Plannable, Step, Subject, WaitKind},
+    plan::{Event, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -30,8 +31,29 @@ impl Plannable for Snapshot {
         matches!(action, Action::WriteStatus(_))
     }
 
+    fn is_look(action: &Action) -> bool {
+        matches!(action, Action::TryMachine(_))
+    }
+
     fn subject(action: &Action) -> Option<Subject> {
         action.subject()
+    }
+
+    /// A Machine that cannot be brought up to date does not hold up the others.
+    const STEPS_DEPEND_ON_ORDER: bool = false;
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchSet(patch) => Some(SentPatch::new(&*self.set, patch)),
+            Action::PatchMachine { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            _ => None,
+        }
+    }
+
+    fn show_undone(&self, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+        if self.hold.is_none() {
+            show_undone(self, plan, undone);
+        }
     }
 }
 
@@ -70,6 +92,7 @@ fn keep(snapshot: &Snapshot, valid: &ValidSet) -> Plan<Action> {
 
     let mut drafts = Drafts::default();
     let mine = claim::claim(snapshot, &valid.selector, &mut drafts);
+    replicas::delete_strays(&mut plan, snapshot);
     propagate::bring_up_to_date(set, &mine, &mut drafts);
     let preservation = preserve::assign(snapshot, &mine, &mut drafts);
     for Change { current, patch, reason, .. } in drafts.finish() {
@@ -139,8 +162,25 @@ fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, mine: &[&Arc<Machine>], 
     let Some(change) = status::change(snapshot, mine, invalid) else { return };
     let event = match invalid {
         Some(invalid) if change.newly_invalid => Some(Event::warning(EventReason::InvalidSpec, invalid.to_string())),
-        _ => None,
+        _ => change.newly_stopped.map(|why| Event::warning(EventReason::FailedCreate, why)),
     };
     let step = Step { action: Action::WriteStatus(Box::new(change.status)), reason: change.reason, event };
     plan.steps.insert(work_starts.unwrap_or(plan.steps.len()), step);
+}
+
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+fn show_undone(snapshot: &Snapshot, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+    let Some((first, others)) = plan.steps.split_first_mut() else {
+        let mut status = snapshot.set.status.clone().unwrap_or_default();
+        if let Some(shown) = condition::show_undone(&mut status.conditions, undone, snapshot.now) {
+            let step = Step { action: Action::WriteStatus(Box::new(status)), reason: shown.reason, event: shown.event };
+            plan.steps.push(step);
+        }
+        return;
+    };
+    if let (Action::WriteStatus(status), []) = (&mut first.action, others)
+        && let Some(shown) = condition::show_undone(&mut status.conditions, undone, snapshot.now)
+    {
+        first.event = first.event.take().or(shown.event);
+    }
 }

@@ -15,6 +15,7 @@ use crate::{
     controllers::object::{
         deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
         in_place, owner,
+        strays::Growth,
     },
     plan::{Event, Plan, WaitKind, counted},
 };
@@ -63,6 +64,14 @@ pub(super) fn delete_all(plan: &mut Plan<Action>, mine: &[&Arc<Machine>]) {
     }
 }
 
+/// Deletes the Machines that the set created and that the API server stored so that they are not its own. No other
+/// controller would delete them and their VMs.
+pub(super) fn delete_strays(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    for machine in snapshot.strays.altered.iter().take(BATCH) {
+        delete(plan, machine, "the set created it, and the API server stored it so that it is not one of the set");
+    }
+}
+
 /// Waits for the Machines that cannot be decoded, if any.
 pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if !snapshot.unreadable.is_empty() {
@@ -85,6 +94,22 @@ fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, replicas: 
     if let Some(obstacle) = growth_forbidden(&snapshot.set) {
         plan.wait(WaitKind::ScaleUpBlocked, format!("{obstacle}; {present} machines < {replicas} replicas"), None);
         return;
+    }
+    match &snapshot.strays.growth {
+        Growth::Free => {}
+        Growth::Paused { why, until } => {
+            let text =
+                format!("new machines to stay those of the set: {why}; {present} machines < {replicas} replicas");
+            plan.wait(WaitKind::WriteUndone, text, Some(*until));
+            return;
+        }
+        Growth::Tried { why } => {
+            if let Some(machine) = construct::machines(snapshot).next() {
+                let reason = format!("see whether that is over: {why}");
+                plan.then(Action::TryMachine(Box::new(machine)), reason);
+            }
+            return;
+        }
     }
     let missing = replicas.saturating_sub(present);
     for machine in construct::machines(snapshot).take(missing.min(BATCH)) {

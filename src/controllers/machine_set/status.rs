@@ -25,6 +25,8 @@ pub(super) struct Change {
     pub(super) reason: String,
     /// The set is invalid for a reason that the stored status does not contain.
     pub(super) newly_invalid: bool,
+    /// Why the set creates no Machines, if the stored status does not contain it.
+    pub(super) newly_stopped: Option<String>,
 }
 
 /// The new status; `None` if it does not differ from the stored one.
@@ -36,8 +38,11 @@ pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Optio
     status.failed_machines = failed_machines(mine.iter().copied());
     status.last_operation = before.last_operation.clone();
     status.conditions = before.conditions.clone();
-    let failure = snapshot.failure.as_ref().map(|failure| replica_failure(snapshot, mine, failure));
-    condition::set(&mut status.conditions, ConditionType::ReplicaFailure, failure, snapshot.now);
+    let stopped = stopped(snapshot, mine);
+    let failure = snapshot.failure.as_ref().or(stopped.as_ref());
+    let failure = failure.map(|failure| replica_failure(snapshot, mine, failure));
+    let is_new = condition::set(&mut status.conditions, ConditionType::ReplicaFailure, failure, snapshot.now);
+    let newly_stopped = stopped.filter(|_| is_new && snapshot.failure.is_none()).map(|failure| failure.message);
     let said = invalid.map(|invalid| {
         Condition::is_true(ConditionReason::InvalidSpec, invalid.to_string()).refreshed(Refresh::OnMessage)
     });
@@ -56,7 +61,7 @@ pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Optio
         "replicas {}, ready {}, available {}, generation {}",
         status.replicas, status.ready_replicas, status.available_replicas, status.observed_generation
     );
-    Some(Change { status, reason, newly_invalid })
+    Some(Change { status, reason, newly_invalid, newly_stopped })
 }
 
 fn counts(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> MachineSetStatus {
@@ -78,6 +83,14 @@ fn counts(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> MachineSetStatus {
 
 fn saturated(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Why a set that lacks Machines creates none: those that it created did not stay its own.
+fn stopped(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Option<Failure> {
+    let active = mine.iter().filter(|machine| !machine.is_terminating()).count();
+    let present = saturated(active.saturating_add(snapshot.unreadable.len()));
+    let why = snapshot.strays.growth.obstacle().filter(|_| present < snapshot.set.spec.replicas)?;
+    Some(Failure { message: why.to_owned() })
 }
 
 fn replica_failure(snapshot: &Snapshot, mine: &[&Arc<Machine>], failure: &Failure) -> Condition {

@@ -73,7 +73,7 @@ impl Nodes {
             Action::PatchNode { patch, mark } => {
                 let target = self.targets.get(&turn.key.target);
                 let (Some(target), Subject::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
-                target.nodes.patch(&node.metadata, &patch).await?;
+                turn.patch(&target.nodes, &node.metadata, &patch).await?;
                 turn.remember(|memory| match mark {
                     Mark::Put => memory.mark_put(now),
                     Mark::Remove => memory.mark_removed(now),

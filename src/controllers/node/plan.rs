@@ -13,7 +13,7 @@ use crate::{
         node::Node,
     },
     controllers::object::finalizer,
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -21,6 +21,13 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self, &self.policy)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match (action, &self.subject) {
+            (Action::PatchNode { patch, .. }, Subject::Present(node)) => Some(SentPatch::new(&**node, patch)),
+            _ => None,
+        }
     }
 
     fn subject(action: &Action) -> Option<crate::plan::Subject> {

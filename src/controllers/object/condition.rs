@@ -6,13 +6,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition as MetaCondition, Time},
 };
 
-use super::time::whole_seconds;
+use super::{summary::LONGEST_TEXT, text::cut, time::whole_seconds};
 use crate::{
     api::{
         machine::{MachineDeploymentCondition, MachineSetCondition},
-        reasons::ConditionReason,
+        reasons::{ConditionReason, ConditionType, EventReason},
     },
-    plan::Hold,
+    plan::{self, Event, Hold, UndoneWrite},
 };
 
 /// A desired condition.
@@ -71,6 +71,30 @@ impl Condition {
 pub(crate) fn paused(hold: Option<&Hold>) -> Option<Condition> {
     let hold = hold.filter(|hold| hold.is_confirmed)?;
     Some(Condition::is_true(paused_because(hold), format!("waiting for {}", hold.on)))
+}
+
+/// The reason and the event of a status write that changes the condition `InSync`.
+pub(crate) struct ShownWrites {
+    pub reason: String,
+    pub event: Option<Event>,
+}
+
+/// Sets the condition `InSync` to `False` with the writes that are undone, or removes it; `None` if it stays.
+pub(crate) fn show_undone<C: Stored>(
+    conditions: &mut Vec<C>,
+    undone: &[UndoneWrite],
+    now: Timestamp,
+) -> Option<ShownWrites> {
+    let was_shown = find(conditions, ConditionType::InSync).is_some();
+    let text = plan::text_of(undone).map(|text| format!("waiting for {text}"));
+    let desired = text.as_ref().map(|text| Condition::is_false(ConditionReason::WriteUndone, cut(text, LONGEST_TEXT)));
+    let is_set = set(conditions, ConditionType::InSync, desired, now);
+    let reason = match text {
+        Some(_) => "the condition shows which writes are undone",
+        None => "no write is undone any more",
+    };
+    let event = text.filter(|_| is_set && !was_shown).map(|text| Event::warning(EventReason::WriteUndone, text));
+    (is_set || was_shown && undone.is_empty()).then(|| ShownWrites { reason: reason.to_owned(), event })
 }
 
 /// The reason of the condition that confirms a hold.

@@ -9,6 +9,7 @@ pub(crate) mod in_place;
 pub(crate) mod metrics;
 mod observe;
 pub mod owner;
+pub(crate) mod strays;
 pub mod suffix;
 pub(crate) mod summary;
 pub(crate) mod text;

@@ -66,7 +66,7 @@ impl Execute for Overshoot {
                 }),
                 Action::WriteSet { set, status, patch } => {
                     let status = status.map(|status| patch::status(&set.status, &Some(*status)));
-                    write(&self.sets, &set, status, patch).await?;
+                    write(turn, &self.sets, &set, status, patch).await?;
                     if let Some(event) = step.event {
                         tracing::info!(set = %Key::of(&set.metadata), reason = %step.reason, "{}", event.reason);
                         self.events.with_component(COMPONENT).record(&*set, &event);
@@ -75,7 +75,7 @@ impl Execute for Overshoot {
                 Action::WriteDeployment { status, patch } => {
                     let Some(deployment) = &snapshot.deployment else { continue };
                     let status = status.map(|status| patch::status(&deployment.status, &Some(*status)));
-                    write(&self.deployments, deployment, status, patch).await?;
+                    write(turn, &self.deployments, deployment, status, patch).await?;
                 }
             }
         }
@@ -85,6 +85,7 @@ impl Execute for Overshoot {
 
 /// Writes the status, then the metadata on top of it.
 async fn write<K: Cached + serde::Serialize>(
+    turn: &Turn<'_, Overshoot>,
     objects: &Objects<K>,
     seen: &Arc<K>,
     status: Option<serde_json::Value>,
@@ -95,7 +96,7 @@ async fn write<K: Cached + serde::Serialize>(
         current = objects.patch_status(current.meta(), &status).await?;
     }
     if let Some(patch) = patch {
-        objects.patch(current.meta(), &patch).await?;
+        turn.patch(objects, current.meta(), &patch).await?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::{
         machine_deployment::IntOrPercent,
         object::condition::{self, Condition, Stored},
     },
-    plan::{Event, Plan, Plannable, WaitKind},
+    plan::{Event, Plan, Plannable, SentPatch, WaitKind},
     safety::overshoot::{Limits, Verdict},
 };
 
@@ -29,6 +29,16 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self, &self.policy)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::WriteSet { set, patch: Some(patch), .. } => Some(SentPatch::new(&**set, patch)),
+            Action::WriteDeployment { patch: Some(patch), .. } => {
+                self.deployment.as_deref().map(|deployment| SentPatch::new(deployment, patch))
+            }
+            _ => None,
+        }
     }
 
     fn subject(action: &Action) -> Option<crate::plan::Subject> {

@@ -25,10 +25,10 @@ impl Execute for ClassSecrets {
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Value>>,
-        _: &mut Turn<'_, Self>,
+        turn: &mut Turn<'_, Self>,
     ) -> Result<Next, ReconcileError> {
         for step in steps {
-            self.secrets.patch(&snapshot.secret, &step.action).await?;
+            turn.patch(&self.secrets, &snapshot.secret, &step.action).await?;
         }
         Ok(Next::Plan)
     }

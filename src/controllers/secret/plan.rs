@@ -5,7 +5,7 @@ use super::Snapshot;
 use crate::{
     api::labels::SECRET_FINALIZER,
     controllers::{machine_class::secret_names, object::finalizer},
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -13,6 +13,10 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Value> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, patch: &'a Value) -> Option<SentPatch<'a>> {
+        Some(SentPatch::of_metadata("Secret", &self.secret, patch))
     }
 }
 

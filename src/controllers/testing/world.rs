@@ -75,6 +75,8 @@ impl World {
             nodes,
             nodes_unknown: None,
             node_retries: BTreeMap::new(),
+            strays: Default::default(),
+            sets_paused_until: None,
             failure: None,
             hold: None,
             now: self.clock.now,
@@ -100,6 +102,7 @@ impl World {
             Action::PatchMachine { machine, patch } => self.machines.patch(clock, machine, patch).map(drop),
             Action::PatchNode { node, patch } => self.nodes.patch(clock, node, &patch.unpack()).map(drop),
             Action::CreateSet(set) => self.sets.create(clock, MachineSet::clone(set)).map(drop),
+            Action::TrySet(_) => Ok(()),
             Action::DeleteSet(set) => self.sets.delete(clock, &set.name_any()),
             Action::WriteStatus(status) => self.deployments.write_status(clock, &name, status).map(drop),
         }

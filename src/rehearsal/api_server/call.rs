@@ -98,9 +98,10 @@ impl Call {
         }
     }
 
-    /// A patch that is answered and not carried out.
-    pub(super) fn is_dry_run(&self) -> bool {
-        self.verb == Verb::MergePatch && self.query.get("dryRun").is_some_and(|value| value == "All")
+    /// A write that is answered and not carried out.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        matches!(self.verb, Verb::Create | Verb::MergePatch)
+            && self.query.get("dryRun").is_some_and(|value| value == "All")
     }
 
     /// The UID without which the write is not carried out.

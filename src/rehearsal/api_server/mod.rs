@@ -28,6 +28,8 @@ use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 #[cfg(test)]
+pub(crate) use self::store::Admission;
+#[cfg(test)]
 pub(crate) use self::{
     call::OUTSIDE,
     kinds::{ATTACHMENTS, BUDGETS, CLAIMS, CONFIG_MAPS, EVENTS, LEASES, PODS, VOLUMES},
@@ -86,6 +88,12 @@ impl ApiServer {
     /// Calls `observer` after each write that arrived, before its answer.
     pub(crate) fn observe(&self, observer: impl Fn(&Write<'_>) + Send + Sync + 'static) {
         self.state().observer = Some(Arc::new(observer));
+    }
+
+    /// Changes each object that a client writes, before it is stored, or ends that.
+    #[cfg(test)]
+    pub(crate) fn set_admission(&self, admission: Option<Admission>) {
+        self.state().store.admission = admission;
     }
 
     /// Lists have pages of at most this size, regardless of the requested limit.

@@ -89,6 +89,9 @@ pub(super) struct Effect {
     pub answer: Option<Arc<Object>>,
 }
 
+/// A mutating admission policy: it changes the object of a request. It does not see writes of subresources.
+pub(crate) type Admission = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
+
 type Objects = BTreeMap<(String, String), Arc<Object>>;
 
 #[derive(Default)]
@@ -99,6 +102,8 @@ pub(super) struct Store {
     history: BTreeMap<&'static str, Vec<Change>>,
     /// Changes up to this version are forgotten.
     forgotten: BTreeMap<&'static str, u64>,
+    /// Changes objects before they are stored.
+    pub(super) admission: Option<Admission>,
     /// The rest of lists that are read page by page.
     pages: BTreeMap<String, (u64, Vec<Arc<Object>>)>,
 }
@@ -192,6 +197,7 @@ impl Store {
             return Err(Refusal::new(400, "BadRequest", "the object has no metadata"));
         }
         let mut value = Value::clone(&call.body);
+        self.admit(call, &mut value);
         self.serial += 1;
         let serial = self.serial;
         let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
@@ -248,6 +254,7 @@ impl Store {
             _ => {}
         }
         keep_what_is_not_written(call, &before.value, &mut after);
+        self.admit(call, &mut after);
         if before.is_terminating() {
             let added =
                 strings(&after["metadata"]["finalizers"]).find(|new| !before.finalizers().any(|old| old == *new));
@@ -261,12 +268,26 @@ impl Store {
         Ok(self.store(call, before, after))
     }
 
-    /// The object as a merge patch would store it.
+    fn admit(&self, call: &Call, object: &mut Value) {
+        if let Some(admission) = self.admission.as_ref().filter(|_| call.subresource.is_empty()) {
+            admission(call, object);
+        }
+    }
+
+    /// The object as a creation or a merge patch would store it.
     pub(super) fn dry_run(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
+        if call.verb == Verb::Create {
+            let mut value = Value::clone(&call.body);
+            self.admit(call, &mut value);
+            value["apiVersion"] = json!(call.kind.api_version());
+            value["kind"] = json!(call.kind.name);
+            return Ok(Object::new(value, self.version));
+        }
         let before = self.find(call)?;
         let mut after = before.value.clone();
         merge(&mut after, &call.body);
         keep_what_is_not_written(call, &before.value, &mut after);
+        self.admit(call, &mut after);
         Ok(Object::new(after, before.version))
     }
 
@@ -370,6 +391,7 @@ impl Store {
         let before = self.find(call)?;
         let mut after = before.value.clone();
         change(&mut after);
+        self.admit(call, &mut after);
         Ok(self.store(call, before, after))
     }
 

@@ -60,7 +60,7 @@ const KILLS_PODS: &str = "KillsPods";
 const LOSES_DATA: &str = "LosesData";
 
 /// Names begin with `w-`, because Nodes of other tests are in the same cluster.
-pub const PRODUCED: [Case; 38] = [
+pub const PRODUCED: [Case; 39] = [
     until("BootstrapToken", (MACHINE, "w-bootstrap-token"), "a bootstrap token: cannot create bootstrap token"),
     at(Place::CutOff, until("CacheUntrusted", (CLASS, "w-cache-untrusted"), "a trusted list of machines: cluster")),
     endless("Class", (MACHINE, "w-class"), "the MachineClass w-nowhere, which does not exist"),
@@ -102,6 +102,7 @@ pub const PRODUCED: [Case; 38] = [
     cured(until("VolumeDetachment", (MACHINE, "w-volume-detachment"), "to be detached from node"), LOSES_DATA),
     until("VolumeTurn", (MACHINE, "w-volume-turn"), "to be evicted"),
     until("VolumesUnknown", (MACHINE, "w-volumes-unknown"), "the volumes of pod"),
+    until("WriteUndone", (SET, "w-write-undone"), "spec.drainTimeout is \"7m0s\""),
 ];
 
 /// Kinds that `bad_input` produces, because they need objects that our definitions refuse, or a cluster without other managers.

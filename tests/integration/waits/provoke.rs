@@ -115,6 +115,7 @@ pub async fn provoke(stage: &Stage, kind: &str) {
             let pods = ["w-turn-0", "w-turn-1", "w-turn-2", "w-turn-3", "w-turn-4", "w-turn-5", "w-turn-6"];
             with_volumes(world, "w-volume-turn", &pods).await;
         }
+        "WriteUndone" => set_timeouts(world, "w-write-undone").await,
         "VolumesUnknown" => with_volumes(world, "w-volumes-unknown", &["w-volumes-unknown"]).await,
         // Other cases make the same objects wait.
         "MachineCount" | "OrphanCheck" | "Rollout" => {}
@@ -245,6 +246,36 @@ async fn refuse_ids(world: &World, name: &str) {
     })
     .await;
     class(world, "w-later", json!({})).await;
+}
+
+/// A policy sets the drain timeout of the machines of a deployment.
+async fn set_timeouts(world: &World, name: &str) {
+    let policy = format!("mcm-{name}-{}", world.namespace);
+    let rule = json!({
+        "apiGroups": ["machine.sapcloud.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["machines"],
+    });
+    let only = json!({"matchLabels": {"kubernetes.io/metadata.name": world.namespace}});
+    let expression = "Object{spec: Object.spec{drainTimeout: \"7m0s\"}}";
+    let meta = json!({"name": policy});
+    for object in [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": meta,
+            "spec": {
+                "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": [rule], "namespaceSelector": only},
+                "matchConditions": [{"name": "name", "expression": format!("object.metadata.name.startsWith('{name}')")}],
+                "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": meta, "spec": {"policyName": policy},
+        }),
+    ] {
+        objects::apply(&world.client, &object).await;
+    }
+    deployment(world, name, 1, "small", json!({})).await;
 }
 
 /// Two machines of a deployment become unhealthy. The one that is replaced is not healthy for the rest of the test.

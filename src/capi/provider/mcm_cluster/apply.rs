@@ -39,7 +39,7 @@ impl Execute for MCMClusters {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
-                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::PatchSelf(change) => drop(turn.track(turn.patch(&self.objects, seen, &change).await)?),
                 Action::WriteStatus(status) => {
                     turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
                 }

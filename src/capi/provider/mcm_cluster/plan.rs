@@ -6,7 +6,7 @@ use crate::{
     capi::{
         object::{
             conditions::Desired,
-            gate::{Facts, Gated, gate, report, with_conditions},
+            gate::{self, Facts, Gated, gate, report, with_conditions},
             hold,
             view::{Ownership, View},
         },
@@ -14,7 +14,7 @@ use crate::{
         types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -22,6 +22,17 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchSelf(patch) => Some(SentPatch::new(&*self.object, patch)),
+            _ => None,
+        }
+    }
+
+    fn show_undone(&self, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+        gate::show_undone(self, plan, undone);
     }
 
     fn is_status(action: &Action) -> bool {

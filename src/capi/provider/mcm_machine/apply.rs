@@ -62,7 +62,7 @@ impl Execute for MCMMachines {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
-                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::PatchSelf(change) => drop(turn.track(turn.patch(&self.objects, seen, &change).await)?),
                 Action::WriteStatus(status) => {
                     turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
                 }
@@ -73,7 +73,7 @@ impl Execute for MCMMachines {
                     turn.create_or_read(&self.natives, &machine).await?;
                 }
                 Action::PatchNative { machine, patch } => {
-                    turn.track(self.natives.patch(&machine.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.natives, &machine.metadata, &patch).await)?;
                 }
                 Action::DeleteNative(machine) => turn.track(self.natives.delete(&machine.metadata).await)?,
                 Action::ReadNative => turn.session.is_native_gone = read(&self.natives, turn.key).await?,

@@ -4,14 +4,14 @@ use super::{Action, Snapshot, membership::Membership, native, parts::Parts, stat
 use crate::{
     capi::{
         object::{
-            gate::{Gated, gate, report},
+            gate::{self, Gated, gate, report},
             view::View,
         },
         provider::class::Class,
         types::names,
     },
     controllers::object::finalizer,
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
 };
 
 /// Time until the infrastructure of another provider is read again for a class that needs it.
@@ -22,6 +22,18 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchSelf(patch) => Some(SentPatch::new(&*self.object, patch)),
+            Action::PatchNative { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            _ => None,
+        }
+    }
+
+    fn show_undone(&self, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+        gate::show_undone(self, plan, undone);
     }
 
     fn is_status(action: &Action) -> bool {

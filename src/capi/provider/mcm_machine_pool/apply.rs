@@ -73,7 +73,7 @@ impl Execute for MCMMachinePools {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
-                Action::PatchSelf(change) => drop(turn.track(self.objects.patch(seen, &change).await)?),
+                Action::PatchSelf(change) => drop(turn.track(turn.patch(&self.objects, seen, &change).await)?),
                 Action::WriteStatus(status) => {
                     turn.write_status(&self.objects, seen, &snapshot.object.status, &Some(*status)).await?;
                 }
@@ -85,22 +85,24 @@ impl Execute for MCMMachinePools {
                     turn.create_or_read(&self.deployments, &deployment).await?;
                 }
                 Action::PatchDeployment { deployment, patch } => {
-                    turn.track(self.deployments.patch(&deployment.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.deployments, &deployment.metadata, &patch).await)?;
                 }
                 Action::DeleteDeployment(deployment) => {
                     turn.track(self.deployments.delete(&deployment.metadata).await)?;
                 }
                 Action::PatchNative { machine, patch } => {
-                    turn.track(self.natives.patch(&machine.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.natives, &machine.metadata, &patch).await)?;
                 }
                 Action::CreateMember(member) => {
                     turn.create_or_read(&self.members, &member).await?;
                 }
                 Action::PatchMember { member, patch } => {
-                    turn.track(self.members.patch(&member.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.members, &member.metadata, &patch).await)?;
                 }
                 Action::DeleteMember(member) => turn.track(self.members.delete(&member.metadata).await)?,
-                Action::PatchOwner { pool, patch } => drop(turn.track(self.pools.patch(&pool.metadata, &patch).await)?),
+                Action::PatchOwner { pool, patch } => {
+                    drop(turn.track(turn.patch(&self.pools, &pool.metadata, &patch).await)?)
+                }
                 Action::DeleteMachine(machine) => turn.track(self.machines.delete(&machine.metadata).await)?,
                 Action::ReadNatives => {
                     if !is_gone(self, &snapshot).await? {

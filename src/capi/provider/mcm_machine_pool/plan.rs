@@ -16,14 +16,14 @@ use crate::{
     },
     capi::{
         object::{
-            gate::{gate, report},
+            gate::{self, gate, report},
             view::View,
         },
         provider::class::Class,
         types::names,
     },
     controllers::object::{finalizer, owner},
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -31,6 +31,21 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchSelf(patch) => Some(SentPatch::new(&*self.object, patch)),
+            Action::PatchDeployment { deployment, patch } => Some(SentPatch::new(&**deployment, patch)),
+            Action::PatchNative { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            Action::PatchMember { member, patch } => Some(SentPatch::new(&**member, patch)),
+            Action::PatchOwner { pool, patch } => Some(SentPatch::new(&**pool, patch)),
+            _ => None,
+        }
+    }
+
+    fn show_undone(&self, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
+        gate::show_undone(self, plan, undone);
     }
 
     fn is_status(action: &Action) -> bool {

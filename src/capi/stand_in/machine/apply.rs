@@ -43,14 +43,14 @@ impl Execute for Machines {
                     turn.create_or_read(&self.mirrors, &mirror).await?;
                 }
                 Action::Patch { mirror, patch } => {
-                    drop(turn.track(self.mirrors.patch(&mirror.metadata, &patch).await)?)
+                    drop(turn.track(turn.patch(&self.mirrors, &mirror.metadata, &patch).await)?)
                 }
                 Action::WriteStatus { mirror, status } => {
                     turn.write_status(&self.mirrors, &mirror.metadata, &mirror.status, &Some(*status)).await?;
                 }
                 Action::Delete(mirror) => turn.track(self.mirrors.delete(&mirror.metadata).await)?,
                 Action::PatchNative { native, patch } => {
-                    turn.track(self.natives.patch(&native.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.natives, &native.metadata, &patch).await)?;
                 }
                 Action::DeleteNative(native) => turn.track(self.natives.delete(&native.metadata).await)?,
                 Action::ReadNative => turn.session.is_gone = read(&self.natives, turn.key).await?,

@@ -12,7 +12,7 @@ use crate::{
         types::{Machine, names},
     },
     controllers::object::finalizer,
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -20,6 +20,14 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::Patch { mirror, patch } => Some(SentPatch::new(&**mirror, patch)),
+            Action::PatchNative { native, patch } => Some(SentPatch::new(&**native, patch)),
+            _ => None,
+        }
     }
 
     fn is_status(action: &Action) -> bool {

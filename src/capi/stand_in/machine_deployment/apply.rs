@@ -68,7 +68,7 @@ impl Execute for MachineDeployments {
             match step.action {
                 Action::PatchSelf(change) => {
                     if let View::Present(object) = &snapshot.object {
-                        turn.track(self.objects.patch(&object.metadata, &change).await)?;
+                        turn.track(turn.patch(&self.objects, &object.metadata, &change).await)?;
                     }
                 }
                 Action::WriteStatus(status) => {
@@ -102,11 +102,11 @@ impl Execute for MachineDeployments {
                     turn.create_or_read(&self.natives, &native).await?;
                 }
                 Action::PatchNative { native, patch } => {
-                    turn.track(self.natives.patch(&native.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.natives, &native.metadata, &patch).await)?;
                 }
                 Action::DeleteNative(native) => turn.track(self.natives.delete(&native.metadata).await)?,
                 Action::PatchMachine { machine, patch } => {
-                    turn.track(self.native_machines.patch(&machine.metadata, &patch).await)?;
+                    turn.track(turn.patch(&self.native_machines, &machine.metadata, &patch).await)?;
                 }
                 Action::ReadMachines => {
                     read_machines(self, turn.key).await?;

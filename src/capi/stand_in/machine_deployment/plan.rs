@@ -21,7 +21,7 @@ use crate::{
         },
     },
     controllers::object::finalizer,
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -29,6 +29,15 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::PatchSelf(patch) => self.object.known().map(|object| SentPatch::new(&**object, patch)),
+            Action::PatchNative { native, patch } => Some(SentPatch::new(&**native, patch)),
+            Action::PatchMachine { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            _ => None,
+        }
     }
 
     fn is_status(action: &Action) -> bool {

@@ -40,7 +40,7 @@ impl Execute for MachineSets {
                     turn.create_or_read(&self.mirrors, &mirror).await?;
                 }
                 Action::Patch { mirror, patch } => {
-                    drop(turn.track(self.mirrors.patch(&mirror.metadata, &patch).await)?)
+                    drop(turn.track(turn.patch(&self.mirrors, &mirror.metadata, &patch).await)?)
                 }
                 Action::WriteStatus { mirror, status } => {
                     turn.write_status(&self.mirrors, &mirror.metadata, &mirror.status, &Some(*status)).await?;

@@ -14,7 +14,7 @@ use crate::{
         stand_in::{mirror, reasons},
         types::{MachineDeployment, MachineSet, MachineSetSpec, MachineSetStatus, names},
     },
-    plan::{Plan, Plannable, WaitKind},
+    plan::{Plan, Plannable, SentPatch, WaitKind},
 };
 
 impl Plannable for Snapshot {
@@ -22,6 +22,13 @@ impl Plannable for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+
+    fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
+        match action {
+            Action::Patch { mirror, patch } => Some(SentPatch::new(&**mirror, patch)),
+            _ => None,
+        }
     }
 
     fn is_status(action: &Action) -> bool {

@@ -77,7 +77,7 @@ pub(super) async fn patch(
         _ => write.await,
     };
     match answer {
-        Ok(_) => snapshot.node_written(purpose),
+        Ok(_) => snapshot.node_patched(purpose, patch),
         Err(error) => match error.failure() {
             WriteFailure::Conflict => return Err(error),
             WriteFailure::Gone => snapshot.node_gone(),

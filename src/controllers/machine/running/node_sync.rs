@@ -13,7 +13,7 @@ use super::{
     super::{
         Action, Snapshot,
         memory::{NodeWrite, Part},
-        steps::{is_refused, set},
+        steps::{is_refused, set, wait_for_refused},
         views::{ClassView, NodeView},
     },
     node_template::applicable,
@@ -54,6 +54,10 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     }
     let patch = sync_patch(node, snapshot.name(), &template, virtual_capacity);
     if patch.is_null() {
+        // A client that changes it back may not have done so yet.
+        if let Some((purpose, failure, until)) = snapshot.memory.lately_reverted(snapshot.now) {
+            wait_for_refused(&mut plan, purpose, failure, until);
+        }
         return plan;
     }
     let writes =

@@ -6,6 +6,7 @@ use crate::{
     api::{
         labels,
         machine::{Machine, MachinePhase, OperationState, OperationType},
+        node::Node,
     },
     controllers::machine::{Action, Learned, NodeWrite, Rivals, plan, token},
     safety::{
@@ -113,6 +114,36 @@ fn a_node_that_is_changed_back_each_time_starves_no_other_stage() {
     world.sleep(1);
     world.pass();
     assert_eq!(world.phase(), MachinePhase::Unknown);
+}
+
+/// Such as a cloud controller that sets another label, a moment after each write.
+#[rstest]
+#[case::a_label(json!({ "metadata": { "labels": { "pool": "a" } } }), |node: &mut Node| drop(node.metadata.labels.as_mut().unwrap().remove("pool")))]
+#[case::a_taint(json!({ "spec": { "taints": [{ "key": "dedicated", "effect": "NoSchedule" }] } }), |node: &mut Node| node.spec.taints.clear())]
+fn what_another_client_changes_back_is_written_ever_more_rarely(
+    #[case] template: Value,
+    #[case] reverts: fn(&mut Node),
+) {
+    let mut world = with_template(template);
+    let writes = |world: &World| world.log.iter().filter(|name| *name == "PatchNode").count();
+    let mut after_a_minute = 0;
+    for second in 0..600 {
+        world.pass();
+        reverts(world.nodes.get_mut("n").unwrap());
+        world.sleep(1);
+        if second == 59 {
+            after_a_minute = writes(&world);
+        }
+    }
+    assert!((4..=10).contains(&after_a_minute), "{after_a_minute}");
+    assert!(writes(&world) <= 14, "{}", writes(&world));
+    assert!(not_in_sync(&world).unwrap().contains("changes it back"));
+    assert_eq!(told(&world), 1, "{:?}", world.events);
+    world.sleep(600);
+    world.pass();
+    world.sleep(11);
+    world.settle();
+    assert_eq!((world.phase(), not_in_sync(&world)), (MachinePhase::Running, None));
 }
 
 #[test]

@@ -624,7 +624,7 @@ impl World {
                     self.webhook.iter().for_each(|change| change(stored));
                 }
                 self.write_through(&name);
-                snapshot.node_written(purpose);
+                snapshot.node_patched(purpose, &patch);
                 return !is_lost;
             }
             Action::DeleteNode(node) => {

@@ -11,6 +11,7 @@ mod updates;
 
 use std::{cmp::Ordering, sync::Arc};
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
@@ -32,7 +33,10 @@ use crate::{
         machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
         reasons::EventReason,
     },
-    controllers::object::draft::{Change, Draft, Drafts},
+    controllers::object::{
+        draft::{Change, Draft, Drafts},
+        strays::Growth,
+    },
     plan::{Event, Plan, Wait, WaitKind},
 };
 use scale::Mode;
@@ -52,6 +56,8 @@ pub(super) struct RolloutPlanner<'a> {
     nodes: Nodes<'a>,
     machines: Drafts<Machine>,
     created: Option<MachineSet>,
+    /// A set about which the API server is asked first.
+    tried: Option<MachineSet>,
     collisions: i32,
     /// Machines that cannot be decoded and for which the strategy has to wait.
     unreadable: Vec<String>,
@@ -78,6 +84,7 @@ impl<'a> RolloutPlanner<'a> {
             nodes: Nodes::of(snapshot, policy),
             machines: Drafts::default(),
             created: None,
+            tried: None,
             collisions: if is_taken { stored.saturating_add(1) } else { stored },
             unreadable: Vec::new(),
             also_waits: Vec::new(),
@@ -195,6 +202,11 @@ impl<'a> RolloutPlanner<'a> {
     }
 
     fn create(&mut self, replicas: i32) {
+        if let Some((why, until)) = self.creation_paused() {
+            let text = format!("a new machine set to stay that of the deployment: {why}");
+            self.also_waits.push(Wait { kind: WaitKind::WriteUndone, text, until: Some(until) });
+            return;
+        }
         let deployment = &self.snapshot.deployment;
         let identity = identity_for(
             &deployment.name_any(),
@@ -203,8 +215,22 @@ impl<'a> RolloutPlanner<'a> {
             self.snapshot.sets.iter().map(Arc::as_ref),
         );
         let revision = revision::next_revision(&self.sets);
-        self.created =
-            Some(revision::new_set(self.deployment.desired(), &identity, &self.annotated, revision, replicas));
+        let set = revision::new_set(self.deployment.desired(), &identity, &self.annotated, revision, replicas);
+        match self.snapshot.strays.growth {
+            Growth::Tried { .. } => self.tried = Some(set),
+            Growth::Free | Growth::Paused { .. } => self.created = Some(set),
+        }
+    }
+
+    /// Why no set may be created now, and until when.
+    fn creation_paused(&self) -> Option<(String, Timestamp)> {
+        match &self.snapshot.strays.growth {
+            Growth::Paused { why, until } => Some((why.clone(), *until)),
+            Growth::Free | Growth::Tried { .. } => {
+                let until = self.snapshot.sets_paused_until?;
+                Some((status::UNKNOWN_SETS.to_owned(), until))
+            }
+        }
     }
 
     fn set_revision(&mut self) {
@@ -236,7 +262,7 @@ impl<'a> RolloutPlanner<'a> {
             self.nodes.allow_scale_down(set);
         }
         let surplus = if is_complete || spec.paused {
-            history::surplus(&self.sets, spec.revision_history_limit)
+            history::superfluous(&self.sets, spec.revision_history_limit, spec.paused)
         } else {
             Vec::new()
         };
@@ -299,9 +325,9 @@ impl<'a> RolloutPlanner<'a> {
     }
 
     /// The steps, in a safe order: deletion marks before replicas, Nodes before their Machines, status last.
-    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<Arc<MachineSet>>) -> Plan<Action> {
+    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<history::Superfluous>) -> Plan<Action> {
         let mut plan = Plan::default();
-        let Self { snapshot, deployment, sets, nodes, machines, created, bounds, .. } = self;
+        let Self { snapshot, deployment, sets, nodes, machines, created, tried, bounds, .. } = self;
         let failed = match (&snapshot.failure, &created) {
             (Some(Failure::Other { message }), Some(set)) => Some(Event::warning(
                 EventReason::MachineSetCreateError,
@@ -321,18 +347,29 @@ impl<'a> RolloutPlanner<'a> {
             plan.then(Action::PatchMachine { machine: current, patch }, reason);
         }
         nodes.emit(&mut plan);
+        for set in &snapshot.strays.altered {
+            let name = set.name_any();
+            let reason = format!(
+                "delete set {name}: the deployment created it, and the API server stored it so that it is not its own"
+            );
+            plan.then(Action::DeleteSet(Arc::clone(set)), reason);
+        }
+        if let Some(set) = tried {
+            let why = snapshot.strays.growth.obstacle().unwrap_or_default();
+            plan.then(Action::TrySet(Box::new(set)), format!("see whether that is over: {why}"));
+        }
         if let Some(set) = created {
             emit_creation(&mut plan, set, &sets, bounds);
         }
         for Change { current, patch, reason, event } in sets.into_drafts().filter_map(Draft::finish) {
             push(&mut plan, Action::PatchSet { set: current, patch }, reason, event);
         }
-        for set in surplus {
-            let reason = format!("delete old set {}: it is empty and beyond revisionHistoryLimit", set.name_any());
+        for (set, why) in surplus {
+            let reason = format!("delete old set {}: {why}", set.name_any());
             plan.then(Action::DeleteSet(set), reason);
         }
         if let Some(status) = late {
-            let event = status::overlap_event(snapshot, &status);
+            let event = status::newly_stopped(snapshot, &status).or_else(|| status::overlap_event(snapshot, &status));
             emit_status(&mut plan, snapshot, status, event);
         }
         plan

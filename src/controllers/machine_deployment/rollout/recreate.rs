@@ -13,6 +13,10 @@ impl RolloutPlanner<'_> {
             self.unreadable = unreadable;
             return;
         }
+        // Without a new set to follow, no machine is deleted.
+        if self.sets.new_set().is_none() && self.creation_paused().is_some() {
+            return self.create(bounds.desired);
+        }
         for set in self.sets.old_sets_mut() {
             scale_set(set, bounds, Replicas::Final(0), "strategy Recreate deletes all old machines first");
         }

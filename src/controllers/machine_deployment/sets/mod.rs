@@ -83,7 +83,7 @@ impl OwnedSets {
             if is_controlled(deployment, set) {
                 if matches || !is_relabelled(set) {
                     owned.push(draft);
-                } else {
+                } else if !snapshot.strays.has(set) {
                     release(&mut draft, deployment);
                     released.push(draft);
                 }
@@ -313,11 +313,15 @@ fn release(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) {
     draft.edit(reason, |set| set.metadata.owner_references = owners);
 }
 
-/// The oldest set of the template; a terminating set only if there is no other.
+/// The oldest set of the template; a terminating set only if there is no other. Without one, a set that was created for this
+/// template, and that the API server stored with another one.
 fn find_new(drafts: &[Draft<MachineSet>], template: &MachineTemplate) -> Option<usize> {
-    let equal = || drafts.iter().enumerate().filter(|(_, draft)| draft.current().spec.makes(template));
     let is_deleting = |draft: &Draft<MachineSet>| draft.current().metadata.deletion_timestamp.is_some();
-    equal().find(|(_, draft)| !is_deleting(draft)).or_else(|| equal().next()).map(|(index, _)| index)
+    let first = |is_new: &dyn Fn(&MachineSet) -> bool| {
+        let equal = || drafts.iter().enumerate().filter(|(_, draft)| is_new(draft.current()));
+        equal().find(|(_, draft)| !is_deleting(draft)).or_else(|| equal().next()).map(|(index, _)| index)
+    };
+    first(&|set| set.spec.makes(template)).or_else(|| first(&|set| naming::was_made_for(set, template)))
 }
 
 #[cfg(test)]

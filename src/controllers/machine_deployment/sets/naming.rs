@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::api::{
-    hash::fnv1a_32,
+    hash::{fnv1a_32, fnv1a_64},
     labels,
     machine::{MachineSet, MachineTemplate, rollout_key},
 };
@@ -59,6 +60,20 @@ pub(in super::super) fn identity_for<'a>(
             _ => attempt = attempt.wrapping_add(1),
         }
     }
+}
+
+/// Value of the annotation [`labels::MADE_FOR`] of a set with this name. The name is part of it, so that a copy of the
+/// annotation on another set means nothing.
+pub(in super::super) fn made_for(name: &str, template: &MachineTemplate) -> String {
+    let mut content = String::new();
+    canonical(&rollout_key(template), &mut content);
+    format!("{:016x}", fnv1a_64(name.bytes().chain([0]).chain(content.bytes())))
+}
+
+/// Whether a set was created for a template, whatever the API server stored.
+pub(super) fn was_made_for(set: &MachineSet, template: &MachineTemplate) -> bool {
+    let (of, name) = (set.annotations().get(labels::MADE_FOR), set.metadata.name.as_deref());
+    of.zip(name).is_some_and(|(of, name)| *of == made_for(name, template))
 }
 
 /// FNV-1a, 32 bits, over the canonical JSON of the compared part of the template, and over the number of collisions if

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{OwnedSets, SetView, naming::Identity};
+use super::{
+    OwnedSets, SetView,
+    naming::{Identity, made_for},
+};
 use crate::{
     api::{
         labels,
-        machine::{MachineDeployment, MachineSet, MachineSetSpec, update_in_place},
+        machine::{MachineDeployment, MachineSet, MachineSetSpec, MachineTemplate, update_in_place},
     },
     controllers::{
         machine_deployment::bounds::Bounds,
@@ -18,7 +21,7 @@ use crate::{
 };
 
 /// Annotations of a deployment that are not copied to its sets and not restored by a rollback.
-const OWN_ANNOTATIONS: [&str; 9] = [
+const OWN_ANNOTATIONS: [&str; 10] = [
     labels::ABSENT_REPLICAS,
     labels::KUBECTL_LAST_APPLIED,
     labels::REVISION,
@@ -28,6 +31,7 @@ const OWN_ANNOTATIONS: [&str; 9] = [
     labels::PREFER_NO_SCHEDULE,
     labels::UNFREEZE,
     labels::TRIGGER_DELETION,
+    labels::MADE_FOR,
 ];
 
 /// Length of the revision history of a set.
@@ -71,6 +75,7 @@ pub(in super::super) fn new_set(
     selector.match_labels.get_or_insert_default().insert(hash.0, hash.1);
     let mut annotations = shared_annotations(deployment.annotations());
     annotations.insert(labels::REVISION.to_owned(), revision.to_string());
+    annotations.insert(labels::MADE_FOR.to_owned(), made_for(&identity.name, &spec.template));
     annotations.extend(size_annotations(bounds).map(|(key, value)| (key.to_owned(), value)));
     MachineSet {
         metadata: ObjectMeta {
@@ -126,10 +131,26 @@ fn copy_annotations(set: &mut SetView, deployment: &MachineDeployment) {
     }
 }
 
+/// A template with the hash label of a set, if the set has one.
+fn with_hash(template: &MachineTemplate, set: &MachineSet) -> MachineTemplate {
+    let mut template = MachineTemplate { metadata: template.metadata.normalised(), ..template.clone() };
+    let hash = set.spec.template.metadata.labels.get(labels::TEMPLATE_HASH);
+    if let Some(hash) = hash.or_else(|| set.labels().get(labels::TEMPLATE_HASH)) {
+        template.metadata.labels.insert(labels::TEMPLATE_HASH.to_owned(), hash.clone());
+    }
+    template
+}
+
 fn copy_configuration(set: &mut SetView, deployment: &MachineDeployment) {
     let desired = &deployment.spec;
     let mut spec = set.draft.desired().spec.clone();
-    let mut changed = update_in_place(&mut spec.template, &desired.template);
+    let mut changed = Vec::new();
+    if !spec.makes(&desired.template) {
+        // The API server stored another template than the one that was sent.
+        spec.template = with_hash(&desired.template, set.draft.current());
+        changed.push("template");
+    }
+    changed.extend(update_in_place(&mut spec.template, &desired.template));
     if spec.min_ready_seconds != desired.min_ready_seconds {
         spec.min_ready_seconds = desired.min_ready_seconds;
         changed.push("minReadySeconds");

@@ -192,7 +192,7 @@ fn progress(
             && !has_reason(ConditionReason::ProgressDeadlineExceeded))
         .then(|| Condition::is_unknown(ConditionReason::DeploymentPaused, "the deployment is paused"));
     }
-    if let (Some(Failure::Other { message }), None) = (&facts.snapshot.failure, &new_set) {
+    if let Some(message) = creation_obstacle(facts.snapshot).filter(|_| new_set.is_none()) {
         let text = format!("could not create the new machine set: {}", cut(message, LONGEST_TEXT));
         return Some(Condition::is_false(ConditionReason::MachineSetCreateError, text));
     }
@@ -235,6 +235,34 @@ fn progress(
     let over = deadline_of(condition?, spec.progress_deadline_seconds)? < facts.snapshot.now;
     let text = format!("{subject} made no progress in {} seconds", spec.progress_deadline_seconds.unwrap_or_default());
     over.then(|| Condition::is_false(ConditionReason::ProgressDeadlineExceeded, text))
+}
+
+/// Why no set can be created.
+fn creation_obstacle(snapshot: &Snapshot) -> Option<&str> {
+    match &snapshot.failure {
+        Some(Failure::Other { message }) => Some(message),
+        Some(Failure::NameTaken) | None => stopped(snapshot),
+    }
+}
+
+/// Why the deployment creates no set: those that it created did not stay its own, or are not recognised.
+fn stopped(snapshot: &Snapshot) -> Option<&str> {
+    let unknown = snapshot.sets_paused_until.map(|_| UNKNOWN_SETS);
+    snapshot.strays.growth.obstacle().or(unknown)
+}
+
+/// Reason of a pause after several sets were created for one spec.
+pub(super) const UNKNOWN_SETS: &str = "several machine sets were created for this spec, and none of them is recognised";
+
+/// The event of a status that shows this for the first time.
+pub(super) fn newly_stopped(snapshot: &Snapshot, status: &MachineDeploymentStatus) -> Option<Event> {
+    let shows = |status: &MachineDeploymentStatus| {
+        let condition = condition::find(&status.conditions, ConditionType::Progressing);
+        condition.is_some_and(|condition| condition.reason == ConditionReason::MachineSetCreateError.as_str())
+    };
+    let was_shown = snapshot.deployment.status.as_ref().is_some_and(shows);
+    let why = stopped(snapshot).filter(|_| shows(status) && !was_shown)?;
+    Some(Event::warning(EventReason::MachineSetCreateError, format!("Failed to create new machine set: {why}")))
 }
 
 fn deadline_of(condition: &MachineDeploymentCondition, seconds: Option<i32>) -> Option<Timestamp> {

@@ -441,6 +441,7 @@ fn verb(action: &Action) -> String {
         Action::PatchSet { set, .. } => format!("patch set {}", name(set)),
         Action::PatchMachine { machine, .. } => format!("patch machine {}", machine.name_any()),
         Action::CreateSet(set) => format!("create set {}", name(set)),
+        Action::TrySet(set) => format!("try set {}", name(set)),
         Action::DeleteSet(set) => format!("delete set {}", name(set)),
         Action::PatchNode { node, .. } => format!("patch node {}", node.name_any()),
         Action::WriteStatus(_) => "write status".to_owned(),

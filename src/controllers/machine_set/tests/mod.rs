@@ -7,6 +7,7 @@ mod order;
 mod properties;
 mod replicas;
 mod status;
+mod strays;
 mod template;
 mod wire;
 mod world;

@@ -31,6 +31,7 @@ pub(super) struct World {
     pub(super) rivals: Vec<Value>,
     pub(super) unreadable: Vec<String>,
     pub(super) unreadable_preserved: usize,
+    pub(super) strays: StrayView<Machine>,
     pub(super) failure: Option<Failure>,
     pub(super) now: Timestamp,
     pub(super) seed: u64,
@@ -64,6 +65,7 @@ impl World {
             rivals: Vec::new(),
             unreadable: Vec::new(),
             unreadable_preserved: 0,
+            strays: StrayView::default(),
             failure: None,
             now: now(),
             seed: 7,
@@ -116,6 +118,7 @@ impl World {
             is_class_unusable: false,
             unreadable: self.unreadable.clone(),
             unreadable_preserved: self.unreadable_preserved,
+            strays: self.strays.clone(),
             failure: self.failure.clone(),
             hold: None,
             now: self.now,
@@ -179,6 +182,7 @@ impl World {
                     assert!(self.machines.insert(name.clone(), machine).is_none(), "{name} exists");
                     self.created.push(name);
                 }
+                Action::TryMachine(_) => {}
                 Action::DeleteMachine(machine) => {
                     let name = machine.name_any();
                     let stored = self.machines.get_mut(&name).unwrap();

@@ -12,6 +12,7 @@
 //! `MODEL_AREAS=in-place,volumes` gives every seed these [`areas`]. A seed that failed is added to `seeds.txt` with its
 //! areas and its finding, and is played for ever.
 
+mod admission;
 mod areas;
 mod autoscaler;
 mod cloud;

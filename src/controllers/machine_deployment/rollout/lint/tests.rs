@@ -47,6 +47,8 @@ fn snapshot(strategy: Value) -> Snapshot {
         nodes: Default::default(),
         nodes_unknown: None,
         node_retries: Default::default(),
+        strays: Default::default(),
+        sets_paused_until: None,
         failure: None,
         hold: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
