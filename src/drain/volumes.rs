@@ -241,6 +241,12 @@ impl Volumes {
         self.moves.insert(Arc::clone(&pod.pod.uid), begun);
     }
 
+    /// The Node is gone, so none of its pods is evicted any more: only what is still attached to it counts.
+    pub fn node_gone(&mut self) {
+        self.moves.clear();
+        self.listed.clear();
+    }
+
     /// Records a list of the Node's pods together with the places where volumes are attached. A missing pod without a
     /// recorded eviction was evicted by another client, or by us and the answer was lost.
     pub fn seen(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {

@@ -256,7 +256,7 @@ impl WaitKind {
                 &[DESCRIBE, safe("kubectl get validatingwebhookconfigurations,validatingadmissionpolicies", "")],
             ),
             Self::NodeClaim => guide(
-                "A Node has no Machine yet, or its Machine has not taken it.",
+                "A Node has no Machine yet, or nothing shows that it is that of the Machine which names it.",
                 End::Controllers,
                 &[safe("kubectl get machines -n {namespace}", "")],
             ),

@@ -61,6 +61,11 @@ pub const LAST_APPLIED_NODE_TEMPLATE: &str = "node.machine.sapcloud.io/last-appl
 pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-applied-virtual-capacity";
 /// Annotation on a Node that no Machine backs.
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
+/// Annotation on a Node: its Machine, as `NAMESPACE/NAME/UID`. The machine controller writes it once it has evidence for that, and
+/// reads it as evidence: the author of a Machine can write neither Nodes nor UIDs. The reference neither reads nor writes it.
+pub const NODE_OF: &str = "machine.mcm/node-of";
+/// Label on a Node of a control plane, and its former name.
+pub const CONTROL_PLANE_ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 /// Annotation on a Machine: how long it took to join.
 pub const JOIN_DURATION: &str = "node.machine.sapcloud.io/machine-join-duration";
 /// Annotation on a Node, written by the agent that updates it: why the update failed.

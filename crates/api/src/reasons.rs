@@ -65,7 +65,7 @@ strings! {
         Created = "Created", CreateFailed = "CreateFailed", Joined = "Joined", Unhealthy = "Unhealthy", Recovered = "Recovered",
         Failed = "Failed", Draining = "Draining", DrainBlocked = "DrainBlocked", Drained = "Drained", Deleted = "Deleted", DeleteFailed = "DeleteFailed",
         InPlaceUpdating = "InPlaceUpdating", InPlaceUpdated = "InPlaceUpdated", InPlaceUpdateFailed = "InPlaceUpdateFailed",
-        NodeWriteRefused = "NodeWriteRefused", WriteUndone = "WriteUndone",
+        NodeRenamed = "NodeRenamed", NodeWriteRefused = "NodeWriteRefused", WriteUndone = "WriteUndone",
         Preserved = "Preserved", PreservationStopped = "PreservationStopped",
         OrphanFound = "OrphanFound", OrphanDeleted = "OrphanDeleted", OrphanKept = "OrphanKept",
         OrphanDraining = "OrphanDraining", VmMissing = "VMMissing",

@@ -41,7 +41,7 @@ pub enum Action {
     /// JSON merge patch of metadata and spec; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions.
     /// Result: `Snapshot::machine_written` or `machine_refused`. Steps after a refused one are dropped.
     PatchMachine(Value),
-    /// Replace the status, through `/status`, with the resource version as precondition.
+    /// Replace the status, through `/status`, with the resource version as precondition. Result: `Snapshot::status_written`.
     WriteStatus(Box<MachineStatus>),
     /// JSON merge patch of a Node; the executor adds `metadata.resourceVersion` and `metadata.uid` as preconditions,
     /// because a merge patch replaces whole lists.

@@ -1,15 +1,21 @@
 //! Stores the results of calls in the snapshot and the memory.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
+    conditions::{self, CopyPeriod},
     memory::{ACCEPTED, Call, NodeWrite},
     snapshot::Snapshot,
+    status,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
 use crate::{
+    api::machine::Machine,
     drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef},
     driver::{Code, DriverError, Vm},
+    safety::node_claim::{ReportedVm, VmReport},
 };
 
 impl Snapshot {
@@ -46,6 +52,16 @@ impl Snapshot {
         self.memory.machine_written(patch, self.now);
     }
 
+    /// Result of [`super::Action::WriteStatus`].
+    pub fn status_written(&mut self, written: Arc<Machine>) {
+        let [before, after] = [&self.machine, &written].map(|machine| status::stored(machine));
+        let is_copy = before.last_operation == after.last_operation && before.current_status == after.current_status;
+        if is_copy && conditions::differ(&before.conditions, &after.conditions) {
+            self.memory.copies = Some(CopyPeriod::after_write(self.memory.copies, self.now));
+        }
+        self.machine = written;
+    }
+
     /// The API server refused a write of the Machine. A retry does not help before something changes.
     pub fn machine_refused(&mut self, patch: &Value, message: impl Into<String>) {
         self.memory.machine_refused(patch, message.into(), self.now);
@@ -67,6 +83,8 @@ impl Snapshot {
             Ok(vm) => self.identified(vm, Call::Status).map(VmView::Found),
             Err(error) => match error.code {
                 Code::NotFound | Code::Unimplemented => {
+                    let is_unsupported = error.code == Code::Unimplemented;
+                    self.memory.report = if is_unsupported { VmReport::Unsupported } else { VmReport::Missing };
                     self.learned.no_vm = Some(error);
                     Some(VmView::NotFound)
                 }
@@ -181,9 +199,17 @@ impl Snapshot {
                 self.memory.pods.retain(|uid, _| pods.iter().any(|pod| pod.pod.uid == *uid));
                 self.memory.listed = pods.iter().filter(|pod| pod.is_drained()).map(|pod| pod.pod.clone()).collect();
                 self.memory.rounds.listed(&pods);
-                if let NodeView::Present(node) = &self.node {
-                    attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
-                    self.memory.volumes.seen(&pods, &attachments, self.now);
+                match &self.own_node() {
+                    NodeView::Present(node) => {
+                        attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
+                        self.memory.volumes.seen(&pods, &attachments, self.now);
+                    }
+                    // Pods of a Node that is gone are not evicted, so none of them keeps a volume in use.
+                    NodeView::Absent => {
+                        self.memory.volumes.node_gone();
+                        self.memory.volumes.seen(&[], &attachments, self.now);
+                    }
+                    NodeView::Missing | NodeView::Unknown | NodeView::NoTarget => {}
                 }
                 PodsView::Listed(pods)
             }
@@ -240,6 +266,7 @@ impl Snapshot {
 
     /// Fills in values from the Machine that the driver left out. A VM without a provider ID is a bug of the driver.
     fn identified(&mut self, mut vm: Vm, call: Call) -> Option<Vm> {
+        let reported = ReportedVm::of(&vm);
         if vm.provider_id.is_empty() {
             vm.provider_id = self.machine.spec.provider_id.clone();
         }
@@ -252,6 +279,7 @@ impl Snapshot {
             return None;
         }
         self.memory.node_named(&vm.node_name);
+        self.memory.report = VmReport::Found(reported);
         Some(vm)
     }
 }

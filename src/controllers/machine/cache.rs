@@ -8,6 +8,7 @@ use crate::{
     api::{
         labels,
         machine::{Machine, node_name},
+        node::Node,
     },
     controllers::{
         SETS,
@@ -18,6 +19,7 @@ use crate::{
         cell::{Kept, Role},
         target::{NodeKey, Targets},
     },
+    safety::node_claim,
 };
 
 /// Index: UID of the controller; empty for Machines without one.
@@ -27,6 +29,10 @@ pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
 /// Index: name of the Node, in any target.
 const BY_NODE: &Index<Machine, String> =
     &Index::new("node", |machine| machine.node_name().map(str::to_owned).into_iter().collect());
+
+/// Index: the part of the provider ID that all its forms share.
+const BY_VM: &Index<Machine, String> =
+    &Index::new("vm", |machine| node_claim::key_of(&machine.spec.provider_id).into_iter().collect());
 
 /// Index: the class.
 const BY_CLASS: &Index<Machine, Key> =
@@ -44,7 +50,7 @@ pub(super) const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |
     secret.into_iter().collect()
 });
 
-const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
+const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_VM, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
 
 impl Kept for Machine {
     fn cache() -> Arc<Cache<Self>> {
@@ -82,6 +88,12 @@ pub(crate) fn of_node<'a>(
 ) -> impl Iterator<Item = Arc<Machine>> + use<'a> {
     let named = machines.by(BY_NODE, &node.name).into_iter();
     named.filter(move |machine| targets.node_key(&machine.metadata, &node.name).as_ref() == Some(node))
+}
+
+/// The Machines whose VM has become a Node that they may not name.
+pub(super) fn with_vm_of(machines: &Cache<Machine>, node: &Node) -> impl Iterator<Item = Arc<Machine>> + use<> {
+    let vm = node_claim::key_of(&node.spec.provider_id);
+    vm.map(|vm| machines.by(BY_VM, &vm)).unwrap_or_default().into_iter()
 }
 
 /// The metadata of the undecodable Machines of a Node.

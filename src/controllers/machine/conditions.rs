@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 use super::memory::NeverMet;
@@ -99,10 +99,115 @@ pub(super) fn node_refused(conditions: &[NodeCondition]) -> Option<&NodeConditio
 }
 
 /// Stores the conditions of the Node, if they changed, and keeps that of [`set_node_refused`].
-pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeCondition]) {
-    let current: Vec<NodeCondition> = of_node.iter().chain(node_refused(stored)).cloned().collect();
+pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeCondition], watched: &[String]) {
+    let current: Vec<NodeCondition> = storable(of_node, watched).chain(node_refused(stored).cloned()).collect();
     if differ(stored, &current) {
         *stored = current;
+    }
+}
+
+/// The part of a Node's conditions that its Machine shows: `Ready`, those that mcm writes, the watched ones, and a few others.
+/// Programs on the Node write as many and as long ones as they like, and each write of the Machine contains all of them.
+/// Types that only Machines have are left out.
+pub(super) fn storable(of_node: &[NodeCondition], watched: &[String]) -> impl Iterator<Item = NodeCondition> {
+    let rank = |condition: &NodeCondition| match condition.type_.as_str() {
+        "Ready" => 0,
+        type_ if NodeConditionType::parse(type_).is_some() => 1,
+        type_ if watched.iter().any(|it| it == type_) => 2,
+        _ => 3,
+    };
+    let is_of_node =
+        |it: &NodeCondition| it.type_.len() <= LONGEST_TYPE && MachineConditionType::parse(&it.type_).is_none();
+    let mut ranked: Vec<(u8, &str, usize, NodeCondition)> = (of_node.iter().enumerate())
+        .filter(|(_, condition)| is_of_node(condition))
+        .map(|(index, condition)| (rank(condition), condition.type_.as_str(), index, shortened(condition)))
+        .collect();
+    ranked.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
+    let (mut others, mut bytes) = (0, 0);
+    ranked.retain(|(rank, _, _, condition)| {
+        let size = size_of(condition);
+        let fits = bytes + size <= MOST_BYTES && (*rank < 3 || others < OTHERS);
+        if fits {
+            bytes += size;
+            others += usize::from(*rank == 3);
+        }
+        fits
+    });
+    ranked.sort_by_key(|(_, _, index, _)| *index);
+    ranked.into_iter().map(|(_, _, _, condition)| condition)
+}
+
+fn shortened(condition: &NodeCondition) -> NodeCondition {
+    let cut = |text: &Option<String>, longest: usize| {
+        text.as_ref().map(|text| text.get(..text.floor_char_boundary(longest)).unwrap_or_default().to_owned())
+    };
+    NodeCondition {
+        status: condition
+            .status
+            .get(..condition.status.floor_char_boundary(LONGEST_STATUS))
+            .unwrap_or_default()
+            .to_owned(),
+        reason: cut(&condition.reason, LONGEST_REASON),
+        message: cut(&condition.message, LONGEST_MESSAGE),
+        ..condition.clone()
+    }
+}
+
+/// About its size as JSON.
+fn size_of(condition: &NodeCondition) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    FRAME + condition.type_.len() + condition.status.len() + text(&condition.reason) + text(&condition.message)
+}
+
+/// Most conditions of a Node that are stored beside `Ready`, ours and the watched ones.
+const OTHERS: usize = 20;
+/// Longest parts of a stored condition, in bytes. A longer type is no qualified name.
+const LONGEST_TYPE: usize = 316;
+const LONGEST_STATUS: usize = 16;
+const LONGEST_REASON: usize = 256;
+const LONGEST_MESSAGE: usize = 1 << 10;
+/// Names of the fields of a condition, and its times.
+const FRAME: usize = 160;
+/// Most bytes of all stored conditions of a Node.
+const MOST_BYTES: usize = 14 << 10;
+/// Shortest time between two writes of nothing but conditions of a Node.
+const PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// Most such writes in this time if a condition changed that mcm writes: rollouts read it.
+const BURST: u32 = 10;
+
+/// Writes of nothing but conditions of a Node: when their period began, and how many there were since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CopyPeriod {
+    began: Timestamp,
+    writes: u32,
+}
+
+impl CopyPeriod {
+    /// The period after one more write.
+    pub fn after_write(period: Option<Self>, now: Timestamp) -> Self {
+        match period.filter(|period| now < period.end()) {
+            Some(period) => Self { writes: period.writes.saturating_add(1), ..period },
+            None => Self { began: now, writes: 1 },
+        }
+    }
+
+    /// When the next write of nothing but these conditions is due, if that is later than now.
+    pub fn puts_off(
+        period: Option<Self>,
+        old: &[NodeCondition],
+        new: &[NodeCondition],
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let ours = |conditions: &[NodeCondition]| -> Vec<NodeCondition> {
+            conditions.iter().filter(|it| NodeConditionType::parse(&it.type_).is_some()).cloned().collect()
+        };
+        let period = period.filter(|period| period.began <= now && now < period.end())?;
+        let most = if differ(&ours(old), &ours(new)) { BURST } else { 1 };
+        (period.writes >= most).then(|| period.end())
+    }
+
+    fn end(self) -> Timestamp {
+        self.began.checked_add(PAUSE).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) enum Outcome {
 /// The rules of a drain that began at a time, and is forced if a label demands it.
 pub(super) fn rules(snapshot: &Snapshot, policy: &Policy, since: Timestamp, is_demanded: bool) -> DrainPolicy {
     let machine = &snapshot.machine;
-    let conditions = match &snapshot.node {
+    let conditions = match &snapshot.own_node() {
         NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
         _ => status::stored(machine).conditions,
     };

@@ -236,6 +236,7 @@ impl Facts<'_> {
             return refuse(Rule::LosesVm, "it removes the finalizer, and the VM was not deleted");
         }
         let is_unknown = matches!(self.snapshot.own_node(), NodeView::Unknown | NodeView::Missing);
+        let is_unknown = is_unknown && self.snapshot.unproven().is_none();
         match machine.node_name() {
             Some(node) if is_unknown && self.progress < Progress::Release => {
                 refuse(Rule::ActsOnUnknown, format!("it removes the finalizer, and node {node} may exist"))
@@ -299,7 +300,7 @@ impl Facts<'_> {
         let Snapshot { machine, target, now, .. } = self.snapshot;
         let falls = next.current_status.phase == MachinePhase::InPlaceUpdateFailed
             && machine.phase() != MachinePhase::InPlaceUpdateFailed;
-        let is_reported = matches!(&self.snapshot.node, NodeView::Present(node)
+        let is_reported = matches!(&self.snapshot.own_node(), NodeView::Present(node)
             if in_place::result_of(node) == Some(UpdateResult::Failed));
         if !falls || is_reported {
             return Ok(());
@@ -416,10 +417,10 @@ impl Facts<'_> {
 
     /// The drain deadline has passed, the Node has been broken for long enough, or the label forces the drain.
     fn is_forced(&self) -> bool {
-        let Snapshot { machine, node, now, .. } = self.snapshot;
+        let Snapshot { machine, now, .. } = self.snapshot;
         let Some(since) = &machine.metadata.deletion_timestamp else { return false };
         let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DELETION));
-        let seen = match node {
+        let seen = match self.snapshot.own_node() {
             NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
             _ => machine.status.clone().unwrap_or_default().conditions,
         };
@@ -550,6 +551,7 @@ impl Facts<'_> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         match self.snapshot.own_node() {
             NodeView::Present(own) if own.metadata.name == node.metadata.name => Ok(()),
+            _ if self.snapshot.own_other_node().is_some_and(|own| own.metadata.name == node.metadata.name) => Ok(()),
             _ => refuse(Rule::TouchesForeign, format!("node {name} does not belong to this machine")),
         }
     }

@@ -8,11 +8,13 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::conditions::CopyPeriod;
 use crate::{
     api::{backoff::Backoff, hash::fnv1a_64, patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
     driver::{Code, DriverError},
     plan::repeats::{REVERTED, RepeatCount},
+    safety::node_claim::VmReport,
 };
 
 /// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
@@ -49,6 +51,10 @@ pub struct Memory {
     pub(super) volumes: Volumes,
     /// The time of the driver's last answer about the existence of the VM.
     pub(super) looked_at: Option<Timestamp>,
+    /// That answer, reduced to the identity of the VM.
+    pub(super) report: VmReport,
+    /// Writes that stored nothing but conditions of the Node.
+    pub(super) copies: Option<CopyPeriod>,
     /// Whether the user data contains a placeholder for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }

@@ -13,6 +13,7 @@
 //!   happens;
 //! - only a deletion timestamp starts a deletion, never a phase or a text;
 //! - unknown facts (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;
+//! - a Node that a Machine names is its own only with evidence (`crate::safety::node_claim`); without it, the driver is asked;
 //! - a Node that is missing in the cache (`NodeView::Missing`) leads to a live read: a stale cache never causes a
 //!   skipped drain or a Machine that becomes Unknown or Failed;
 //! - a status is written only if it contains something new (see `status::is_news`).
@@ -25,6 +26,7 @@ mod conditions;
 mod create;
 mod delete;
 mod draining;
+mod evidence;
 mod lint;
 mod memory;
 pub(crate) mod metrics;

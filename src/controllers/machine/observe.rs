@@ -10,10 +10,18 @@ use super::{
     apply::{Machines, Ports, Session},
 };
 use crate::{
-    api::machine::Machine,
+    api::{machine::Machine, node::Node},
     controllers::{api_servers::ApiServers, machine, machine_class, node},
-    runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust},
-    safety::trust::{Interruption, TargetTrust},
+    runtime::{
+        cache::Key,
+        reconcile::Observe,
+        target::{Target, TargetOf},
+        trust::Trust,
+    },
+    safety::{
+        node_claim::{self, NodeClaim},
+        trust::{Interruption, TargetTrust},
+    },
 };
 
 impl Observe for Machines {
@@ -48,8 +56,11 @@ impl Observe for Machines {
         }
         snapshot.policy = Arc::clone(&context.policy);
         snapshot.hold = context.holds.of(&snapshot.machine.metadata);
-        let node = node_in(&target, &snapshot.node_key());
+        let node = node_in(&target, &snapshot.node_key(), &snapshot.machine);
         let rivals = self.rivals(&snapshot.machine, &node);
+        if let TargetOf::Known(target) = &target {
+            snapshot.other_node = self.other_node(&snapshot.machine, &node, target);
+        }
         Some(Box::new(snapshot.with_node(node, rivals)))
     }
 
@@ -71,6 +82,30 @@ impl Machines {
         }
     }
 
+    /// A Node of another name with the VM of the Machine, if the named one is not healthy or not its own; while the Machine is deleted, also
+    /// one that it had before. A Node that another Machine names is that one's.
+    fn other_node(&self, machine: &Machine, named: &NodeView, target: &Target) -> Option<Arc<Node>> {
+        let nodes = &target.nodes.cache;
+        let own = machine.node_name()?;
+        let is_fine = |node: &Node| is_ready(node) && NodeClaim::is_stored(node, machine);
+        if matches!(named, NodeView::Present(node) if is_fine(node)) || !nodes.is_synced() {
+            return None;
+        }
+        let is_deleting = machine.metadata.deletion_timestamp.is_some();
+        let vm = node_claim::key_of(&machine.spec.provider_id);
+        let of_vm = vm.into_iter().flat_map(|vm| nodes.by(node::BY_VM, &vm));
+        let of_vm = of_vm.filter(|node| node_claim::has_named_vm(node, machine));
+        let former =
+            machine.metadata.name.iter().filter(|_| is_deleting).flat_map(|name| nodes.by(node::BY_MACHINE, name));
+        let former = former.filter(|node| NodeClaim::is_stored(node, machine));
+        of_vm.chain(former).find(|node| {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            let key = self.context.targets.node_key(&machine.metadata, name);
+            let Some(key) = key.filter(|_| name != own) else { return false };
+            machine::of_node(&self.context.machines.cache, &self.context.targets, &key).next().is_none()
+        })
+    }
+
     fn rivals(&self, machine: &Machine, node: &NodeView) -> Rivals {
         let Ports { machines, targets, .. } = &*self.context;
         let NodeView::Present(node) = node else { return Rivals::default() };
@@ -85,6 +120,10 @@ impl Machines {
             unreadable: unreadable.filter(is_rival).collect(),
         }
     }
+}
+
+fn is_ready(node: &Node) -> bool {
+    node.status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Whether the cached Nodes of a target can be trusted, and its API servers answer.
@@ -109,7 +148,7 @@ fn trust_in(nodes: Trust, silence: Option<(Duration, Duration)>, now: Timestamp)
 
 /// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells
 /// which.
-fn node_in(target: &TargetOf, key: &NodeKey) -> NodeView {
+fn node_in(target: &TargetOf, key: &NodeKey, machine: &Machine) -> NodeView {
     let nodes = match target {
         TargetOf::NoTarget => return NodeView::NoTarget,
         TargetOf::Unknown => return NodeView::Unknown,
@@ -117,7 +156,12 @@ fn node_in(target: &TargetOf, key: &NodeKey) -> NodeView {
     };
     let found = match key {
         NodeKey::Name(name) => nodes.get(&Key::new("", name)),
-        NodeKey::OfMachine(name) => nodes.by(node::BY_MACHINE, name).into_iter().next(),
+        // Machines of other namespaces may have its name.
+        NodeKey::OfMachine(name) => {
+            let labelled = nodes.by(node::BY_MACHINE, name);
+            let own = labelled.iter().find(|node| NodeClaim::is_stored(node, machine)).cloned();
+            own.or_else(|| labelled.into_iter().next())
+        }
     };
     match found {
         Some(node) => NodeView::Present(node),

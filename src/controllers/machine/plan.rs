@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Action, Policy, Snapshot, conditions, create, delete,
+    Action, Policy, Snapshot, conditions, create, delete, evidence,
     lint::lint,
     preserve, refused, running, status,
     steps::{show_refusals, wait_for_nodes},
@@ -93,7 +93,15 @@ fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         append(&mut plan, create::plan(snapshot, policy));
         return plan;
     }
+    append(&mut plan, evidence::plan(snapshot, policy));
+    if !plan.steps.is_empty() {
+        return plan;
+    }
     append(&mut plan, preserve::copy(snapshot));
+    if !plan.steps.is_empty() {
+        return plan;
+    }
+    append(&mut plan, running::renamed::plan(snapshot));
     if !plan.steps.is_empty() {
         return plan;
     }

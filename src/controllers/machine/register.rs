@@ -4,7 +4,7 @@ use kube::core::ObjectMeta;
 
 use super::{
     apply::{Machines, Ports, short_of_resources},
-    cache::{BY_USER_DATA, naming_class, of_node},
+    cache::{BY_USER_DATA, naming_class, of_node, with_vm_of},
     may_call_driver, metrics,
 };
 use crate::{
@@ -145,7 +145,19 @@ fn of_changed_node(ports: &Ports, target: &Target, change: &Change<Node>) -> Vec
         return Vec::new();
     }
     let node = NodeKey::new(&target.id, &change.key.name);
-    of_node(&ports.machines.cache, &ports.targets, &node).map(|machine| Key::of(&machine.metadata)).collect()
+    let named = of_node(&ports.machines.cache, &ports.targets, &node);
+    let mut keys: Vec<Key> = named.map(|machine| Key::of(&machine.metadata)).collect();
+    if keys.is_empty()
+        && let Some(node) = &change.new
+    {
+        let is_there = |machine: &Arc<Machine>| {
+            let name = machine.node_name().unwrap_or_default();
+            ports.targets.node_key(&machine.metadata, name).is_some_and(|key| key.target == target.id)
+        };
+        let of_vm = with_vm_of(&ports.machines.cache, node);
+        keys.extend(of_vm.filter(is_there).map(|machine| Key::of(&machine.metadata)));
+    }
+    keys
 }
 
 /// The parts of a class on which Machines depend: the finalizers and everything outside the metadata.

@@ -12,13 +12,18 @@ use crate::{
     api::{labels, machine::Machine, node::Node},
     driver::Vm,
     plan::Hold,
-    safety::trust::TargetTrust,
+    safety::{
+        node_claim::{NodeClaim, VmReport},
+        trust::TargetTrust,
+    },
 };
 
 /// When to read a Node again after a failed read.
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// How often to check whether a target cluster is trusted again.
 const TRUST_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// How long the driver's answer counts that there is no VM. For a Machine without evidence it is asked again after that.
+const NO_VM_FOR: SignedDuration = SignedDuration::from_mins(3);
 
 /// Other Machines that name the same Node.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +40,8 @@ pub struct Snapshot {
     /// The Node that [`Snapshot::node_key`] names.
     pub node: NodeView,
     pub rivals: Rivals,
+    /// Another Node that may be the Machine's: it has the provider ID of its VM, or names the Machine as its own.
+    pub other_node: Option<Arc<Node>>,
     /// The class that the Machine names.
     pub class: ClassView,
     /// Whether the cache of the target cluster can be trusted.
@@ -68,6 +75,7 @@ impl Snapshot {
             machine,
             node: NodeView::Unknown,
             rivals: Rivals::default(),
+            other_node: None,
             class,
             target,
             learned,
@@ -127,6 +135,10 @@ impl Snapshot {
             return (text, Some(after(self.now, TRUST_AGAIN)));
         }
         let again = Some(after(self.now, READ_AGAIN));
+        if let Some(why) = self.unproven() {
+            let node = self.machine.node_name().unwrap_or_default();
+            return (format!("evidence that Node {node} is that of this Machine: {why}"), None);
+        }
         match &self.learned.node_read {
             Some(NodeRead { answer: NodeAnswer::Failed(error), .. }) => {
                 (format!("the Node to become readable: {error}"), again)
@@ -154,21 +166,76 @@ impl Snapshot {
     }
 
     /// The Node, unless it belongs to another Machine or VM, or another Machine has a better claim. Only this one may
-    /// be drained and deleted.
+    /// be drained and deleted. Unknown without evidence that it is the Machine's.
     pub(super) fn own_node(&self) -> NodeView {
-        match &self.node {
-            NodeView::Present(node) if self.is_foreign(node) || self.is_of_rival(node) => NodeView::Absent,
-            view => view.clone(),
-        }
+        self.claimed_node(|node| self.is_foreign(node) || self.is_of_rival(node))
     }
 
     /// The Node, unless it belongs to another VM, or another Machine that names it has a better claim. It counts for
     /// the health of the Machine, and its label is restored if another client changed it.
     pub(super) fn serving_node(&self) -> NodeView {
+        self.claimed_node(|node| self.is_of_other_vm(node) || self.is_of_rival(node))
+    }
+
+    fn claimed_node(&self, is_of_another: impl Fn(&Node) -> bool) -> NodeView {
         match &self.node {
-            NodeView::Present(node) if self.is_of_other_vm(node) || self.is_of_rival(node) => NodeView::Absent,
+            NodeView::Present(node) => match self.claim(node) {
+                NodeClaim::Own if !is_of_another(node) => self.node.clone(),
+                NodeClaim::Own | NodeClaim::Foreign(_) => NodeView::Absent,
+                NodeClaim::Unproven(_) => NodeView::Unknown,
+            },
             view => view.clone(),
         }
+    }
+
+    /// The verdict on a Node as that of this Machine.
+    pub(super) fn claim(&self, node: &Node) -> NodeClaim {
+        let born = node.metadata.creation_timestamp.as_ref().map(|time| self.by_control(time.0));
+        NodeClaim::new(node, &self.machine, self.report(), born)
+    }
+
+    /// The reason why it is not certain whether the Node that was found is that of this Machine; `None` if it is certain.
+    pub(super) fn unproven(&self) -> Option<String> {
+        let NodeView::Present(node) = &self.node else { return None };
+        match self.claim(node) {
+            NodeClaim::Unproven(why) => Some(why),
+            NodeClaim::Own | NodeClaim::Foreign(_) => None,
+        }
+    }
+
+    /// The other Node, with evidence that it is that of this Machine.
+    pub(super) fn own_other_node(&self) -> Option<&Arc<Node>> {
+        self.other_node.as_ref().filter(|node| self.claim(node) == NodeClaim::Own)
+    }
+
+    /// The driver has to be asked about the other Node.
+    pub(super) fn is_other_node_unproven(&self) -> bool {
+        self.other_node.as_ref().is_some_and(|node| matches!(self.claim(node), NodeClaim::Unproven(_)))
+    }
+
+    /// The reason why the Node that was found is certainly not that of this Machine.
+    pub(super) fn disproof(&self) -> Option<String> {
+        let NodeView::Present(node) = &self.node else { return None };
+        match self.claim(node) {
+            NodeClaim::Foreign(why) => Some(why),
+            NodeClaim::Own | NodeClaim::Unproven(_) => None,
+        }
+    }
+
+    /// The last report of the driver about the VM, unless it is outdated or about another VM than the Machine names now.
+    fn report(&self) -> &VmReport {
+        let is_current = match &self.memory.report {
+            VmReport::Found(vm) => {
+                let named = self.machine.spec.provider_id.as_str();
+                named.is_empty() || !is_other_vm(named, &vm.provider_id)
+            }
+            VmReport::Missing => {
+                let asked_at = self.memory.looked_at.unwrap_or(Timestamp::MIN);
+                self.now <= after(asked_at, NO_VM_FOR)
+            }
+            VmReport::Pending | VmReport::Unsupported => true,
+        };
+        if is_current { &self.memory.report } else { &VmReport::Pending }
     }
 
     /// The VM has the name of a Node that still belongs to another VM.

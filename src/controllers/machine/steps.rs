@@ -16,7 +16,8 @@ use crate::{
 /// Waits until the Node is known.
 pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let (text, until) = snapshot.unknown_node();
-    plan.wait(WaitKind::NodesUnknown, text, until);
+    let kind = if snapshot.unproven().is_some() { WaitKind::NodeClaim } else { WaitKind::NodesUnknown };
+    plan.wait(kind, text, until);
 }
 
 /// Whether the Node was read live in this reconcile. Otherwise reads it or waits. Needed before decisions that cannot

@@ -16,6 +16,7 @@ use crate::{
     },
     controllers::{machine, machine_set, object::owner},
     runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust},
+    safety::node_claim,
 };
 
 impl Observe for MachineDeployments {
@@ -123,7 +124,10 @@ impl MachineDeployments {
     fn nodes_of(&self, deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTreeMap<String, Arc<Node>> {
         let TargetOf::Known(target) = self.targets.of(&deployment.metadata) else { return BTreeMap::new() };
         let nodes = &target.nodes;
-        let of_machines = machines.iter().filter_map(|machine| nodes.cache.get(&Key::new("", machine.node_name()?)));
-        of_machines.map(|node| (node.name_any(), node)).collect()
+        let named = machines.iter().filter_map(|machine| {
+            let node = nodes.cache.get(&Key::new("", machine.node_name()?))?;
+            node_claim::is_named(&node, machine).then_some(node)
+        });
+        named.map(|node| (node.name_any(), node)).collect()
     }
 }

@@ -12,6 +12,7 @@ use crate::{
         cache::{Cache, Index},
         cell::Role,
     },
+    safety::node_claim,
 };
 
 /// Index: name of the Machine in the label of a Node.
@@ -19,9 +20,13 @@ pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node
     node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
 });
 
+/// Index: the part of the provider ID that all its forms share.
+pub(crate) const BY_VM: &Index<Node, String> =
+    &Index::new("vm", |node| node_claim::key_of(&node.spec.provider_id).into_iter().collect());
+
 /// An empty cache of the Nodes of one target.
 pub(crate) fn cache() -> Arc<Cache<Node>> {
-    Cache::new(&[BY_MACHINE], |node| {
+    Cache::new(&[BY_MACHINE, BY_VM], |node| {
         prune_node(node);
         node.status.conditions.shrink_to_fit();
     })

@@ -8,6 +8,8 @@
 //!   minutes, the period of the reference;
 //! - a manager without a Machine for a Node sets the mark once the Node is older than the creation timeout, and only
 //!   once per UID: if the mark is removed, another manager has the Machine, and the Node is left alone from then on;
+//! - a Machine has a Node only with evidence (`crate::safety::node_claim`), which the machine controller stores on the Node. A Node
+//!   that is named without evidence is neither marked nor released, unless it names another Machine;
 //! - a Node whose label names a Machine that this manager does not have keeps its finalizer until the mark has been set
 //!   for the creation timeout: no manager removed it, so none has that Machine. Without such a label, or if the
 //!   Machine was ours, the finalizer is removed together with setting the mark.
@@ -39,13 +41,14 @@ use crate::{
     },
     safety::{
         meltdown::{self, Permit, PermitKey},
+        node_claim,
         trust::TargetTrust,
     },
 };
 
 #[cfg(test)]
 pub(crate) use cache::cache;
-pub(crate) use cache::{BY_MACHINE, cache_for};
+pub(crate) use cache::{BY_MACHINE, BY_VM, cache_for};
 #[cfg(test)]
 pub use plan::plan;
 pub(crate) use register::{KIND, is_relevant};
@@ -56,8 +59,10 @@ pub struct Snapshot {
     /// Settings from the flags.
     pub policy: Policy,
     pub subject: Subject,
-    /// The Machines with its name in the label `node`.
+    /// The Machines with its name in the label `node`. Of a Node that exists, those with evidence that it is theirs.
     pub machines: Vec<Arc<Machine>>,
+    /// The other Machines with its name in that label.
+    pub unproven: Vec<Arc<Machine>>,
     /// Whether the list above is complete: the cache is filled and every Machine could be decoded.
     pub machines_complete: bool,
     /// Whether the cache of the target cluster can be trusted.
@@ -203,6 +208,8 @@ pub struct GoneNode {
     pub provider_id: String,
     /// The Machine in its label.
     pub machine: Option<String>,
+    /// The Machine in its annotation, as it is stored.
+    pub owner: Option<String>,
     pub seen_at: Timestamp,
 }
 
@@ -210,7 +217,13 @@ impl GoneNode {
     /// The facts to remember of a deleted Node.
     pub fn of(node: &Node, seen_at: Timestamp) -> Self {
         let machine = node.labels().get(labels::MACHINE_NAME).filter(|name| !name.is_empty());
-        Self { name: node.name_any(), provider_id: node.spec.provider_id.clone(), machine: machine.cloned(), seen_at }
+        Self {
+            name: node.name_any(),
+            provider_id: node.spec.provider_id.clone(),
+            machine: machine.cloned(),
+            owner: node.annotations().get(labels::NODE_OF).cloned(),
+            seen_at,
+        }
     }
 
     /// Whether it was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
@@ -219,6 +232,9 @@ impl GoneNode {
         let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
         if created.is_some_and(|created| created >= self.seen_at.as_second()) {
             return false;
+        }
+        if let Some(owner) = &self.owner {
+            return node_claim::is_annotation_of(owner, machine);
         }
         match (&self.machine, self.provider_id.as_str(), machine.spec.provider_id.as_str()) {
             (Some(owner), ..) => *owner == machine.name_any(),

@@ -8,6 +8,7 @@ use crate::{
         reconcile::Observe,
         target::{NodeKey, TargetOf},
     },
+    safety::node_claim::NodeClaim,
 };
 
 impl Observe for Nodes {
@@ -28,6 +29,10 @@ impl Observe for Nodes {
             Some(node) => memory.of(node.metadata.uid.as_deref()),
             None => memory.clone(),
         };
+        let (machines, unproven) = match &node {
+            Some(node) => machines.into_iter().partition(|machine| NodeClaim::is_stored(node, machine)),
+            None => (machines, Vec::new()),
+        };
         let subject = match (node, &memory.gone) {
             (Some(node), _) => Subject::Present(node),
             (None, Some(gone)) => {
@@ -40,6 +45,7 @@ impl Observe for Nodes {
             policy: self.policy,
             subject,
             machines,
+            unproven,
             machines_complete: self.machines.cache.is_synced() && self.machines.cache.unreadable().is_empty(),
             target_ahead: target.ahead_of(now),
             target: machine::trust_of(&TargetOf::Known(target), &self.servers, now),

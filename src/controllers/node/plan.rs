@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -52,6 +54,11 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
             );
         }
         [] if is_claimed(snapshot, node) => probe_claim(&mut plan, snapshot, policy, node),
+        [] if !snapshot.unproven.is_empty() => {
+            let names: Vec<String> = snapshot.unproven.iter().map(|machine| machine.name_any()).collect();
+            let text = format!("evidence that the node is that of machine {}", names.join(", "));
+            plan.wait(WaitKind::NodeClaim, text, None);
+        }
         [] if is_deleting || is_not_managed(node) => {
             if let Some(patch) = finalizer::remove(&node.metadata, NODE_FINALIZER) {
                 plan.then(Action::PatchNode { patch, mark: Mark::Leave }, "no machine has the node");
@@ -72,7 +79,11 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 /// Its label names a Machine that this manager does not have and never had.
 fn is_claimed(snapshot: &Snapshot, node: &Node) -> bool {
     let owner = node.labels().get(MACHINE_NAME).filter(|owner| !owner.is_empty());
-    owner.is_some_and(|owner| snapshot.memory.former_machine.as_ref() != Some(owner))
+    let names = |machine: &Arc<Machine>, owner: &String| machine.name_any() == *owner;
+    owner.is_some_and(|owner| {
+        snapshot.memory.former_machine.as_ref() != Some(owner)
+            && !snapshot.unproven.iter().any(|machine| names(machine, owner))
+    })
 }
 
 /// The mark requests its removal by the manager that has the Machine.

@@ -19,6 +19,7 @@ use crate::{
         target::{NodeKey, Target},
         trust::Trust,
     },
+    safety::node_claim::NodeClaim,
 };
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
@@ -85,11 +86,12 @@ impl Deletions {
         let targets = &self.nodes.targets;
         let node = change.old.as_ref().filter(|_| change.gone).and_then(|old| old.node_name());
         let key = node.and_then(|name| targets.node_key(&change.meta, name));
-        let is_there = |key: &NodeKey| {
-            targets.get(&key.target).is_some_and(|target| target.nodes.cache.get(&key.in_target()).is_some())
-        };
-        if let Some(key) = key.filter(is_there) {
-            self.states.update(&key, |memory| memory.former_machine = Some(change.key.name.clone()));
+        let node_of = |key: &NodeKey| targets.get(&key.target)?.nodes.cache.get(&key.in_target());
+        let (Some(machine), Some(key)) = (&change.old, key) else { return };
+        if let Some(node) = node_of(&key) {
+            if NodeClaim::is_stored(&node, machine) {
+                self.states.update(&key, |memory| memory.former_machine = Some(change.key.name.clone()));
+            }
             self.queue.add(key);
         }
     }

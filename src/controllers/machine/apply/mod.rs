@@ -239,7 +239,7 @@ impl Machines {
         }
         let written = turn.track(answer)?;
         metrics::transition(&written, snapshot, self.context.now(), &self.context.measured);
-        snapshot.machine = written;
+        snapshot.status_written(written);
         Ok(())
     }
 

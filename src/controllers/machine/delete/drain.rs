@@ -24,6 +24,7 @@ use crate::{
     },
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind, counted},
+    safety::node_claim,
 };
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
@@ -49,6 +50,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             );
             return;
         }
+        NodeView::Absent if !is_forced && awaits_volumes(plan, snapshot, policy, &drain) => return,
         NodeView::Absent | NodeView::NoTarget => {
             let reason = "there is no Node to drain";
             return advance(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason);
@@ -83,6 +85,33 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
                 return;
             }
             drain_pods(plan, snapshot, progress, policy, &drain, &node, pods);
+        }
+    }
+}
+
+/// Whether volumes are awaited whose Node object is gone: a cloud that deletes a VM under them may lose data. Without a Node
+/// there is no pod to evict, and the VolumeAttachments show what is attached.
+fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, drain: &DrainPolicy) -> bool {
+    let Some(name) = snapshot.machine.node_name() else { return false };
+    if snapshot.node != NodeView::Absent || !node_claim::has_joined(&snapshot.machine) {
+        return false;
+    }
+    match &snapshot.learned.pods {
+        PodsView::NotListed => {
+            let reason = "the Node object is gone, and volumes may still be attached to its VM";
+            plan.then(Action::ListPods { node: name.to_owned() }, reason);
+            true
+        }
+        PodsView::Failed(error) => {
+            let until = drain.at_most(after(snapshot.now, draining::LIST_AGAIN));
+            plan.wait(WaitKind::PodList, format!("the list of the pods of the Node: {error}"), Some(until));
+            true
+        }
+        PodsView::Listed(_) => {
+            let rest = draining::next(snapshot, policy, drain, name, &[], &snapshot.memory.pods);
+            let is_done = rest.is_done();
+            draining::append(plan, rest);
+            !is_done
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{
     policy::after,
     progress::Progress,
     retry,
+    running::renamed,
     steps::{is_node_certain, set},
     views::{ClassView, NodeView, SecretView, VmView},
 };
@@ -105,16 +106,25 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
         let story = "Running without target cluster, skipping node drain and volume attachment deletion. ";
         return advance(plan, snapshot, Progress::DeleteVm, story, "without a target cluster there is no Node");
     }
-    if snapshot.machine.node_name().is_some() {
-        return drain::plan(plan, snapshot, policy, progress);
-    }
     let is_asked = snapshot.learned.vm != VmView::NotAsked;
-    match &snapshot.node {
+    let is_unproven = snapshot.unproven().is_some() || snapshot.is_other_node_unproven();
+    let renamed = renamed::plan(snapshot);
+    if !renamed.steps.is_empty() {
+        plan.steps.extend(renamed.steps);
+        return;
+    }
+    if snapshot.machine.node_name().is_some() {
+        return match is_unproven && !is_asked && !drain::is_forced(snapshot, policy) {
+            true => get_status(plan, snapshot, policy, progress),
+            false => drain::plan(plan, snapshot, policy, progress),
+        };
+    }
+    match &snapshot.own_node() {
         NodeView::Present(node) if !is_asked => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             return link_or_drain(plan, snapshot, policy, progress, name, None);
         }
-        NodeView::Unknown if drain::is_forced(snapshot, policy) => {}
+        NodeView::Unknown if is_unproven || drain::is_forced(snapshot, policy) => {}
         _ if !is_node_certain(plan, snapshot, "a Node that is missing in the cache may exist") => {
             return;
         }

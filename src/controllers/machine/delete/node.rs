@@ -29,6 +29,8 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progr
         NodeView::Present(node) => delete_node(plan, snapshot, &node),
         // Without a name there is no Node: until the VM was deleted, no Node had the Machine's name in its label.
         _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
+        // Its VM is gone, and nothing showed that this Node was its own.
+        NodeView::Unknown if snapshot.unproven().is_some() => remove_finalizer(plan, snapshot),
         NodeView::Unknown if progress < Progress::DeleteNode => {
             let story = "VM deletion was successful. ";
             advance(plan, snapshot, Progress::DeleteNode, story, "the VM is deleted");
@@ -43,7 +45,7 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let is_held = finalizer::has(&node.metadata, labels::NODE_FINALIZER);
     if !is_held && node.metadata.deletion_timestamp.is_some() {
-        return remove_finalizer(plan, snapshot);
+        return release(plan, snapshot);
     }
     let purpose = if is_held { NodeWrite::RemoveFinalizer } else { NodeWrite::Delete };
     if let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) {
@@ -75,6 +77,16 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
 }
 
 fn remove_finalizer(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    // The Machine had another Node before, or its VM has joined under another name.
+    if let Some(node) = snapshot.own_other_node()
+        && (finalizer::has(&node.metadata, labels::NODE_FINALIZER) || node.metadata.deletion_timestamp.is_none())
+    {
+        return delete_node(plan, snapshot, node);
+    }
+    release(plan, snapshot);
+}
+
+fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if let Some(patch) = finalizer::remove(&snapshot.machine.metadata, labels::FINALIZER) {
         delete_token(plan, snapshot, "no VM will join with the token");
         let event = Event::normal(EventReason::Deleted, "VM and Node are deleted");

@@ -29,9 +29,7 @@ pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool 
 /// The Node became healthy, for the first time or again.
 pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapshot, mut next: MachineStatus) {
     let (name, now) = (snapshot.name(), snapshot.now);
-    if let NodeView::Present(node) = &snapshot.node {
-        conditions::take_over(&mut next.conditions, &node.status.conditions);
-    }
+    take_over(snapshot, &mut next);
     let last = &next.last_operation;
     let is_first = match last.type_ {
         Some(OperationType::Create) => last.state != Some(OperationState::Successful),
@@ -60,6 +58,14 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
     plan.then_recording(Action::WriteStatus(Box::new(next)), reason, Event::normal(event, text));
 }
 
+/// Stores the conditions of the Node, if they changed.
+fn take_over(snapshot: &Snapshot, next: &mut MachineStatus) {
+    if let NodeView::Present(node) = &snapshot.serving_node() {
+        let watched = snapshot.policy.node_conditions_of(&snapshot.machine);
+        conditions::take_over(&mut next.conditions, &node.status.conditions, &watched);
+    }
+}
+
 /// Whether the Nodes have had time to report since the last interruption. Otherwise waits: a Machine becomes Unknown only
 /// by what its Node reports, not by what it could not report.
 pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
@@ -75,9 +81,7 @@ pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
 pub(super) fn restart_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "Machine Health Timeout was reset due to APIServer being unreachable";
     let (mut next, now) = (status::stored(&snapshot.machine), snapshot.now);
-    if let NodeView::Present(node) = &snapshot.node {
-        conditions::take_over(&mut next.conditions, &node.status.conditions);
-    }
+    take_over(snapshot, &mut next);
     next.last_operation = status::operation(OperationType::HealthCheck, OperationState::Processing, text, now);
     next.current_status.last_update_time = Some(status::stamp(now));
     let reason = "its Node could not report while the API server was unreachable";
@@ -103,9 +107,7 @@ pub(in super::super) fn mark_failed(
 ) {
     let now = snapshot.now;
     delete_token(plan, snapshot, "the Machine failed, so its VM must not join any more");
-    if let NodeView::Present(node) = &snapshot.node {
-        conditions::take_over(&mut next.conditions, &node.status.conditions);
-    }
+    take_over(snapshot, &mut next);
     next.last_operation.description.clone_from(&text);
     next.last_operation.state = Some(OperationState::Failed);
     next.last_operation.last_update_time = Some(status::stamp(now));

@@ -4,6 +4,7 @@ pub(super) mod in_place;
 pub(super) mod marks;
 pub(super) mod node_sync;
 mod node_template;
+pub(super) mod renamed;
 mod timeouts;
 
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -13,12 +14,14 @@ use self::{
     timeouts::check_timeout,
 };
 use super::{
-    Action, NodeView, Policy, Snapshot, conditions, status,
+    Action, NodeView, Policy, Snapshot,
+    conditions::{self, CopyPeriod},
+    status,
     steps::{is_node_certain, wait_for_nodes},
 };
 use crate::{
     api::{machine::MachinePhase, node::Node},
-    plan::Plan,
+    plan::{Plan, WaitKind},
 };
 
 /// Plans for a Machine with a Node name, from the state of that Node.
@@ -60,19 +63,19 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 
 fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
     let stored = status::stored(&snapshot.machine);
-    let current: &[NodeCondition] = &in_place::conditions_of(node, &stored);
+    let watched = policy.node_conditions_of(&snapshot.machine);
+    let current: &[NodeCondition] = &in_place::conditions_of(node, &stored, &watched);
     let phase = stored.current_status.phase.clone();
     let mut next = stored.clone();
     if conditions::differ(&stored.conditions, current) {
         next.conditions = current.to_vec();
     }
-    let watched = policy.node_conditions_of(&snapshot.machine);
     let is_updated_in_place = matches!(phase, MachinePhase::InPlaceUpdating | MachinePhase::InPlaceUpdateFailed);
     let may_recover = !is_updated_in_place && !in_place::has_failed(&stored, node);
     if may_recover && phase != MachinePhase::Running && may_serve(snapshot, policy) {
         return mark_running(plan, snapshot, next);
     }
-    if phase == MachinePhase::Running && !conditions::is_healthy(current, &watched) {
+    if phase == MachinePhase::Running && !conditions::is_healthy(&node.status.conditions, &watched) {
         if !is_settled(plan, snapshot) {
             return;
         }
@@ -89,6 +92,10 @@ fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, n
     check_timeout(plan, snapshot, policy, next.clone());
     // While a Node joins, its conditions change one by one. They are stored together with the next phase.
     if plan.steps.is_empty() && phase != MachinePhase::Pending && conditions::differ(&stored.conditions, current) {
-        plan.then(Action::WriteStatus(Box::new(next)), "conditions of the Node changed");
+        let due = CopyPeriod::puts_off(snapshot.memory.copies, &stored.conditions, current, snapshot.now);
+        match due {
+            Some(_) => plan.wait(WaitKind::NodeHealth, "the next write of the conditions of its Node", due),
+            None => plan.then(Action::WriteStatus(Box::new(next)), "conditions of the Node changed"),
+        };
     }
 }

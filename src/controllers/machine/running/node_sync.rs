@@ -21,11 +21,12 @@ use super::{
 use crate::{
     api::{
         labels,
-        machine::{MachineClass, NodeTemplate},
+        machine::{Machine, MachineClass, NodeTemplate},
         node::Node,
     },
     controllers::object::finalizer,
     plan::{Plan, WaitKind},
+    safety::node_claim,
 };
 
 /// Plans the writes to the Node, as few as possible.
@@ -52,7 +53,7 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         // The annotation is written after the capacity, so that it never lists less than was applied.
         virtual_capacity = None;
     }
-    let patch = sync_patch(node, snapshot.name(), &template, virtual_capacity);
+    let patch = sync_patch(node, &snapshot.machine, &template, virtual_capacity);
     if patch.is_null() {
         // A client that changes it back may not have done so yet.
         if let Some((purpose, failure, until)) = snapshot.memory.lately_reverted(snapshot.now) {
@@ -88,9 +89,11 @@ fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
         add(part, &["metadata", "labels", key], value);
     }
     for (key, value) in metadata("annotations") {
-        let is_record =
-            [labels::LAST_APPLIED_NODE_TEMPLATE, labels::LAST_APPLIED_VIRTUAL_CAPACITY].contains(&key.as_str());
-        let part = if is_record { Part::Records } else { Part::Annotations };
+        let part = match key.as_str() {
+            labels::NODE_OF => Part::Finalizer,
+            labels::LAST_APPLIED_NODE_TEMPLATE | labels::LAST_APPLIED_VIRTUAL_CAPACITY => Part::Records,
+            _ => Part::Annotations,
+        };
         add(part, &["metadata", "annotations", key], value);
     }
     parts.into_iter().map(|(part, patch)| (NodeWrite::SyncPart(part), patch)).collect()
@@ -98,7 +101,7 @@ fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
 
 fn sync_patch(
     node: &Node,
-    machine_name: &str,
+    machine: &Machine,
     template: &NodeTemplate,
     virtual_capacity: Option<&BTreeMap<String, Quantity>>,
 ) -> Value {
@@ -107,8 +110,15 @@ fn sync_patch(
     let (now, before) = (&template.metadata, &base.metadata);
     merge_map(&mut patch, "labels", node.metadata.labels.as_ref(), &before.labels, &now.labels);
     merge_map(&mut patch, "annotations", node.metadata.annotations.as_ref(), &before.annotations, &now.annotations);
+    let machine_name = machine.metadata.name.as_deref().unwrap_or_default();
     if node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).is_none_or(|it| it != machine_name) {
         set(&mut patch, &["metadata", "labels", labels::MACHINE_NAME], machine_name);
+    }
+    let named = node.metadata.annotations.as_ref().and_then(|map| map.get(labels::NODE_OF));
+    if let Some(machine) = node_claim::annotation_for(machine)
+        && named != Some(&machine)
+    {
+        set(&mut patch, &["metadata", "annotations", labels::NODE_OF], machine);
     }
     if let Some(finalizers) = finalizer::with(&node.metadata, labels::NODE_FINALIZER) {
         set(&mut patch, &["metadata", "finalizers"], finalizers);
@@ -238,6 +248,11 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    fn machine() -> Machine {
+        serde_json::from_value(json!({ "metadata": { "name": "m", "namespace": "ns", "uid": "u" }, "spec": {} }))
+            .unwrap()
+    }
+
     fn node(value: Value) -> Node {
         serde_json::from_value(value).unwrap()
     }
@@ -249,7 +264,7 @@ mod tests {
     /// The Node after `sync_patch` was applied to it.
     fn synced(node: &Node, template: &NodeTemplate) -> Node {
         let mut value = json!(node);
-        merge(&mut value, sync_patch(node, "m", template, None));
+        merge(&mut value, sync_patch(node, &machine(), template, None));
         serde_json::from_value(value).unwrap()
     }
 
@@ -287,7 +302,7 @@ mod tests {
         assert_eq!(labels.get(labels::MACHINE_NAME).map(String::as_str), Some("m"));
         assert_eq!(after.spec.taints.len(), 1);
         assert_eq!(after.metadata.finalizers, Some(vec![labels::NODE_FINALIZER.to_owned()]));
-        assert!(sync_patch(&after, "m", &full(), None).is_null());
+        assert!(sync_patch(&after, &machine(), &full(), None).is_null());
     }
 
     #[test]
@@ -303,7 +318,7 @@ mod tests {
         assert!(labels.contains_key("foreign"));
         assert!(!after.metadata.annotations.clone().unwrap().contains_key("owner"));
         assert_eq!(after.spec.taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>(), ["other"]);
-        assert!(sync_patch(&after, "m", &reduced, None).is_null());
+        assert!(sync_patch(&after, &machine(), &reduced, None).is_null());
     }
 
     #[test]
@@ -311,7 +326,7 @@ mod tests {
         let mut value = json!(synced(&node(json!({ "metadata": { "name": "n" } })), &full()));
         let base = r#"{"metadata":{"creationTimestamp":null,"labels":{"pool":"a"},"annotations":{"owner":"x"}},"spec":{"taints":[{"key":"dedicated","value":"a","effect":"NoSchedule"}]}}"#;
         value["metadata"]["annotations"][labels::LAST_APPLIED_NODE_TEMPLATE] = json!(base);
-        assert!(sync_patch(&node(value), "m", &full(), None).is_null());
+        assert!(sync_patch(&node(value), &machine(), &full(), None).is_null());
     }
 
     #[rstest]
@@ -363,7 +378,7 @@ mod tests {
         let node = node(json!({
             "metadata": { "annotations": { "node.machine.sapcloud.io/last-applied-virtual-capacity": "{\"old\":\"1\"}" } },
         }));
-        let patch = sync_patch(&node, "m", &NodeTemplate::default(), Some(&BTreeMap::new()));
+        let patch = sync_patch(&node, &machine(), &NodeTemplate::default(), Some(&BTreeMap::new()));
         assert_eq!(patch["metadata"]["annotations"][labels::LAST_APPLIED_VIRTUAL_CAPACITY], Value::Null);
         assert!(
             patch["metadata"]["annotations"].as_object().unwrap().contains_key(labels::LAST_APPLIED_VIRTUAL_CAPACITY)

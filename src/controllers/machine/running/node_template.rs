@@ -64,6 +64,9 @@ fn label(key: &str, value: &str) -> Option<String> {
 
 /// The API server ignores the case of the keys of annotations.
 fn annotation(key: &str) -> Option<&'static str> {
+    if key.eq_ignore_ascii_case(labels::NODE_OF) {
+        return Some("only the machine controller writes it");
+    }
     (!is_qualified_name(&key.to_lowercase())).then_some(NAME)
 }
 

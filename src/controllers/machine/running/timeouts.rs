@@ -10,6 +10,7 @@ use super::{
         steps::is_node_certain,
     },
     marks::{late_text, mark_failed},
+    renamed,
 };
 use crate::{
     api::{
@@ -32,7 +33,13 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
             let deadline = snapshot.target.put_off(policy.creation_deadline_of(&snapshot.machine));
             if snapshot.now < deadline {
                 let node = snapshot.machine.node_name().unwrap_or_default();
-                plan.wait(WaitKind::NodeJoin, format!("Node {node} to join and become healthy"), Some(deadline));
+                let other = snapshot.disproof().map(|why| format!("; the Node of that name is another one: {why}"));
+                let text = format!(
+                    "Node {node} to join and become healthy{}{}",
+                    other.unwrap_or_default(),
+                    renamed::remark(snapshot)
+                );
+                plan.wait(WaitKind::NodeJoin, text, Some(deadline));
             } else if is_node_certain(plan, snapshot, BEFORE_FAILING) {
                 let text = late_text(snapshot, policy);
                 mark_failed(plan, snapshot, next, text, "the creation timeout has passed");

@@ -166,7 +166,7 @@ fn ready(wire: &Wire, status: &str) {
 async fn a_machine_is_not_failed_by_a_node_that_was_last_heard_of_before_the_health_timeout() {
     let wire = Wire::new();
     let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": "2020-01-01T00:00:00Z", "labels": {labels::MACHINE_NAME: "m"}},
         "spec": {"providerID": "cloud:///1"},
     });
     wire.put::<Value>("nodes/n", &node);
@@ -201,12 +201,13 @@ async fn the_node_of_a_machine_that_cannot_be_decoded_is_left_to_it() {
     for (name, id) in [("m", "cloud:///1"), ("newer", "cloud:///2")] {
         machine(&wire, name);
         let pending = json!({
-            "metadata": {"labels": {"node": "n"}}, "spec": {"providerID": id},
+            "metadata": {"labels": {"node": "n"}, "uid": name}, "spec": {"providerID": id},
             "status": {"currentStatus": {"phase": "Pending"}},
         });
         wire.put::<Value>(&format!("machines/{name}"), &pending);
     }
     wire.put::<Value>("machines/newer", &json!({"spec": {"drainTimeout": "two hours"}}));
+    wire.put::<Value>("nodes/n", &json!({"metadata": {"annotations": {labels::NODE_OF: "shoot/newer/newer"}}}));
     let _leading = Leading::start_with_target(&wire, &[KIND], &settings());
     sleep(Duration::from_mins(1)).await;
     let labels = || wire.get::<Value>("nodes/n").unwrap()["metadata"]["labels"].clone();

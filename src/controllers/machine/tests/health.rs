@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, at, node, ready, unready};
+use super::world::{World, at, node, own, ready, unready};
 use crate::{
     api::{
         labels,
@@ -27,7 +27,7 @@ fn linked(phase: &str, operation: (&str, &str), conditions: Option<Value>) -> Wo
     world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
     world.boots = false;
     if let Some(conditions) = conditions {
-        world.nodes.insert("n".to_owned(), node("n", conditions));
+        world.nodes.insert("n".to_owned(), own(node("n", conditions)));
     }
     world
 }

@@ -11,4 +11,5 @@ mod lint;
 mod preserve;
 mod stale;
 mod transcripts;
+mod whose_node;
 mod world;

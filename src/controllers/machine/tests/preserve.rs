@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{Fault, World, at, node, pod, ready, unready};
+use super::world::{Fault, World, at, node, own, pod, ready, unready};
 use crate::{
     api::{
         labels::{
@@ -39,7 +39,7 @@ fn linked(phase: &str) -> World {
     world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
     world.boots = false;
     let conditions = if phase == "Running" { ready() } else { unready() };
-    world.nodes.insert("n".to_owned(), node("n", conditions));
+    world.nodes.insert("n".to_owned(), own(node("n", conditions)));
     world.now = at(100);
     world.settle();
     world.log.clear();

@@ -29,6 +29,7 @@ use crate::{
     plan::{Plan, Step},
     safety::{
         meltdown::{OutOfService, Permit},
+        node_claim::{self, NodeClaim},
         trust::TargetTrust,
     },
 };
@@ -145,6 +146,13 @@ pub fn node(name: &str, conditions: Value) -> Node {
         "status": { "conditions": conditions },
     }))
     .unwrap()
+}
+
+/// The Node, as it names the Machine of [`World::with_machine`].
+pub fn own(mut node: Node) -> Node {
+    let value = format!("ns/m/{UID}");
+    node.metadata.annotations.get_or_insert_default().insert(labels::NODE_OF.to_owned(), value);
+    node
 }
 
 pub fn pod(name: &str) -> PodFacts {
@@ -422,7 +430,8 @@ impl World {
     /// The snapshot of the next reconcile.
     pub fn snapshot(&self) -> Snapshot {
         let (machine, class, trust) = (Arc::new(self.machine().clone()), self.class.clone(), self.trust.clone());
-        let snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
+        let mut snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
+        snapshot.other_node = self.other_node(&snapshot.machine);
         let node = self.look_up(&snapshot.node_key());
         snapshot.with_node(node, self.rivals())
     }
@@ -443,6 +452,7 @@ impl World {
             Snapshot::new(machine, self.class.clone(), self.trust.clone(), Learned::default(), memory, self.now);
         for _ in 0..60 {
             let node = self.look_up(&snapshot.node_key());
+            snapshot.other_node = self.other_node(&snapshot.machine);
             snapshot = snapshot.with_node(node, self.rivals());
             snapshot.now = self.now;
             let plan = plan(&snapshot, &self.policy);
@@ -542,6 +552,21 @@ impl World {
         }
         Self::found(self.cached_nodes.as_ref().unwrap_or(&self.nodes), key)
             .map_or(NodeView::Missing, |node| NodeView::Present(Arc::new(node)))
+    }
+
+    /// As the executor finds it.
+    fn other_node(&self, machine: &Machine) -> Option<Arc<Node>> {
+        let nodes = self.cached_nodes.as_ref().unwrap_or(&self.nodes);
+        let is_ready = |node: &Node| node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+        let named = machine.node_name().filter(|_| self.has_target)?;
+        let is_other = |node: &&Node| node.metadata.name.as_deref() != Some(named);
+        let is_its = |node: &&Node| {
+            let is_former = machine.metadata.deletion_timestamp.is_some() && NodeClaim::is_stored(node, machine);
+            is_former || node_claim::has_named_vm(node, machine)
+        };
+        let is_fine = |node: &Node| is_ready(node) && NodeClaim::is_stored(node, machine);
+        let others = nodes.values().filter(|_| !nodes.get(named).is_some_and(is_fine));
+        others.filter(is_other).find(is_its).map(|node| Arc::new(node.clone()))
     }
 
     fn found(nodes: &BTreeMap<String, Node>, key: &NodeKey) -> Option<Node> {
@@ -747,7 +772,7 @@ impl World {
         let is_free = written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
         let is_gone = written.metadata.deletion_timestamp.is_some() && is_free;
         self.machine = (!is_gone).then(|| written.clone());
-        snapshot.machine = Arc::new(written);
+        snapshot.status_written(Arc::new(written));
         !is_lost
     }
 

@@ -75,6 +75,7 @@ fn snapshot(node: Node, machines: Vec<Arc<Machine>>) -> Snapshot {
         policy: POLICY,
         subject: Subject::Present(Arc::new(node)),
         machines,
+        unproven: Vec::new(),
         machines_complete: true,
         target: TargetTrust::default(),
         memory: Memory::default(),
@@ -274,7 +275,13 @@ fn against_a_manager_that_insists_the_mark_is_removed_less_and_less_often() {
 }
 
 fn gone_node() -> GoneNode {
-    GoneNode { name: "n".to_owned(), provider_id: String::new(), machine: Some("m".to_owned()), seen_at: now() }
+    GoneNode {
+        name: "n".to_owned(),
+        provider_id: String::new(),
+        machine: Some("m".to_owned()),
+        owner: None,
+        seen_at: now(),
+    }
 }
 
 fn after_end_of(gone: GoneNode, machines: Vec<Arc<Machine>>) -> Snapshot {
@@ -388,4 +395,28 @@ fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
     assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);
+}
+
+/// Its manager has no evidence that the Node is that of the Machine, so it neither holds, marks, releases nor replaces.
+#[rstest]
+#[case::of_another(node(5_000, json!({ "labels": { MACHINE_NAME: "m" }, "annotations": { labels::NODE_OF: "demo/m/u" }, "finalizers": [NODE_FINALIZER] })))]
+#[case::without_a_machine(node(5_000, json!({})))]
+#[case::deleted(node(5_000, deleting(json!({}))))]
+fn a_node_that_a_machine_only_names_is_left_alone(#[case] node: Node) {
+    let snapshot = Snapshot { unproven: vec![machine("m", "Pending")], ..snapshot(node, vec![]) };
+    let plan = plan(&snapshot, &POLICY);
+    assert_eq!((act(&plan), plan.waits.len()), (vec![], 1));
+    assert!(plan.waits[0].text.contains("evidence that the node is that of machine m"), "{}", plan.waits[0].text);
+}
+
+#[rstest]
+#[case::its_own("shoot/m/u", "delete m")]
+#[case::before_a_move("shoot/m/before", "delete m")]
+#[case::of_another_namespace("demo/m/u", "ForgetGoneNode")]
+fn a_deleted_node_replaces_the_machine_in_its_annotation(#[case] owner: &str, #[case] expected: &str) {
+    let machines = edited(|machine| {
+        (machine.metadata.namespace, machine.metadata.uid) = (Some("shoot".to_owned()), Some("u".to_owned()));
+    });
+    let gone = GoneNode { owner: Some(owner.to_owned()), ..gone_node() };
+    assert_eq!(act(&plan(&after_end_of(gone, machines), &POLICY)), [json!(expected)]);
 }

@@ -118,3 +118,25 @@ async fn a_target_that_does_not_answer_holds_up_no_other_at_a_takeover() {
     let took = until("the machine of the node is deleted", || wire.len("machines") == 0).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
+
+/// A Machine of the same name in another namespace was deleted. That is no evidence about the Node.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_machine_that_only_named_a_node_releases_nothing() {
+    let wire = Wire::new();
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": "n", "creationTimestamp": "2020-01-01T00:00:00Z", "finalizers": [labels::NODE_FINALIZER],
+            "labels": {labels::MACHINE_NAME: "m"}, "annotations": {labels::NODE_OF: "demo/m/u"},
+        },
+        "spec": {"providerID": "cloud:///1"},
+    });
+    wire.put::<Value>("nodes/n", &theirs);
+    machine(&wire);
+    let _leading = Standby::start_with_target(&wire, &[KIND], &settings()).lead();
+    sleep(LONG).await;
+    wire.remove("machines/m");
+    // Before the mark has been set for the creation timeout.
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(wire.get::<Value>("nodes/n").unwrap()["metadata"]["finalizers"], json!([labels::NODE_FINALIZER]));
+}

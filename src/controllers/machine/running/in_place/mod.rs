@@ -13,8 +13,6 @@
 mod condition;
 mod drain;
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use crate::{
@@ -59,12 +57,10 @@ pub(in super::super) fn is_under_way(snapshot: &Snapshot) -> bool {
 
 /// The conditions to store: those of the Node, what is refused on it, and while it is drained for its update, what is in
 /// the way of that.
-pub(super) fn conditions_of<'a>(node: &'a Node, stored: &MachineStatus) -> Cow<'a, [NodeCondition]> {
+pub(super) fn conditions_of(node: &Node, stored: &MachineStatus, watched: &[String]) -> Vec<NodeCondition> {
     let blocked = if drain::is_due(node) { conditions::drain_blocked(&stored.conditions) } else { None };
-    match (blocked, conditions::node_refused(&stored.conditions)) {
-        (None, None) => Cow::Borrowed(&node.status.conditions),
-        (blocked, refused) => node.status.conditions.iter().chain(blocked).chain(refused).cloned().collect(),
-    }
+    let ours = blocked.into_iter().chain(conditions::node_refused(&stored.conditions)).cloned();
+    conditions::storable(&node.status.conditions, watched).chain(ours).collect()
 }
 
 /// Reads the result of the update from the Node of a Machine that is updated. True if the phase changes.

@@ -64,7 +64,9 @@ async fn a_node_that_cannot_be_read_is_waited_for(
 #[tokio::test]
 async fn a_machine_without_a_node_name_finds_its_node_by_a_live_listing() {
     let shop = Shop::new();
-    shop.machine("m", json!({ "metadata": { "deletionTimestamp": at(90) }, "spec": { "providerID": "cloud:///1" } }));
+    let joined = json!({ "currentStatus": { "phase": "Running" } });
+    let deleted = json!({ "deletionTimestamp": at(90) });
+    shop.machine("m", json!({ "metadata": deleted, "spec": { "providerID": "cloud:///1" }, "status": joined }));
     shop.node(&ready());
     shop.pod("p", "n");
     shop.reconcile().await.unwrap();
