@@ -7,6 +7,7 @@ mod support;
 mod accepted;
 mod changed;
 mod cluster_api;
+mod machine_identity;
 mod objects;
 mod refused;
 mod stand_in;

@@ -1,4 +1,4 @@
-//! Two control namespaces whose Nodes are in one cluster.
+//! Two control namespaces whose Nodes are in one cluster, and Machines of one that name Nodes of the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,10 +7,13 @@ use std::{
 
 use futures::join;
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
-use serde_json::json;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
 
-use crate::support::{control_plane::ControlPlane, scene::Scene, world::World};
+use crate::support::{control_plane::ControlPlane, objects, scene::Scene, world::World};
 
 const MARK: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// From when on a Node without a Machine is marked.
@@ -55,6 +58,84 @@ async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
         |scene: &Scene, world: &World| world.scene.now().names().iter().all(|name| scene.nodes.contains_key(name));
     assert!(kept(&second.scene.now(), &first), "nodes of the first namespace");
     assert!(kept(&first.scene.now(), &second), "nodes of the second namespace");
+}
+
+/// In every combination of name, label, ID and class, for a Node of the other namespace and for one without a Machine.
+#[tokio::test]
+async fn machines_that_name_nodes_of_others_get_neither_these_nodes_nor_their_vms() {
+    let (first, second) = join!(world("whose-a"), world("whose-b"));
+    let (_one, _two) = join!(first.run(&[]), second.run(&["--machine-creation-timeout=3s"]));
+    first.pool(1, json!({})).await;
+    first.settled(1, "small").await;
+    let theirs = first.scene.now().names().into_iter().next().unwrap();
+    first
+        .until("its manager to store whose node it is", |scene| {
+            scene.nodes.get(&theirs).is_some_and(|node| node.annotations().contains_key("machine.mcm/node-of"))
+        })
+        .await;
+    let vms = first.cloud.provider_ids().await;
+    let nodes: Api<Node> = Api::all(first.target.clone());
+    let control_plane = format!("{}-cp-0", second.namespace);
+    let node: Node = serde_json::from_value(json!({
+        "metadata": { "name": control_plane, "labels": { "node-role.kubernetes.io/control-plane": "" } },
+        "spec": { "providerID": "aws:///eu-west-1a/i-0123", "taints": [{ "key": "cp", "effect": "NoSchedule" }] },
+    }))
+    .unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let mut before = Vec::new();
+    for name in [&theirs, &control_plane] {
+        let node = nodes.get(name).await.unwrap();
+        before.push((node.metadata.uid, node.metadata.labels, node.metadata.annotations, node.spec));
+    }
+    second.classes().await;
+    let mut forged = Vec::new();
+    for (node, id) in [(&theirs, before[0].3.clone()), (&control_plane, before[1].3.clone())] {
+        let id = id.and_then(|spec| spec.provider_id).unwrap();
+        for (number, (has_label, has_id, class)) in
+            [(true, true, "small"), (true, false, "small"), (false, true, "small"), (true, true, "none")]
+                .into_iter()
+                .enumerate()
+        {
+            // One of them has the name of the Machine whose Node it names.
+            let name = if number == 0 { node.clone() } else { format!("{node}-{number}") };
+            let label = if has_label { json!(node) } else { Value::Null };
+            let change = json!({
+                "metadata": { "labels": { "node": label } },
+                "spec": { "providerID": if has_id { id.as_str() } else { "" }, "class": { "kind": "MachineClass", "name": class } },
+            });
+            let mut machine = objects::machine(&name);
+            objects::merge(&mut machine, change);
+            second.apply(machine).await;
+            forged.push(name);
+        }
+    }
+    let is_judged = |scene: &Scene, name: &String| {
+        scene
+            .machines
+            .get(name)
+            .is_some_and(|it| it.status.as_ref().is_some_and(|it| !it.last_operation.description.is_empty()))
+    };
+    second.until("the machines to be judged", |scene| forged.iter().all(|name| is_judged(scene, name))).await;
+    for name in &forged {
+        second.machines().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    // Others wait for a class that does not exist, or for an ID of its cloud.
+    let may_go = |name: &String| !name.ends_with("-3") && (name.starts_with(&theirs) || name.ends_with("cp-0-1"));
+    second
+        .until("the machines to be gone", |scene| {
+            !forged.iter().any(|name| may_go(name) && scene.machines.contains_key(name))
+        })
+        .await;
+    for (name, before) in [&theirs, &control_plane].into_iter().zip(before) {
+        let node = nodes.get(name).await.unwrap();
+        let without_mark = |annotations: Option<BTreeMap<String, String>>| -> BTreeMap<String, String> {
+            annotations.into_iter().flatten().filter(|(key, _)| key != MARK).collect()
+        };
+        assert_eq!((node.metadata.uid, node.metadata.labels, node.spec), (before.0, before.1, before.3));
+        assert_eq!(without_mark(node.metadata.annotations), without_mark(before.2));
+    }
+    assert_eq!(first.cloud.provider_ids().await, vms);
+    assert!(first.scene.now().settled(1, "small"));
 }
 
 async fn world(name: &str) -> World {
