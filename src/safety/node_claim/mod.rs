@@ -210,6 +210,9 @@ impl Claimant<'_> {
     /// There is no ID to compare: the cloud controller manager has not set it, sets none, or sets one in another form.
     fn claim_by_name(&self, vm: &ReportedVm, is_named: bool) -> NodeClaim {
         let name = self.node.name_any();
+        if vm.node_name.is_empty() {
+            return self.claim_unreported(is_named);
+        }
         if vm.node_name != name {
             let text = format!("the VM {} of this machine has the Node name {:?}", vm.provider_id, vm.node_name);
             return NodeClaim::Foreign(text);

@@ -103,6 +103,8 @@ fn the_evidence_of_stored_objects(#[case] of_node: Value, #[case] of_machine: Va
 #[case::a_control_plane_of_before(json!({ "metadata": { "labels": { (CONTROL_PLANE_ROLES[1]): "" } } }), found(ID, "a-1"), 99, "foreign")]
 #[case::a_control_plane_of_its_class(json!({ "metadata": { "labels": { (CONTROL_PLANE_ROLES[1]): "" } } }), found(ID, "a-1"), 100, "own")]
 #[case::a_control_plane_of_its_name(json!({ "metadata": { "labels": { (CONTROL_PLANE_ROLES[0]): "" } }, "spec": { "providerID": "" } }), found(ID, "a-1"), 200, "foreign")]
+#[case::no_name_and_younger(json!({ "spec": { "providerID": "" } }), found("", ""), 100, "own")]
+#[case::no_name_and_older(json!({ "spec": { "providerID": "" } }), found("", ""), 99, "foreign")]
 #[case::another_name(json!({ "spec": { "providerID": "" } }), found(ID, "a-2"), 200, "foreign")]
 #[case::another_machine_of_the_namespace(json!({ "metadata": { "annotations": { (labels::NODE_OF): "team/dead/u" } } }), found(ID, "a-1"), 200, "own")]
 #[case::a_machine_of_another_namespace(json!({ "metadata": { "annotations": { (labels::NODE_OF): "demo/a-1/u" } } }), found(ID, "a-1"), 200, "foreign")]
