@@ -219,7 +219,9 @@ impl<K: Cached + Serialize> Objects<K> {
         let how = PostParams { dry_run: true, ..PostParams::default() };
         let object = DatedObject(object.clone());
         let answer = Box::pin(self.api(&key.namespace).create(&how, &object)).await;
-        answer.map(|DatedObject(object)| object).map_err(|source| WriteError::new("dry run of a create", K::kind(&()), key, source))
+        answer
+            .map(|DatedObject(object)| object)
+            .map_err(|source| WriteError::new("dry run of a create", K::kind(&()), key, source))
     }
 
     /// Sends a merge patch with UID and resource version of `seen` as preconditions.

@@ -36,6 +36,7 @@ use crate::{
     driver::{Catalogue, SecretData},
     process::Reach,
     runtime::{
+        dated::DatedObject,
         kubeconfig::{API_VERSION, cause, wait_until_ready},
         objects::read as read_object,
     },
@@ -200,7 +201,7 @@ pub(super) async fn classes(
     drivers: &Catalogue,
     stored: &ByName<MachineClass>,
 ) -> (Vec<Class>, Vec<Secret>) {
-    let api: Api<StoredSecret> = Api::namespaced(reach.control.clone(), &reach.namespace);
+    let api: Api<DatedObject<StoredSecret>> = Api::namespaced(reach.control.clone(), &reach.namespace);
     let mut read: BTreeMap<String, Result<Option<SecretData>, String>> = BTreeMap::new();
     let (mut classes, mut secrets) = (Vec::new(), Vec::new());
     for (name, class) in stored {

@@ -14,7 +14,7 @@ use crate::{
     controllers::machine_class::login_data,
     driver::SecretData,
     process::ReadOnly,
-    runtime::objects::read,
+    runtime::{dated::DatedObject, objects::read},
 };
 
 /// Obstacles of new VMs that the cloud of a class shows, with the credentials in its Secrets.
@@ -60,7 +60,7 @@ async fn data_of(cell: &ReadOnly, reference: Option<&SecretRef>) -> Result<Optio
     if !namespace.is_empty() && *namespace != cell.namespace {
         bail!("Secret {namespace}/{name} is in another namespace than the MachineClass");
     }
-    let api: Api<Secret> = Api::namespaced(cell.control.clone(), &cell.namespace);
+    let api: Api<DatedObject<Secret>> = Api::namespaced(cell.control.clone(), &cell.namespace);
     let secret = read(&api, name).await.with_context(|| format!("read Secret {}/{name}", cell.namespace))?;
     let secret = secret.with_context(|| format!("Secret {}/{name} does not exist", cell.namespace))?;
     Ok(Some(objects::data_of(secret)))

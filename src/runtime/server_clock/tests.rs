@@ -185,7 +185,8 @@ async fn objects_that_are_written_tell_the_time(#[case] stamped: i64, #[case] da
         let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
         assert_eq!(ahead(), 0, "before the first response");
         let rate = Rate { qps: 20.0, burst: 30 };
-        let client = client::client(&cluster, "mcm/v1 (linux)", Limits::CONTROL, rate, None, metrics.requests()).unwrap();
+        let client =
+            client::client(&cluster, "mcm/v1 (linux)", Limits::CONTROL, rate, None, metrics.requests()).unwrap();
         Api::<Node>::all(client.clone()).get("a").await.unwrap();
         assert!(ahead() <= 1, "a read makes no time later: {}", ahead());
         if is_lease {

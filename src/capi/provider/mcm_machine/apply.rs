@@ -23,6 +23,7 @@ use crate::{
     runtime::{
         cache::Key,
         clock::Clock,
+        dated::DatedObject,
         events::Events,
         objects::{Objects, chain, read as read_object},
         reconcile::{Execute, Next, Turn, UnresolvedWrite},
@@ -171,7 +172,7 @@ async fn read_network(
     let version = GroupVersionKind::gvk(INFRASTRUCTURE_GROUP, kinds.version, kinds.cluster.kind);
     let resource = ApiResource::from_gvk_with_plural(&version, kinds.cluster.plural);
     let client = kind.objects.api(namespace).into_client();
-    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+    let api: Api<DatedObject<DynamicObject>> = Api::namespaced_with(client, namespace, &resource);
     let what = format!("{} {namespace}/{name}", kinds.cluster.kind);
     let found = read_object(&api, name).await.map_err(|source| ReconcileError::read(what, source))?;
     Ok(found.map_or(Value::Null, |object| object.data))
