@@ -73,21 +73,24 @@ async fn write(world: &World, manager: &str, way: Way, body: &Value) {
         Way::MergePatch => (Method::PATCH, "application/merge-patch+json", "/pool", ""),
         Way::Replace => (Method::PUT, "application/json", "/pool", ""),
     };
-    let mut body = body.clone();
-    if let Way::Replace = way {
-        body["metadata"]["resourceVersion"] = json!(world.deployments().get("pool").await.unwrap().resource_version());
-    }
     let namespace = &world.namespace;
     let uri = format!(
         "/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/machinedeployments{name}?fieldManager={manager}{query}"
     );
-    let request = Request::builder().method(method).uri(uri).header(CONTENT_TYPE, form);
-    let request = request.body(body.to_string().into_bytes()).unwrap();
     // A controller may write in between.
-    wait::until("the write", async || match world.client.request::<Value>(request.clone()).await {
-        Ok(_) => Some(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => None,
-        Err(error) => panic!("{error}"),
+    wait::until("the write", async || {
+        let mut body = body.clone();
+        if matches!(way, Way::Replace) {
+            let version = world.deployments().get("pool").await.unwrap().resource_version();
+            body["metadata"]["resourceVersion"] = json!(version);
+        }
+        let request = Request::builder().method(method.clone()).uri(uri.as_str()).header(CONTENT_TYPE, form);
+        let request = request.body(body.to_string().into_bytes()).unwrap();
+        match world.client.request::<Value>(request).await {
+            Ok(_) => Some(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => None,
+            Err(error) => panic!("{error}"),
+        }
     })
     .await;
 }
