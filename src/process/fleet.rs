@@ -122,7 +122,7 @@ impl TryFrom<Entry> for CellOptions {
     }
 }
 
-/// Whether a path is one spelling of a folder.
+/// True for an absolute path in its only spelling, except `/`.
 fn is_folder(path: &Path) -> bool {
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     path.is_absolute() && is_plain && path.parent().is_some()

@@ -2,7 +2,7 @@
 
 use kube::core::request;
 
-/// Whether a text can be one part of a path, as it is. All names that an API server takes for the kinds of mcm can. Other texts
+/// True for a text that can be one part of a path, as it is. All names that an API server takes for the kinds of mcm can. Other texts
 /// could lead to another object, or begin a query.
 pub(crate) fn is_path_part(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);

@@ -43,8 +43,8 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= PREFIX_MAX && text.split('.').all(is_part)
 }
 
-/// Whether a character of a text of others can hide or reorder what a terminal, a log or a page shows: a control character, or a
-/// mark of the direction of writing.
+/// True for a character that can hide or reorder what a terminal, a log or a page shows: a control character, or a mark of the
+/// direction of writing.
 pub fn is_deceptive(one: char) -> bool {
     const DIRECTIONS: [std::ops::RangeInclusive<char>; 4] =
         ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];

@@ -238,7 +238,7 @@ impl FromStr for AllowedEndpoint {
     }
 }
 
-/// Whether a URL leads to the host of this process, or to neighbours on its link, such as the metadata service of its cloud.
+/// True for a URL that leads to the host of this process, or to neighbours on its link, such as the metadata service of its cloud.
 fn is_of_process(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let is_own_v4 = |ip: Ipv4Addr| {

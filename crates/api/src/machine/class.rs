@@ -31,7 +31,7 @@ pub struct MachineClass {
     /// Secret with the `userData` of the VM and, unless `credentialsSecretRef` is set, the credentials for the provider.
     #[serde(default)]
     pub secret_ref: Option<SecretRef>,
-    /// Secret whose entries override those of `secretRef`, so that classes with different user data can share
+    /// Secret with the login, in place of that in `secretRef`, so that classes with different user data can share
     /// credentials.
     #[serde(default)]
     pub credentials_secret_ref: Option<SecretRef>,
