@@ -21,6 +21,7 @@ mod drain;
 mod endpoints;
 mod failures;
 mod fleet;
+mod hostile_targets;
 mod in_place;
 mod leadership;
 mod lifecycle;
