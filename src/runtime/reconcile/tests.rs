@@ -72,6 +72,21 @@ async fn every_write_of_unknown_outcome_is_resolved_once() {
     assert_eq!(*reconciler.resolved.lock(), ["a", "b"]);
 }
 
+#[tokio::test]
+async fn no_step_is_taken_once_the_lease_is_lost() {
+    let reconciler = Rounds::of(|_| {
+        let mut plan = Plan::default();
+        plan.then("delete", "it is surplus");
+        plan
+    });
+    let queue = Queue::new("test", Pacing::default());
+    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
+    let fence = fence::LeaseFence::default();
+    fence.close();
+    let requeue = fence::within(fence, it.handle(&Key::new("ns", "set"))).await.unwrap();
+    assert_eq!((requeue, *reconciler.played.lock()), (Requeue::After(NO_LONGER_LEADER), 0));
+}
+
 /// The plan of a round, by its number.
 type PlanOf = fn(usize) -> Plan<&'static str>;
 

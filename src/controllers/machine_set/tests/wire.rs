@@ -23,6 +23,7 @@ use crate::{
         cell::Kept,
         clock::SystemClock,
         events::Events,
+        fence::{self, LeaseFence},
         metrics::Metrics,
         objects::Objects,
         queue::{Pacing, Queue},
@@ -154,6 +155,16 @@ async fn a_batch_of_creations_ends_when_the_set_asks_for_something_else(#[case] 
     shell.reconcile().await.unwrap();
     assert_eq!(shell.wire.count("POST machines"), created);
     assert_eq!(shell.in_flight(), InFlight::default(), "what is not made is in flight no longer");
+}
+
+#[tokio::test]
+async fn a_batch_of_creations_ends_when_the_lease_is_lost() {
+    let (shell, fence) = (Shell::new(80, 0), LeaseFence::default());
+    let closing = fence.clone();
+    shell.before_first("POST machines", move || closing.close());
+    fence::within(fence, shell.reconcile()).await.unwrap();
+    assert_eq!(shell.wire.count("POST machines"), 1);
+    assert_eq!(shell.in_flight(), InFlight::default());
 }
 
 #[tokio::test]
@@ -315,6 +326,16 @@ async fn deletions_carry_the_uid_and_patches_the_version_that_was_seen() {
     assert!(shell.wire.count("DELETE machines/m000") > 0);
     let successor: Machine = shell.wire.get("machines/m000").unwrap();
     assert!(successor.uid() != first && !successor.is_terminating());
+}
+
+/// The cache of a process that was stopped for a while is old.
+#[tokio::test]
+async fn a_machine_that_has_changed_since_the_plan_is_not_deleted() {
+    let shell = Shell::new(0, 1);
+    shell.wire.put::<Machine>("machines/m000", &json!({"metadata": {"annotations": {"a": "b"}}}));
+    assert!(matches!(shell.reconcile().await, Err(ReconcileError::Write(_))));
+    assert_eq!(shell.wire.count("DELETE machines/m000"), 1);
+    assert!(!shell.wire.get::<Machine>("machines/m000").unwrap().is_terminating());
 }
 
 /// The set was deleted with the policy `Orphan`, and the watch of its Machines is ahead.

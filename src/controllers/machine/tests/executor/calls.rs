@@ -21,6 +21,7 @@ use crate::{
     plan::Plannable,
     runtime::{
         cache::Key,
+        fence::{self, LeaseFence},
         reconcile::Observe,
         worker::{Handler, Requeue},
     },
@@ -28,6 +29,25 @@ use crate::{
 };
 
 const NAMESPACE: &str = "/api/v1/namespaces/ns";
+
+/// The Lease is lost between two steps.
+#[tokio::test]
+async fn no_driver_is_called_for_a_machine_once_the_lease_is_lost() {
+    let (shop, fence) = (Shop::new(), LeaseFence::default());
+    shop.machine("m", json!({}));
+    let closing = fence.clone();
+    shop.api.rule(move |call| {
+        if call.is("GET", "/secrets/s") {
+            closing.close();
+        }
+        None
+    });
+    let requeue = fence::within(fence, shop.reconcile()).await.unwrap();
+    assert!(matches!(requeue, Requeue::After(_)), "{requeue:?}");
+    assert!(shop.cloud.calls.lock().is_empty());
+    shop.reconcile().await.unwrap();
+    assert_eq!(*shop.cloud.calls.lock(), ["status", "create"], "the next leader goes on");
+}
 
 #[tokio::test]
 async fn a_machine_is_created_and_deleted_with_all_its_objects() {
