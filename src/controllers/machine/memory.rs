@@ -129,6 +129,8 @@ pub enum Part {
     Taints,
     Labels,
     Annotations,
+    /// After its labels or annotations were refused together, one of them, by the hash of its kind and key.
+    Entry(u64),
     /// The annotations that store the applied values.
     Records,
 }
@@ -141,6 +143,7 @@ impl fmt::Display for NodeWrite {
             Self::SyncPart(Part::Taints) => "taints of the node template",
             Self::SyncPart(Part::Labels) => "labels of the node template",
             Self::SyncPart(Part::Annotations) => "annotations of the node template",
+            Self::SyncPart(Part::Entry(_)) => "label or annotation of the node template",
             Self::SyncPart(Part::Records) => "record of the node template",
             Self::Capacity => "virtual capacity",
             Self::Announce => "condition Terminating",

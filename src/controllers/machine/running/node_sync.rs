@@ -4,7 +4,10 @@
 //! Annotations store the last applied values, so that entries removed from the template are removed from the Node and
 //! entries of other clients stay.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::api::resource::Quantity};
 use serde_json::{Value, json};
@@ -61,8 +64,11 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         }
         return plan;
     }
-    let writes =
-        if snapshot.memory.is_refused(NodeWrite::Sync) { parts(&patch) } else { vec![(NodeWrite::Sync, patch)] };
+    let is_refused_before = |write| snapshot.memory.is_refused(write);
+    let writes = match is_refused_before(NodeWrite::Sync) {
+        true => parts(&patch, |part| is_refused_before(NodeWrite::SyncPart(part))),
+        false => vec![(NodeWrite::Sync, patch)],
+    };
     for (purpose, patch) in writes {
         if !is_refused(&mut plan, snapshot, purpose) {
             let reason = "the Node differs from the template of its Machine";
@@ -73,9 +79,11 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     plan
 }
 
-/// The parts of a patch that was refused as a whole, so that the valid ones are applied.
-fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
+/// The parts of a patch that was refused as a whole, so that the valid ones are applied. Labels or annotations that were
+/// refused together as well are written one by one.
+fn parts(patch: &Value, is_refused: impl Fn(Part) -> bool) -> Vec<(NodeWrite, Value)> {
     let metadata = |field: &str| patch["metadata"][field].as_object().into_iter().flatten();
+    let is_split = |part: Part, field: &str| metadata(field).count() > 1 && is_refused(part);
     let mut parts: BTreeMap<Part, Value> = BTreeMap::new();
     let mut add = |part: Part, path: &[&str], value: &Value| set(parts.entry(part).or_default(), path, value.clone());
     if let Some(finalizers) = patch.pointer("/metadata/finalizers") {
@@ -85,18 +93,29 @@ fn parts(patch: &Value) -> Vec<(NodeWrite, Value)> {
         add(Part::Taints, &["spec", "taints"], taints);
     }
     for (key, value) in metadata("labels") {
-        let part = if key == labels::MACHINE_NAME { Part::Finalizer } else { Part::Labels };
+        let part = match key == labels::MACHINE_NAME {
+            true => Part::Finalizer,
+            false if is_split(Part::Labels, "labels") => entry("label", key),
+            false => Part::Labels,
+        };
         add(part, &["metadata", "labels", key], value);
     }
     for (key, value) in metadata("annotations") {
         let part = match key.as_str() {
             labels::NODE_OF => Part::Finalizer,
             labels::LAST_APPLIED_NODE_TEMPLATE | labels::LAST_APPLIED_VIRTUAL_CAPACITY => Part::Records,
+            _ if is_split(Part::Annotations, "annotations") => entry("annotation", key),
             _ => Part::Annotations,
         };
         add(part, &["metadata", "annotations", key], value);
     }
     parts.into_iter().map(|(part, patch)| (NodeWrite::SyncPart(part), patch)).collect()
+}
+
+fn entry(kind: &str, key: &str) -> Part {
+    let mut hasher = DefaultHasher::new();
+    (kind, key).hash(&mut hasher);
+    Part::Entry(hasher.finish())
 }
 
 fn sync_patch(

@@ -167,6 +167,23 @@ fn an_invalid_entry_of_the_node_template_is_shown_and_the_others_are_applied() {
     assert_eq!(not_in_sync(&world), None);
 }
 
+/// An admission policy refuses one entry.
+#[rstest]
+#[case::label("labels")]
+#[case::annotation("annotations")]
+fn a_refused_entry_of_the_node_template_holds_back_no_other(#[case] field: &str) {
+    let mut world = with_template(json!({ "metadata": { field: { "a": "1", "protected": "x", "z": "1" } } }));
+    world.refuses = Some(|patch| {
+        let entries = [patch.pointer("/metadata/labels/protected"), patch.pointer("/metadata/annotations/protected")];
+        entries.into_iter().flatten().any(|value| value == "x")
+    });
+    world.settle();
+    let metadata = json!(world.nodes["n"].metadata);
+    assert_eq!((&metadata[field]["a"], &metadata[field]["z"]), (&json!("1"), &json!("1")), "{:?}", world.log);
+    assert!(metadata[field]["protected"].is_null());
+    assert!(not_in_sync(&world).unwrap().contains("it is invalid"));
+}
+
 #[test]
 fn refused_writes_delay_no_others_and_are_retried_with_a_backoff() {
     let mut world = with_template(json!({
