@@ -73,7 +73,7 @@ pub(crate) fn current() -> LeaseFence {
     FENCE.try_with(LeaseFence::clone).unwrap_or_default()
 }
 
-/// Whether the current task may still act. Work without a Lease may.
+/// True while the current task may act. Work without a Lease may.
 pub(crate) fn may_act() -> bool {
     FENCE.try_with(LeaseFence::is_open).unwrap_or(true)
 }

@@ -240,8 +240,8 @@ impl<'a> Batch<'a> {
         Self { kind, turn, seen, open, has_failed, has_strayed }
     }
 
-    /// Whether this process leads, and spec, labels and deletion timestamp of the set are still those of the plan. A long
-    /// batch stops otherwise.
+    /// True while this process leads, and spec, labels and deletion timestamp of the set are those of the plan. A long batch
+    /// stops otherwise.
     fn is_current(&self) -> bool {
         fence::may_act()
             && self.kind.sets.cache.get(self.turn.key).is_some_and(|set| {

@@ -94,7 +94,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// What is computed with after measurements of `(second, ahead)`.
+    /// The difference that counts after measurements of `(second, ahead)`.
     fn after(measurements: impl IntoIterator<Item = (i64, i64)>) -> i64 {
         let mut estimate = ClockEstimate::default();
         for (second, ahead) in measurements {

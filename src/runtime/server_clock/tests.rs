@@ -175,7 +175,7 @@ async fn server(stamped: SignedDuration, dated: SignedDuration) -> (Config, Abor
 #[case::a_server_that_is_ahead(10_800, 10_800)]
 #[case::a_server_that_is_behind(-10_800, 0)]
 #[tokio::test]
-async fn objects_that_are_written_tell_the_time(#[case] stamped: i64, #[case] dated: i64) {
+async fn the_time_is_that_of_written_objects(#[case] stamped: i64, #[case] dated: i64) {
     for is_lease in [false, true] {
         let [stamps, dates] = [stamped, dated].map(SignedDuration::from_secs);
         let (config, _server) = server(stamps, dates).await;

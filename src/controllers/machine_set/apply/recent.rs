@@ -1,4 +1,4 @@
-//! What this process remembers about the Machines that it created and replaced, by its monotonic clock.
+//! Machines that this process created and replaced lately, by its monotonic clock.
 
 use std::{collections::HashMap, time::Duration};
 
