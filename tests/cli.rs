@@ -267,7 +267,7 @@ fn a_wrong_flag_is_named_with_what_is_allowed(
 #[case(&["crd", "Machin"], 2, "error: print the definition of kind \"Machin\": there is no such kind", "did you mean Machine?")]
 #[case(&["crd", "--cluster-api", "Machine"], 2, "error: mcm crd takes --cluster-api or KIND, not both", "mcm crd | kubectl apply --server-side --force-conflicts -f -")]
 #[case(&["adopt", "plan", "--cluster=c", "--from=capi", "--to=capi"], 2, "error: --from and --to are the same side", "--from capi --to native, or --from native --to capi")]
-#[case(&["adopt", "plan", "--from=capi"], 2, "error: mcm adopt plan needs --cluster NAME", "mcm adopt plan --cluster demo --from capi --to native")]
+#[case(&["adopt", "plan", "--from=capi"], 2, "error: this migration needs --cluster NAME", "mcm adopt plan --cluster demo --from capi --to native")]
 #[case(&["completion"], 2, "error: mcm completion needs SHELL", "source <(mcm completion bash)")]
 #[case(&["adopt", "plan", "--cluster=c", "--to=native", "--kubeconfig=/nonexistent/k"], 1, "error: read kubeconfig /nonexistent/k (--kubeconfig): no such file", "check the path, and that the secret is mounted")]
 #[case(&["adopt", "plan", "--cluster=c", "--to=native"], 1, "error: find a cluster: KUBECONFIG is not set", "pass --kubeconfig FILE")]

@@ -74,9 +74,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Value>, ObjectsError> {
 /// The files of a folder that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Those that the folder itself contains.
+    /// Files directly in the folder.
     Folder,
-    /// Those of all folders below it as well.
+    /// Files of all folders below it as well.
     Folders,
 }
 

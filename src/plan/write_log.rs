@@ -85,7 +85,7 @@ impl WriteContent {
     }
 }
 
-/// What became of one content.
+/// The results of the writes of one content.
 #[derive(Clone, Debug, Default)]
 struct ContentHistory {
     /// Accepted as it was sent, by UID of the object.

@@ -88,7 +88,7 @@ pub(crate) struct ProviderOptions {
 pub(crate) enum SimulatedPlace {
     /// One in this process.
     Embedded,
-    /// The one with this URL.
+    /// A cloud with this URL.
     Url(String),
 }
 

@@ -46,7 +46,7 @@ impl Activity {
 
 #[cfg(test)]
 impl Activity {
-    /// Whose last sign of life was so long ago.
+    /// An activity with a last sign of life so long ago.
     pub fn silent_for(silence: Duration) -> Self {
         Self(Arc::new(Mutex::new(Instant::now().checked_sub(silence).unwrap())))
     }

@@ -96,7 +96,7 @@ pub enum TooLarge {
     Bytes {
         /// The limit.
         most: u64,
-        /// What is limited.
+        /// The limited quantity.
         unit: &'static str,
     },
     /// Too many JSON values.
@@ -104,7 +104,7 @@ pub enum TooLarge {
     Values {
         /// The limit.
         most: u64,
-        /// What is limited.
+        /// The limited quantity.
         unit: &'static str,
     },
     /// More objects than were asked for.

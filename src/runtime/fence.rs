@@ -1,8 +1,8 @@
 //! The right of a role to act. It ends with its Lease: a reconcile that is under way then takes no further step and sends
 //! no further write.
 //!
-//! Tasks of a process that was stopped for a while continue in any order, and those that reconcile may run before the one
-//! that renews the Lease. Each step and each write therefore looks at the time as well.
+//! Tasks of a process that was stopped for a while continue in any order, and a reconcile may run before the renewal of the
+//! Lease. Each step and each write therefore looks at the time as well.
 
 use std::{
     future::Future,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
     core::{Request, Status, response::StatusSummary},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -203,6 +203,18 @@ impl<K: Cached + Serialize> Objects<K> {
         let read = self.read_again(&key).await;
         let live = read.map_err(|source| WriteError::new("read", K::kind(&()), key, source))?;
         Ok(live.is_some_and(|live| live.meta().uid == seen.uid && live.meta().deletion_timestamp.is_none()))
+    }
+
+    /// Reads an object live, as the API server stores it.
+    pub async fn stored(&self, seen: &ObjectMeta) -> Result<Value, WriteError> {
+        let key = Key::of(seen);
+        let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
+        let read = async {
+            let request =
+                Request::new(path).get(&key.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            self.api(&key.namespace).into_client().request::<Value>(request).await
+        };
+        Box::pin(read).await.map_err(|source| WriteError::new("read", K::kind(&()), key.clone(), source))
     }
 
     /// Creates an object.

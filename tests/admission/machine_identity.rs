@@ -97,6 +97,12 @@ impl Place {
                 "subjects": [{ "kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io" }],
             });
             objects::apply(&self.admin, &binding).await;
+            // A binding takes effect a moment later.
+            wait::until("the role of a user", async || {
+                let how = PostParams { dry_run: true, ..PostParams::default() };
+                self.machines(user).create(&how, &machine("m", &json!({}))).await.ok()
+            })
+            .await;
         }
     }
 

@@ -192,7 +192,7 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
         "nothing was made for what cannot be read, nor too many of the others"
     );
 
-    // What depends on them waits.
+    // Objects that depend on them wait.
     let mut machine = objects::machine("w-class-unknown");
     machine["spec"]["class"]["name"] = "w-garbled".into();
     world.apply(machine).await;

@@ -12,21 +12,23 @@ fn half_an_hour_later() -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
+/// No time of ours can represent it, so it is no measurement.
 fn the_last_date() -> String {
     "Fri, 31 Dec 9999 23:59:59 GMT".to_owned()
 }
 
 /// A Machine that does not join is the first that fails if its age is wrong.
 #[rstest]
-#[case::all_half_an_hour(1, half_an_hour_later, &[])]
-#[case::all_without_a_lease(1, half_an_hour_later, &["--leader-elect=false"])]
-#[case::every_second_half_an_hour(2, half_an_hour_later, &[])]
-#[case::every_third_the_last_date(3, the_last_date, &[])]
+#[case::all_half_an_hour(1, half_an_hour_later, &[], true)]
+#[case::all_without_a_lease(1, half_an_hour_later, &["--leader-elect=false"], true)]
+#[case::every_second_half_an_hour(2, half_an_hour_later, &[], true)]
+#[case::every_third_the_last_date(3, the_last_date, &[], false)]
 #[tokio::test]
 async fn no_machine_fails_behind_a_proxy_that_changes_dates(
     #[case] every: usize,
     #[case] date: ProxyDate,
     #[case] flags: &[&str],
+    #[case] is_shown: bool,
 ) {
     let world = World::new("dates").await;
     let door = world.door().await;
@@ -52,5 +54,5 @@ async fn no_machine_fails_behind_a_proxy_that_changes_dates(
     let (_, metrics) = manager.get("/metrics").await;
     let disagreement = metrics.lines().filter(|line| line.starts_with("mcm_clock_disagreement_seconds{"));
     let seconds = disagreement.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, f64::max);
-    assert!(seconds > 1_700.0, "it is shown: {seconds}");
+    assert_eq!(seconds > 1_700.0, is_shown, "{seconds}");
 }

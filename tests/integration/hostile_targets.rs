@@ -39,7 +39,7 @@ const PROBE: Duration = Duration::from_secs(1);
 const MEMORY_KIB: u64 = 300 << 10;
 const MIB: usize = 1 << 20;
 
-/// What a server does to its client.
+/// The attack of a server on its client.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// Each page of Nodes names a next one.

@@ -66,7 +66,8 @@ impl Place {
     /// API servers and drivers. Migrations from the stand-in do not read Nodes.
     pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
         if self.cluster.is_empty() {
-            let (message, hint) = ("the Cluster is not named".to_owned(), "pass --cluster NAME".to_owned());
+            let message = "this migration needs --cluster NAME".to_owned();
+            let hint = "mcm adopt plan --cluster demo --from capi --to native".to_owned();
             bail!(Misuse { message, hint });
         }
         let control = ControlKubeconfig::from(self.kubeconfig.clone());

@@ -106,7 +106,7 @@ pub(super) fn take_over(stored: &mut Vec<NodeCondition>, of_node: &[NodeConditio
     }
 }
 
-/// The part of a Node's conditions that its Machine shows: `Ready`, those that mcm writes, the watched ones, and a few others.
+/// The part of a Node's conditions that its Machine shows: `Ready`, conditions that mcm writes, the watched ones, and a few others.
 /// Programs on the Node write as many and as long ones as they like, and each write of the Machine contains all of them.
 /// Types that only Machines have are left out.
 pub(super) fn storable(of_node: &[NodeCondition], watched: &[String]) -> impl Iterator<Item = NodeCondition> {

@@ -83,7 +83,7 @@ impl Machines {
     }
 
     /// A Node of another name with the VM of the Machine, if the named one is not healthy or not its own; while the Machine is deleted, also
-    /// one that it had before. A Node that another Machine names is that one's.
+    /// one that it had before. A Node that another Machine names belongs to that Machine.
     fn other_node(&self, machine: &Machine, named: &NodeView, target: &Target) -> Option<Arc<Node>> {
         let nodes = &target.nodes.cache;
         let own = machine.node_name()?;

@@ -73,6 +73,8 @@ pub(crate) struct Memory {
     pub(super) node_retries: BTreeMap<String, NodeRetry>,
     /// The sets that it created.
     pub(super) strays: StrayMemory,
+    /// The generation in which a client wrote 0 replicas.
+    zero_written: Option<i64>,
     /// How many sets were created for the spec of this generation.
     new_sets: (Option<i64>, RepeatCount),
     /// The last event, so that a warning is recorded once.
@@ -80,6 +82,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// A live read showed that the replicas of this generation are a 0 that a client wrote.
+    pub(super) fn is_zero_written(&self, generation: Option<i64>) -> bool {
+        generation.is_some() && self.zero_written == generation
+    }
+
     fn set_created(&mut self, generation: Option<i64>, now: Timestamp) {
         if self.new_sets.0 != generation {
             self.new_sets = (generation, RepeatCount::default());
@@ -179,6 +186,12 @@ impl MachineDeployments {
                 Action::PatchDeployment(patch) => {
                     deployment = turn.patch(&self.deployments, &deployment.metadata, &patch).await?;
                 }
+                Action::RestoreReplicas(patch) => {
+                    if self.has_replicas(&deployment, turn).await? {
+                        continue;
+                    }
+                    deployment = turn.patch(&self.deployments, &deployment.metadata, &patch).await?;
+                }
                 Action::PatchSet { set, patch } => {
                     turn.track(turn.patch(&self.sets, &set.metadata, &patch).await)?;
                 }
@@ -252,6 +265,14 @@ impl MachineDeployments {
     }
 
     /// Asks how the API server would store a set, and remembers the answer.
+    /// Whether the API server has the field `spec.replicas`, which is 0 then. A decoded object does not show that.
+    async fn has_replicas(&self, deployment: &MachineDeployment, turn: &Turn<'_, Self>) -> Result<bool, WriteError> {
+        let seen = &deployment.metadata;
+        let has_field = self.deployments.stored(seen).await?.pointer("/spec/replicas").is_some();
+        turn.remember(|memory| memory.zero_written = seen.generation.filter(|_| has_field));
+        Ok(has_field)
+    }
+
     async fn try_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
         match self.sets.try_create(set).await {
             Ok(stored) => {

@@ -2,7 +2,9 @@
 //!
 //! The API server records the owner of a field, and no client that removes one. So an absent field is judged by the
 //! clients that write the rest of the spec. Gardener's, and the autoscaler, write 0 by leaving the field out. From all
-//! others it means that the field was lost, which must delete no VM. A 0 that was written always means 0.
+//! others it means that the field was lost, which must delete no VM. A 0 that was written always means 0. The API server
+//! records no owner of a 0 that was written through the scale subresource, so a live read decides before the replicas are
+//! written again.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
@@ -32,7 +34,7 @@ pub(super) fn prune_unless_needed(deployment: &mut MachineDeployment) {
 /// Writes the last known replicas into the deployment; `None` if the field was not lost, or if there is no Machine to keep.
 pub(super) fn restore(snapshot: &Snapshot) -> Option<Plan<Action>> {
     let deployment = snapshot.deployment.as_ref();
-    if !is_lost(deployment) || !has_machines(snapshot) {
+    if snapshot.is_zero_written || !is_lost(deployment) || !has_machines(snapshot) {
         return None;
     }
     let replicas = last_replicas(&OwnedSets::controlled(snapshot)).filter(|replicas| *replicas > 0)?;
@@ -42,7 +44,7 @@ pub(super) fn restore(snapshot: &Snapshot) -> Option<Plan<Action>> {
     let text = format!("spec.replicas was removed; {replicas} is kept: write replicas: 0 to delete all machines");
     let event = Event::warning(EventReason::ReplicasRestored, text.clone());
     let mut plan = Plan::default();
-    plan.then_recording(Action::PatchDeployment(json!({ "spec": { "replicas": replicas } })), text, event);
+    plan.then_recording(Action::RestoreReplicas(json!({ "spec": { "replicas": replicas } })), text, event);
     Some(plan)
 }
 

@@ -78,6 +78,8 @@ pub struct Snapshot {
     pub(crate) strays: StrayView<MachineSet>,
     /// When the next set may be created for this spec; `None` if that is now.
     pub sets_paused_until: Option<Timestamp>,
+    /// A live read showed that its replicas are a 0 that a client wrote.
+    pub is_zero_written: bool,
     /// A set that could not be created in the last reconcile.
     pub failure: Option<Failure>,
     /// Why it may not be touched now, such as a pause of its cluster.
@@ -124,6 +126,8 @@ pub struct Policy {
 pub enum Action {
     /// Patch of the deployment itself: finalizers, revision, rollback.
     PatchDeployment(Value),
+    /// Patch of the deployment that writes replicas again, if a live read shows that the field is absent.
+    RestoreReplicas(Value),
     /// Patch of a set: adoption, release, replicas, annotations, template changes that need no rollout.
     PatchSet {
         /// The set, as the plan saw it.
@@ -168,7 +172,7 @@ impl Action {
             Self::CreateSet(set) | Self::TrySet(set) => Some(Subject::of(&**set)),
             Self::PatchMachine { machine, .. } => Some(Subject::of(&**machine)),
             Self::PatchNode { node, .. } => Some(Subject::of(&**node)),
-            Self::PatchDeployment(_) | Self::WriteStatus(_) => None,
+            Self::PatchDeployment(_) | Self::RestoreReplicas(_) | Self::WriteStatus(_) => None,
         }
     }
 }
@@ -176,7 +180,9 @@ impl Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PatchDeployment(patch) => write!(f, "patch deployment: {}", patch::fields(patch)),
+            Self::PatchDeployment(patch) | Self::RestoreReplicas(patch) => {
+                write!(f, "patch deployment: {}", patch::fields(patch))
+            }
             Self::PatchSet { set, patch } => write!(f, "patch set {}: {}", set.name_any(), patch::fields(patch)),
             Self::PatchMachine { machine, patch } => {
                 write!(f, "patch machine {}: {}", machine.name_any(), patch::fields(patch))

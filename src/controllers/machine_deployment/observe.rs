@@ -51,6 +51,7 @@ impl Observe for MachineDeployments {
             node_retries: memory.node_retries_at(now),
             strays: strays.unwrap_or_default(),
             sets_paused_until: memory.sets_paused_until(deployment.metadata.generation, now),
+            is_zero_written: memory.is_zero_written(deployment.metadata.generation),
             failure: memory.failure.clone(),
             hold: self.holds.of(&deployment.metadata),
             rivals: self.rivals_of(&deployment, &sets),

@@ -50,7 +50,9 @@ impl Plannable for Snapshot {
 
     fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
         match action {
-            Action::PatchDeployment(patch) => Some(SentPatch::new(&*self.deployment, patch)),
+            Action::PatchDeployment(patch) | Action::RestoreReplicas(patch) => {
+                Some(SentPatch::new(&*self.deployment, patch))
+            }
             Action::PatchSet { set, patch } => Some(SentPatch::new(&**set, patch)),
             Action::PatchMachine { machine, patch } => Some(SentPatch::new(&**machine, patch)),
             Action::PatchNode { node, patch } => Some(SentPatch::packed(&**node, patch)),

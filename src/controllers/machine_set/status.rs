@@ -85,7 +85,7 @@ fn saturated(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Why a set that lacks Machines creates none: those that it created did not stay its own.
+/// Why a set that lacks Machines creates none: its last Machines did not stay its own.
 fn stopped(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Option<Failure> {
     let active = mine.iter().filter(|machine| !machine.is_terminating()).count();
     let present = saturated(active.saturating_add(snapshot.unreadable.len()));

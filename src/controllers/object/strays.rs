@@ -80,7 +80,7 @@ impl StrayMemory {
         self.difference = Some(difference);
     }
 
-    /// The API server answered how it would store the next object; `None` if that one would belong to its owner.
+    /// The API server answered how it would store the next object; `None` if it would belong to its owner.
     pub(crate) fn tried(&mut self, difference: Option<String>, now: Timestamp) {
         self.is_trial_refused = false;
         match difference {
@@ -103,7 +103,7 @@ impl StrayMemory {
         self.is_trial_refused = false;
     }
 
-    /// What plans see of it. `find` returns the objects that exist.
+    /// The part that plans need. `find` returns the objects that exist.
     pub(crate) fn view<K: Resource<DynamicType = ()>>(
         &self,
         owner: &str,

@@ -97,9 +97,9 @@ pub struct Memory {
     pub orphans: Sightings,
     /// VMs without a Machine whose Node exists, by identity.
     pub serving: Sightings,
-    /// Those of them whose Node has the annotation `not-managed-by-mcm`.
+    /// VMs of them whose Node has the annotation `not-managed-by-mcm`.
     pub marked: Sightings,
-    /// Those of them whose Node another manager has: it removed the annotation.
+    /// VMs of them whose Node another manager has: it removed the annotation.
     pub claimed: BTreeSet<String>,
     /// VMs whose Machine has an ID that no VM has, by identity.
     pub doubtful: Sightings,
@@ -125,7 +125,7 @@ pub struct Learned {
     pub others: Option<Others>,
     /// The sightings of that list are in the memory.
     pub is_recorded: bool,
-    /// Those VMs without a Machine that another class handles, by identity.
+    /// VMs without a Machine that another class handles, by identity.
     pub elsewhere: Option<BTreeSet<String>>,
     /// The pools of the namespace, read live, or the error.
     pub pools: Option<Result<Pools, String>>,

@@ -65,7 +65,7 @@ pub enum OfferStep {
     },
 }
 
-/// What can be done about the VMs of some classes, each with the list of its VMs.
+/// Offers for the VMs of some classes, each with the list of its VMs.
 pub fn offers(lists: &[Found], stock: &Stock) -> Vec<Offer> {
     let claims: Vec<Claim> = stock.machines.iter().map(|machine| claim_of(machine)).collect();
     let index = NodeIndex::new(&stock.nodes, &stock.machines);

@@ -77,6 +77,7 @@ impl World {
             node_retries: BTreeMap::new(),
             strays: Default::default(),
             sets_paused_until: None,
+            is_zero_written: false,
             failure: None,
             hold: None,
             now: self.clock.now,
@@ -94,7 +95,7 @@ impl World {
         let name = seen.deployment.name_any();
         match action {
             // Earlier steps of the same plan may have written the deployment: the shell follows its version.
-            Action::PatchDeployment(patch) => {
+            Action::PatchDeployment(patch) | Action::RestoreReplicas(patch) => {
                 let current = self.deployments.get(&name).ok_or(Refused::NotFound)?.clone();
                 self.deployments.patch(clock, &current, patch).map(drop)
             }

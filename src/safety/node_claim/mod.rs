@@ -10,7 +10,7 @@
 //! | the same VM has the name of the Node, which has no ID to compare and joined after the Machine was created | the same |
 //! | the label of the Node names the Machine, whose status shows that it has joined | an earlier manager, such as the reference |
 //!
-//! A Node that names another Machine is left to that one. Within one namespace the ID of the VM is stronger than the name:
+//! A Node that names another Machine is left to that Machine. Within one namespace the ID of the VM is stronger than the name:
 //! a Machine whose VM is dead may have labelled the Node of its name.
 
 use jiff::Timestamp;
@@ -183,7 +183,7 @@ impl Claimant<'_> {
         }
     }
 
-    /// The other Machine that the Node names, unless that one has certainly lost it.
+    /// The other Machine that the Node names, unless that Machine has certainly lost it.
     fn named_machine(&self, owner: Option<&NodeOwner<'_>>, has_its_vm: bool) -> Option<String> {
         if is_given_up(self.node) {
             return None;

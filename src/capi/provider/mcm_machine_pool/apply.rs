@@ -163,7 +163,7 @@ async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BT
     Ok(chosen)
 }
 
-/// The metadata of objects, also of those that cannot be decoded.
+/// The metadata of objects, also of undecodable ones.
 fn metadata_of<K>(objects: &Objects<K>, namespace: &str) -> Api<Guard<PartialObjectMeta<K>>>
 where
     K: Cached + Serialize + Resource<Scope = NamespaceResourceScope>,

@@ -1,4 +1,4 @@
-//! Old, empty sets beyond `spec.revisionHistoryLimit` are deleted, oldest first, and those that were never used.
+//! Old, empty sets beyond `spec.revisionHistoryLimit` are deleted, oldest first, and so are sets that were never used.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(in super::super) type Superfluous = (Arc<MachineSet>, &'static str);
 /// The most unused sets that one plan deletes.
 const MOST: usize = 100;
 
-/// The sets to delete: those beyond the limit, and, unless the deployment is paused, those that were never used.
+/// The sets to delete: sets beyond the limit, and, unless the deployment is paused, sets that were never used.
 pub(in super::super) fn superfluous(sets: &OwnedSets, limit: Option<i32>, is_paused: bool) -> Vec<Superfluous> {
     let surplus = surplus(sets, limit);
     let is_listed = |set: &Arc<MachineSet>| surplus.iter().any(|listed| Arc::ptr_eq(listed, set));
@@ -29,7 +29,7 @@ fn surplus(sets: &OwnedSets, limit: Option<i32>) -> Vec<Arc<MachineSet>> {
 }
 
 /// Old sets that never had replicas, so that no Machine ever had their template: what is left of sets that the API server
-/// stored with another template than the one that was sent.
+/// stored with another template than the template that was sent.
 fn unused(sets: &OwnedSets) -> impl Iterator<Item = Arc<MachineSet>> {
     let is_first = |set: &&SetView| set.draft.current().metadata.generation == Some(1);
     let unused = sets.old_sets().filter(is_first).filter(|set| !set.is_deleting() && is_empty(set));

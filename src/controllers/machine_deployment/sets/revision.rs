@@ -146,7 +146,7 @@ fn copy_configuration(set: &mut SetView, deployment: &MachineDeployment) {
     let mut spec = set.draft.desired().spec.clone();
     let mut changed = Vec::new();
     if !spec.makes(&desired.template) {
-        // The API server stored another template than the one that was sent.
+        // The API server stored another template than it was sent.
         spec.template = with_hash(&desired.template, set.draft.current());
         changed.push("template");
     }
@@ -197,7 +197,7 @@ mod tests {
     fn what_is_meant_for_one_object_is_not_copied_to_another() {
         let all = OWN_ANNOTATIONS.iter().chain(&["example.org/note"]);
         let all: BTreeMap<String, String> = all.map(|key| ((*key).to_owned(), "x".to_owned())).collect();
-        assert_eq!(all.len(), 10);
+        assert_eq!(all.len(), 11);
         for own in ["node.machine.sapcloud.io/trigger-deletion-by-mcm", "safety.machine.sapcloud.io/unfreeze"] {
             assert!(all.contains_key(own));
         }

@@ -245,7 +245,7 @@ fn creation_obstacle(snapshot: &Snapshot) -> Option<&str> {
     }
 }
 
-/// Why the deployment creates no set: those that it created did not stay its own, or are not recognised.
+/// Why the deployment creates no set: its last sets did not stay its own, or are not recognised.
 fn stopped(snapshot: &Snapshot) -> Option<&str> {
     let unknown = snapshot.sets_paused_until.map(|_| UNKNOWN_SETS);
     snapshot.strays.growth.obstacle().or(unknown)

@@ -437,7 +437,7 @@ fn mark(machine: &Machine) -> &'static str {
 fn verb(action: &Action) -> String {
     let name = |set: &MachineSet| set.name_any();
     match action {
-        Action::PatchDeployment(_) => "patch deployment".to_owned(),
+        Action::PatchDeployment(_) | Action::RestoreReplicas(_) => "patch deployment".to_owned(),
         Action::PatchSet { set, .. } => format!("patch set {}", name(set)),
         Action::PatchMachine { machine, .. } => format!("patch machine {}", machine.name_any()),
         Action::CreateSet(set) => format!("create set {}", name(set)),

@@ -112,8 +112,7 @@ impl Shell {
                 "status": {"currentStatus": {"phase": "Running"}},
             });
             self.machines.wrote(self.wire.put(&format!("machines/{name}"), &machine));
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-            self.nodes.wrote(self.wire.put(&format!("nodes/{name}"), &node));
+            self.nodes.wrote(self.wire.put(&format!("nodes/{name}"), &node_of(name)));
         }
     }
 
@@ -141,6 +140,12 @@ impl Shell {
     fn new_set(&self) -> Option<Arc<MachineSet>> {
         self.sets.all().into_iter().find(|set| set.spec.template.spec.class.name == "v2")
     }
+}
+
+/// The Node of a Machine with the same name.
+fn node_of(name: &str) -> Value {
+    let labels = json!({ labels::MACHINE_NAME: name });
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> Value {
@@ -188,8 +193,7 @@ async fn replicas_follow_changes_made_while_nodes_were_patched() {
     shell.reconcile().await.unwrap();
     shell.grow_new_set();
     let (wire, machines) = (shell.wire.clone(), Arc::clone(&shell.machines));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
-    shell.nodes.wrote(shell.wire.put("nodes/n", &node));
+    shell.nodes.wrote(shell.wire.put("nodes/n", &node_of("n")));
     shell.wire.judge(move |request| {
         if request == "PATCH nodes/n" {
             let unknown = json!({"status": {"currentStatus": {"phase": "Unknown"}}});

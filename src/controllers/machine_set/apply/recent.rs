@@ -26,7 +26,7 @@ pub(crate) struct RecentCreations {
 #[derive(Debug, Default)]
 struct CreationTimes {
     by_uid: HashMap<String, Instant>,
-    /// The number of Machines at which those that are no longer young are dropped.
+    /// The number of Machines at which older ones are dropped.
     limit: usize,
 }
 

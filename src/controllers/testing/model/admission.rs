@@ -108,7 +108,7 @@ fn set_owner(object: &mut Value) {
     object["metadata"]["ownerReferences"] = json!([owner]);
 }
 
-/// Most VMs while a policy changes what a pool of 3 writes; the model's cloud counts those that end as well.
+/// Most VMs while a policy changes what a pool of 3 writes; the model's cloud counts ending ones as well.
 const MOST_VMS: usize = 4;
 
 /// Machines that are not their set's are deleted, and no more are made. The pool grows when the policy is gone.

@@ -49,6 +49,7 @@ fn snapshot(strategy: Value) -> Snapshot {
         node_retries: Default::default(),
         strays: Default::default(),
         sets_paused_until: None,
+        is_zero_written: false,
         failure: None,
         hold: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
