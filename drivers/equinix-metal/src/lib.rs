@@ -147,12 +147,11 @@ impl EquinixDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.settled(machine).await;
         let wanted = Wanted::of(machine);
         let looking = self.absences.look(session.place(), wanted);
-        let found = session.created_for(wanted).await?;
-        if found.iter().all(Device::is_leaving) {
-            self.creations.is_certain(request)?;
+        let is_absent = |found: &Vec<Device>| found.iter().all(Device::is_leaving);
+        let found = self.creations.find(request, session.created_for(wanted), is_absent).await?;
+        if is_absent(&found) {
             looking.found_none();
         }
         Ok(found)

@@ -144,12 +144,7 @@ impl KubevirtDriver {
         if !machine.spec.provider_id.is_empty() {
             return session.find(machine).await;
         }
-        self.creations.settled(machine).await;
-        let found = session.find(machine).await?;
-        if found.is_none() {
-            self.creations.is_certain(request)?;
-        }
-        Ok(found)
+        self.creations.find(request, session.find(machine), Option::is_none).await
     }
 
     /// Waits until a VM has started.

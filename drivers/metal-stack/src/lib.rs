@@ -147,12 +147,10 @@ impl MetalDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.settled(machine).await;
         let wanted = Wanted::of(machine);
         let looking = self.absences.look(session.place(), wanted);
-        let found = session.created_for(wanted).await?;
+        let found = self.creations.find(request, session.created_for(wanted), Vec::is_empty).await?;
         if found.is_empty() {
-            self.creations.is_certain(request)?;
             looking.found_none();
         }
         Ok(found)

@@ -200,11 +200,7 @@ impl VsphereDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let found = session.created_for(Wanted::of(machine)).await?;
-        if found.is_empty() {
-            self.creations.is_certain(request)?;
-        }
-        Ok(found)
+        self.creations.find(request, session.created_for(Wanted::of(machine)), Vec::is_empty).await
     }
 
     /// The VM of a Machine: found, or cloned. It may be unfinished.

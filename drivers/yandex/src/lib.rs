@@ -133,11 +133,7 @@ impl YandexDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let found = session.created_for(Wanted::of(machine)).await?;
-        if found.is_empty() {
-            self.creations.is_certain(request)?;
-        }
-        Ok(found)
+        self.creations.find(request, session.created_for(Wanted::of(machine)), Vec::is_empty).await
     }
 
     /// Finds the instance of a Machine by its name, or requests one.

@@ -126,12 +126,24 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         }
     }
 
-    /// Checks that a Machine without a VM gets none by an earlier request.
+    /// The result of `look` for what exists of a Machine, after the end of a creation that runs. That it is absent counts only if
+    /// no earlier request could be carried out when the look-up began: the cloud may do so while the look-up is under way.
     ///
     /// # Errors
-    /// [`Code::Unavailable`]: this is not known yet.
-    pub fn is_certain(&self, request: &MachineRequest) -> Result<(), DriverError> {
-        no_creation_may_run(&self.unknown, self.settles, request)
+    /// Those of `look`; [`Code::Unavailable`] for an absence that does not count yet.
+    pub async fn find<T>(
+        &self,
+        request: &MachineRequest,
+        look: impl Future<Output = Result<T, DriverError>>,
+        is_absent: impl FnOnce(&T) -> bool,
+    ) -> Result<T, DriverError> {
+        self.settled(&request.machine).await;
+        let is_certain = no_creation_may_run(&self.unknown, self.settles, request);
+        let found = look.await?;
+        if is_absent(&found) {
+            is_certain?;
+        }
+        Ok(found)
     }
 }
 
@@ -238,6 +250,11 @@ mod tests {
         MachineRequest { machine, class, secret, owner: String::new(), may_pause }
     }
 
+    /// Looks for a Machine that has no VM.
+    async fn absence(creations: &Creations<usize>, request: &MachineRequest) -> Result<Option<usize>, DriverError> {
+        creations.find(request, async { Ok(None) }, Option::is_none).await
+    }
+
     impl Cloud {
         /// Looks for a VM; creates one after `pause`, and answers with `failure` if there is one.
         async fn create(
@@ -286,13 +303,13 @@ mod tests {
         assert!(next.call_again_in.is_some_and(|pause| pause <= SETTLES));
         // Another process has only the state.
         let restarted = Creations::<usize>::new(SETTLES);
-        let error = restarted.is_certain(&request(&state, false)).unwrap_err();
+        let error = absence(&restarted, &request(&state, false)).await.unwrap_err();
         assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "who cannot pause gets an error");
         while cloud.create(&creations, &request(&state, true), Duration::ZERO, None).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(cloud.0.load(Relaxed), 1);
-        restarted.is_certain(&request(&state, true)).unwrap();
+        absence(&restarted, &request(&state, true)).await.unwrap();
     }
 
     #[tokio::test]
@@ -314,6 +331,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_absence_counts_only_if_its_look_up_began_after_a_request_was_settled() {
+        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let request = request(&first.unwrap_err().last_known_state.unwrap(), true);
+        // The list is taken now, and its answer arrives when the request is settled.
+        let late = async {
+            sleep(SETTLES + Duration::from_millis(10)).await;
+            Ok(None::<usize>)
+        };
+        let found = creations.find(&request, late, Option::is_none).await;
+        assert_eq!(found.map_err(|error| error.code), Err(Code::Unavailable));
+        assert_eq!(creations.find(&request, async { Ok(Some(1)) }, Option::is_none).await, Ok(Some(1)), "a VM counts");
+        assert_eq!(absence(&creations, &request).await, Ok(None));
+    }
+
+    #[tokio::test]
     async fn a_request_that_the_cloud_refused_is_sent_again_at_once() {
         let (cloud, creations, request) = (Cloud::default(), Creations::new(SETTLES), request("", true));
         let refused = Failure::Named { code: Code::ResourceExhausted, name: "stock".into(), message: "out".into() };
@@ -331,9 +364,9 @@ mod tests {
             creations.run_steps(&request, async { Ok(None) }, ended).await.unwrap_err()
         };
         assert_eq!(attempt(false).await.last_known_state, None);
-        creations.is_certain(&request).unwrap();
+        absence(&creations, &request).await.unwrap();
         assert!(attempt(true).await.last_known_state.is_some());
-        assert_eq!(creations.is_certain(&request).unwrap_err().code, Code::Unavailable);
+        assert_eq!(absence(&creations, &request).await.unwrap_err().code, Code::Unavailable);
     }
 
     #[rstest]
@@ -346,6 +379,6 @@ mod tests {
     #[tokio::test]
     async fn a_stored_time_counts_while_it_is_recent(#[case] state: &str, #[case] is_unknown: bool) {
         let creations = Creations::<usize>::new(Duration::from_secs(60));
-        assert_eq!(creations.is_certain(&request(state, true)).is_err(), is_unknown);
+        assert_eq!(absence(&creations, &request(state, true)).await.is_err(), is_unknown);
     }
 }
