@@ -8,6 +8,7 @@ mod hold;
 pub(crate) mod lint;
 mod plannable;
 pub(crate) mod repeats;
+mod sent_patch;
 pub(crate) mod shell;
 mod subject;
 mod wait;
@@ -22,10 +23,11 @@ use serde::{Serialize, Serializer};
 pub use event::Event;
 pub use hold::Hold;
 pub use plannable::Plannable;
+pub use sent_patch::{SentPatch, UndoneWrite};
 pub use subject::Subject;
 pub use wait::{Wait, WaitKind};
 pub use words::{counted, some_of};
-pub use write_log::{SentPatch, UndoneWrite, WriteLog, text_of};
+pub use write_log::{WriteLog, text_of};
 
 /// The next steps, and what to wait for after them.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,76 +1,16 @@
 //! Patches that were accepted and have to be sent again, because the API server stores something else or another client
 //! changes them back. The reconcile loop keeps a log for each object that it reconciles, and holds such patches back.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    Plan, Plannable, Subject, WaitKind,
+    Plan, Plannable, Subject, UndoneWrite, WaitKind,
     repeats::{ALTERED, REVERTED, RepeatCount},
 };
 use crate::api::{hash::fnv1a_64, patch};
-
-/// The patch that an action sends, and the object as the plan saw it.
-pub struct SentPatch<'a> {
-    object: Subject,
-    uid: &'a str,
-    stored: Box<dyn Fn() -> Value + 'a>,
-    patch: Cow<'a, Value>,
-}
-
-impl<'a> SentPatch<'a> {
-    /// A patch of an object.
-    pub fn new<K: Resource<DynamicType = ()> + Serialize>(object: &'a K, patch: &'a Value) -> Self {
-        Self::with(object, Cow::Borrowed(patch))
-    }
-
-    /// A patch that was packed.
-    pub fn packed<K: Resource<DynamicType = ()> + Serialize>(object: &'a K, patch: &patch::Packed) -> Self {
-        Self::with(object, Cow::Owned(patch.unpack()))
-    }
-
-    /// A patch of an object of which only the metadata is known.
-    pub fn of_metadata(kind: &str, meta: &'a ObjectMeta, patch: &'a Value) -> Self {
-        Self {
-            object: Subject {
-                kind: kind.to_owned(),
-                namespace: meta.namespace.clone().unwrap_or_default(),
-                name: meta.name.clone().unwrap_or_default(),
-            },
-            uid: meta.uid.as_deref().unwrap_or_default(),
-            stored: Box::new(move || json!({ "metadata": meta })),
-            patch: Cow::Borrowed(patch),
-        }
-    }
-
-    fn with<K: Resource<DynamicType = ()> + Serialize>(object: &'a K, patch: Cow<'a, Value>) -> Self {
-        Self {
-            object: Subject::of(object),
-            uid: object.meta().uid.as_deref().unwrap_or_default(),
-            stored: Box::new(move || serde_json::to_value(object).unwrap_or_default()),
-            patch,
-        }
-    }
-}
-
-/// A patch that was accepted, was undone, and is wanted again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UndoneWrite {
-    /// The object.
-    pub object: Subject,
-    /// The field that differs, with both values.
-    pub difference: String,
-    /// When it is sent again; `None` if that is now.
-    pub until: Option<Timestamp>,
-}
 
 /// The fields and the content of a patch, the same for all objects that get it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

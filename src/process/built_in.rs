@@ -62,8 +62,10 @@ pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
     (clouds.into_iter().chain(others.iter().copied()).collect(), left_out)
 }
 
-#[cfg(all(test, feature = "simulated"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(feature = "simulated")]
+
     use serde_json::json;
 
     use super::*;
@@ -81,7 +83,8 @@ mod tests {
         let catalogue = sources.open(None, &Guards::unobserved()).map_err(|error| error.to_string())?;
         let class =
             json!({ "metadata": { "name": "c" }, "provider": provider.unwrap_or_default(), "providerSpec": {} });
-        let driver = catalogue.get(&serde_json::from_value(class).unwrap());
+        let class = serde_json::from_value(class).map_err(|error| error.to_string())?;
+        let driver = catalogue.get(&class);
         driver.map(|driver| driver.name().to_owned()).map_err(|error| error.to_string())
     }
 

@@ -27,7 +27,6 @@ impl Default for Activity {
 
 impl Activity {
     /// Records signs of life of the current runtime, until the result is dropped.
-    #[must_use]
     pub fn record(&self) -> AbortOnDropHandle<()> {
         let last = Arc::clone(&self.0);
         AbortOnDropHandle::new(tokio::spawn(async move {

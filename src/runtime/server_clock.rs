@@ -22,7 +22,6 @@ use super::{
     metrics::{Desc, Exposition, Gauges},
 };
 use estimate::{ClockBounds, ClockEstimate};
-use layer::ClockLayer;
 
 const SKEW: Desc<1> = Desc::gauge(
     "mcm_clock_skew_seconds",
@@ -148,11 +147,6 @@ impl ServerClock {
     #[cfg(test)]
     pub fn creates_at(&self, stamp: Timestamp) {
         self.stamped(stamp, self.sent(), self.sent());
-    }
-
-    /// A layer for a client of the API server. It measures the clock by all responses. Nothing may delay a request below it.
-    pub fn layer(&self, user_agent: &str) -> ClockLayer {
-        ClockLayer::new(self.clone(), user_agent)
     }
 
     /// The time by our own clock, for [`Self::observe`] and [`Self::stamped`].

@@ -107,7 +107,7 @@ async fn cells(first: &World, second: &World) -> Vec<Value> {
         }));
     }
     for (name, attack) in ATTACKS {
-        let url = serve(attack).await;
+        let url = serve(attack);
         let path = first.folder().join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
@@ -164,12 +164,18 @@ fn peak_memory(manager: &Manager) -> u64 {
     line.trim_end_matches("kB").trim().parse().unwrap()
 }
 
-/// Starts a hostile API server, for as long as the test runs.
-async fn serve(attack: Attack) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+/// Starts a hostile API server, for as long as the test runs. It has a thread, so that it delays no probe.
+fn serve(attack: Attack) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let router = Router::new().fallback(answer).with_state(attack);
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let router = Router::new().fallback(answer).with_state(attack);
+            axum::serve(TcpListener::from_std(listener).unwrap(), router).await
+        })
+    });
     url
 }
 

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use crate::support::{control_plane::ControlPlane, objects, scene::Scene, world::World};
 
+/// The annotation with which a manager takes a Node.
+const NODE_OF: &str = "machine.mcm/node-of";
 const MARK: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// From when on a Node without a Machine is marked.
 const CREATION_TIMEOUT: &str = "--machine-creation-timeout=5s";
@@ -31,6 +33,11 @@ async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
         world.settled(MACHINES, "small").await;
     }
     let ours: BTreeSet<String> = &first.scene.now().names() | &second.scene.now().names();
+    first
+        .until("each node to name its machine", |scene| {
+            ours.iter().all(|name| scene.nodes.get(name).is_some_and(|node| node.annotations().contains_key(NODE_OF)))
+        })
+        .await;
 
     let (sender, states) = std::sync::mpsc::channel();
     let watched = ours.clone();

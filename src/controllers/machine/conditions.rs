@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
-use super::memory::NeverMet;
 use crate::{
     api::reasons::{MachineConditionType, NodeConditionType, VmReason},
     controllers::object::{
@@ -14,6 +13,21 @@ use crate::{
     },
     plan::Hold,
 };
+
+/// Disruption budgets that can never allow an eviction, as `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NeverMet<'a> {
+    /// They allow no disruption although all their pods are healthy.
+    pub single: BTreeSet<&'a str>,
+    /// The budgets of pods that several budgets select.
+    pub several: BTreeSet<&'a str>,
+}
+
+impl NeverMet<'_> {
+    pub fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.several.is_empty()
+    }
+}
 
 /// Healthy: the list is not empty, `Ready` is True or absent, and every watched condition is False or absent.
 pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bool {

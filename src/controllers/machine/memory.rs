@@ -8,7 +8,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::conditions::CopyPeriod;
+use super::conditions::{CopyPeriod, NeverMet};
 use crate::{
     api::{backoff::Backoff, hash::fnv1a_64, patch, syntax},
     drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
@@ -186,21 +186,6 @@ impl AcceptedPatch {
         }
         self.count.add(&REVERTED, now);
         self.count.count()
-    }
-}
-
-/// Disruption budgets that can never allow an eviction, as `namespace/name`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NeverMet<'a> {
-    /// They allow no disruption although all their pods are healthy.
-    pub single: BTreeSet<&'a str>,
-    /// The budgets of pods that several budgets select.
-    pub several: BTreeSet<&'a str>,
-}
-
-impl NeverMet<'_> {
-    pub fn is_empty(&self) -> bool {
-        self.single.is_empty() && self.several.is_empty()
     }
 }
 

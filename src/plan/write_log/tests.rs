@@ -3,7 +3,7 @@ use std::fmt;
 use serde_json::json;
 
 use super::*;
-use crate::api::machine::Machine;
+use crate::{api::machine::Machine, plan::SentPatch};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

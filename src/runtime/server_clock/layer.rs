@@ -26,11 +26,12 @@ pub struct ClockLayer {
     manager: Arc<str>,
 }
 
-impl ClockLayer {
-    /// `user_agent` is that of the requests: the API server derives the field manager from it.
-    pub(super) fn new(clock: ServerClock, user_agent: &str) -> Self {
+impl ServerClock {
+    /// A layer for a client of the API server, whose requests have this user agent: the API server derives the field manager from
+    /// it. It measures the clock by all responses. Nothing may delay a request below it.
+    pub fn layer(&self, user_agent: &str) -> ClockLayer {
         let manager = user_agent.split('/').next().unwrap_or_default();
-        Self { clock, manager: manager.into() }
+        ClockLayer { clock: self.clone(), manager: manager.into() }
     }
 }
 

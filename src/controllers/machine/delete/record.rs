@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use crate::{
     api::machine::{LastOperation, MachinePhase, OperationState, OperationType},
     controllers::machine::{
-        Action, Snapshot, conditions,
-        memory::{Call, NeverMet},
+        Action, Snapshot,
+        conditions::{self, NeverMet},
+        memory::Call,
         progress::Progress,
         status,
     },

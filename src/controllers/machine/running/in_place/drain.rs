@@ -16,9 +16,10 @@ use crate::{
     },
     controllers::{
         machine::{
-            Action, Policy, Snapshot, conditions,
+            Action, Policy, Snapshot,
+            conditions::{self, NeverMet},
             draining::{self, Outcome},
-            memory::{NeverMet, NodeWrite},
+            memory::NodeWrite,
             progress::Progress,
             status,
             steps::wait_for_write,
