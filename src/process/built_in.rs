@@ -62,10 +62,9 @@ pub(crate) fn drivers_of_build() -> (Vec<&'static str>, Vec<&'static str>) {
     (clouds.into_iter().chain(others.iter().copied()).collect(), left_out)
 }
 
+#[cfg(feature = "simulated")]
 #[cfg(test)]
 mod tests {
-    #![cfg(feature = "simulated")]
-
     use serde_json::json;
 
     use super::*;
