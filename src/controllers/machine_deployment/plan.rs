@@ -189,7 +189,7 @@ fn say_invalid(status: &mut MachineDeploymentStatus, reason: ConditionReason, me
     condition::set(&mut status.conditions, ConditionType::Invalid, Some(said), snapshot.now);
 }
 
-/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no extra write.
 fn show_undone(snapshot: &Snapshot, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
     let Some((first, others)) = plan.steps.split_first_mut() else {
         let mut status = snapshot.deployment.status.clone().unwrap_or_default();

@@ -168,7 +168,7 @@ fn report(plan: &mut Plan<Action>, snapshot: &Snapshot, mine: &[&Arc<Machine>], 
     plan.steps.insert(work_starts.unwrap_or(plan.steps.len()), step);
 }
 
-/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no extra write.
 fn show_undone(snapshot: &Snapshot, plan: &mut Plan<Action>, undone: &[UndoneWrite]) {
     let Some((first, others)) = plan.steps.split_first_mut() else {
         let mut status = snapshot.set.status.clone().unwrap_or_default();
