@@ -218,11 +218,18 @@ async fn serve(world: &World, count: usize, class: &str) {
         .await;
 }
 
-/// Holders of the leases of a cell.
+/// Holders of the leases of a cell. An expired lease has none: a process that was stopped while it acquired the lease, or that
+/// aborted a reconcile, leaves its name there.
 async fn holders(world: &World) -> Vec<String> {
+    let now = Timestamp::now();
+    let is_held = |lease: &LeaseSpec| {
+        let duration = Duration::from_secs(lease.lease_duration_seconds.unwrap_or_default().unsigned_abs().into());
+        lease.renew_time.as_ref().is_some_and(|MicroTime(renewal)| *renewal + duration > now)
+    };
     leases(world)
         .await
         .into_iter()
+        .filter(is_held)
         .filter_map(|lease| lease.holder_identity)
         .filter(|holder| !holder.is_empty())
         .collect()
