@@ -29,7 +29,7 @@ release: ## Make the release VERSION=v0.1.0 in dist/VERSION, offline (IMAGE=REGI
 release-twice: ## Make the release VERSION=v0.1.0 two times in different folders, and compare all bytes
 	@hack/release/run $(VERSION) --twice $(if $(IMAGE),--image $(IMAGE)) $(if $(KEY),--key $(KEY)) $(RELEASE)
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of src/drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)

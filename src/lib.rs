@@ -8,17 +8,17 @@ pub mod capi;
 pub mod cli;
 mod controllers;
 mod drain;
-mod driver;
 mod plan;
 mod process;
 mod rehearsal;
 mod runtime;
 mod safety;
+mod driver_host;
 
 pub use mcm_api as api;
 use mcm_simulated_cloud as simulated_cloud;
 
 #[doc(hidden)]
 pub mod driver_tester {
-    pub use crate::driver::tester::{Failed, Tester};
+    pub use crate::driver_host::tester::{Failed, Tester};
 }

@@ -22,7 +22,7 @@ use super::{
     verbs::{self, Verb},
     version, why,
 };
-use crate::driver::tls::use_ring;
+use crate::driver_host::tls::use_ring;
 
 /// Executes a command line; the first argument is the program name. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -10,10 +10,7 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
-use crate::{
-    api::decode::{self, YamlError, YamlLimits},
-    driver::SecretData,
-};
+use crate::{api::decode::{self, YamlError, YamlLimits}, driver_host::SecretData};
 
 /// The most that a file may contain, in bytes: some ten thousand machines.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use super::{machine, machine_deployment, node, orphans, overshoot};
-use crate::{
-    driver::Catalogue,
-    runtime::cell::{self, Role},
-    safety::api_server::Probing,
-};
+use crate::{driver_host::Catalogue, runtime::cell::{self, Role}, safety::api_server::Probing};
 
 /// A kind that a cell can reconcile.
 pub(crate) type Kind = cell::Kind<Settings>;

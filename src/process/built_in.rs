@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 #[cfg(feature = "remote")]
-use crate::driver::remote::Endpoint;
+use crate::driver_host::remote::Endpoint;
 #[cfg(feature = "simulated")]
-use crate::driver::{BuiltIn, Observer};
+use crate::driver_host::{BuiltIn, Observer};
 #[cfg(feature = "simulated")]
 use crate::simulated_cloud::driver as simulated;
-use crate::{
-    driver::{Catalogue, Environment, Guards, OpenError, Others, SecretPolicy, clouds_of_build},
-    simulated_cloud::{CloudApi, InvalidAddress},
-};
+use crate::{driver_host::{Catalogue, Environment, Guards, OpenError, Others, SecretPolicy, clouds_of_build}, simulated_cloud::{CloudApi, InvalidAddress}};
 
 /// Makes the client of a simulated cloud, or an embedded one.
 pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress> + Sync + 'a;

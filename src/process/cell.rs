@@ -13,22 +13,7 @@ use super::{
     host::Host,
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
-use crate::{
-    capi::{provider, stand_in},
-    controllers::{KINDS, SETS, Settings, machine_deployment, node},
-    driver::Catalogue,
-    runtime::{
-        cache::Bounds,
-        cell::{Cell, Config, Role, Shared},
-        events::Events,
-        kubeconfig::{TargetKubeconfig, address},
-        lead::lead,
-        leader::{Election, LeaseConfig, Timing, identity},
-        panics::{self, Place},
-        shutdown,
-        target::{Assignment, TargetId, Targets},
-    },
-};
+use crate::{capi::{provider, stand_in}, controllers::{KINDS, SETS, Settings, machine_deployment, node}, driver_host::Catalogue, runtime::{cache::Bounds, cell::{Cell, Config, Role, Shared}, events::Events, kubeconfig::{TargetKubeconfig, address}, lead::lead, leader::{Election, LeaseConfig, Timing, identity}, panics::{self, Place}, shutdown, target::{Assignment, TargetId, Targets}}};
 
 /// Retry period for the kubeconfig of a target that cannot be used.
 const TARGET_RETRY: Duration = Duration::from_secs(10);

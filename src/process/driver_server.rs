@@ -9,14 +9,7 @@ use super::{
     drivers,
     options::SimulatedPlace,
 };
-use crate::{
-    driver::{
-        SecretPolicy,
-        remote::{self, ListenOptions},
-    },
-    runtime::{dumps, metrics::Metrics, shutdown},
-    simulated_cloud::{Client, Cloud, CloudApi, Control},
-};
+use crate::{driver_host::{SecretPolicy, remote::{self, ListenOptions}}, runtime::{dumps, metrics::Metrics, shutdown}, simulated_cloud::{Client, Cloud, CloudApi, Control}};
 
 /// The drivers to serve, and their addresses.
 #[derive(Clone, Debug)]

@@ -17,13 +17,7 @@ use super::{
     built_in::{DriverSources, SimulatedCloud},
     options::SimulatedPlace,
 };
-use crate::{
-    driver::{Catalogue, Code, Guards, Observer, OpenError, Operation, SecretPolicy},
-    runtime::metrics::Metrics,
-    simulated_cloud::{
-        Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
-    },
-};
+use crate::{driver_host::{Catalogue, Code, Guards, Observer, OpenError, Operation, SecretPolicy}, runtime::metrics::Metrics, simulated_cloud::{Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes}};
 
 /// Configuration of the drivers.
 pub(crate) struct DriverOptions<'a> {
@@ -38,7 +32,7 @@ pub(crate) struct DriverOptions<'a> {
     pub namespace: &'a str,
     /// Drivers in other processes.
     #[cfg(feature = "remote")]
-    pub remote: &'a [crate::driver::remote::Endpoint],
+    pub remote: &'a [crate::driver_host::remote::Endpoint],
     /// The cluster in which VMs of an embedded cloud register as Nodes.
     pub target: Option<&'a KubeClient>,
 }

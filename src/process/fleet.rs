@@ -298,10 +298,7 @@ mod tests {
     use http::Uri;
 
     use super::*;
-    use crate::{
-        driver::SecretPolicy,
-        runtime::{cell::Shared, http::Readiness},
-    };
+    use crate::{driver_host::SecretPolicy, runtime::{cell::Shared, http::Readiness}};
 
     #[test]
     fn a_file_names_cells_with_their_namespaces_and_targets() {

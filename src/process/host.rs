@@ -11,10 +11,7 @@ use super::{
     clients::Sharing,
     options::{CellOptions, ProcessOptions},
 };
-use crate::{
-    driver::Guards,
-    runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime},
-};
+use crate::{driver_host::Guards, runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime}};
 
 /// File descriptors of the process itself: 64 for connections of probes and scrapers, and the others for threads, files and drivers.
 const RESERVED: u64 = 96;

@@ -1,17 +1,6 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
-use crate::{
-    controllers::{machine, machine_deployment, node, orphans, overshoot},
-    driver::SecretPolicy,
-    runtime::{
-        cell::{Role, Scope},
-        http::{CertificateFiles, Readers},
-        kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
-        leader::Timing,
-        limiter::Rate,
-    },
-    safety::api_server::Probing,
-};
+use crate::{controllers::{machine, machine_deployment, node, orphans, overshoot}, driver_host::SecretPolicy, runtime::{cell::{Role, Scope}, http::{CertificateFiles, Readers}, kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent}, leader::Timing, limiter::Rate}, safety::api_server::Probing};
 
 /// Settings of the process, from the flags.
 #[derive(Clone)]
@@ -103,7 +92,7 @@ pub(crate) struct DriverChoice {
     pub secrets: SecretPolicy,
     /// Drivers in other processes.
     #[cfg(feature = "remote")]
-    pub remote: Vec<crate::driver::remote::Endpoint>,
+    pub remote: Vec<crate::driver_host::remote::Endpoint>,
 }
 
 /// The cells of a process.

@@ -13,23 +13,7 @@ use super::{
     cell::settings,
     options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs},
 };
-use crate::{
-    api::{labels, node::Node},
-    controllers::{KINDS, MACHINES, SETS, Settings, node},
-    driver::Catalogue,
-    runtime::{
-        cache::Key,
-        cell::{Cell, Config, Kept, Role, Scope, Shared, Unread},
-        clock::{Clock, SystemClock},
-        dated::DatedObject,
-        events::Events,
-        kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
-        metrics::Metrics,
-        preview::Preview,
-        target::{Assignment, Placement, TargetClients, TargetId, Targets},
-        trust,
-    },
-};
+use crate::{api::{labels, node::Node}, controllers::{KINDS, MACHINES, SETS, Settings, node}, driver_host::Catalogue, runtime::{cache::Key, cell::{Cell, Config, Kept, Role, Scope, Shared, Unread}, clock::{Clock, SystemClock}, dated::DatedObject, events::Events, kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig}, metrics::Metrics, preview::Preview, target::{Assignment, Placement, TargetClients, TargetId, Targets}, trust}};
 
 /// Time until the API servers listed every kind, or refused to. What is not read by then is unknown.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,16 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::api_server::{ApiServer, NODES, Object, Write};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, MachinePhase},
-        node::Node,
-        reasons::InPlaceUpdateReason,
-    },
-    controllers::object::in_place,
-    driver::{Capabilities, Code, Driver, DriverError, Listed, MachineRequest, SecretData, Vm, spec::Problems},
-};
+use crate::{api::{labels, machine::{Machine, MachineClass, MachinePhase}, node::Node, reasons::InPlaceUpdateReason}, controllers::object::in_place, driver_host::{Capabilities, Code, Driver, DriverError, Listed, MachineRequest, SecretData, Vm, spec::Problems}};
 
 /// How long the parts of a rehearsal take.
 #[derive(Clone, Copy, Debug)]

@@ -24,18 +24,7 @@ use super::{
     cloud::{Judge, Pace, RehearsedCloud, RehearsedDriver},
     record::{Course, Ending, Record, Told},
 };
-use crate::{
-    api::machine::Machine,
-    controllers::{self, KINDS, Settings, node},
-    driver::{Catalogue, Driver, Guards},
-    runtime::{
-        cache::Key,
-        cell::{Cell, Config, Role, Scope, Shared},
-        events::Events,
-        metrics::Metrics,
-        target::{Assignment, TargetClients, TargetId, Targets},
-    },
-};
+use crate::{api::machine::Machine, controllers::{self, KINDS, Settings, node}, driver_host::{Catalogue, Driver, Guards}, runtime::{cache::Key, cell::{Cell, Config, Role, Scope, Shared}, events::Events, metrics::Metrics, target::{Assignment, TargetClients, TargetId, Targets}}};
 
 const ROLES: [Role; 2] = [controllers::SETS, controllers::MACHINES];
 /// The controllers whose waits are asked for at the end, with the kinds of their objects.

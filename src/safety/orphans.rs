@@ -13,10 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    api::vm_owner::Owner,
-    driver::{Listed, ListedVm},
-};
+use crate::{api::vm_owner::Owner, driver_host::{Listed, ListedVm}};
 
 /// A Machine, as far as it can claim a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]

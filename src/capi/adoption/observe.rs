@@ -21,16 +21,7 @@ use super::{
     unit::Unit,
     way::Way,
 };
-use crate::{
-    api::machine::{Machine, MachineClass},
-    capi::{
-        conversion::Answers,
-        types::{self, Side, names},
-    },
-    controllers::{machine, secret::MetadataOfSecret},
-    driver::{Catalogue, Code, MachineRequest, SecretData},
-    runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets},
-};
+use crate::{api::machine::{Machine, MachineClass}, capi::{conversion::Answers, types::{self, Side, names}}, controllers::{machine, secret::MetadataOfSecret}, driver_host::{Catalogue, Code, MachineRequest, SecretData}, runtime::{cell::Kept, objects::chain, owners::Owners, secrets::Secrets}};
 
 /// Concurrent calls of the cloud.
 const CALLS: usize = 8;

@@ -5,22 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::{
-    api::labels,
-    capi::{
-        adoption::{
-            Kind, Object, StayingPool, Unit, Way, has_finalizer, lone_name,
-            observe::{NotRead, World},
-            way_of,
-        },
-        types::{MCMMigration, Side, names},
-    },
-    cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
-    driver::{Catalogue, Guards},
-    process::{DriverSources, SimulatedPlace},
-    runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
-    simulated_cloud::{Client, Cloud, CloudApi, Control},
-};
+use crate::{api::labels, capi::{adoption::{Kind, Object, StayingPool, Unit, Way, has_finalizer, lone_name, observe::{NotRead, World}, way_of}, types::{MCMMigration, Side, names}}, cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions}, driver_host::{Catalogue, Guards}, process::{DriverSources, SimulatedPlace}, runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent}, simulated_cloud::{Client, Cloud, CloudApi, Control}};
 
 /// Label of an MCM object of a Cluster.
 const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";

@@ -26,21 +26,7 @@ use super::{
     kinds::Definition,
     rights::{Answer, In, Of, RULES, Rule, SEE_OTHERS, SERVICE_ACCOUNT, Who},
 };
-use crate::{
-    api::{
-        crd::crds,
-        machine::{MachineClass, SecretRef},
-    },
-    cli::{class, objects, reading::story::ByName},
-    controllers::machine_class,
-    driver::{Catalogue, SecretData},
-    process::Reach,
-    runtime::{
-        dated::DatedObject,
-        kubeconfig::{API_VERSION, cause, wait_until_ready},
-        objects::read as read_object,
-    },
-};
+use crate::{api::{crd::crds, machine::{MachineClass, SecretRef}}, cli::{class, objects, reading::story::ByName}, controllers::machine_class, driver_host::{Catalogue, SecretData}, process::Reach, runtime::{dated::DatedObject, kubeconfig::{API_VERSION, cause, wait_until_ready}, objects::read as read_object}};
 
 /// Reviews in flight at once.
 const AT_ONCE: usize = 8;

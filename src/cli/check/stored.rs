@@ -7,12 +7,7 @@ use super::{
     install::{self, Kind},
     kinds, owners, read,
 };
-use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::reading::{self, Listed, family::is_set_frozen, story::Unreadable},
-    driver::Catalogue,
-    process::Reach,
-};
+use crate::{api::machine::{Machine, MachineClass, MachineDeployment, MachineSet}, cli::reading::{self, Listed, family::is_set_frozen, story::Unreadable}, driver_host::Catalogue, process::Reach};
 
 /// Kinds, stored objects and classes: what both checks read.
 pub(super) struct Stored {

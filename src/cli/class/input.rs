@@ -10,12 +10,7 @@ use super::{
     error::NotChecked,
     report::{Line, Verdict},
 };
-use crate::{
-    api::machine::{API_VERSION, MachineClass, SecretRef},
-    cli::objects,
-    controllers::machine_class,
-    driver::SecretData,
-};
+use crate::{api::machine::{API_VERSION, MachineClass, SecretRef}, cli::objects, controllers::machine_class, driver_host::SecretData};
 
 /// Objects without a namespace are taken to be in this one.
 const NAMESPACE: &str = "default";

@@ -11,13 +11,7 @@ use clap::{Args, Subcommand};
 use tokio::time::timeout;
 
 use super::{flags::SecretOptions, format::Format};
-use crate::{
-    api::machine::MachineClass,
-    controllers::machine::token,
-    driver::{Catalogue, Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems},
-    process::DriverSources,
-    simulated_cloud::{Cloud, CloudApi, Control},
-};
+use crate::{api::machine::MachineClass, controllers::machine::token, driver_host::{Catalogue, Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems}, process::DriverSources, simulated_cloud::{Cloud, CloudApi, Control}};
 use input::Input;
 use report::Checked;
 

@@ -20,7 +20,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 
-use crate::driver::tls::use_ring;
+use crate::driver_host::tls::use_ring;
 
 pub use self::{
     cloud::{Cloud, Vms},

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{cli::objects::ObjectsError, driver::remote::Address};
+use crate::{cli::objects::ObjectsError, driver_host::remote::Address};
 
 /// A driver that could not be tested.
 #[derive(Debug, thiserror::Error)]

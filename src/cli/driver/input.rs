@@ -7,11 +7,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec, Secret}
 use serde::de::DeserializeOwned;
 
 use super::{error::NotTested, options::TestOptions};
-use crate::{
-    api::machine::MachineClass,
-    cli::objects::{self, ObjectsError},
-    driver::{SecretData, conformance::Subject, remote::RemoteDriver},
-};
+use crate::{api::machine::MachineClass, cli::objects::{self, ObjectsError}, driver_host::{SecretData, conformance::Subject, remote::RemoteDriver}};
 
 /// The annotation of a PersistentVolume with the ID that the driver must return.
 const VOLUME_ID: &str = "volume-id";

@@ -11,13 +11,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::flags::{LogOptions, SecretOptions, place_for, value};
-use crate::{
-    driver::{
-        Guards, conformance,
-        remote::{Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles},
-    },
-    process::{self, DriverServerOptions, SimulatedPlace},
-};
+use crate::{driver_host::{Guards, conformance, remote::{Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles}}, process::{self, DriverServerOptions, SimulatedPlace}};
 use input::Input;
 
 pub use error::NotTested;

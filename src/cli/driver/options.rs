@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{
-    cli::{flags::value, format::Format},
-    driver::remote::Address,
-};
+use crate::{cli::{flags::value, format::Format}, driver_host::remote::Address};
 
 /// Flags of `mcm driver test`.
 #[derive(Args, Clone, Debug)]

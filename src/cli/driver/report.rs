@@ -4,13 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::{
-    cli::{exit::No, format::Format, table::table},
-    driver::{
-        conformance::{self, CheckResult, Outcome},
-        remote::Endpoint,
-    },
-};
+use crate::{cli::{exit::No, format::Format, table::table}, driver_host::{conformance::{self, CheckResult, Outcome}, remote::Endpoint}};
 
 /// The report of a test.
 #[derive(Debug)]

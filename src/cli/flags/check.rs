@@ -8,7 +8,7 @@ use super::{
 };
 use crate::api::GoDuration;
 #[cfg(feature = "remote")]
-use crate::driver::remote::Address;
+use crate::driver_host::remote::Address;
 
 /// client-go's jitter: pauses are up to this multiple of the retry period.
 const RETRY_JITTER: f64 = 1.2;

@@ -6,14 +6,8 @@ use clap::Args;
 
 use super::value;
 #[cfg(feature = "remote")]
-use crate::driver::remote::{Endpoint, TlsFiles};
-use crate::{
-    driver::{
-        ON_REQUEST, SecretPolicy,
-        secret_policy::{AllowedEndpoint, GARDENER_FOLDER},
-    },
-    process::SimulatedPlace,
-};
+use crate::driver_host::remote::{Endpoint, TlsFiles};
+use crate::{driver_host::{ON_REQUEST, SecretPolicy, secret_policy::{AllowedEndpoint, GARDENER_FOLDER}}, process::SimulatedPlace};
 
 /// Flags of the drivers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

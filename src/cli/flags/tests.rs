@@ -3,12 +3,7 @@ use std::{collections::BTreeSet, ffi::OsString, net::IpAddr, path::PathBuf, time
 use rstest::rstest;
 
 use super::*;
-use crate::{
-    cli::args::{self, Command},
-    driver::SecretPolicy,
-    process::SimulatedPlace,
-    safety::meltdown::Limit,
-};
+use crate::{cli::args::{self, Command}, driver_host::SecretPolicy, process::SimulatedPlace, safety::meltdown::Limit};
 
 /// Flags of both Go programs, with their defaults.
 const GENERIC: [(&str, &str); 23] = [

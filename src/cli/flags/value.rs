@@ -10,12 +10,8 @@ use std::{
 use reqwest::Url;
 
 #[cfg(feature = "remote")]
-use crate::driver::remote::{Address, Endpoint, InvalidAddress, Listen};
-use crate::{
-    api::GoDuration,
-    driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint},
-    process::SimulatedPlace,
-};
+use crate::driver_host::remote::{Address, Endpoint, InvalidAddress, Listen};
+use crate::{api::GoDuration, driver_host::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint}, process::SimulatedPlace};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

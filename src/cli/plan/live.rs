@@ -5,17 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::answer::{Blocker, Severity};
-use crate::{
-    api::machine::{MachineClass, SecretRef},
-    cli::{
-        class::{Verdict, look},
-        objects,
-    },
-    controllers::machine_class::login_data,
-    driver::SecretData,
-    process::ReadOnly,
-    runtime::{dated::DatedObject, objects::read},
-};
+use crate::{api::machine::{MachineClass, SecretRef}, cli::{class::{Verdict, look}, objects}, controllers::machine_class::login_data, driver_host::SecretData, process::ReadOnly, runtime::{dated::DatedObject, objects::read}};
 
 /// Obstacles of new VMs that the cloud of a class shows, with the credentials in its Secrets.
 pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass) -> Vec<Blocker> {

@@ -14,18 +14,7 @@ use super::{
     answer::{Action, Blocker, ObjectPlan, Remedy, Severity, Verdict},
     outcome::brief,
 };
-use crate::{
-    api::{
-        GoDuration, labels,
-        machine::{Machine, MachineClass, MachineDeployment, StrategyType},
-        selector::Selector,
-    },
-    cli::reading::{self, story::filled},
-    controllers::machine_class::secret_refs,
-    driver::{Catalogue, NotValidated},
-    plan::{Subject, WaitKind, counted, guide::End},
-    rehearsal::record::Told,
-};
+use crate::{api::{GoDuration, labels, machine::{Machine, MachineClass, MachineDeployment, StrategyType}, selector::Selector}, cli::reading::{self, story::filled}, controllers::machine_class::secret_refs, driver_host::{Catalogue, NotValidated}, plan::{Subject, WaitKind, counted, guide::End}, rehearsal::record::Told};
 
 /// The most texts of waits.
 const MOST: usize = 5;

@@ -108,13 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        cli::{
-            flags::{ControlKubeconfig, TargetKubeconfig},
-            run::reading_options,
-        },
-        driver::Catalogue,
-    };
+    use crate::{cli::{flags::{ControlKubeconfig, TargetKubeconfig}, run::reading_options}, driver_host::Catalogue};
 
     #[rstest]
     #[case::a_command_line(

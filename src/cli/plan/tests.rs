@@ -10,22 +10,7 @@ use super::{
     outcome::Case,
     *,
 };
-use crate::{
-    api::machine::MachineDeployment,
-    cli::{
-        flags::{ControlKubeconfig, TargetKubeconfig},
-        run::reading_options,
-    },
-    driver::Catalogue,
-    process::Unread,
-    rehearsal::{
-        api_server::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS},
-        clock::VirtualClock,
-        cloud::Pace,
-        play::{Cue, Seed, Stage, play},
-        record::Ending,
-    },
-};
+use crate::{api::machine::MachineDeployment, cli::{flags::{ControlKubeconfig, TargetKubeconfig}, run::reading_options}, driver_host::Catalogue, process::Unread, rehearsal::{api_server::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS}, clock::VirtualClock, cloud::Pace, play::{Cue, Seed, Stage, play}, record::Ending}};
 
 const NAMESPACE: &str = "demo";
 

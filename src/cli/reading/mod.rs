@@ -29,15 +29,7 @@ use super::{
     flags::{ControlKubeconfig, TargetKubeconfig},
     run,
 };
-use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    controllers::object::owner::controller_of,
-    driver::{Catalogue, Guards},
-    plan::Subject,
-    process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
-    runtime::{cell::Kept, guard::Guard, refusal::forbidden},
-    simulated_cloud::{Cloud, CloudApi, Control},
-};
+use crate::{api::machine::{Machine, MachineClass, MachineDeployment, MachineSet}, controllers::object::owner::controller_of, driver_host::{Catalogue, Guards}, plan::Subject, process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread}, runtime::{cell::Kept, guard::Guard, refusal::forbidden}, simulated_cloud::{Cloud, CloudApi, Control}};
 
 /// Duration of a Lease that says none.
 const LEASE: i32 = 15;
@@ -106,7 +98,7 @@ pub(super) fn drivers() -> Result<Catalogue> {
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
         simulated_cloud: Some(&simulated_cloud),
-        secrets: &crate::driver::SecretPolicy::default(),
+        secrets: &crate::driver_host::SecretPolicy::default(),
         #[cfg(feature = "remote")]
         remote: &[],
     };

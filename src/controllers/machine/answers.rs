@@ -11,12 +11,7 @@ use super::{
     status,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
-use crate::{
-    api::machine::Machine,
-    drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef},
-    driver::{Code, DriverError, Vm},
-    safety::node_claim::{ReportedVm, VmReport},
-};
+use crate::{api::machine::Machine, drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef}, driver_host::{Code, DriverError, Vm}, safety::node_claim::{ReportedVm, VmReport}};
 
 impl Snapshot {
     /// Result of [`super::Action::ReadSecret`].

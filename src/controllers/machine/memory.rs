@@ -9,13 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::conditions::{CopyPeriod, NeverMet};
-use crate::{
-    api::{backoff::Backoff, hash::fnv1a_64, patch, syntax},
-    drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
-    driver::{Code, DriverError},
-    plan::repeats::{REVERTED, RepeatCount},
-    safety::node_claim::VmReport,
-};
+use crate::{api::{backoff::Backoff, hash::fnv1a_64, patch, syntax}, drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes}, driver_host::{Code, DriverError}, plan::repeats::{REVERTED, RepeatCount}, safety::node_claim::VmReport};
 
 /// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,15 +8,7 @@ use super::{
     policy::{Policy, after, created_at},
     views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
 };
-use crate::{
-    api::{labels, machine::Machine, node::Node},
-    driver::Vm,
-    plan::Hold,
-    safety::{
-        node_claim::{NodeClaim, VmReport},
-        trust::TargetTrust,
-    },
-};
+use crate::{api::{labels, machine::Machine, node::Node}, driver_host::Vm, plan::Hold, safety::{node_claim::{NodeClaim, VmReport}, trust::TargetTrust}};
 
 /// When to read a Node again after a failed read.
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);

@@ -4,10 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::{conditions, progress::Progress};
-use crate::{
-    api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType},
-    driver::Code,
-};
+use crate::{api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType}, driver_host::Code};
 
 pub(super) use super::conditions::stamp;
 

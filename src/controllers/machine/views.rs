@@ -3,12 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::token;
-use crate::{
-    api::{machine::MachineClass, node::Node},
-    drain::{Allowance, Answer, PodFacts},
-    driver::{Capabilities, DriverError, SecretData, Vm},
-    safety::meltdown::Permit,
-};
+use crate::{api::{machine::MachineClass, node::Node}, drain::{Allowance, Answer, PodFacts}, driver_host::{Capabilities, DriverError, SecretData, Vm}, safety::meltdown::Permit};
 
 /// A Node in the target cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +147,7 @@ pub struct Learned {
     pub token: TokenView,
     /// The VM, as the driver returned it.
     pub vm: VmView,
-    /// The answer behind [`VmView::NotFound`]. With [`crate::driver::Code::Unimplemented`] the driver cannot look VMs up.
+    /// The answer behind [`VmView::NotFound`]. With [`crate::driver_host::Code::Unimplemented`] the driver cannot look VMs up.
     pub no_vm: Option<DriverError>,
     /// The pods of the Node.
     pub pods: PodsView,

@@ -1,18 +1,7 @@
 use std::sync::Arc;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::machine::{Machine, MachineClass},
-    controllers::secret::MetadataOfSecret,
-    driver::Catalogue,
-    plan::Step,
-    runtime::{
-        events::Events,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn},
-        worker::ReconcileError,
-    },
-};
+use crate::{api::machine::{Machine, MachineClass}, controllers::secret::MetadataOfSecret, driver_host::Catalogue, plan::Step, runtime::{events::Events, objects::Objects, reconcile::{Execute, Next, Turn}, worker::ReconcileError}};
 
 /// Reconciles MachineClasses.
 pub(crate) struct MachineClasses {

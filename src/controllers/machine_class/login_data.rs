@@ -1,6 +1,6 @@
 //! The data of two Secrets that the driver of a class gets.
 
-use crate::driver::SecretData;
+use crate::driver_host::SecretData;
 
 const USER_DATA: &str = "userData";
 

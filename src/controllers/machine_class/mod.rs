@@ -18,14 +18,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::{
-    api::{
-        machine::{MachineClass, SecretRef},
-        patch,
-    },
-    driver::spec::Problems,
-    plan::Subject,
-};
+use crate::{api::{machine::{MachineClass, SecretRef}, patch}, driver_host::spec::Problems, plan::Subject};
 
 pub(crate) use cache::{is_missing, is_unusable, naming};
 pub(crate) use login_data::{login_data, unused_keys};

@@ -48,12 +48,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        api::{labels::FINALIZER, machine::Machine},
-        controllers::{machine_class::plan, secret::MetadataOfSecret, testing::Wire},
-        driver::{Catalogue, Guards},
-        runtime::{cell::Kept, clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects},
-    };
+    use crate::{api::{labels::FINALIZER, machine::Machine}, controllers::{machine_class::plan, secret::MetadataOfSecret, testing::Wire}, driver_host::{Catalogue, Guards}, runtime::{cell::Kept, clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects}};
 
     /// Steps and waits for a class that cannot be decoded.
     fn plan_of(is_terminating: bool, users: usize) -> Option<(usize, usize)> {

@@ -1,11 +1,7 @@
 use serde_json::json;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::{labels::CLASS_PROBLEMS, reasons::EventReason},
-    driver::spec::Problems,
-    plan::{Event, Plan, WaitKind},
-};
+use crate::{api::{labels::CLASS_PROBLEMS, reasons::EventReason}, driver_host::spec::Problems, plan::{Event, Plan, WaitKind}};
 
 /// An event message has at most 1024 bytes; the list of problems may take most of them.
 const LONGEST_TEXT: usize = 800;

@@ -3,20 +3,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::apply::MachineClasses;
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass},
-    },
-    controllers::{self, Kind, Settings, machine, secret::MetadataOfSecret},
-    driver::ProblemsHook,
-    runtime::{
-        cache::{Cache, Change, Key},
-        cell::Builder,
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
-};
+use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{self, Kind, Settings, machine, secret::MetadataOfSecret}, driver_host::ProblemsHook, runtime::{cache::{Cache, Change, Key}, cell::Builder, enqueue::Enqueue, queue::{Pacing, Queue}}};
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 

@@ -41,18 +41,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use crate::{
-    api::{
-        machine::{Machine, MachineClass, MachinePhase},
-        vm_owner::Owner,
-    },
-    driver::Listed,
-    plan::Event,
-    safety::{
-        meltdown::{Limits, Permit, PermitKey},
-        orphans::{Claim, Sightings},
-    },
-};
+use crate::{api::{machine::{Machine, MachineClass, MachinePhase}, vm_owner::Owner}, driver_host::Listed, plan::Event, safety::{meltdown::{Limits, Permit, PermitKey}, orphans::{Claim, Sightings}}};
 
 pub use nodes::TargetNode;
 pub(crate) use offers::{ADOPTED_FOR, Offer, OfferStep, Stock, offers};

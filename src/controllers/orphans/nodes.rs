@@ -4,14 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt;
 
-use crate::{
-    api::{
-        labels::{MACHINE_NAME, NOT_MANAGED},
-        machine::Machine,
-        node::Node,
-    },
-    driver::ListedVm,
-};
+use crate::{api::{labels::{MACHINE_NAME, NOT_MANAGED}, machine::Machine, node::Node}, driver_host::ListedVm};
 
 /// A Node of a target cluster.
 #[derive(Clone, Debug, PartialEq)]

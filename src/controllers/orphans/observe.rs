@@ -10,17 +10,7 @@ use super::{
     nodes::TargetNode,
     pass::period_of,
 };
-use crate::{
-    api::machine::MachineClass,
-    controllers::machine,
-    driver::Account,
-    runtime::{
-        cache::Key,
-        reconcile::Observe,
-        target::{Target, TargetOf},
-    },
-    safety::trust::TargetTrust,
-};
+use crate::{api::machine::MachineClass, controllers::machine, driver_host::Account, runtime::{cache::Key, reconcile::Observe, target::{Target, TargetOf}}, safety::trust::TargetTrust};
 
 impl Observe for Orphans {
     type Key = Key;

@@ -13,7 +13,7 @@ const OF_NO_SHOOT: &str = "shoot----";
 const BEFORE_NAME: [&str; 2] = ["cluster/", "cluster-"];
 
 /// Whether the list of a class is limited to the technical ID of its namespace, so that only classes of this namespace share
-/// it. `may_list` is [`crate::driver::Driver::may_list`]: with another ID in its place, the list must differ.
+/// it. `may_list` is [`crate::driver_host::Driver::may_list`]: with another ID in its place, the list must differ.
 pub(super) fn is_of_namespace(class: &MachineClass, may_list: impl Fn(&MachineClass, &MachineClass) -> bool) -> bool {
     let id = class.metadata.namespace.as_deref().unwrap_or_default();
     if !id.starts_with(TECHNICAL_ID) {

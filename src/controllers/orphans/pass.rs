@@ -8,10 +8,7 @@ use super::{
     Listing, Policy, Snapshot,
     nodes::{NodeIndex, TargetNode},
 };
-use crate::{
-    driver::Listed,
-    safety::orphans::{Verdict, identity},
-};
+use crate::{driver_host::Listed, safety::orphans::{Verdict, identity}};
 
 /// The shortest pause between two lists.
 pub(super) const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);

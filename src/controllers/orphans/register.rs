@@ -1,20 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::apply::{COMPONENT, Orphans};
-use crate::{
-    api::machine::{Machine, MachineClass},
-    controllers::{self, Kind, Settings, machine::Permits, secret::MetadataOfSecret},
-    driver::Code,
-    runtime::{
-        cache::{Change, Key},
-        cell::Builder,
-        enqueue::Enqueue,
-        owners::Owners,
-        queue::{Pacing, Queue},
-        reconcile::States,
-        secrets::Secrets,
-    },
-};
+use crate::{api::machine::{Machine, MachineClass}, controllers::{self, Kind, Settings, machine::Permits, secret::MetadataOfSecret}, driver_host::Code, runtime::{cache::{Change, Key}, cell::Builder, enqueue::Enqueue, owners::Owners, queue::{Pacing, Queue}, reconcile::States, secrets::Secrets}};
 
 pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 

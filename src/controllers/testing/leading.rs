@@ -6,17 +6,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Wire, clock::VirtualClock};
-use crate::{
-    controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
-    driver::Catalogue,
-    runtime::{
-        cell::{Cell, Config, Ended, Role, Scope, Shared},
-        events::Events,
-        metrics::Metrics,
-        target::{Assignment, TargetClients, TargetId, Targets},
-    },
-    safety::{api_server::Probing, meltdown},
-};
+use crate::{controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot}, driver_host::Catalogue, runtime::{cell::{Cell, Config, Ended, Role, Scope, Shared}, events::Events, metrics::Metrics, target::{Assignment, TargetClients, TargetId, Targets}}, safety::{api_server::Probing, meltdown}};
 
 const ROLES: [Role; 2] = [SETS, MACHINES];
 

@@ -16,14 +16,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::{
-    api::{
-        labels::{self, CONTROL_PLANE_ROLES, MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
-        machine::{Machine, MachinePhase},
-        node::Node,
-    },
-    driver::Vm,
-};
+use crate::{api::{labels::{self, CONTROL_PLANE_ROLES, MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED}, machine::{Machine, MachinePhase}, node::Node}, driver_host::Vm};
 
 /// The VM of a Machine as its driver reported it. Nothing in it is copied from the Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

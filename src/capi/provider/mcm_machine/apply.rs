@@ -9,28 +9,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::machine::{self as native, MachineClass},
-    capi::{
-        conversion::{ProviderKinds, provider_id},
-        object::apply::read,
-        provider::native_managers::Managers,
-        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
-    },
-    controllers::{machine::secrets_of_class, secret::MetadataOfSecret},
-    driver::{Catalogue, Code, DriverError, MachineRequest},
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        dated::DatedObject,
-        events::Events,
-        objects::{Objects, chain, read as read_object},
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        secrets::Secrets,
-        worker::ReconcileError,
-    },
-};
+use crate::{api::machine::{self as native, MachineClass}, capi::{conversion::{ProviderKinds, provider_id}, object::apply::read, provider::native_managers::Managers, types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine}}, controllers::{machine::secrets_of_class, secret::MetadataOfSecret}, driver_host::{Catalogue, Code, DriverError, MachineRequest}, plan::Step, runtime::{cache::Key, clock::Clock, dated::DatedObject, events::Events, objects::{Objects, chain, read as read_object}, reconcile::{Execute, Next, Turn, UnresolvedWrite}, secrets::Secrets, worker::ReconcileError}};
 
 /// Reconciles MCMMachines.
 pub(super) struct MCMMachines {

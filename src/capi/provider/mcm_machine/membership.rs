@@ -10,20 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use super::{Action, Failed, Memory, Session, Snapshot, native};
-use crate::{
-    api::{
-        backoff::Backoff,
-        load_balancer::LoadBalancer,
-        machine::{Machine, MachineStatus},
-    },
-    capi::{
-        object::{conditions::Desired, gate::Gated, view::View},
-        provider::{class::Class, reasons},
-        types::{INFRASTRUCTURE_GROUP, names},
-    },
-    driver::{Code, DriverError},
-    plan::{Plan, WaitKind},
-};
+use crate::{api::{backoff::Backoff, load_balancer::LoadBalancer, machine::{Machine, MachineStatus}}, capi::{object::{conditions::Desired, gate::Gated, view::View}, provider::{class::Class, reasons}, types::{INFRASTRUCTURE_GROUP, names}}, driver_host::{Code, DriverError}, plan::{Plan, WaitKind}};
 
 /// Pauses between attempts of a call that fails.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));

@@ -26,22 +26,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::{
-    api::{
-        load_balancer::{LoadBalancer, LoadBalancerKind},
-        machine::{self as native_api, MachineClass},
-    },
-    capi::{
-        conversion::ProviderKinds,
-        object::{
-            conditions,
-            gate::Obstacle,
-            view::{Owner, View},
-        },
-        types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
-    },
-    driver::Code,
-};
+use crate::{api::{load_balancer::{LoadBalancer, LoadBalancerKind}, machine::{self as native_api, MachineClass}}, capi::{conversion::ProviderKinds, object::{conditions, gate::Obstacle, view::{Owner, View}}, types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine}}, driver_host::Code};
 
 pub(super) use cache::BY_CLUSTER;
 pub(super) use register::KIND;

@@ -4,14 +4,7 @@ use std::sync::Arc;
 
 use kube::{ResourceExt, core::ObjectMeta};
 
-use crate::{
-    api::machine::{Machine, MachineClass, MachinePhase, OperationType},
-    driver::{Account, Code},
-    runtime::{
-        cache::{Cache, Key},
-        handlers::Handlers,
-    },
-};
+use crate::{api::machine::{Machine, MachineClass, MachinePhase, OperationType}, driver_host::{Account, Code}, runtime::{cache::{Cache, Key}, handlers::Handlers}};
 
 type Handler = dyn Fn(&MachineClass) + Send + Sync;
 

@@ -11,11 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::controllers::machine::Action;
-use crate::{
-    driver::Account,
-    runtime::{cache::Key, queue::Queue},
-};
+use crate::{controllers::machine::Action, driver_host::Account, runtime::{cache::Key, queue::Queue}};
 
 /// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
 /// calls that hang.

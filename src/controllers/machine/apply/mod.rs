@@ -20,18 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Action, ClassView, SecretFacts, Snapshot, metrics, watch_vm};
-use crate::{
-    api::{machine::MachineStatus, patch},
-    driver::Account,
-    plan::{Event, Step},
-    runtime::{
-        cache::Key,
-        fence,
-        objects::{WriteError, WriteFailure, chain},
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::{ReconcileError, Requeue},
-    },
-};
+use crate::{api::{machine::MachineStatus, patch}, driver_host::Account, plan::{Event, Step}, runtime::{cache::Key, fence, objects::{WriteError, WriteFailure, chain}, reconcile::{Execute, Next, Turn, UnresolvedWrite}, worker::{ReconcileError, Requeue}}};
 use lanes::Lane;
 
 pub(crate) use freed::{FreedResources, short_of_resources};

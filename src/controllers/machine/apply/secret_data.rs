@@ -1,14 +1,6 @@
 //! The Secret data that the driver gets for a class, and for a Machine.
 
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, SecretRef},
-    },
-    controllers::machine_class,
-    driver::SecretData,
-    runtime::{cache::Key, secrets::Secrets},
-};
+use crate::{api::{labels, machine::{Machine, MachineClass, SecretRef}}, controllers::machine_class, driver_host::SecretData, runtime::{cache::Key, secrets::Secrets}};
 
 /// The data of the Secrets of a class.
 #[derive(Clone, Debug, Default)]

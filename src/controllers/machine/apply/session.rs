@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{lanes::Visit, permits::Held};
-use crate::{controllers::machine::Learned, driver::SecretData};
+use crate::{controllers::machine::Learned, driver_host::SecretData};
 
 /// State of one reconcile: results of its calls, and guards that are released when it ends.
 #[derive(Default)]

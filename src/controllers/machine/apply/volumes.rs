@@ -9,18 +9,7 @@ use super::{
     pods::{failed, in_time},
     ports::Ports,
 };
-use crate::{
-    api::volume_attachment::VolumeAttachment,
-    controllers::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from},
-    drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume},
-    driver::Driver,
-    runtime::{
-        cache::Key,
-        dated::DatedObject,
-        objects::{Objects, WriteFailure},
-        target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME},
-    },
-};
+use crate::{api::volume_attachment::VolumeAttachment, controllers::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from}, drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume}, driver_host::Driver, runtime::{cache::Key, dated::DatedObject, objects::{Objects, WriteFailure}, target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME}}};
 
 /// Claims of one drain that are read at a time.
 const READS: usize = 10;

@@ -8,16 +8,7 @@ use super::super::{
     status, token,
     views::{ClassView, SecretView, TokenView},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{OperationState, OperationType},
-        reasons::EventReason,
-    },
-    controllers::object::finalizer,
-    driver::Capabilities,
-    plan::{Event, Plan, WaitKind},
-};
+use crate::{api::{labels, machine::{OperationState, OperationType}, reasons::EventReason}, controllers::object::finalizer, driver_host::Capabilities, plan::{Event, Plan, WaitKind}};
 
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);

@@ -17,12 +17,7 @@ use super::{
     steps::{is_node_certain, set},
     views::{ClassView, NodeView, SecretView, VmView},
 };
-use crate::{
-    api::{labels, machine::OperationState, reasons::EventReason, syntax},
-    controllers::object::finalizer,
-    driver::{DriverError, Vm},
-    plan::{Event, Plan, WaitKind},
-};
+use crate::{api::{labels, machine::OperationState, reasons::EventReason, syntax}, controllers::object::finalizer, driver_host::{DriverError, Vm}, plan::{Event, Plan, WaitKind}};
 use record::{advance, write_progress};
 
 mod drain;

@@ -4,12 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, ready, unready};
-use crate::{
-    api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType},
-    controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView},
-    driver::{Code, DriverError, Vm},
-    safety::trust::TargetTrust,
-};
+use crate::{api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType}, controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView}, driver_host::{Code, DriverError, Vm}, safety::trust::TargetTrust};
 
 fn error(code: Code) -> DriverError {
     DriverError::new(code, "because")
@@ -472,7 +467,7 @@ fn change_class(world: &mut World, patch: Value) {
 
 #[test]
 fn texts_of_errors_never_hold_what_secrets_hold() {
-    let data = crate::driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
+    let data = crate::driver_host::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
     let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new(), None);
     assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
 }

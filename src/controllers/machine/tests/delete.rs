@@ -5,15 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, pod, ready};
-use crate::{
-    api::{
-        labels,
-        machine::{MachinePhase, OperationState, OperationType},
-    },
-    controllers::machine::{Call, ClassView, Memory},
-    drain::Refusal,
-    driver::{Code, DriverError},
-};
+use crate::{api::{labels, machine::{MachinePhase, OperationState, OperationType}}, controllers::machine::{Call, ClassView, Memory}, drain::Refusal, driver_host::{Code, DriverError}};
 
 const STEPS: [&str; 6] = [
     "Set machine status to termination. Now, getting VM Status",

@@ -6,19 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, own, pod, ready, unready};
-use crate::{
-    api::{
-        labels::{
-            FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED,
-            SCALE_DOWN_DISABLED_BY_MCM,
-        },
-        machine::{AUTO_PRESERVED, MachinePhase},
-    },
-    controllers::machine::Call,
-    drain::Refusal,
-    driver::{Code, DriverError},
-    safety::trust::TargetTrust,
-};
+use crate::{api::{labels::{FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_MCM}, machine::{AUTO_PRESERVED, MachinePhase}}, controllers::machine::Call, drain::Refusal, driver_host::{Code, DriverError}, safety::trust::TargetTrust};
 
 const DAY: i64 = 24 * 3600;
 const TIMEOUT: i64 = 96 * 3600;

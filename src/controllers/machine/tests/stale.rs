@@ -6,15 +6,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{World, at, node, pod, ready, unready};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase},
-    },
-    controllers::machine::may_call_driver,
-    driver::{Code, DriverError},
-    safety::trust::{Interruption, TargetTrust},
-};
+use crate::{api::{labels, machine::{Machine, MachinePhase}}, controllers::machine::may_call_driver, driver_host::{Code, DriverError}, safety::trust::{Interruption, TargetTrust}};
 
 /// The cache has lost its Nodes.
 fn behind(mut world: World) -> World {

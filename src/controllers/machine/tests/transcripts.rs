@@ -4,13 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::world::{World, at, pod, ready};
-use crate::{
-    api::{labels, machine::MachinePhase},
-    controllers::machine::Call,
-    drain::Refusal,
-    driver::{Code, DriverError},
-    safety::trust::{Interruption, TargetTrust},
-};
+use crate::{api::{labels, machine::MachinePhase}, controllers::machine::Call, drain::Refusal, driver_host::{Code, DriverError}, safety::trust::{Interruption, TargetTrust}};
 
 #[test]
 fn the_life_of_a_machine() {

@@ -4,11 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{UID, World, at, node, pod, ready, unready};
-use crate::{
-    api::{labels, machine::MachinePhase, node::Node},
-    controllers::machine::Call,
-    driver::{Code, DriverError},
-};
+use crate::{api::{labels, machine::MachinePhase, node::Node}, controllers::machine::Call, driver_host::{Code, DriverError}};
 
 const ID: &str = "cloud:///theirs";
 

@@ -10,20 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::KIND;
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass},
-    },
-    controllers::{
-        Kind, Settings, api_servers, machine, node,
-        testing::{Fate, Leading, Wire, settings, until},
-    },
-    driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm,
-        spec::Problems,
-    },
-};
+use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{Kind, Settings, api_servers, machine, node, testing::{Fate, Leading, Wire, settings, until}}, driver_host::{Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems}};
 
 const PERIOD: Duration = Duration::from_mins(15);
 

@@ -6,11 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::machine;
-use crate::{
-    api::{labels, machine::MachineSet, patch, vm_owner::Owner},
-    controllers::orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers},
-    driver::{Listed, ListedVm},
-};
+use crate::{api::{labels, machine::MachineSet, patch, vm_owner::Owner}, controllers::orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers}, driver_host::{Listed, ListedVm}};
 
 #[derive(Clone)]
 struct Scene {

@@ -10,7 +10,7 @@ use super::{
     super::Others,
     world::{World, running},
 };
-use crate::{api::reasons::EventReason, driver::ListedVm, plan::WaitKind};
+use crate::{api::reasons::EventReason, driver_host::ListedVm, plan::WaitKind};
 
 #[test]
 fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {

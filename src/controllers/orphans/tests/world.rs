@@ -10,18 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::{
-    api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner},
-    controllers::orphans::{
-        Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan,
-    },
-    driver::{Listed, ListedVm},
-    plan::Plan,
-    safety::{
-        meltdown::{OutOfService, Permit},
-        orphans::identity,
-    },
-};
+use crate::{api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner}, controllers::orphans::{Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan}, driver_host::{Listed, ListedVm}, plan::Plan, safety::{meltdown::{OutOfService, Permit}, orphans::identity}};
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 

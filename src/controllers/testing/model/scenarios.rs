@@ -17,7 +17,7 @@ use super::{
     system::{self, Process, Program, TAKE_OVER},
     world::{NAMESPACE, World},
 };
-use crate::{controllers, driver::Code};
+use crate::{controllers, driver_host::Code};
 
 /// VMs boot within this time, and a few requests follow.
 const BOOTED: Duration = Duration::from_mins(3);

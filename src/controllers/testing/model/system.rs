@@ -16,19 +16,7 @@ use super::{
     cloud::ModelDriver,
     world::{NAMESPACE, World},
 };
-use crate::{
-    api::GoDuration,
-    controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot},
-    driver::{Catalogue, Driver, Guards},
-    runtime::{
-        cell::{Cell, Config, Role, Scope, Shared},
-        events::Events,
-        lead::lead,
-        leader::{Election, LeaseConfig, Timing},
-        target::{Assignment, TargetClients, TargetId, Targets},
-    },
-    safety::{api_server::Probing, meltdown},
-};
+use crate::{api::GoDuration, controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot}, driver_host::{Catalogue, Driver, Guards}, runtime::{cell::{Cell, Config, Role, Scope, Shared}, events::Events, lead::lead, leader::{Election, LeaseConfig, Timing}, target::{Assignment, TargetClients, TargetId, Targets}}, safety::{api_server::Probing, meltdown}};
 
 /// Slower than a real one, so that hours pass with few renewals.
 const TIMING: Timing = Timing {

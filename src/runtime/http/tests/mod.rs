@@ -12,8 +12,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::driver::tls::use_ring;
-use crate::runtime::metrics::{Collect, Exposition};
+use crate::{driver_host::tls::use_ring, runtime::metrics::{Collect, Exposition}};
 
 struct Running {
     url: String,

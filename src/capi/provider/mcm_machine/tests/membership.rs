@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{PAUSE, World};
-use crate::{api::load_balancer::LoadBalancerKind, capi::testing::world::deleted, driver::Code};
+use crate::{api::load_balancer::LoadBalancerKind, capi::testing::world::deleted, driver_host::Code};
 
 const RETRY: i64 = 300;
 

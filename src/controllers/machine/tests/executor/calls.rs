@@ -8,25 +8,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{MACHINES, NODE, Shop, key};
-use crate::{
-    api::{labels, machine::MachinePhase},
-    controllers::machine::{
-        Action, Memory, take_permit,
-        tests::{
-            api::{Reply, status},
-            world::{at, ready, unready},
-        },
-    },
-    driver::{Code, DriverError},
-    plan::Plannable,
-    runtime::{
-        cache::Key,
-        fence::{self, LeaseFence},
-        reconcile::Observe,
-        worker::{Handler, Requeue},
-    },
-    safety::meltdown::{Group, PermitKey},
-};
+use crate::{api::{labels, machine::MachinePhase}, controllers::machine::{Action, Memory, take_permit, tests::{api::{Reply, status}, world::{at, ready, unready}}}, driver_host::{Code, DriverError}, plan::Plannable, runtime::{cache::Key, fence::{self, LeaseFence}, reconcile::Observe, worker::{Handler, Requeue}}, safety::meltdown::{Group, PermitKey}};
 
 const NAMESPACE: &str = "/api/v1/namespaces/ns";
 

@@ -19,38 +19,7 @@ use super::{
     api::{Api, Call},
     world::{at, ready},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass},
-    },
-    controllers::{
-        machine::apply::{Lanes, Machines, Ports},
-        node,
-        secret::MetadataOfSecret,
-    },
-    driver::{
-        Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm,
-        cloud::Coalescer, spec::Problems,
-    },
-    runtime::{
-        cache::{Cache, Cached, Key},
-        cell::Kept,
-        clock::{Clock, ManualClock},
-        events::Events,
-        guard::Guard,
-        limiter::Rate,
-        metrics::Metrics,
-        objects::Objects,
-        owners::Owners,
-        queue::{Pacing, Queue},
-        reconcile::{Loop, States},
-        secrets::Secrets,
-        server_clock::ServerClock,
-        target::{Assignment, Target, TargetClients, TargetId, Targets},
-        worker::{Handler, ReconcileError, Requeue},
-    },
-};
+use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{machine::apply::{Lanes, Machines, Ports}, node, secret::MetadataOfSecret}, driver_host::{Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, cloud::Coalescer, spec::Problems}, runtime::{cache::{Cache, Cached, Key}, cell::Kept, clock::{Clock, ManualClock}, events::Events, guard::Guard, limiter::Rate, metrics::Metrics, objects::Objects, owners::Owners, queue::{Pacing, Queue}, reconcile::{Loop, States}, secrets::Secrets, server_clock::ServerClock, target::{Assignment, Target, TargetClients, TargetId, Targets}, worker::{Handler, ReconcileError, Requeue}}};
 
 const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
 const NODE: &str = "/api/v1/nodes/n";

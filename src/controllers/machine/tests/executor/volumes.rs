@@ -15,11 +15,7 @@ use super::{
     },
     ATTACHMENTS, Shop, csi, forced, key,
 };
-use crate::{
-    api::machine::Machine,
-    driver::{Code, DriverError},
-    runtime::guard::Guard,
-};
+use crate::{api::machine::Machine, driver_host::{Code, DriverError}, runtime::guard::Guard};
 
 #[tokio::test]
 async fn a_volume_is_followed_from_its_claim_to_another_node() {
