@@ -5,11 +5,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use super::types::{
+use mcm_api::crd::{roots, tidy};
+use mcm_conversion::types::{
     Cluster, MCMCluster, MCMClusterTemplate, MCMMachine, MCMMachinePool, MCMMachinePoolTemplate, MCMMachineTemplate,
     MCMMigration, Machine, MachineDeployment, MachineHealthCheck, MachineSet, names,
 };
-use crate::api::crd::{roots, tidy};
 
 /// The only version of all kinds, and the contract that it speaks.
 const VERSION: &str = "v1beta2";

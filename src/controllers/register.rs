@@ -4,9 +4,10 @@ use super::{
     api_servers, machine, machine_class, machine_deployment, machine_set, node, orphans, overshoot, secret,
     settings::Kind,
 };
+use mcm_runtime::kind_cache::KindCaches;
 
 /// All kinds. The order does not matter.
-pub(crate) const KINDS: &[Kind] = &[
+pub const KINDS: &[Kind] = &[
     machine_deployment::KIND,
     machine_set::KIND,
     overshoot::KIND,
@@ -17,3 +18,13 @@ pub(crate) const KINDS: &[Kind] = &[
     orphans::KIND,
     api_servers::KIND,
 ];
+
+/// How the objects of all kinds are cached.
+pub fn kind_caches() -> KindCaches {
+    KindCaches::default()
+        .with(machine_deployment::CACHE)
+        .with(machine_set::CACHE)
+        .with(machine::CACHE)
+        .with(machine_class::CACHE)
+        .with(secret::CACHE)
+}

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use super::{machine, machine_deployment, node, orphans, overshoot};
-use crate::{driver_host::Catalogue, runtime::cell::{self, Role}, safety::api_server::Probing};
+use mcm_driver_host::Catalogue;
+use mcm_rules::safety::api_server::Probing;
+use mcm_runtime::{cell, role::Role};
 
 /// A kind that a cell can reconcile.
-pub(crate) type Kind = cell::Kind<Settings>;
+pub type Kind = cell::Kind<Settings>;
 
 /// Sets and deployments: the kinds of the Go program `machine-controller-manager`.
-pub(crate) const SETS: Role = Role { name: "sets", lease: "machine-controller-manager" };
+pub const SETS: Role = Role { name: "sets", lease: "machine-controller-manager" };
 
 /// Machines, with their classes, Secrets and Nodes: the kinds of the Go program `machine-controller`.
-pub(crate) const MACHINES: Role = Role { name: "machines", lease: "machine-controller" };
+pub const MACHINES: Role = Role { name: "machines", lease: "machine-controller" };
 
 /// Settings from the flags, by kind.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// For Machines.
     pub machine: machine::Policy,
     /// For MachineDeployments.

@@ -8,7 +8,7 @@ use kube::{Api, Client, api::PostParams};
 
 /// Whether this process may send a request; `None` if the API server does not answer the review. Every user may ask for it
 /// (ClusterRole `system:basic-user`).
-pub(crate) async fn is_allowed(client: &Client, request: ResourceAttributes) -> Option<bool> {
+pub async fn is_allowed(client: &Client, request: ResourceAttributes) -> Option<bool> {
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(request), ..Default::default() };
     let review = SelfSubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());

@@ -43,11 +43,12 @@ impl Activity {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Activity {
     /// An activity with a last sign of life so long ago.
     pub fn silent_for(silence: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Instant::now().checked_sub(silence).unwrap())))
+        let now = Instant::now();
+        Self(Arc::new(Mutex::new(now.checked_sub(silence).unwrap_or(now))))
     }
 }
 

@@ -24,7 +24,7 @@ const MIB: u64 = 1 << 20;
 
 /// Limits of one response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Bytes of a response that is not a watch.
     whole: u64,
     /// From so many bytes on, a response waits until it is one of the [`LARGE_AT_ONCE`].
@@ -137,7 +137,7 @@ impl TooLarge {
 }
 
 /// A client whose responses are limited.
-pub(crate) fn within(client: Client, limits: Limits) -> Client {
+pub fn within(client: Client, limits: Limits) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();

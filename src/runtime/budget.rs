@@ -20,14 +20,14 @@ use super::{
 
 /// The purpose of a budget. Renewals of Leases must not wait for other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     Requests,
     Leases,
 }
 
 /// The budgets of all API servers that are in use. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Budgets(Arc<Mutex<Buckets>>);
+pub struct Budgets(pub Arc<Mutex<Buckets>>);
 
 /// The bucket of each server and purpose, while a client uses it.
 type Buckets = HashMap<(String, Purpose), Weak<FairBucket>>;
@@ -49,7 +49,7 @@ impl Budgets {
 
 /// The share of one cell in the budget of a server: a layer of its clients. Watches are exempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub struct Share {
     bucket: Arc<FairBucket>,
     cell: Arc<str>,
 }
@@ -64,7 +64,7 @@ impl<S> Layer<S> for Share {
 
 /// See [`Share`].
 #[derive(Clone, Debug)]
-pub(crate) struct Shared<S> {
+pub struct Shared<S> {
     inner: S,
     share: Share,
 }

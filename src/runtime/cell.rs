@@ -23,7 +23,6 @@ use futures::{
 };
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
-use serde::Serialize;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -35,19 +34,22 @@ use super::{
     explain::LastPlan,
     fence,
     guard::Guard,
+    kind_cache::{CachedKind, KindCache, KindCaches},
     metrics::{Exposition, Metrics, Source},
     objects::{Objects, chain},
     panics::{self, Place},
-    preview::Preview,
+    preview::preview_of,
     queue::Queue,
     reconcile::{Loop, Reconciler, States},
+    role::Role,
     shutdown,
     target::{Target, Targets},
     trust::{self, Liveness},
     unreadable,
     worker::{Handler, Workers},
 };
-use crate::{api::backoff::Backoff, plan::Subject};
+use mcm_api::backoff::Backoff;
+use mcm_rules::plan::{Preview, Subject};
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -56,7 +58,7 @@ const NODES_OF_ONE: Duration = Duration::from_secs(5);
 
 /// Selects the objects of the control cluster that belong to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// The objects of one namespace.
     Namespace(String),
     /// The objects of all namespaces.
@@ -85,32 +87,9 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// A kind of the control cluster that cells cache.
-pub(crate) trait Kept: Cached + Serialize + Resource<Scope = NamespaceResourceScope> {
-    /// An empty cache with the kind's indexes.
-    fn cache() -> Arc<Cache<Self>>;
-
-    /// The same in a process with these roles, which may read less of an object.
-    fn cache_for(_: &[Role]) -> Arc<Cache<Self>> {
-        Self::cache()
-    }
-
-    /// Fills the cache and keeps it up to date, until dropped.
-    fn watch(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
-        let scope = scope.clone();
-        cache.watch(client.clone(), move |client| scope.api::<Guard<Self>>(&client), Liveness::CONTROL).boxed()
-    }
-
-    /// Reads all objects live.
-    fn refresh(cache: Arc<Cache<Self>>, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
-        let api = scope.api::<Guard<Self>>(client);
-        async move { Cache::refresh(&cache, &api).await }.boxed()
-    }
-}
-
 /// State that all cells of a process share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub struct Shared {
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The metrics registry.
@@ -124,7 +103,7 @@ pub(crate) struct Shared {
 }
 
 /// Configuration of a cell.
-pub(crate) struct Config {
+pub struct Config {
     /// Its name in logs.
     pub name: String,
     /// Selects the objects of the cell.
@@ -135,6 +114,8 @@ pub(crate) struct Config {
     pub targets: Arc<Targets>,
     /// The event recorder.
     pub events: Events,
+    /// How the objects of each kind are cached.
+    pub kinds: KindCaches,
     /// State shared with the other cells of the process.
     pub shared: Shared,
 }
@@ -147,25 +128,16 @@ impl Config {
 }
 
 /// A kind: how it registers, and the role under which its objects are reconciled.
-pub(crate) struct Kind<S: 'static> {
+pub struct Kind<S: 'static> {
     /// The role.
     pub role: &'static str,
     /// Registers cache, watch handlers, queue, reconciler and metrics. `S` contains the settings.
     pub register: fn(&mut Builder<'_>, &S),
 }
 
-/// A role: kinds that are reconciled under one Lease, that of the corresponding Go program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Role {
-    /// Its name in [`Kind::role`].
-    pub name: &'static str,
-    /// The name of its lease.
-    pub lease: &'static str,
-}
-
 /// A kind whose objects could not be listed, so that all about them is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unread {
+pub struct Unread {
     /// The kind, in the plural.
     pub kind: String,
     /// The refusal of the API server; `None` if it did not answer in time.
@@ -189,37 +161,50 @@ trait Watched: Send + Sync {
     fn forget_handlers(&self);
 }
 
-impl<K: Kept> Watched for Arc<Cache<K>> {
+/// A cache of a cell.
+struct WatchedCache<K: CachedKind> {
+    cache: Arc<Cache<K>>,
+    kind: KindCache<K>,
+}
+
+impl<K: CachedKind> Watched for WatchedCache<K> {
     fn kind(&self) -> String {
         K::plural(&()).into_owned()
     }
 
     fn wait_synced(&self) -> BoxFuture<'_, ()> {
-        Cache::wait_synced(self).boxed()
+        Cache::wait_synced(&self.cache).boxed()
     }
 
     fn wait_listed_or_refused(&self) -> BoxFuture<'_, ()> {
-        Cache::wait_listed_or_refused(self).boxed()
+        Cache::wait_listed_or_refused(&self.cache).boxed()
     }
 
     fn unread(&self) -> Option<Unread> {
-        Unread::of(self)
+        Unread::of(&self.cache)
     }
 
     fn follow(&self, followed: &trust::Caches, cluster: &str) {
-        followed.add(cluster, self, trust::Need::Required);
+        followed.add(cluster, &self.cache, trust::Need::Required);
     }
 
     fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
-        K::watch(Arc::clone(self), client, scope)
+        let scope = if self.kind.is_of_cluster() { Scope::All } else { scope.clone() };
+        let cache = Arc::clone(&self.cache);
+        cache.watch(client.clone(), move |client| scope.api::<Guard<K>>(&client), Liveness::CONTROL).boxed()
     }
 
     fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
-        K::refresh(Arc::clone(self), client, scope)
+        if !self.kind.is_read_by_new_leaders() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        let scope = if self.kind.is_of_cluster() { &Scope::All } else { scope };
+        let (cache, api) = (Arc::clone(&self.cache), scope.api::<Guard<K>>(client));
+        async move { Cache::refresh(&cache, &api).await }.boxed()
     }
 
     fn forget_handlers(&self) {
-        Cache::forget_handlers(self);
+        Cache::forget_handlers(&self.cache);
     }
 }
 
@@ -243,7 +228,7 @@ struct RoleTasks {
 }
 
 /// A running cell. Its caches are being filled and its roles can be run.
-pub(crate) struct Cell {
+pub struct Cell {
     config: Config,
     caches: Vec<Arc<dyn Watched>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
@@ -260,7 +245,7 @@ pub(crate) struct Cell {
 
 /// How a role ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// No reconcile is running.
     Completely,
     /// Running reconciles were aborted; their calls may still take effect.
@@ -268,7 +253,7 @@ pub(crate) enum Ended {
 }
 
 /// Passed to kinds to register themselves.
-pub(crate) struct Builder<'a> {
+pub struct Builder<'a> {
     config: &'a Config,
     roles: &'a [Role],
     role: &'static str,
@@ -281,12 +266,13 @@ pub(crate) struct Builder<'a> {
 
 impl Builder<'_> {
     /// The objects of a kind: cache and writes.
-    pub fn objects<K: Kept>(&mut self) -> Arc<Objects<K>> {
+    pub fn objects<K: CachedKind>(&mut self) -> Arc<Objects<K>> {
         if let Some(known) = self.known::<Objects<K>>() {
             return known;
         }
-        let cache = K::cache_for(self.roles);
-        self.caches.push(Arc::new(Arc::clone(&cache)));
+        let kind = self.config.kinds.get::<K>();
+        let cache = kind.empty_for(self.roles);
+        self.caches.push(Arc::new(WatchedCache { cache: Arc::clone(&cache), kind }));
         let control = self.config.control.clone();
         self.shared_with(|_| Objects::namespaced(&cache, &control))
     }
@@ -311,13 +297,13 @@ impl Builder<'_> {
     }
 
     /// Calls `handler` after each change of an object of a kind.
-    pub fn on_change<K: Kept>(&mut self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+    pub fn on_change<K: CachedKind>(&mut self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         self.objects::<K>().cache.on_change(handler);
     }
 
     /// Reconciles the objects of a kind after their own changes. `is_relevant` selects the changes that count; one of the
     /// spec waits for no pause.
-    pub fn controller<K: Kept, R: Reconciler<Key = Key>>(
+    pub fn controller<K: CachedKind, R: Reconciler<Key = Key>>(
         &mut self,
         reconciler: &Arc<R>,
         queue: &Arc<Queue<Key>>,
@@ -342,7 +328,7 @@ impl Builder<'_> {
     }
 
     /// Reconciles the objects of a kind whose keys others add to the queue. Each can be explained.
-    pub fn reconciler_of<K: Kept, R: Reconciler<Key = Key>>(
+    pub fn reconciler_of<K: CachedKind, R: Reconciler<Key = Key>>(
         &mut self,
         reconciler: &Arc<R>,
         queue: &Arc<Queue<Key>>,
@@ -350,7 +336,7 @@ impl Builder<'_> {
         limit: usize,
     ) -> Arc<Workers<Loop<R>>> {
         let (controller, planner, known) = (queue.name(), Arc::clone(reconciler), Arc::clone(states));
-        let preview = move |key: &Key| Preview::of(&*planner, &known, key, &K::kind(&()), controller);
+        let preview = move |key: &Key| preview_of(&*planner, &known, key, &K::kind(&()), controller);
         self.previews.insert(controller, Box::new(preview));
         let subject = |key: &Key| {
             let Key { namespace, name } = key.clone();
@@ -408,13 +394,13 @@ impl Builder<'_> {
     }
 
     /// Exports metrics of the objects of a kind, while this process leads the role.
-    pub fn export<K: Kept>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
+    pub fn export<K: CachedKind>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         self.tasks().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
     }
 
     /// Records an event on objects that cannot be decoded, while this process leads the role.
-    pub fn report_unreadable<K: Kept>(&mut self) {
+    pub fn report_unreadable<K: CachedKind>(&mut self) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         let events = self.config.events.clone();
         unreadable::watch(&cache, &events, self.is_leading());
@@ -488,7 +474,7 @@ impl Cell {
     }
 
     /// The objects of a kind in the cache.
-    pub fn cached<K: Kept>(&self) -> Vec<Arc<K>> {
+    pub fn cached<K: CachedKind>(&self) -> Vec<Arc<K>> {
         let known = self.shared.get(&TypeId::of::<Objects<K>>()).and_then(|known| known.downcast_ref::<Objects<K>>());
         known.map(|objects| objects.cache.all()).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use super::{
     explain::Explanation,
     metrics::{Collect, Desc, Exposition},
 };
-use crate::plan::WaitKind;
+use mcm_rules::plan::WaitKind;
 
 const WAITING: Desc<2> = Desc::gauge(
     "mcm_waiting",
@@ -34,7 +34,7 @@ const LEADER: Desc<2> = Desc::gauge(
 );
 
 /// A cell, as users and metrics see it.
-pub(crate) trait Overview: Send + Sync {
+pub trait Overview: Send + Sync {
     /// Its name; empty for the only one.
     fn name(&self) -> &str;
     /// The Leases of its roles, and whether this process acts for them.

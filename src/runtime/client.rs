@@ -31,7 +31,7 @@ const REPETITIONS: u32 = 5;
 ///
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
-pub(crate) fn client(
+pub fn client(
     cluster: &Cluster,
     user_agent: &str,
     limits: Limits,
@@ -57,7 +57,7 @@ pub(crate) fn client(
 ///
 /// # Errors
 /// As for [`client`].
-pub(crate) fn lease_client(
+pub fn lease_client(
     cluster: &Cluster,
     user_agent: &str,
     share: Option<Share>,
@@ -93,7 +93,7 @@ mod tests {
     use kube::Api;
 
     use super::*;
-    use crate::runtime::metrics::Metrics;
+    use crate::metrics::Metrics;
 
     #[tokio::test]
     async fn calls_carry_the_user_agent_and_are_counted() {

@@ -1,6 +1,6 @@
 //! The time, which tests can set.
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use std::sync::{Arc, Mutex, PoisonError};
 
 use std::time::{Duration, Instant};
@@ -50,11 +50,11 @@ impl Clock for SteadyClock {
 }
 
 /// A clock that tests move. Clones share the time.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Timestamp>>);
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl ManualClock {
     /// A clock that shows a time.
     pub fn at(now: Timestamp) -> Self {
@@ -68,7 +68,7 @@ impl ManualClock {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::api::decode;
+use mcm_api::decode;
 
 /// An object whose dates are moved into the range that can be represented.
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to the hard limit, as Go programs do. Returns the limit that counts; `None`
 /// without a limit.
-pub(crate) fn raise() -> Option<u64> {
+pub fn raise() -> Option<u64> {
     let before = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
     let raised = setrlimit(Resource::Nofile, wanted);

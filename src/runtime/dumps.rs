@@ -3,7 +3,7 @@
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 /// Switches core dumps off, and access by other processes of the same user.
-pub(crate) fn forbid() {
+pub fn forbid() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let forbidden = setrlimit(Resource::Core, none).and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable));
     if let Err(error) = forbidden {

@@ -10,7 +10,7 @@ use super::queue::Queue;
 
 /// Makes handlers that add keys to a queue. The functions get a context, such as the caches of a kind. Handlers do not keep it: it
 /// may own what calls them.
-pub(crate) struct Enqueue<C, K> {
+pub struct Enqueue<C, K> {
     context: Weak<C>,
     add: Arc<dyn Fn(K) + Send + Sync>,
 }
@@ -75,7 +75,7 @@ impl<C, K> Clone for Enqueue<C, K> {
 }
 
 /// The key of an event that is a key.
-pub(crate) fn itself<C, K: Clone>(_: &C, key: &K) -> Vec<K> {
+pub fn itself<C, K: Clone>(_: &C, key: &K) -> Vec<K> {
     vec![key.clone()]
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::runtime::queue::Pacing;
+    use crate::queue::Pacing;
 
     fn from(first: &u32, count: &u32) -> Vec<u32> {
         (*first..*first + count).collect()

@@ -25,7 +25,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{clock::Clock, events::occurrence::Occurrence, metrics::Metrics};
-use crate::plan::Event;
+use mcm_rules::plan::Event;
 
 /// Events that may wait to be written.
 const WAITING: usize = 1024;
@@ -58,7 +58,7 @@ impl Events {
     }
 
     /// A recorder that writes nothing.
-    pub(crate) fn discarded(component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+    pub fn discarded(component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
         let (jobs, _) = mpsc::channel(1);
         Self { component, jobs, clock, metrics }
     }

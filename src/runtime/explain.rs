@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::plan::{Subject, Wait, WaitKind};
+use mcm_rules::plan::{Subject, Wait, WaitKind};
 
 /// Why an object does not progress, as of its last plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Explanation {
+pub struct Explanation {
     /// The object.
     pub object: Subject,
     /// The controller that planned it, as in logs and metrics; of several that with the longest wait.
@@ -30,7 +30,7 @@ pub(crate) struct Explanation {
 /// A wait with its duration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Waiting {
+pub struct Waiting {
     /// The wait, as last planned.
     #[serde(flatten)]
     pub wait: Wait,

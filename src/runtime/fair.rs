@@ -12,7 +12,7 @@ use super::limiter::{Rate, TokenBucket};
 
 /// A token bucket that serves keys in turn, and the waiters of one key in order.
 #[derive(Debug)]
-pub(crate) struct FairBucket {
+pub struct FairBucket {
     /// `None` without a limit.
     bucket: Option<TokenBucket>,
     waiting: Mutex<Waiting>,

@@ -22,7 +22,7 @@ tokio::task_local! {
 
 /// The Lease under which a role acts. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LeaseFence(Arc<Mutex<FenceState>>);
+pub struct LeaseFence(Arc<Mutex<FenceState>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum FenceState {
@@ -64,7 +64,7 @@ impl LeaseFence {
 }
 
 /// Does work under a Lease. Tasks that it spawns get the fence by [`current`].
-pub(crate) async fn within<F: Future>(fence: LeaseFence, work: F) -> F::Output {
+pub async fn within<F: Future>(fence: LeaseFence, work: F) -> F::Output {
     FENCE.scope(fence, work).await
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn current() -> LeaseFence {
 }
 
 /// True while the current task may act. Work without a Lease may.
-pub(crate) fn may_act() -> bool {
+pub fn may_act() -> bool {
     FENCE.try_with(LeaseFence::is_open).unwrap_or(true)
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
-    use crate::runtime::{body::Limits, client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
+    use crate::{body::Limits, client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
 
     #[tokio::test(start_paused = true)]
     async fn the_right_to_act_ends_with_the_lease() {

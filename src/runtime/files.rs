@@ -10,15 +10,15 @@ use std::{
 /// Most bytes of a token. Tokens of API servers have some KiB, and a request header has room for little more.
 pub(crate) const TOKEN: u64 = 64 << 10;
 /// Most bytes of a file with certificates or keys.
-pub(crate) const PEM: u64 = 4 << 20;
+pub const PEM: u64 = 4 << 20;
 /// Most bytes of a kubeconfig, or of a file of cells.
-pub(crate) const CONFIG: u64 = 16 << 20;
+pub const CONFIG: u64 = 16 << 20;
 
 /// Reads a file.
 ///
 /// # Errors
 /// It is not a regular file, has more than `most` bytes, or cannot be read.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     check(path, most)?;
     let mut bytes = Vec::new();
     // It may have grown since.
@@ -30,7 +30,7 @@ pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As for [`read`], or it is not UTF-8.
-pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 

@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::api::decode;
+use mcm_api::decode;
 
 /// A decoded object, or the metadata of one whose content cannot be decoded.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::api::{
+    use mcm_api::{
         machine::{Machine, MachineClass},
         node::Node,
     };

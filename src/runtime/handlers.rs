@@ -6,7 +6,7 @@ use super::panics::{self, Place};
 
 /// The handlers of one event. They are called in the order of their registration, in the task of the caller, so they must
 /// return quickly.
-pub(crate) struct Handlers<F: ?Sized>(RwLock<Vec<Box<F>>>);
+pub struct Handlers<F: ?Sized>(pub RwLock<Vec<Box<F>>>);
 
 impl<F: ?Sized> Default for Handlers<F> {
     fn default() -> Self {

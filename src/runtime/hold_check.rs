@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{cache::Key, handlers::Handlers};
-use crate::plan::Hold;
+use mcm_rules::plan::Hold;
 
 type Check = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
 type Handler = dyn Fn(&Key) + Send + Sync;
 
 /// The check for holds on objects of a cell. Kinds of one cell share it.
 #[derive(Default)]
-pub(crate) struct HoldCheck {
+pub struct HoldCheck {
     check: OnceLock<Check>,
     handlers: Handlers<Handler>,
 }

@@ -341,13 +341,13 @@ struct Served {
 
 /// Limits the connections to a page for a browser on this computer, so that other programs do not keep it away. Its responses have
 /// to pass [`last_answer`].
-pub(crate) fn for_browser(listener: TcpListener) -> Bounded {
+pub fn for_browser(listener: TcpListener) -> Bounded {
     let limits = Limits { connections: 32, per_peer: 32, lifetime: Duration::from_secs(30), ..Limits::default() };
     Bounded::new(listener, limits)
 }
 
 /// Connections are limited, so none is kept open for a later request.
-pub(crate) async fn last_answer(mut response: Response) -> Response {
+pub async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

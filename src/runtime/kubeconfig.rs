@@ -21,7 +21,7 @@ use super::body;
 
 pub use check::{ServerInfo, check, wait_until_ready};
 pub use error::{API_VERSION, StartError};
-pub(crate) use error::{address, cause};
+pub use error::{address, cause};
 pub use source::Cluster;
 
 /// The control cluster (`--control-kubeconfig`).

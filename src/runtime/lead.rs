@@ -4,22 +4,23 @@ use futures::future::select_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    cell::{Cell, Ended, Role},
+    cell::{Cell, Ended},
     fence,
     leader::{Election, Leadership},
+    role::Role,
 };
 
 /// The Lease was lost: another process may act now.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lost the lease {0}")]
-pub(crate) struct LostLease(&'static str);
+pub struct LostLease(&'static str);
 
 /// Runs each role, with an election once its Lease is acquired, until `stop`. When one role ends, all end. `begun` is
 /// called when a role may act.
 ///
 /// # Errors
 /// A Lease is lost.
-pub(crate) async fn lead(
+pub async fn lead(
     cell: &Cell,
     roles: Vec<(Role, Option<Election>)>,
     begun: &(dyn Fn(&Role) + Sync),

@@ -32,7 +32,8 @@ use tokio::{
 };
 
 use super::{clock::Clock, dated::DatedObject, events::Events, http::Part, kubeconfig::cause};
-use crate::{api::reasons::EventReason, plan::Event};
+use mcm_api::reasons::EventReason;
+use mcm_rules::plan::Event;
 
 pub use leadership::Leadership;
 

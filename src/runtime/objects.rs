@@ -89,7 +89,7 @@ fn is_about(status: &Status, name: &str) -> bool {
 
 /// Reads an object live. `None` only if the API server reports that this object does not exist; an API server that does
 /// not serve the kind at the moment is an error.
-pub(crate) async fn read<K>(api: &Api<DatedObject<K>>, name: &str) -> kube::Result<Option<K>>
+pub async fn read<K>(api: &Api<DatedObject<K>>, name: &str) -> kube::Result<Option<K>>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {

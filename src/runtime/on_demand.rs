@@ -25,7 +25,7 @@ use super::{
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
 /// Objects of one cluster, watched on demand.
-pub(crate) struct OnDemand<K: Cached> {
+pub struct OnDemand<K: Cached> {
     client: Client,
     bounds: Option<Bounds>,
     make: fn(&Client) -> Arc<Objects<K>>,
@@ -116,7 +116,7 @@ impl<K: Cached + Serialize> OnDemand<K> {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn is_running(&self) -> bool {
         self.state.lock().running.is_some()
     }

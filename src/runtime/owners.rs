@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{access, cell::Builder, objects::chain};
-use crate::api::vm_owner::Owner;
+use mcm_api::vm_owner::Owner;
 
 /// A Namespace is read again after this time: permissions change, and another one may get its name.
 const KEPT: Duration = Duration::from_mins(10);
@@ -25,7 +25,7 @@ pub struct UnknownOwner {
 }
 
 /// The owners of the VMs of a control cluster.
-pub(crate) struct Owners {
+pub struct Owners {
     client: Client,
     known: Mutex<HashMap<String, Known>>,
 }

@@ -17,14 +17,14 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::api::backoff::Backoff;
+use mcm_api::backoff::Backoff;
 
 /// First and longest pause before work that panicked is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
 
 /// The kind of work that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub enum Place {
     /// The run of a cell.
     Cell,
     /// A handler of changes.
@@ -56,7 +56,7 @@ impl Place {
 #[error(
     "it panicked, which is a bug in mcm: please report it with the line of the log that names its place in the source"
 )]
-pub(crate) struct Panicked;
+pub struct Panicked;
 
 /// Panics of this process, by place and cell.
 static CAUGHT: Mutex<BTreeMap<(Place, Arc<str>), u32>> = Mutex::new(BTreeMap::new());
@@ -66,7 +66,7 @@ tokio::task_local! {
 }
 
 /// Does work for a cell. Tasks that [`keep`] spawns in it belong to the same cell.
-pub(crate) async fn of_cell<F: Future>(cell: Arc<str>, work: F) -> F::Output {
+pub async fn of_cell<F: Future>(cell: Arc<str>, work: F) -> F::Output {
     CELL.scope(cell, work).await
 }
 
@@ -76,11 +76,7 @@ pub(crate) fn cell() -> Arc<str> {
 }
 
 /// Runs work and catches its panic. `what` names the object or task in the log.
-pub(crate) async fn caught<F: Future>(
-    place: Place,
-    what: impl FnOnce() -> String,
-    work: F,
-) -> Result<F::Output, Panicked> {
+pub async fn caught<F: Future>(place: Place, what: impl FnOnce() -> String, work: F) -> Result<F::Output, Panicked> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| count(place, &what()))
 }
 
@@ -92,7 +88,7 @@ pub(crate) fn caught_in(place: Place, what: impl FnOnce() -> String, work: impl 
 }
 
 /// Spawns a task for the current cell, and starts it again after a panic.
-pub(crate) fn keep<F>(place: Place, what: String, make: impl Fn() -> F + Send + Sync + 'static) -> AbortOnDropHandle<()>
+pub fn keep<F>(place: Place, what: String, make: impl Fn() -> F + Send + Sync + 'static) -> AbortOnDropHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -130,12 +126,12 @@ pub(super) fn counts() -> Vec<(&'static str, Arc<str>, u32)> {
 }
 
 /// Drops the counts of a cell that ended.
-pub(crate) fn forget(cell: &str) {
+pub fn forget(cell: &str) {
     CAUGHT.lock().retain(|(_, of), _| &**of != cell);
 }
 
-#[cfg(test)]
-pub(crate) fn counted(place: Place, cell: &str) -> u32 {
+#[cfg(any(test, feature = "testing"))]
+pub fn counted(place: Place, cell: &str) -> u32 {
     CAUGHT.lock().get(&(place, Arc::from(cell))).copied().unwrap_or_default()
 }
 
@@ -144,7 +140,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::runtime::metrics::Metrics;
+    use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_started_again_with_growing_pauses_and_counted_for_its_cell() {

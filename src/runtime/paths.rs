@@ -13,7 +13,7 @@ pub(crate) fn is_path_part(text: &str) -> bool {
 ///
 /// # Errors
 /// A part would not stay one part.
-pub(crate) fn path_of(parts: &[&str]) -> kube::Result<String> {
+pub fn path_of(parts: &[&str]) -> kube::Result<String> {
     match parts.iter().find(|part| !is_path_part(part)) {
         None => Ok(format!("/{}", parts.join("/"))),
         Some(part) => {

@@ -13,7 +13,7 @@ use super::files;
 const CERTIFICATE: &str = "certificate";
 
 /// A certificate with its chain, and its key.
-pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum PemError {
 }
 
 /// Reads a certificate with its chain, and its key.
-pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
+pub fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
     let chain = certificates(CERTIFICATE, cert)?;
     if chain.is_empty() {
         return Err(PemError::Empty { what: CERTIFICATE, path: cert.to_owned() });
@@ -52,7 +52,7 @@ pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
 }
 
 /// Reads the certificates of a file, perhaps none. `what` names the file in errors.
-pub(crate) fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
+pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let text = read(what, path)?;
     Ok(CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect())
 }

@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The read that a poller repeats.
-pub(crate) trait Poll: Send + Sync + 'static {
+pub trait Poll: Send + Sync + 'static {
     /// Name of its queue in metrics.
     const NAME: &'static str;
 
@@ -27,7 +27,7 @@ pub(crate) trait Poll: Send + Sync + 'static {
 
 /// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PollResult {
+pub enum PollResult {
     /// An answer.
     Answer,
     /// The result is valid for this time, after which it may change without any write.
@@ -49,7 +49,7 @@ impl PollResult {
 
 /// Requests polls.
 #[derive(Clone)]
-pub(crate) struct Poller(Arc<Queue<&'static str>>);
+pub struct Poller(Arc<Queue<&'static str>>);
 
 impl Poller {
     /// Polls as soon as possible.
@@ -72,7 +72,7 @@ impl<P: Poll> Handler for Polling<P> {
 }
 
 /// Polls while this process leads the role of the kind that registers.
-pub(crate) fn register<P: Poll>(builder: &mut Builder<'_>, poll: P) -> Poller {
+pub fn register<P: Poll>(builder: &mut Builder<'_>, poll: P) -> Poller {
     let poll = Arc::new(poll);
     let poller = Poller(Queue::new(P::NAME, Pacing::default()));
     builder.workers(Polling(Arc::clone(&poll)), &poller.0, 1);

@@ -19,7 +19,7 @@ use super::metrics::{self, Working};
 /// The first change leads to a reconcile immediately. Further changes are gathered until the interval since the start
 /// of the last reconcile has passed, so a burst of changes below one object costs two reconciles, not hundreds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pacing {
+pub struct Pacing {
     /// The interval.
     pub gather: Duration,
     /// The interval as a multiple of the duration of the last plan, if that is longer. So plans that lead to nothing use a
@@ -41,7 +41,7 @@ const SWEEP: usize = 256;
 
 /// The keys of one controller.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub struct Queue<T> {
     name: &'static str,
     pacing: Pacing,
     state: Mutex<State<T>>,

@@ -26,13 +26,11 @@ use super::{
     queue::Queue,
     worker::{Handler, ReconcileError, Requeue},
 };
-use crate::{
-    api::patch,
-    plan::{Plan, Plannable, Step, Wait, WaitKind, WriteLog},
-};
+use mcm_api::patch;
+use mcm_rules::plan::{Plan, Plannable, Step, Wait, WaitKind, WriteLog};
 
 /// Reads the input of plans. Implemented in `observe.rs`.
-pub(crate) trait Observe: Send + Sync + Sized + 'static {
+pub trait Observe: Send + Sync + Sized + 'static {
     /// Key of an object.
     type Key: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
     /// The input of a plan. It decides.
@@ -62,7 +60,7 @@ pub(crate) trait Observe: Send + Sync + Sized + 'static {
 pub(crate) type ActionOf<R> = <<R as Observe>::Snapshot as Plannable>::Action;
 
 /// Executes plans. Implemented in `apply.rs`.
-pub(crate) trait Execute: Observe {
+pub trait Execute: Observe {
     /// Executes the steps of a plan in order. Makes no decisions.
     fn apply(
         &self,
@@ -90,13 +88,13 @@ pub(crate) trait Execute: Observe {
 }
 
 /// A kind that observes and executes; its snapshots plan.
-pub(crate) trait Reconciler: Execute {}
+pub trait Reconciler: Execute {}
 
 impl<R: Execute> Reconciler for R {}
 
 /// How the loop continues after a plan was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Plan again.
     Plan,
     /// End this reconcile.
@@ -105,7 +103,7 @@ pub(crate) enum Next {
 
 /// A write of unknown outcome. Nothing is planned for the object that made it until a live read resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnresolvedWrite {
+pub struct UnresolvedWrite {
     /// Kind of the object that was written.
     pub kind: String,
     /// Its key.
@@ -125,7 +123,7 @@ const NO_LONGER_LEADER: Duration = Duration::from_secs(1);
 const DECODE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reconciles objects of one kind with the loop.
-pub(crate) struct Loop<R: Reconciler> {
+pub struct Loop<R: Reconciler> {
     /// The kind.
     pub reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
@@ -136,7 +134,7 @@ pub(crate) struct Loop<R: Reconciler> {
 /// State of each object between reconciles.
 ///
 /// Boxed: a map has room for up to twice as many entries as it has.
-pub(crate) struct States<R: Observe>(Mutex<HashMap<R::Key, Box<State<R>>>>);
+pub struct States<R: Observe>(Mutex<HashMap<R::Key, Box<State<R>>>>);
 
 struct State<R: Observe> {
     memory: R::Memory,
@@ -212,7 +210,7 @@ impl<R: Observe> States<R> {
 }
 
 /// The running reconcile.
-pub(crate) struct Turn<'a, R: Observe> {
+pub struct Turn<'a, R: Observe> {
     /// Key of the object.
     pub key: &'a R::Key,
     /// State of this reconcile.

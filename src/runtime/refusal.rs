@@ -3,7 +3,7 @@
 use kube::core::Status;
 
 /// The response to a user who may not send the request; `None` for every other error.
-pub(crate) fn forbidden(error: &kube::Error) -> Option<&Status> {
+pub fn forbidden(error: &kube::Error) -> Option<&Status> {
     match error {
         kube::Error::Api(status) if status.code == 403 => Some(status),
         _ => None,

@@ -183,7 +183,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::runtime::kubeconfig::{Clusters, ControlKubeconfig, Fallback, TargetKubeconfig};
+    use crate::kubeconfig::{Clusters, ControlKubeconfig, Fallback, TargetKubeconfig};
 
     /// Answers 200 to the token "two", and 401 to any other.
     async fn server() -> (String, tokio_util::task::AbortOnDropHandle<std::io::Result<()>>) {

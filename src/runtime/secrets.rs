@@ -15,7 +15,7 @@ use super::{
     dated::DatedObject,
     objects::read,
 };
-use crate::api::syntax::is_subdomain;
+use mcm_api::syntax::is_subdomain;
 
 /// The data of a Secret. It must not be logged.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -94,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::runtime::guard::Guard;
+    use crate::guard::Guard;
 
     fn metadata(version: &str) -> PartialObjectMeta<Secret> {
         let metadata = json!({ "name": "s", "namespace": "n", "uid": "u", "resourceVersion": version });

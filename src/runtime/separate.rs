@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A runtime with one thread, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct SeparateRuntime {
+pub struct SeparateRuntime {
     /// `None` while it is dropped.
     runtime: Option<Runtime>,
     handle: Handle,
@@ -42,7 +42,7 @@ impl Drop for SeparateRuntime {
 }
 
 /// Does work in another runtime. It ends when this future is dropped, and its panics are passed on.
-pub(crate) async fn run_in<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> T {
+pub async fn run_in<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> T {
     match AbortOnDropHandle::new(runtime.spawn(work)).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

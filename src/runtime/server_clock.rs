@@ -135,7 +135,7 @@ impl ServerClock {
     }
 
     /// The clock of an API server that created an object at this time, for a process with this clock.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn that_created_at(stamp: Timestamp, own: &super::clock::ManualClock) -> Self {
         let time: Arc<dyn Clock> = Arc::new(own.clone());
         let clock = Self::new(&Arc::from("target"), &time, &time);
@@ -144,7 +144,7 @@ impl ServerClock {
     }
 
     /// The API server creates an object at this time.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn creates_at(&self, stamp: Timestamp) {
         self.stamped(stamp, self.sent(), self.sent());
     }

@@ -25,18 +25,18 @@ use super::{
     server_clock::{self, ServerClock},
     trust::{self, Liveness, Trust},
 };
-use crate::api::{node::Node, volume_attachment::VolumeAttachment};
+use mcm_api::{node::Node, volume_attachment::VolumeAttachment};
 
 /// Index: the PersistentVolume.
-pub(crate) const ATTACHMENTS_BY_VOLUME: &Index<VolumeAttachment, String> =
+pub const ATTACHMENTS_BY_VOLUME: &Index<VolumeAttachment, String> =
     &Index::new("volume", |attachment| vec![attachment.spec.source.persistent_volume_name.clone()]);
 /// Index: the Node.
-pub(crate) const ATTACHMENTS_BY_NODE: &Index<VolumeAttachment, String> =
+pub const ATTACHMENTS_BY_NODE: &Index<VolumeAttachment, String> =
     &Index::new("node", |attachment| vec![attachment.spec.node_name.clone()]);
 
 /// Identifies a target cluster within a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TargetId(Arc<str>);
+pub struct TargetId(pub Arc<str>);
 
 impl TargetId {
     /// The only target of a cell.
@@ -58,7 +58,7 @@ impl fmt::Display for TargetId {
 
 /// A Node of one target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeKey {
+pub struct NodeKey {
     /// Its cluster.
     pub target: TargetId,
     /// Its name.
@@ -85,7 +85,7 @@ impl fmt::Display for NodeKey {
 
 /// Assignment of objects of the control cluster to targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Assignment {
+pub enum Assignment {
     /// The object has no target cluster.
     None,
     /// All objects have the same target, unless a [rule](Targets::set_placement) places them.
@@ -98,7 +98,7 @@ pub(crate) enum Assignment {
 
 /// Where the Node of an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Placement {
+pub enum Placement {
     /// In no cluster.
     Nowhere,
     /// The target is unknown.
@@ -109,7 +109,7 @@ pub(crate) enum Placement {
 
 /// The clients for one target cluster.
 #[derive(Clone)]
-pub(crate) struct TargetClients {
+pub struct TargetClients {
     pub requests: Client,
     /// Has separate limits, so that drains do not delay other requests.
     pub drains: Client,
@@ -127,7 +127,7 @@ impl TargetClients {
 }
 
 /// A target cluster that is connected.
-pub(crate) struct Target {
+pub struct Target {
     /// Its identifier.
     pub id: TargetId,
     /// A client for it.
@@ -148,7 +148,7 @@ pub(crate) struct Target {
 
 /// The target of an object.
 #[derive(Clone)]
-pub(crate) enum TargetOf {
+pub enum TargetOf {
     /// The cell has no target.
     NoTarget,
     /// The target is not connected, or the label is absent: its Node is unknown.
@@ -174,7 +174,7 @@ fn allowing(budget: &PodDisruptionBudget) -> String {
 }
 
 /// The targets of a cell.
-pub(crate) struct Targets {
+pub struct Targets {
     assignment: Assignment,
     connected: RwLock<BTreeMap<TargetId, Arc<Target>>>,
     handlers: Arc<Handlers<NodeHandler>>,

@@ -11,7 +11,8 @@ use super::{
     cache::{Cache, Cached},
     events::Events,
 };
-use crate::{api::reasons::EventReason, plan::Event};
+use mcm_api::reasons::EventReason;
+use mcm_rules::plan::Event;
 
 /// Records an event on each object that becomes unreadable while `is_active`.
 pub(super) fn watch<K: Cached>(cache: &Cache<K>, events: &Events, is_active: Arc<AtomicBool>) {

@@ -17,11 +17,11 @@ use super::{
     panics::{self, Panicked, Place},
     queue::Queue,
 };
-use crate::api::backoff::Backoff;
+use mcm_api::backoff::Backoff;
 
 /// When to reconcile an object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requeue {
+pub enum Requeue {
     /// After a change.
     OnChange,
     /// At this time, or after a change.
@@ -38,7 +38,7 @@ impl From<Option<Timestamp>> for Requeue {
 
 /// A failed reconcile.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReconcileError {
+pub enum ReconcileError {
     /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -96,7 +96,7 @@ impl ReconcileError {
 }
 
 /// Reconciles the object of a key.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// Key of an object.
     type Key: Clone + Eq + Hash + std::fmt::Debug + Display + Send + Sync + 'static;
 
@@ -110,7 +110,7 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 const CONFLICT_RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// The workers of one controller.
-pub(crate) struct Workers<H: Handler> {
+pub struct Workers<H: Handler> {
     handler: Arc<H>,
     queue: Arc<Queue<H::Key>>,
     clock: Arc<dyn Clock>,
@@ -224,7 +224,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::runtime::{cache::Key, clock::SystemClock, metrics::Metrics, queue::Pacing};
+    use crate::{cache::Key, clock::SystemClock, metrics::Metrics, queue::Pacing};
 
     /// Returns the given results in turn, then none.
     struct Scripted {

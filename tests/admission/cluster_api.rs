@@ -32,7 +32,7 @@ impl Place {
     }
 
     async fn prepare(client: &Client, namespace: &str) {
-        install(client, &mcm::capi::crd::crds()).await.unwrap();
+        install(client, &mcm_capi::crd::crds()).await.unwrap();
         for document in serde_yaml_ng::Deserializer::from_str(POLICIES) {
             objects::apply(client, &Value::deserialize(document).unwrap()).await;
         }

@@ -52,8 +52,8 @@ impl Place {
     }
 
     async fn prepare(&self) {
-        install(&self.somebody, &mcm::capi::crd::stand_in()).await.unwrap();
-        install(&self.somebody, &mcm::capi::crd::crds()).await.unwrap();
+        install(&self.somebody, &mcm_capi::crd::stand_in()).await.unwrap();
+        install(&self.somebody, &mcm_capi::crd::crds()).await.unwrap();
         for text in MANIFESTS {
             for document in serde_yaml_ng::Deserializer::from_str(text) {
                 objects::apply(&self.somebody, &Value::deserialize(document).unwrap()).await;

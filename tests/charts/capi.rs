@@ -62,7 +62,7 @@ fn metadata(owners: &Value) -> Value {
 
 /// The kinds of core. That of pools has no schema here.
 async fn install_core(cluster: &Cluster) {
-    control_plane::install(&cluster.control.client(), &mcm::capi::crd::stand_in()).await.unwrap();
+    control_plane::install(&cluster.control.client(), &mcm_capi::crd::stand_in()).await.unwrap();
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let pools = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -38,7 +38,7 @@ pub fn play(test: impl AsyncFnOnce(&'static Cluster)) {
     run(async || {
         let shared = SHARED.get_or_init(async || {
             let cluster = Cluster::start().await;
-            let kinds = [mcm::api::crd::crds(), mcm::capi::crd::crds(), mcm::capi::crd::stand_in()].concat();
+            let kinds = [mcm::api::crd::crds(), mcm_capi::crd::crds(), mcm_capi::crd::stand_in()].concat();
             crate::support::control_plane::install(&cluster.control.client(), &kinds).await.unwrap();
             cluster
         });

@@ -9,7 +9,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use mcm::capi::types::{Cluster, MCMCluster, MCMMachine};
+use mcm_conversion::types::{Cluster, MCMCluster, MCMMachine};
 use rstest::rstest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,8 +47,8 @@ impl Stage {
     async fn start(cloud: Arc<dyn Balanced>) -> Self {
         let control_plane = ControlPlane::apart().await.unwrap().install().await.unwrap();
         let client = control_plane.client();
-        install(&client, &mcm::capi::crd::crds()).await.unwrap();
-        install(&client, &mcm::capi::crd::stand_in()).await.unwrap();
+        install(&client, &mcm_capi::crd::crds()).await.unwrap();
+        install(&client, &mcm_capi::crd::stand_in()).await.unwrap();
         install(&client, &[machine_pools()]).await.unwrap();
         for document in MANIFESTS.into_iter().flat_map(serde_yaml_ng::Deserializer::from_str) {
             objects::apply(&client, &Value::deserialize(document).unwrap()).await;

@@ -14,7 +14,7 @@ use kube::{
         watcher::{self, Event},
     },
 };
-use mcm::capi::types::MCMMachine;
+use mcm_conversion::types::MCMMachine;
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::JoinHandle};
 

@@ -203,8 +203,7 @@ mod outer {
     );
     assert_eq!(module_of(Path::new("integration/main.rs")), ["integration"]);
     let place = |file: &str| Crate::of(Path::new(file)).place().join("::");
-    let files =
-        ["plan/mod.rs", "crates/api/lib.rs", "crates/simulated-cloud/lib.rs", "drivers/metal-stack/spec/mod.rs"];
+    let files = ["mcm/cli/mod.rs", "api/lib.rs", "simulated-cloud/lib.rs", "drivers/metal-stack/spec/mod.rs"];
     assert_eq!(files.map(place), ["", "api", "simulated_cloud", "driver::metal_stack"]);
 }
 

@@ -16,13 +16,13 @@ const KIND: [(&str, &str); 5] = [
         "controllers/kind/mod.rs",
         "mod apply;\nmod plan;\npub use plan::plan;\npub struct Snapshot;\npub struct Action;\n",
     ),
-    ("controllers/kind/plan.rs", "use super::{Action, Snapshot};\nuse crate::plan::Plan;\nfn plan() {}\n"),
+    ("controllers/kind/plan.rs", "use super::{Action, Snapshot};\nuse mcm_rules::Plan;\nfn plan() {}\n"),
     ("controllers/kind/observe.rs", "use super::{Snapshot, apply::Kinds};\nfn observe() {}\n"),
-    ("controllers/kind/apply.rs", "use super::Action;\nuse crate::runtime::Client;\npub struct Kinds;\n"),
+    ("controllers/kind/apply.rs", "use super::Action;\nuse mcm_runtime::Client;\npub struct Kinds;\n"),
     ("controllers/kind/register.rs", "use super::{apply::Kinds, plan};\nfn register() {}\n"),
 ];
-const PLAN: (&str, &str) = ("plan/mod.rs", "pub struct Plan;\n");
-const RUNTIME: (&str, &str) = ("runtime/mod.rs", "pub struct Client;\n");
+const PLAN: (&str, &str) = ("rules/lib.rs", "pub struct Plan;\n");
+const RUNTIME: (&str, &str) = ("runtime/lib.rs", "pub struct Client;\n");
 
 /// The kind with some files replaced or added.
 fn with(changed: &[(&str, &str)]) -> Tree {
@@ -40,36 +40,36 @@ fn a_kind_without_faults_passes_every_rule() {
 
 #[rstest]
 #[case::a_use_of_a_child(&[
-    ("a/mod.rs", "mod child;\nuse child::X;\npub struct Y;\n"),
-    ("a/child.rs", "use super::Y;\npub struct X;\n"),
-], "a/child.rs -> a/mod.rs")]
+    ("mcm/a/mod.rs", "mod child;\nuse child::X;\npub struct Y;\n"),
+    ("mcm/a/child.rs", "use super::Y;\npub struct X;\n"),
+], "mcm/a/child.rs -> mcm/a/mod.rs")]
 #[case::a_use_of_a_child_with_braces(&[
-    ("a/mod.rs", "mod child;\nuse child::{X as Z, other};\npub struct Y;\n"),
-    ("a/child.rs", "use super::{self, Y};\npub struct X;\n"),
-], "a/child.rs -> a/mod.rs")]
+    ("mcm/a/mod.rs", "mod child;\nuse child::{X as Z, other};\npub struct Y;\n"),
+    ("mcm/a/child.rs", "use super::{self, Y};\npub struct X;\n"),
+], "mcm/a/child.rs -> mcm/a/mod.rs")]
 #[case::a_path_of_the_crate(&[
-    ("a.rs", "use crate::b::B;\npub struct A;\n"),
-    ("b.rs", "fn b() { crate::a::A.f() }\npub struct B;\n"),
-], "a.rs -> b.rs")]
+    ("mcm/a.rs", "use crate::b::B;\npub struct A;\n"),
+    ("mcm/b.rs", "fn b() { crate::a::A.f() }\npub struct B;\n"),
+], "mcm/a.rs -> mcm/b.rs")]
 #[case::a_path_of_a_child_in_code(&[
-    ("a/mod.rs", "mod child;\nfn f() { child::g(Y) }\npub struct Y;\n"),
-    ("a/child.rs", "use super::Y;\npub fn g(_: Y) {}\n"),
-], "a/child.rs -> a/mod.rs")]
+    ("mcm/a/mod.rs", "mod child;\nfn f() { child::g(Y) }\npub struct Y;\n"),
+    ("mcm/a/child.rs", "use super::Y;\npub fn g(_: Y) {}\n"),
+], "mcm/a/child.rs -> mcm/a/mod.rs")]
 #[case::a_name_that_is_passed_on_and_used(&[
-    ("a/mod.rs", "mod child;\npub use child::X;\npub struct Y(X);\n"),
-    ("a/child.rs", "use super::Y;\npub struct X;\n"),
-], "a/child.rs -> a/mod.rs")]
+    ("mcm/a/mod.rs", "mod child;\npub use child::X;\npub struct Y(X);\n"),
+    ("mcm/a/child.rs", "use super::Y;\npub struct X;\n"),
+], "mcm/a/child.rs -> mcm/a/mod.rs")]
 #[case::by_way_of_a_folder_that_passes_a_name_on(&[
-    ("a/mod.rs", "mod child;\npub(crate) use child::X;\n"),
-    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
-    ("b.rs", "use crate::a::X;\npub struct B;\n"),
-], "a/child.rs -> b.rs")]
+    ("mcm/a/mod.rs", "mod child;\npub(crate) use child::X;\n"),
+    ("mcm/a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("mcm/b.rs", "use crate::a::X;\npub struct B;\n"),
+], "mcm/a/child.rs -> mcm/b.rs")]
 #[case::three_files(&[
-    ("a.rs", "use super::b::B;\npub struct A;\n"),
-    ("b.rs", "use crate::{c::C, d::D};\npub struct B;\n"),
-    ("c.rs", "use crate::a::A;\npub struct C;\n"),
-    ("d.rs", "pub struct D;\n"),
-], "a.rs -> b.rs -> c.rs")]
+    ("mcm/a.rs", "use super::b::B;\npub struct A;\n"),
+    ("mcm/b.rs", "use crate::{c::C, d::D};\npub struct B;\n"),
+    ("mcm/c.rs", "use crate::a::A;\npub struct C;\n"),
+    ("mcm/d.rs", "pub struct D;\n"),
+], "mcm/a.rs -> mcm/b.rs -> mcm/c.rs")]
 #[case::inside_the_crate_of_a_driver(&[
     ("drivers/one-two/lib.rs", "mod a;\nmod b;\npub use a::A;\n"),
     ("drivers/one-two/a.rs", "use crate::b::B;\npub struct A;\n"),
@@ -80,20 +80,20 @@ fn a_kind_without_faults_passes_every_rule() {
     ("drivers/one/a.rs", "use crate::Login;\npub struct A;\n"),
 ], "drivers/one/a.rs -> drivers/one/lib.rs")]
 #[case::inside_the_interface(&[
-    ("crates/driver/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;\n"),
-    ("crates/driver/a.rs", "use crate::B;\npub struct A;\n"),
-    ("crates/driver/b.rs", "fn b() { crate::A::new() }\npub struct B;\n"),
-], "crates/driver/a.rs -> crates/driver/b.rs")]
+    ("driver/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;\n"),
+    ("driver/a.rs", "use crate::B;\npub struct A;\n"),
+    ("driver/b.rs", "fn b() { crate::A::new() }\npub struct B;\n"),
+], "driver/a.rs -> driver/b.rs")]
 #[case::by_way_of_a_folder_that_passes_all_on(&[
-    ("a/mod.rs", "mod child;\npub use child::*;\n"),
-    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
-    ("b.rs", "use crate::a::X;\npub struct B;\n"),
-], "a/child.rs -> b.rs")]
+    ("mcm/a/mod.rs", "mod child;\npub use child::*;\n"),
+    ("mcm/a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("mcm/b.rs", "use crate::a::X;\npub struct B;\n"),
+], "mcm/a/child.rs -> mcm/b.rs")]
 #[case::by_another_name(&[
-    ("a/mod.rs", "mod child;\npub use child::X as Y;\n"),
-    ("a/child.rs", "use crate::b::B;\npub struct X;\n"),
-    ("b.rs", "use crate::a::Y;\npub struct B;\n"),
-], "a/child.rs -> b.rs")]
+    ("mcm/a/mod.rs", "mod child;\npub use child::X as Y;\n"),
+    ("mcm/a/child.rs", "use crate::b::B;\npub struct X;\n"),
+    ("mcm/b.rs", "use crate::a::Y;\npub struct B;\n"),
+], "mcm/a/child.rs -> mcm/b.rs")]
 fn a_circle_is_found(#[case] files: &[(&str, &str)], #[case] expected: &str) {
     assert_eq!(circles_of(&Tree::of(files)), [expected]);
 }
@@ -111,45 +111,48 @@ fn a_circle_is_found(#[case] files: &[(&str, &str)], #[case] expected: &str) {
     "pub struct X;\n\n#[cfg(test)]\nmod tests {\n    use super::super::Y;\n}\n"
 )]
 fn no_circle_is_found_where_there_is_none(#[case] parent: &str, #[case] child: &str) {
-    assert_eq!(circles_of(&Tree::of(&[("a/mod.rs", parent), ("a/child.rs", child)])), [""; 0]);
+    assert_eq!(circles_of(&Tree::of(&[("mcm/a/mod.rs", parent), ("mcm/a/child.rs", child)])), [""; 0]);
 }
 
 #[rstest]
-#[case::by_its_path("use crate::driver::Code;\n")]
-#[case::in_code("fn f() { crate::driver::Code::new() }\n")]
-#[case::by_a_name_that_is_passed_on("use crate::{api::x::X, driver};\n")]
+#[case::by_its_path("use crate::cli::Code;\n")]
+#[case::in_code("fn f() { crate::cli::Code::new() }\n")]
+#[case::by_a_name_that_is_passed_on("use crate::{api::x::X, cli};\n")]
 fn an_upward_import_is_found(#[case] text: &str) {
-    let files =
-        [("runtime/queue.rs", text), ("driver/mod.rs", "mod code;\npub use code::Code;\n"), ("driver/code.rs", "")];
+    let files = [
+        ("mcm/process/host.rs", text),
+        ("mcm/cli/mod.rs", "mod code;\npub use code::Code;\n"),
+        ("mcm/cli/code.rs", ""),
+    ];
     let found = upward_imports(&Tree::of(&files));
-    assert!(matches!(found.as_slice(), [one] if one.starts_with("runtime/queue.rs uses driver/")), "{found:?}");
+    assert!(matches!(found.as_slice(), [one] if one.starts_with("mcm/process/host.rs uses mcm/cli/")), "{found:?}");
 }
 
 #[rstest]
-#[case("safety/mod.rs", "driver/mod.rs")]
-#[case("controllers/mod.rs", "driver/mod.rs")]
-#[case("driver/mod.rs", "runtime/mod.rs")]
+#[case("cli", "process")]
+#[case("cli", "rehearsal")]
 fn floors_are_used_from_above_only(#[case] above: &str, #[case] below: &str) {
-    let uses = |other: &str| format!("use crate::{}::X;\npub struct X;\n", other.trim_end_matches("/mod.rs"));
+    let file = |room: &str| format!("mcm/{room}/mod.rs");
+    let uses = |other: &str| format!("use crate::{other}::X;\npub struct X;\n");
     let downward = uses(below);
-    assert_eq!(upward_imports(&Tree::of(&[(above, &downward), (below, "pub struct X;\n")])), [""; 0]);
+    assert_eq!(upward_imports(&Tree::of(&[(&file(above), &downward), (&file(below), "pub struct X;\n")])), [""; 0]);
     let upward = uses(above);
-    let found = upward_imports(&Tree::of(&[(above, "pub struct X;\n"), (below, &upward)]));
-    assert_eq!(found, [format!("{below} uses {above}")]);
+    let found = upward_imports(&Tree::of(&[(&file(above), "pub struct X;\n"), (&file(below), &upward)]));
+    assert_eq!(found, [format!("{} uses {}", file(below), file(above))]);
 }
 
 /// The crates of a workspace with two drivers.
 const WORKSPACE: [(&str, &str); 7] = [
-    ("lib.rs", "pub mod driver;\npub use mcm_api as api;\n"),
-    ("driver/mod.rs", "mod catalogue;\npub(crate) use mcm_driver::*;\n"),
+    ("mcm/lib.rs", "use mcm_driver_host::Catalogue;\n"),
+    ("driver-host/lib.rs", "mod catalogue;\npub use catalogue::Catalogue;\npub(crate) use mcm_driver::*;\n"),
     (
-        "driver/catalogue.rs",
-        "use super::Code;\nuse crate::api::labels::KEY;\nfn all() { mcm_driver_one_two::open() }\n",
+        "driver-host/catalogue.rs",
+        "use super::Code;\nuse mcm_api::labels::KEY;\npub struct Catalogue;\nfn all() { mcm_driver_one_two::open() }\n",
     ),
-    ("crates/api/lib.rs", "pub mod labels;\n"),
-    ("crates/api/labels.rs", "pub const KEY: &str = \"\";\n"),
-    ("crates/driver/lib.rs", "mod code;\npub use code::Code;\n"),
-    ("crates/driver/code.rs", "use mcm_api::labels::KEY;\npub struct Code;\n"),
+    ("api/lib.rs", "pub mod labels;\n"),
+    ("api/labels.rs", "pub const KEY: &str = \"\";\n"),
+    ("driver/lib.rs", "mod code;\npub use code::Code;\n"),
+    ("driver/code.rs", "use mcm_api::labels::KEY;\npub struct Code;\n"),
 ];
 
 fn workspace_with(changed: &[(&str, &str)]) -> Tree {
@@ -168,8 +171,8 @@ fn crates_without_faults_pass_every_rule_and_are_seen_through_what_passes_them_o
     let tree = workspace_with(&[]);
     let all = [circles_of(&tree), imports_of_crates(&tree), upward_imports(&tree)];
     assert_eq!(all.concat(), [""; 0]);
-    let used = &tree.imports()[Path::new("driver/catalogue.rs")];
-    let expected = ["crates/api/labels.rs", "crates/driver/code.rs", "drivers/one-two/lib.rs"].map(PathBuf::from);
+    let used = &tree.imports()[Path::new("driver-host/catalogue.rs")];
+    let expected = ["api/labels.rs", "driver/code.rs", "drivers/one-two/lib.rs"].map(PathBuf::from);
     assert_eq!(used.iter().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
 }
 
@@ -181,9 +184,10 @@ fn crates_without_faults_pass_every_rule_and_are_seen_through_what_passes_them_o
     "mcm_driver_three"
 )]
 #[case::another_driver_passed_on("drivers/one-two/lib.rs", "pub use mcm_driver_three::Login;\n", "mcm_driver_three")]
-#[case::the_product("drivers/one-two/calls.rs", "use mcm::api::labels;\n", "mcm")]
-#[case::a_driver_by_the_interface("crates/driver/code.rs", "use mcm_driver_three::Login;\n", "mcm_driver_three")]
-#[case::the_interface_by_the_types("crates/api/labels.rs", "use mcm_driver::Code;\n", "mcm_driver")]
+#[case::the_product("drivers/one-two/calls.rs", "use mcm::cli::run;\n", "mcm")]
+#[case::the_loop_by_rules("rules/plan.rs", "use mcm_driver_host::Catalogue;\n", "mcm_driver_host")]
+#[case::a_driver_by_the_interface("driver/code.rs", "use mcm_driver_three::Login;\n", "mcm_driver_three")]
+#[case::the_interface_by_the_types("api/labels.rs", "use mcm_driver::Code;\n", "mcm_driver")]
 fn a_crate_that_uses_one_it_may_not_is_found(#[case] file: &str, #[case] text: &str, #[case] used: &str) {
     assert_eq!(imports_of_crates(&workspace_with(&[(file, text)])), [format!("{file} uses {used}")]);
 }
@@ -191,7 +195,7 @@ fn a_crate_that_uses_one_it_may_not_is_found(#[case] file: &str, #[case] text: &
 #[rstest]
 #[case::an_executor("use super::apply::Kinds;\n", "apply.rs")]
 #[case::a_registration("use super::register::KIND;\n", "register.rs")]
-#[case::metrics("use crate::controllers::kind::metrics::count;\n", "metrics.rs")]
+#[case::metrics("use crate::kind::metrics::count;\n", "metrics.rs")]
 #[case::in_code("fn plan() { super::apply::run() }\n", "apply.rs")]
 fn a_planning_file_that_imports_a_shell_is_found(#[case] text: &str, #[case] shell: &str) {
     let tree = with(&[("controllers/kind/plan.rs", text), ("controllers/kind/metrics.rs", "")]);
@@ -228,10 +232,10 @@ mod tests {
     use tokio::time::Instant;
 }
 ";
-    let found = impurities(&Tree::of(&[("drain/plan.rs", text), ("drain/apply.rs", text)]));
+    let found = impurities(&Tree::of(&[("rules/plan.rs", text), ("rules/apply.rs", text)]));
     let expected = [
-        "drain/plan.rs:2: Client is a client: use kube::{Client, ResourceExt};",
-        "drain/plan.rs:4: Timestamp::now is a clock: fn plan() -> Timestamp { Timestamp::now() }",
+        "rules/plan.rs:2: Client is a client: use kube::{Client, ResourceExt};",
+        "rules/plan.rs:4: Timestamp::now is a clock: fn plan() -> Timestamp { Timestamp::now() }",
     ];
     assert_eq!(found, expected);
     assert!(code_of(text).all(|(_, line)| words_of(&line).all(|word| word != "Instant")));

@@ -9,21 +9,21 @@ use std::{
 /// Begin of the tests in a file.
 const TESTS: &str = "\n#[cfg(test)]\nmod tests {";
 /// Files and folders of tests.
-const TEST_NAMES: [&str; 3] = ["tests", "testing", "tests.rs"];
+const TEST_NAMES: [&str; 4] = ["examples", "testing", "tests", "tests.rs"];
 /// Longest chain of re-exports that is followed.
 const DEPTH: usize = 8;
 
 /// The imports of each file.
 pub type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// Folders of crates beside the product, and what the names of these crates begin with.
-const CRATES: [(&str, &str); 2] = [("crates", "mcm_"), ("drivers", "mcm_driver_")];
-/// The name of the product's crate.
-const PRODUCT: &str = "mcm";
+/// The folder of the product, and the name of its crate.
+pub const PRODUCT: &str = "mcm";
+/// The folder with the crates of drivers.
+const DRIVERS: &str = "drivers";
 /// A use of all that a module has.
 const ALL: &str = "*";
 
-/// Source files without tests, by their path without `src`, such as `plan/mod.rs` of the product and `drivers/gcp/lib.rs`.
+/// Source files without tests, by their path in `src`, such as `rules/plan/mod.rs` and `drivers/gcp/lib.rs`.
 pub struct Tree(BTreeMap<PathBuf, Source>);
 
 struct Source {
@@ -48,8 +48,8 @@ struct Mention {
 pub struct Crate {
     /// As in code: `mcm`, `mcm_driver`, `mcm_driver_metal_stack`.
     pub name: String,
-    /// What the paths of its files begin with in a [`Tree`]; empty for the product.
-    folder: PathBuf,
+    /// Its folder in `src`.
+    pub folder: PathBuf,
 }
 
 /// A module: its crate and its path in it.
@@ -191,21 +191,23 @@ impl Tree {
 impl Crate {
     /// The crate of a file of a [`Tree`].
     pub fn of(file: &Path) -> Self {
-        let parts: Vec<String> = file.iter().take(2).map(|part| part.to_string_lossy().into_owned()).collect();
-        let begin = CRATES.iter().find(|(folder, _)| parts.first().is_some_and(|first| first == folder));
-        match (begin, parts.get(1)) {
-            (Some((folder, begin)), Some(name)) => {
-                Self { name: format!("{begin}{}", name.replace('-', "_")), folder: Path::new(folder).join(name) }
-            }
-            _ => Self { name: PRODUCT.to_owned(), folder: PathBuf::new() },
-        }
+        let length = if file.starts_with(DRIVERS) { 2 } else { 1 };
+        let folder: PathBuf = file.iter().take(length).collect();
+        let last = folder.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
+        let name = match length {
+            2 => format!("mcm_driver_{last}"),
+            _ if last == PRODUCT => last,
+            _ => format!("mcm_{last}"),
+        };
+        Self { name, folder }
     }
 
-    /// Where the product has it: `api`, `driver`, `simulated_cloud`, and `driver::<cloud>` for the driver of a cloud.
+    /// What the names of its tests begin with: `api`, `driver_host`, `driver::<cloud>` for the driver of a cloud, and nothing for
+    /// the product.
     pub fn place(&self) -> Vec<String> {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().replace('-', "_"));
-        let is_driver = self.folder.starts_with("drivers");
-        is_driver.then(|| "driver".to_owned()).into_iter().chain(name).collect()
+        let is_driver = self.folder.starts_with(DRIVERS);
+        is_driver.then(|| "driver".to_owned()).into_iter().chain(name.filter(|name| name != PRODUCT)).collect()
     }
 }
 
@@ -219,14 +221,15 @@ impl Module {
 
 /// The crates of a workspace, with their folders of source files.
 pub fn crates_of(root: &Path) -> Vec<(Crate, PathBuf)> {
-    let mut folders = vec![PathBuf::new()];
-    for (folder, _) in CRATES {
-        let entries = fs::read_dir(root.join(folder)).unwrap().flatten();
-        folders.extend(entries.map(|entry| Path::new(folder).join(entry.file_name())));
-    }
+    let source = root.join("src");
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(source.join(folder)).unwrap().flatten();
+        entries.map(|entry| folder.join(entry.file_name())).collect::<Vec<_>>()
+    };
+    let mut folders = [names(Path::new("")), names(Path::new(DRIVERS))].concat();
+    folders.retain(|folder| source.join(folder).join("lib.rs").exists());
     folders.sort();
-    let owner = |folder: &PathBuf| Crate::of(&folder.join("lib.rs"));
-    folders.iter().map(|folder| (owner(folder), root.join(folder).join("src"))).collect()
+    folders.iter().map(|folder| (Crate::of(&folder.join("lib.rs")), source.join(folder))).collect()
 }
 
 /// The module of a file.

@@ -1,13 +1,13 @@
 //! The common part of the executors of several kinds.
 
-use crate::runtime::{
+use mcm_runtime::{
     cache::{Cached, Key},
     objects::Objects,
     worker::ReconcileError,
 };
 
 /// Reads an object live; whether it does not exist.
-pub(in crate::capi) async fn read<K: Cached + serde::Serialize>(
+pub(crate) async fn read<K: Cached + serde::Serialize>(
     objects: &Objects<K>,
     key: &Key,
 ) -> Result<bool, ReconcileError> {

@@ -6,15 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::reasons;
-use crate::{
-    api::reasons::EventReason,
-    controllers::object::condition::{self, Refresh},
-    plan::Event,
-};
+use mcm_api::reasons::EventReason;
+use mcm_controllers::object::condition::{self, Refresh};
+use mcm_rules::plan::Event;
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::capi) struct Desired {
+pub(crate) struct Desired {
     status: &'static str,
     pub reason: String,
     pub message: String,
@@ -28,20 +26,20 @@ const UNKNOWN: &str = "Unknown";
 const LONGEST: usize = 1024;
 
 impl Desired {
-    pub(in crate::capi) fn yes(reason: &str) -> Self {
+    pub(crate) fn yes(reason: &str) -> Self {
         Self::new(TRUE, reason, "")
     }
 
-    pub(in crate::capi) fn no(reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn no(reason: &str, message: impl Into<String>) -> Self {
         Self::new(FALSE, reason, message)
     }
 
-    pub(in crate::capi) fn unknown(reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn unknown(reason: &str, message: impl Into<String>) -> Self {
         Self::new(UNKNOWN, reason, message)
     }
 
     /// True or false, both with a message.
-    pub(in crate::capi) fn whether(is_true: bool, reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn whether(is_true: bool, reason: &str, message: impl Into<String>) -> Self {
         Self::new(if is_true { TRUE } else { FALSE }, reason, message)
     }
 
@@ -49,13 +47,13 @@ impl Desired {
         Self { status, reason: reason.to_owned(), message: message.into().chars().take(LONGEST).collect() }
     }
 
-    pub(in crate::capi) fn is_true(&self) -> bool {
+    pub(crate) fn is_true(&self) -> bool {
         self.status == TRUE
     }
 }
 
 /// Sets a condition. Its time is when its status last changed.
-pub(in crate::capi) fn set(
+pub(crate) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     desired: Desired,
@@ -71,12 +69,7 @@ pub(in crate::capi) fn set(
 }
 
 /// Sets the condition `Paused`; `on` is what a paused object waits for.
-pub(in crate::capi) fn set_paused(
-    conditions: &mut Vec<Condition>,
-    on: Option<&str>,
-    generation: Option<i64>,
-    now: Timestamp,
-) {
+pub(crate) fn set_paused(conditions: &mut Vec<Condition>, on: Option<&str>, generation: Option<i64>, now: Timestamp) {
     let desired = match on {
         Some(on) => Desired::whether(true, reasons::PAUSED, format!("Waiting for {on}")),
         None => Desired::no(reasons::NOT_PAUSED, ""),
@@ -85,7 +78,7 @@ pub(in crate::capi) fn set_paused(
 }
 
 /// Conditions as plans print them.
-pub(in crate::capi) fn told(f: &mut fmt::Formatter<'_>, conditions: &[Condition]) -> fmt::Result {
+pub(crate) fn told(f: &mut fmt::Formatter<'_>, conditions: &[Condition]) -> fmt::Result {
     for condition in conditions {
         write!(f, "\n    {}={} {}", condition.type_, condition.status, condition.reason)?;
         if !condition.message.is_empty() {
@@ -112,7 +105,7 @@ const PROGRESS: [EventReason; 12] = [
 ];
 
 /// The event for another status or reason of `Ready`. The codes of clouds are in its text.
-pub(in crate::capi) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
+pub(crate) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
     let ready = |all: &[Condition]| all.iter().find(|condition| condition.type_ == reasons::READY).cloned();
     let next = ready(after)?;
     if ready(before).is_some_and(|before| (before.status, before.reason) == (next.status.clone(), next.reason.clone()))

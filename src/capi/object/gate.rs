@@ -10,19 +10,17 @@ use super::{
     hold, reasons,
     view::{Ownership, View},
 };
-use crate::{
-    api::reasons::ConditionType,
-    capi::types::Cluster,
-    controllers::object::{condition, finalizer},
-    plan::{Plan, Step, UndoneWrite, WaitKind},
-};
+use mcm_api::reasons::ConditionType;
+use mcm_controllers::object::{condition, finalizer};
+use mcm_conversion::types::Cluster;
+use mcm_rules::plan::{Plan, Step, UndoneWrite, WaitKind};
 
 /// Time for Cluster API core to set the owner of a new object. Nothing is written before: core creates the object with
 /// server-side apply and cleans its managed fields afterwards.
 const OWNER_FOLLOWS: SignedDuration = SignedDuration::from_secs(10);
 
 /// A snapshot whose plan begins with [`gate`].
-pub(in crate::capi) trait Gated {
+pub(crate) trait Gated {
     /// The status of the object.
     type Status: PartialEq;
     /// The actions of its plans.
@@ -43,7 +41,7 @@ pub(in crate::capi) trait Gated {
 }
 
 /// The input of [`gate`].
-pub(in crate::capi) struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     /// Its metadata.
     pub meta: &'a ObjectMeta,
     /// Value of `--watch-filter`.
@@ -66,7 +64,7 @@ pub(in crate::capi) struct Facts<'a> {
 
 /// A native manager beside the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::capi) struct Obstacle {
+pub(crate) struct Obstacle {
     /// Completes "waiting for".
     pub on: String,
     /// It was seen. Otherwise the Leases have not been read yet.
@@ -84,10 +82,7 @@ struct Closed {
 
 /// The plan for an object that is not reconciled, is being deleted, or lacks its finalizer. `None` if the object can be
 /// provided with what it needs.
-pub(in crate::capi) fn gate<S: Gated>(
-    subject: &S,
-    tear_down: impl FnOnce(&mut Plan<S::Action>, &S),
-) -> Option<Plan<S::Action>> {
+pub(crate) fn gate<S: Gated>(subject: &S, tear_down: impl FnOnce(&mut Plan<S::Action>, &S)) -> Option<Plan<S::Action>> {
     let mut plan = Plan::default();
     let facts = subject.facts();
     // Another manager writes the conditions of its objects.
@@ -196,7 +191,7 @@ fn is_ready<S: Gated>(subject: &S) -> bool {
 }
 
 /// A status with conditions. The object is not paused.
-pub(in crate::capi) fn with_conditions<S: Gated>(
+pub(crate) fn with_conditions<S: Gated>(
     subject: &S,
     mut status: S::Status,
     all: impl IntoIterator<Item = (&'static str, Desired)>,
@@ -214,12 +209,7 @@ pub(in crate::capi) fn with_conditions<S: Gated>(
 }
 
 /// Adds a write of the status, if it changes.
-pub(in crate::capi) fn report<S: Gated>(
-    plan: &mut Plan<S::Action>,
-    subject: &S,
-    mut next: S::Status,
-    reason: &str,
-) -> bool {
+pub(crate) fn report<S: Gated>(plan: &mut Plan<S::Action>, subject: &S, mut next: S::Status, reason: &str) -> bool {
     let mut stored = subject.stored();
     let is_news = next != stored;
     if is_news {
@@ -230,7 +220,7 @@ pub(in crate::capi) fn report<S: Gated>(
 }
 
 /// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
-pub(in crate::capi) fn show_undone<S: Gated>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
+pub(crate) fn show_undone<S: Gated>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
     let is_held = plan.waits.iter().any(|wait| wait.kind == WaitKind::Hold);
     if is_held || !plan.steps.is_empty() {
         return;

@@ -4,22 +4,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::view::View;
-use crate::capi::types::{Cluster, names};
+use mcm_conversion::types::{Cluster, names};
 
 /// The reason for which nothing is written to an object; completes "waiting for". `None` if this manager may write to
 /// it.
-pub(in crate::capi) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+pub(crate) fn not_ours(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     moved(meta).or_else(|| of_another(meta, watch_filter))
 }
 
 /// The object is at the source of a `clusterctl move`, which deletes it.
-pub(in crate::capi) fn moved(meta: &ObjectMeta) -> Option<String> {
+pub(crate) fn moved(meta: &ObjectMeta) -> Option<String> {
     let text = || "clusterctl move to delete it, because it now exists in another cluster".to_owned();
     is_annotated(meta, names::DELETE_FOR_MOVE).then(text)
 }
 
 /// The object has another watch filter, or none.
-pub(in crate::capi) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
+pub(crate) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>) -> Option<String> {
     let label = meta.labels.as_ref().and_then(|labels| labels.get(names::WATCH_FILTER)).map(String::as_str);
     match watch_filter {
         Some(wanted) if label != Some(wanted) => {
@@ -30,11 +30,11 @@ pub(in crate::capi) fn of_another(meta: &ObjectMeta, watch_filter: Option<&str>)
 }
 
 /// The wait of native objects after a pause of their Cluster.
-pub(in crate::capi) const UNREAD: &str = "all MCM objects to be read live, because its Cluster is no longer paused";
+pub(crate) const UNREAD: &str = "all MCM objects to be read live, because its Cluster is no longer paused";
 
 /// The wait of the object if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist pauses
 /// nothing.
-pub(in crate::capi) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
+pub(crate) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
     if is_annotated(meta, names::PAUSED) {
         return Some(format!("its annotation {} to be removed", names::PAUSED));
     }
@@ -49,7 +49,7 @@ pub(in crate::capi) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Opt
 }
 
 /// Another program manages the infrastructure object, whatever the value.
-pub(in crate::capi) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
+pub(crate) fn is_managed_elsewhere(meta: &ObjectMeta) -> bool {
     is_annotated(meta, names::MANAGED_BY)
 }
 

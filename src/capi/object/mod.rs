@@ -1,9 +1,9 @@
 //! Tools that the provider and the stand-in share.
 
-pub(in crate::capi) mod apply;
-pub(in crate::capi) mod conditions;
-pub(in crate::capi) mod gate;
-pub(in crate::capi) mod hold;
-pub(in crate::capi) mod observe;
-pub(in crate::capi) mod reasons;
-pub(in crate::capi) mod view;
+pub(crate) mod apply;
+pub(crate) mod conditions;
+pub(crate) mod gate;
+pub(crate) mod hold;
+pub(crate) mod observe;
+pub(crate) mod reasons;
+pub(crate) mod view;

@@ -3,13 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::view::View;
-use crate::{
-    capi::types::CORE_GROUP,
-    runtime::cache::{Cache, Cached, Key},
-};
+use mcm_conversion::types::CORE_GROUP;
+use mcm_runtime::cache::{Cache, Cached, Key};
 
 /// An object of a cache.
-pub(in crate::capi) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
+pub(crate) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
     match cache.get(key) {
         Some(object) => View::Present(object),
         None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => View::Unknown,
@@ -18,13 +16,13 @@ pub(in crate::capi) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
 }
 
 /// The owner of a kind of core.
-pub(in crate::capi) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
+pub(crate) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a OwnerReference> {
     let group = |owner: &OwnerReference| owner.api_version.split('/').next() == Some(CORE_GROUP);
     meta.owner_references.iter().flatten().find(|owner| owner.kind == kind && group(owner))
 }
 
 /// The object that an owner reference names. Another object of that name is none.
-pub(in crate::capi) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
+pub(crate) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
     match view(cache, &Key::beside(meta, &reference.name)) {
         View::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => View::Missing,
         seen => seen,
@@ -32,6 +30,6 @@ pub(in crate::capi) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, ref
 }
 
 /// Whether an object is in a namespace.
-pub(in crate::capi) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
+pub(crate) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
     meta.namespace.as_deref() == Some(namespace)
 }

@@ -24,7 +24,7 @@ pub(crate) enum Owner<K> {
 
 /// Whether the owner of an object is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::capi) enum Ownership {
+pub(crate) enum Ownership {
     /// No owner reference names one.
     None,
     /// It cannot be read.
@@ -37,7 +37,7 @@ pub(in crate::capi) enum Ownership {
 
 impl<K> Owner<K> {
     /// Whether the owner is known.
-    pub(in crate::capi) const fn ownership(&self) -> Ownership {
+    pub(crate) const fn ownership(&self) -> Ownership {
         match self {
             Self::None => Ownership::None,
             Self::Named(owner) => owner.ownership(),
@@ -45,7 +45,7 @@ impl<K> Owner<K> {
     }
 
     /// The owner, if it is known to exist.
-    pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
+    pub(crate) fn known(&self) -> Option<&Arc<K>> {
         match self {
             Self::None => None,
             Self::Named(owner) => owner.known(),
@@ -55,7 +55,7 @@ impl<K> Owner<K> {
 
 impl<K> View<K> {
     /// Whether the object is known, as an owner.
-    pub(in crate::capi) const fn ownership(&self) -> Ownership {
+    pub(crate) const fn ownership(&self) -> Ownership {
         match self {
             Self::Unknown => Ownership::Unreadable,
             Self::Missing => Ownership::Missing,
@@ -64,7 +64,7 @@ impl<K> View<K> {
     }
 
     /// The object, if it is known to exist.
-    pub(in crate::capi) fn known(&self) -> Option<&Arc<K>> {
+    pub(crate) fn known(&self) -> Option<&Arc<K>> {
         match self {
             Self::Present(object) => Some(object),
             Self::Unknown | Self::Missing => None,

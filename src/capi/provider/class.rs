@@ -6,13 +6,12 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 use kube::ResourceExt;
 
 use super::reasons;
-use crate::{
-    api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef},
-    capi::{
-        conversion::{content_of, zone_of},
-        object::{conditions::Desired, view::View},
-        types::{ClassRef, MCMCluster, NodeInfo},
-    },
+use crate::object::{conditions::Desired, view::View};
+use mcm_api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef};
+pub use mcm_conversion::{
+    content_of,
+    types::{ClassRef, MCMCluster, NodeInfo},
+    zone_of,
 };
 
 /// Accelerators under the name of the native kinds. No Node has such a resource.

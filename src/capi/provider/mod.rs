@@ -22,5 +22,5 @@ mod resume;
 mod settings;
 mod workload;
 
-pub(crate) use register::{KINDS, ROLE};
-pub(crate) use settings::Settings;
+pub use register::{KINDS, ROLE, with_caches};
+pub use settings::Settings;

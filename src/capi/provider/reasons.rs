@@ -1,6 +1,6 @@
 //! Types and reasons of conditions: exact strings that other programs read. Reasons of a failed cloud call are its codes.
 
-pub(super) use crate::capi::object::reasons::READY;
+pub(super) use crate::object::reasons::READY;
 
 /// Whether the MachineClass can be used in the zone of the Machine.
 pub(super) const CLASS_RESOLVED: &str = "ClassResolved";

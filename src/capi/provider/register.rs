@@ -12,26 +12,24 @@ use super::{
     settings::{ROLE_NAME, Settings},
     workload,
 };
-use crate::{
-    capi::{
-        object::observe::is_in,
-        types::{Cluster, MCMMachine, MCMMachinePool},
-    },
-    controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret},
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind, Role},
-        enqueue::Enqueue,
-        hold_check::HoldCheck,
-    },
+use crate::object::observe::is_in;
+use mcm_controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret};
+use mcm_conversion::types::{Cluster, MCMMachine, MCMMachinePool};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    hold_check::HoldCheck,
+    kind_cache::KindCaches,
+    role::Role,
 };
 
 /// All kinds run under one Lease, which has the name that users of Cluster API expect.
-pub(crate) const ROLE: Role = Role { name: ROLE_NAME, lease: "controller-leader-election-capmcm" };
+pub const ROLE: Role = Role { name: ROLE_NAME, lease: "controller-leader-election-capmcm" };
 
 /// All kinds. Orphan VMs are not collected: each VM has an object that its finalizer keeps, and while a cluster moves the
 /// objects are elsewhere for a moment.
-pub(crate) const KINDS: &[Kind<Settings>] = &[
+pub const KINDS: &[Kind<Settings>] = &[
     mcm_cluster::KIND,
     mcm_machine::KIND,
     mcm_machine_template::KIND,
@@ -43,6 +41,18 @@ pub(crate) const KINDS: &[Kind<Settings>] = &[
     Kind { role: ROLE_NAME, register: |builder, settings| (machine_class::KIND.register)(builder, &settings.native) },
     Kind { role: ROLE_NAME, register: |builder, settings| (secret::KIND.register)(builder, &settings.native) },
 ];
+
+/// Adds the caches of all kinds.
+pub fn with_caches(kinds: KindCaches) -> KindCaches {
+    kinds
+        .with(mcm_cluster::CACHE)
+        .with(mcm_machine::CACHE)
+        .with(mcm_machine::MACHINES)
+        .with(mcm_machine::CLUSTERS)
+        .with(mcm_machine_template::CACHE)
+        .with(mcm_machine_pool::CACHE)
+        .with(mcm_machine_pool::POOLS)
+}
 
 /// Native objects, each held while its cluster is paused or another client has it. Where the Nodes of Machines are.
 fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {

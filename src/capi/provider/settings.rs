@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
-use crate::{
-    controllers,
-    runtime::{kubeconfig, reload::ClientError, target::TargetClients},
-};
+use mcm_controllers as controllers;
+use mcm_runtime::{kubeconfig, reload::ClientError, target::TargetClients};
 
 /// Creates the clients of a cluster.
 pub(crate) type Connect = Arc<dyn Fn(&kubeconfig::Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
@@ -15,7 +13,7 @@ pub(super) const COMPONENT: &str = "capmcm-manager";
 
 /// Settings from the flags.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Settings of the native kinds.
     pub native: controllers::Settings,
     /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.

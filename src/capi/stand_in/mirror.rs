@@ -7,15 +7,13 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{
-    api::{
-        labels,
-        machine::{Machine as NativeMachine, MachineDeployment as NativeDeployment},
-        patch,
-    },
-    capi::types::{Authority, MCMMigration, Machine, MachineDeployment, names},
-    controllers::object::{finalizer, owner},
+use mcm_api::{
+    labels,
+    machine::{Machine as NativeMachine, MachineDeployment as NativeDeployment},
+    patch,
 };
+use mcm_controllers::object::{finalizer, owner};
+use mcm_conversion::types::{Authority, MCMMigration, Machine, MachineDeployment, names};
 
 /// Whether the stand-in created the object to show a native one.
 pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {

@@ -21,5 +21,5 @@ mod settings;
 mod signals;
 mod standing;
 
-pub(crate) use register::{KINDS, ROLE};
-pub(crate) use settings::Settings;
+pub use register::{KINDS, ROLE, with_caches};
+pub use settings::Settings;

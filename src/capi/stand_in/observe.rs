@@ -2,7 +2,6 @@
 
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
-use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{
     NamespaceResourceScope, api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -16,22 +15,18 @@ use super::{
     signals::Core,
     standing::{self, Answer, Standing},
 };
-use crate::{
-    api::machine as native,
-    capi::{
-        object::{hold, observe::view, view::View},
-        types::{Cluster, MCMMigration, MachineDeployment},
-    },
-    controllers::object::owner,
-    runtime::{
-        cache::{Cache, Key},
-        cell::{Builder, Kept, Scope},
-        guard::Guard,
-        objects::Objects,
-        queue::Queue,
-        trust::{Liveness, Trust},
-        worker::ReconcileError,
-    },
+use crate::object::{hold, observe::view, view::View};
+use mcm_api::machine as native;
+use mcm_controllers::object::owner;
+use mcm_conversion::types::{Cluster, MCMMigration, MachineDeployment};
+use mcm_runtime::{
+    cache::{Cache, Key},
+    cell::{Builder, Scope},
+    kind_cache::{CachedKind, KindCache, KindCaches},
+    objects::Objects,
+    queue::Queue,
+    trust::Trust,
+    worker::ReconcileError,
 };
 
 /// Metadata of the objects of a cluster-scoped kind. They are cached regardless of the scope of the cell.
@@ -77,22 +72,20 @@ impl<K: Resource<DynamicType = ()>> Resource for OfCluster<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + Debug + 'static> Kept for OfCluster<K> {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], |object| {
+/// How the metadata of the objects of a kind without namespaces is cached.
+const fn metadata_of_cluster<K: Resource<DynamicType = ()> + Clone + Debug + 'static>() -> KindCache<OfCluster<K>> {
+    KindCache::new(|_| {
+        Cache::new(&[], |object: &mut OfCluster<K>| {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         })
-    }
+    })
+    .of_cluster()
+}
 
-    fn watch(cache: Arc<Cache<Self>>, client: &Client, _: &Scope) -> BoxFuture<'static, ()> {
-        cache.watch(client.clone(), |client| Scope::All.api::<Guard<Self>>(&client), Liveness::CONTROL).boxed()
-    }
-
-    fn refresh(cache: Arc<Cache<Self>>, client: &Client, _: &Scope) -> BoxFuture<'static, kube::Result<()>> {
-        let api = Scope::All.api::<Guard<Self>>(client);
-        async move { Cache::refresh(&cache, &api).await }.boxed()
-    }
+/// Adds the caches of the kinds without namespaces.
+pub fn with_caches(kinds: KindCaches) -> KindCaches {
+    kinds.with(metadata_of_cluster::<CustomResourceDefinition>()).with(metadata_of_cluster::<Namespace>())
 }
 
 /// The deployments on both sides, with all facts that decide whether their dependents are shown.
@@ -139,7 +132,7 @@ impl Deployments {
 }
 
 /// Keys of all cached objects.
-pub(super) fn keys<K: Kept>(objects: &Objects<K>) -> impl Iterator<Item = Key> + use<K> {
+pub(super) fn keys<K: CachedKind>(objects: &Objects<K>) -> impl Iterator<Item = Key> + use<K> {
     objects.cache.all().into_iter().map(|one| Key::of(one.meta()))
 }
 
@@ -206,8 +199,7 @@ impl Ground {
 
     /// Checks live whether core is installed, before something is deleted.
     pub async fn confirm(&self) -> Result<(), ReconcileError> {
-        let definitions = Arc::clone(&self.definitions.cache);
-        let read = Definition::refresh(definitions, &self.control, &Scope::All).await;
+        let read = self.definitions.cache.refresh(&Scope::All.api(&self.control)).await;
         read.map_err(|source| ReconcileError::read("all CustomResourceDefinitions", source))?;
         self.core.ask(&self.control, self.has_inventory()).await;
         Ok(())

@@ -3,10 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::reasons;
-use crate::{
-    api::labels,
-    capi::{object::conditions::Desired, types::names},
-};
+use crate::object::conditions::Desired;
+use mcm_api::labels;
+use mcm_conversion::types::names;
 
 /// Whether the stand-in may act in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

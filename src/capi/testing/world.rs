@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::capi::object::view::View;
+use crate::object::view::View;
 
 pub fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value.clone()).unwrap())

@@ -6,21 +6,21 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::{Action, Answers, Server, Snapshot};
-use crate::{
-    api::machine::Machine,
+use mcm_api::machine::Machine;
+use mcm_rules::{
     plan::Step,
-    runtime::{
-        clock::Clock,
-        handlers::Handlers,
-        objects::{Objects, chain},
-        reconcile::{Execute, Next, Turn},
-        target::{TargetId, Targets},
-        worker::ReconcileError,
-    },
     safety::{
         api_server::{Health, Probing},
         trust::TargetTrust,
     },
+};
+use mcm_runtime::{
+    clock::Clock,
+    handlers::Handlers,
+    objects::{Objects, chain},
+    reconcile::{Execute, Next, Turn},
+    target::{TargetId, Targets},
+    worker::ReconcileError,
 };
 
 /// The object that probes read. It does not exist; the name is the reference's.

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 
-use crate::safety::api_server::{Health, Probing};
+use mcm_rules::safety::api_server::{Health, Probing};
 
 pub(crate) use apply::ApiServers;
 pub(crate) use register::KIND;

@@ -4,7 +4,7 @@ use super::{
     Server, Snapshot,
     apply::{Probes, Session},
 };
-use crate::runtime::reconcile::Observe;
+use mcm_runtime::reconcile::Observe;
 
 impl Observe for Probes {
     type Key = &'static str;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{Action, Server, Snapshot};
-use crate::{
+use mcm_rules::{
     plan::{Plan, Plannable, WaitKind},
     safety::api_server::{Health, Probing},
 };

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
 use super::apply::{ApiServers, Probes};
-use crate::{
-    controllers::{self, Kind, Settings},
-    runtime::{
-        cell::{Builder, Scope},
-        queue::{Pacing, Queue},
-    },
+use mcm_runtime::{
+    cell::{Builder, Scope},
+    queue::{Pacing, Queue},
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings},
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 /// There is one key: all API servers are probed at the same time.
 const ALL: &str = "api servers";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::KIND;
-use crate::controllers::{
+use crate::{
     machine,
     testing::{Fate, Leading, Wire, settings, until},
 };

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{memory::NodeWrite, views::NodeKey};
-use crate::{
-    api::{
-        machine::{Machine, MachineStatus},
-        node::Node,
-        patch,
-    },
+use mcm_api::{
+    machine::{Machine, MachineStatus},
+    node::Node,
+    patch,
+};
+use mcm_rules::{
     drain::{ClaimRef, PodRef},
     plan::Subject,
     safety::meltdown::{self, PermitKey},

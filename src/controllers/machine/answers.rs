@@ -11,7 +11,12 @@ use super::{
     status,
     views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
 };
-use crate::{api::machine::Machine, drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef}, driver_host::{Code, DriverError, Vm}, safety::node_claim::{ReportedVm, VmReport}};
+use mcm_api::machine::Machine;
+use mcm_driver::{Code, DriverError, Vm};
+use mcm_rules::{
+    drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef},
+    safety::node_claim::{ReportedVm, VmReport},
+};
 
 impl Snapshot {
     /// Result of [`super::Action::ReadSecret`].

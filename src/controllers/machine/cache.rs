@@ -5,25 +5,23 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, node_name},
-        node::Node,
-    },
-    controllers::{
-        SETS,
-        object::{in_place, owner, prune},
-    },
-    runtime::{
-        cache::{AnyIndex, Cache, Index, Key},
-        cell::{Kept, Role},
-        target::{NodeKey, Targets},
-    },
-    safety::node_claim,
+    SETS,
+    object::{in_place, owner, prune},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, node_name},
+    node::Node,
+};
+use mcm_rules::safety::node_claim;
+use mcm_runtime::{
+    cache::{AnyIndex, Cache, Index, Key},
+    kind_cache::KindCache,
+    target::{NodeKey, Targets},
 };
 
 /// Index: UID of the controller; empty for Machines without one.
-pub(crate) const BY_CONTROLLER: &Index<Machine, String> =
+pub const BY_CONTROLLER: &Index<Machine, String> =
     &Index::new("controller", |machine| vec![owner::controller_uid(machine)]);
 
 /// Index: name of the Node, in any target.
@@ -39,7 +37,7 @@ const BY_CLASS: &Index<Machine, Key> =
     &Index::new("class", |machine| vec![Key::beside(&machine.metadata, &machine.spec.class.name)]);
 
 /// Index: value of the label `name`.
-pub(crate) const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deployment", |machine| {
+pub const BY_DEPLOYMENT: &Index<Machine, String> = &Index::new("deployment", |machine| {
     let labels = machine.metadata.labels.iter();
     labels.filter_map(|all| all.get(labels::DEPLOYMENT_NAME).cloned()).collect()
 });
@@ -52,36 +50,31 @@ pub(super) const BY_USER_DATA: &Index<Machine, Key> = &Index::new("user data", |
 
 const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_VM, BY_CLASS, BY_DEPLOYMENT, BY_USER_DATA];
 
-impl Kept for Machine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(INDEXES, |machine| {
-            prune(machine);
-            machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
-        })
-    }
-
-    /// Sets and deployments read one of the conditions, and write no status. The others are a third of a Machine.
-    fn cache_for(roles: &[Role]) -> Arc<Cache<Self>> {
-        if roles != [SETS] {
-            return Self::cache();
-        }
-        Cache::new(INDEXES, |machine| {
+/// How Machines are cached. Sets and deployments read one of the conditions, and write no status. The others are a third of a
+/// Machine.
+pub const CACHE: KindCache<Machine> = KindCache::new(|roles| {
+    if roles == [SETS] {
+        return Cache::new(INDEXES, |machine| {
             prune(machine);
             if let Some(status) = &mut machine.status {
                 status.conditions.retain(in_place::is_progress);
                 status.conditions.shrink_to_fit();
             }
-        })
+        });
     }
-}
+    Cache::new(INDEXES, |machine| {
+        prune(machine);
+        machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
+    })
+});
 
 /// The Machines that name a class, with any `class.kind`.
-pub(crate) fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
+pub fn naming_class(machines: &Cache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
     machines.by(BY_CLASS, class).into_iter()
 }
 
 /// The Machines of a Node.
-pub(crate) fn of_node<'a>(
+pub fn of_node<'a>(
     machines: &Cache<Machine>,
     targets: &'a Targets,
     node: &'a NodeKey,
@@ -97,7 +90,7 @@ pub(super) fn with_vm_of(machines: &Cache<Machine>, node: &Node) -> impl Iterato
 }
 
 /// The metadata of the undecodable Machines of a Node.
-pub(crate) fn unreadable_of_node<'a>(
+pub fn unreadable_of_node<'a>(
     machines: &Cache<Machine>,
     targets: &'a Targets,
     node: &'a NodeKey,

@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
-use crate::{
-    api::reasons::{MachineConditionType, NodeConditionType, VmReason},
-    controllers::object::{
-        condition::{self, Condition, Refresh, paused_because},
-        time::whole_seconds,
-    },
-    plan::Hold,
+use crate::object::{
+    condition::{self, Condition, Refresh, paused_because},
+    time::whole_seconds,
 };
+use mcm_api::reasons::{MachineConditionType, NodeConditionType, VmReason};
+use mcm_rules::plan::Hold;
 
 /// Disruption budgets that can never allow an eviction, as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use super::{
     status,
     views::{NodeView, PodsView},
 };
-use crate::{
-    api::{backoff::Backoff, node::Node, reasons::EventReason},
+use mcm_api::{backoff::Backoff, node::Node, reasons::EventReason};
+use mcm_rules::{
     drain::{
         self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, PodRef, Round,
         policy as drain_policy,

@@ -10,7 +10,7 @@ use super::{
     retry,
     views::{ClassView, SecretView, VmView},
 };
-use crate::plan::{Plan, WaitKind};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// When to read Secrets again that could not be read.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);

@@ -11,17 +11,17 @@ use super::{
     progress::Progress,
     views::{ClassView, NodeAnswer, NodeView, PodsView, SecretView, VmView},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineStatus},
-        node::Node,
-        reasons::InPlaceUpdateReason,
-    },
-    controllers::object::{
-        finalizer,
-        in_place::{self, UpdateResult},
-    },
+use crate::object::{
+    finalizer,
+    in_place::{self, UpdateResult},
+};
+use mcm_api::{
+    labels,
+    machine::{AUTO_PRESERVED, Machine, MachinePhase, MachineStatus},
+    node::Node,
+    reasons::InPlaceUpdateReason,
+};
+use mcm_rules::{
     drain::{PodRef, policy as drain_policy},
     plan::{
         Step,

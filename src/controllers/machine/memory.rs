@@ -9,7 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::conditions::{CopyPeriod, NeverMet};
-use crate::{api::{backoff::Backoff, hash::fnv1a_64, patch, syntax}, drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes}, driver_host::{Code, DriverError}, plan::repeats::{REVERTED, RepeatCount}, safety::node_claim::VmReport};
+use mcm_api::{backoff::Backoff, hash::fnv1a_64, patch, syntax};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::{
+    drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
+    plan::repeats::{REVERTED, RepeatCount},
+    safety::node_claim::VmReport,
+};
 
 /// In-memory facts about a Machine that are kept between reconciles. Losing them costs a repeated call.
 #[derive(Clone, Debug, Default, PartialEq)]

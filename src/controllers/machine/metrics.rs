@@ -6,14 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Action, ClassView, Snapshot};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, OperationState, OperationType},
-    },
-    controllers::object::metrics::{conditions, created_at, sorted},
-    runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges, Histograms},
+use crate::object::metrics::{conditions, created_at, sorted};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, OperationState, OperationType},
 };
+use mcm_runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges, Histograms};
 
 /// In the order of [`Pool::labels`].
 const POOL_LABELS: [&str; 4] = ["namespace", "machine_deployment", "instance_type", "zone"];
@@ -326,10 +324,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        controllers::machine::{Learned, Memory},
-        safety::trust::TargetTrust,
-    };
+    use crate::machine::{Learned, Memory};
+    use mcm_rules::safety::trust::TargetTrust;
 
     fn text(machines: &MachineMetrics) -> String {
         let mut out = Exposition::default();

@@ -1,7 +1,7 @@
 //! The machine controller: creates the VM of a Machine, waits for its Node, monitors it, drains it and deletes the VM.
 //!
 //! `observe` reads the caches into a [`Snapshot`], `plan` returns the next actions, and `apply` executes them and
-//! stores their results in the snapshot. The loop in `crate::runtime::reconcile` plans again until no actions are left.
+//! stores their results in the snapshot. The loop in `mcm_runtime::reconcile` plans again until no actions are left.
 //! The results of calls in one reconcile are [`Learned`]; facts for later reconciles are the [`Memory`]. No step
 //! sleeps, so a crash at any point is equivalent to observing again.
 //!
@@ -13,7 +13,7 @@
 //!   happens;
 //! - only a deletion timestamp starts a deletion, never a phase or a text;
 //! - unknown facts (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;
-//! - a Node that a Machine names is its own only with evidence (`crate::safety::node_claim`); without it, the driver is asked;
+//! - a Node that a Machine names is its own only with evidence (`mcm_rules::safety::node_claim`); without it, the driver is asked;
 //! - a Node that is missing in the cache (`NodeView::Missing`) leads to a live read: a stale cache never causes a
 //!   skipped drain or a Machine that becomes Unknown or Failed;
 //! - a status is written only if it contains something new (see `status::is_news`).
@@ -47,8 +47,8 @@ mod views;
 mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
-pub(crate) use apply::{FreedResources, HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
-pub(crate) use cache::{BY_CONTROLLER, BY_DEPLOYMENT, naming_class, of_node, unreadable_of_node};
+pub use apply::{FreedResources, HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
+pub use cache::{BY_CONTROLLER, BY_DEPLOYMENT, CACHE, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;
 #[cfg(test)]
 pub use memory::Call;
@@ -57,7 +57,7 @@ pub(crate) use observe::trust_of;
 #[cfg(test)]
 pub use plan::plan;
 pub use policy::Policy;
-pub(crate) use register::KIND;
+pub use register::KIND;
 pub(crate) use snapshot::is_same_vm;
 pub use snapshot::{Rivals, Snapshot};
 pub use views::{ClassView, Learned, NodeKey, NodeView, PodCall, PodsView, SecretFacts};

@@ -9,19 +9,17 @@ use super::{
     ClassView, Memory, NodeKey, NodeView, Rivals, Snapshot,
     apply::{Machines, Ports, Session},
 };
-use crate::{
-    api::{machine::Machine, node::Node},
-    controllers::{api_servers::ApiServers, machine, machine_class, node},
-    runtime::{
-        cache::Key,
-        reconcile::Observe,
-        target::{Target, TargetOf},
-        trust::Trust,
-    },
-    safety::{
-        node_claim::{self, NodeClaim},
-        trust::{Interruption, TargetTrust},
-    },
+use crate::{api_servers::ApiServers, machine, machine_class, node};
+use mcm_api::{machine::Machine, node::Node};
+use mcm_rules::safety::{
+    node_claim::{self, NodeClaim},
+    trust::{Interruption, TargetTrust},
+};
+use mcm_runtime::{
+    cache::Key,
+    reconcile::Observe,
+    target::{Target, TargetOf},
+    trust::Trust,
 };
 
 impl Observe for Machines {

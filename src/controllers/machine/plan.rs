@@ -8,9 +8,9 @@ use super::{
     views::VmView,
     watch_vm,
 };
-use crate::{
-    api::{labels, machine::MachinePhase},
-    controllers::object::finalizer,
+use crate::object::finalizer;
+use mcm_api::{labels, machine::MachinePhase};
+use mcm_rules::{
     plan::{Hold, Plan, Plannable, Subject, WaitKind},
     safety::trust::TargetTrust,
 };

@@ -1,10 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    api::{GoDuration, labels, machine::Machine},
-    drain::VolumeTimeouts,
-    safety::meltdown,
-};
+use mcm_api::{GoDuration, labels, machine::Machine};
+use mcm_rules::{drain::VolumeTimeouts, safety::meltdown};
 
 /// Settings for all Machines, from the flags. A Machine can override most of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The progress of a deletion. It is stored in `lastOperation.description`: the end of that text names the next step,
 //! so that either implementation can continue where the other one stopped.
 
-use crate::api::machine::{Machine, MachinePhase};
+use mcm_api::machine::{Machine, MachinePhase};
 
 /// The next step of a deletion, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn texts_count_only_in_phase_terminating() {
-        let mut machine = Machine::new("m", crate::api::machine::MachineSpec::default());
+        let mut machine = Machine::new("m", mcm_api::machine::MachineSpec::default());
         let status = machine.status.get_or_insert_default();
         status.last_operation.description = Progress::Drain.after("");
         status.current_status.phase = MachinePhase::Running;

@@ -2,10 +2,8 @@
 //! fails until something changes, so retries become ever rarer, and the status shows the refusal.
 
 use super::{Action, Snapshot, create, delete, memory::RefusedWrite, progress::Progress};
-use crate::{
-    api::reasons::EventReason,
-    plan::{Event, Plan, Step, WaitKind},
-};
+use mcm_api::reasons::EventReason;
+use mcm_rules::plan::{Event, Plan, Step, WaitKind};
 
 /// Drops the steps from the first one on that would repeat a refused write too early, and waits instead.
 pub(super) fn hold_back(plan: &mut Plan<Action>, snapshot: &Snapshot) {

@@ -7,24 +7,25 @@ use super::{
     cache::{BY_USER_DATA, naming_class, of_node, with_vm_of},
     may_call_driver, metrics,
 };
-use crate::{
-    api::{
-        machine::{Machine, MachineClass},
-        node::Node,
-    },
-    controllers::{self, Kind, Settings, api_servers::ApiServers, machine_class, node, secret::MetadataOfSecret},
-    runtime::{
-        cache::{Change, Key},
-        cell::Builder,
-        enqueue::{Enqueue, itself},
-        queue::{Pacing, Queue},
-        reconcile::States,
-        target::{NodeKey, Target, TargetOf},
-        trust::Trust,
-    },
+use mcm_api::{
+    machine::{Machine, MachineClass},
+    node::Node,
+};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::Builder,
+    enqueue::{Enqueue, itself},
+    queue::{Pacing, Queue},
+    reconcile::States,
+    target::{NodeKey, Target, TargetOf},
+    trust::Trust,
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings, api_servers::ApiServers, machine_class, node, secret::MetadataOfSecret},
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 /// Workers beyond the slots of the lanes, for reconciles that need no slot.
 const BESIDE_SLOTS: usize = 64;
@@ -175,20 +176,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        capi::provider,
-        controllers::{MACHINES, SETS},
-        runtime::{
-            cell::{Kept, Role},
-            guard::Guard,
-        },
-    };
+    use crate::{MACHINES, SETS, testing::PROVIDER};
+    use mcm_runtime::{guard::Guard, role::Role};
 
     #[rstest]
     #[case::sets(&[SETS], &["InPlaceUpdate"])]
     #[case::machines(&[MACHINES], &["Ready", "InPlaceUpdate"])]
     #[case::both(&[SETS, MACHINES], &["Ready", "InPlaceUpdate"])]
-    #[case::the_provider(&[provider::ROLE], &["Ready", "InPlaceUpdate"])]
+    #[case::the_provider(&[PROVIDER], &["Ready", "InPlaceUpdate"])]
     fn a_process_that_reconciles_only_sets_caches_one_condition_of_machines(
         #[case] roles: &[Role],
         #[case] kept: &[&str],
@@ -203,7 +198,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let cache = Machine::cache_for(roles);
+        let cache = crate::machine::CACHE.empty_for(roles);
         cache.observe(watcher::Event::Apply(Guard::Readable(machine.clone())));
         let mut cached = Machine::clone(&cache.get(&Key::new("ns", "m")).unwrap());
         let conditions = std::mem::take(&mut cached.status.as_mut().unwrap().conditions);
@@ -223,13 +218,13 @@ mod tests {
         let class = |value: &Value| Arc::new(serde_json::from_value(value.clone()).unwrap());
         let mut value = json!({ "metadata": { "name": "c" }, "providerSpec": {} });
         let before: Arc<MachineClass> = class(&value);
-        crate::controllers::testing::merge(&mut value, &change);
+        crate::testing::merge(&mut value, &change);
         assert_eq!(content(&before) != content(&class(&value)), expected);
     }
 
     #[test]
     fn a_machine_uses_the_class_that_it_names_whatever_kind_it_writes_beside_the_name() {
-        let machines = <Machine as Kept>::cache();
+        let machines = crate::machine::CACHE.empty();
         for (name, namespace, kind, class) in [
             ("a", "ns", "MachineClass", "c"),
             ("b", "ns", "machineClass", "c"),

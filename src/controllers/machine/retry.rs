@@ -8,7 +8,8 @@ use super::{
     memory::{Call, CallFailure},
     policy::{Policy, after},
 };
-use crate::{api::backoff::Backoff, driver_host::Code};
+use mcm_api::backoff::Backoff;
+use mcm_driver::Code;
 
 /// The reference's fixed periods; here they are upper bounds of an exponential back-off.
 const SHORT: SignedDuration = SignedDuration::from_secs(5);
@@ -49,7 +50,9 @@ fn bound(call: Call, code: Code) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::GoDuration, controllers::machine::memory::Memory, driver_host::DriverError};
+    use crate::machine::memory::Memory;
+    use mcm_api::GoDuration;
+    use mcm_driver::DriverError;
     use rstest::rstest;
 
     /// Upper bounds by code: create, initialise, status while deleting, delete; in seconds.

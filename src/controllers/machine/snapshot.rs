@@ -8,7 +8,15 @@ use super::{
     policy::{Policy, after, created_at},
     views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
 };
-use crate::{api::{labels, machine::Machine, node::Node}, driver_host::Vm, plan::Hold, safety::{node_claim::{NodeClaim, VmReport}, trust::TargetTrust}};
+use mcm_api::{labels, machine::Machine, node::Node};
+use mcm_driver::Vm;
+use mcm_rules::{
+    plan::Hold,
+    safety::{
+        node_claim::{NodeClaim, VmReport},
+        trust::TargetTrust,
+    },
+};
 
 /// When to read a Node again after a failed read.
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(5);

@@ -4,7 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::{conditions, progress::Progress};
-use crate::{api::machine::{CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType}, driver_host::Code};
+use mcm_api::machine::{
+    CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType,
+};
+use mcm_driver::Code;
 
 pub(super) use super::conditions::stamp;
 

@@ -8,10 +8,8 @@ use super::{
     memory::{NodeFailure, NodeWrite},
     status, token,
 };
-use crate::{
-    api::{machine::Machine, reasons::EventReason},
-    plan::{Event, Plan, Wait, WaitKind},
-};
+use mcm_api::{machine::Machine, reasons::EventReason};
+use mcm_rules::plan::{Event, Plan, Wait, WaitKind};
 
 /// Waits until the Node is known.
 pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {

@@ -1,6 +1,6 @@
 //! Bootstrap tokens: their IDs, and the placeholders in user data.
 
-use crate::api::{hash::fnv1a_64, machine::Machine};
+use mcm_api::{hash::fnv1a_64, machine::Machine};
 
 /// Placeholder for `<id>.<secret>` in user data.
 const TOKEN: &[u8] = b"<<BOOTSTRAP_TOKEN>>";
@@ -10,7 +10,7 @@ const NAME: &[u8] = b"<<MACHINE_NAME>>";
 const NAME_ESCAPED: &[u8] = b"%3C%3CMACHINE_NAME%3E%3E";
 
 /// The longest name of a machine whose Node has a label with it.
-pub(crate) const LONGEST_NAME: usize = 63;
+pub const LONGEST_NAME: usize = 63;
 
 /// Six characters of `[a-z0-9]`: a hash of the Machine's name and UID, so that two Machines hardly ever share a token.
 pub fn id_of(machine: &Machine) -> String {
@@ -52,7 +52,7 @@ pub fn fill_in(user_data: &[u8], machine_name: &str, token: Option<&str>) -> Vec
 }
 
 /// User data as they can be at a machine: with a token, and with the shortest and the longest name.
-pub(crate) fn extremes_of(user_data: &[u8]) -> [Vec<u8>; 2] {
+pub fn extremes_of(user_data: &[u8]) -> [Vec<u8>; 2] {
     const TOKEN_OF_MACHINE: &str = "abcdef.0123456789abcdef";
     ["m".to_owned(), "m".repeat(LONGEST_NAME)].map(|name| fill_in(user_data, &name, Some(TOKEN_OF_MACHINE)))
 }
@@ -85,7 +85,7 @@ mod tests {
     use rstest::rstest;
 
     fn machine(name: &str, uid: &str) -> Machine {
-        let mut machine = Machine::new(name, crate::api::machine::MachineSpec::default());
+        let mut machine = Machine::new(name, mcm_api::machine::MachineSpec::default());
         machine.metadata.uid = Some(uid.to_owned());
         machine
     }

@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::token;
-use crate::{api::{machine::MachineClass, node::Node}, drain::{Allowance, Answer, PodFacts}, driver_host::{Capabilities, DriverError, SecretData, Vm}, safety::meltdown::Permit};
+use mcm_api::{machine::MachineClass, node::Node};
+use mcm_driver::{Capabilities, DriverError, SecretData, Vm};
+use mcm_rules::{
+    drain::{Allowance, Answer, PodFacts},
+    safety::meltdown::Permit,
+};
 
 /// A Node in the target cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +30,7 @@ pub enum NodeView {
 pub enum NodeKey {
     /// By its name.
     Name(String),
-    /// By its label [`crate::api::labels::MACHINE_NAME`], because the Machine has no label with the Node's name.
+    /// By its label [`mcm_api::labels::MACHINE_NAME`], because the Machine has no label with the Node's name.
     OfMachine(String),
 }
 
@@ -147,7 +152,7 @@ pub struct Learned {
     pub token: TokenView,
     /// The VM, as the driver returned it.
     pub vm: VmView,
-    /// The answer behind [`VmView::NotFound`]. With [`crate::driver_host::Code::Unimplemented`] the driver cannot look VMs up.
+    /// The answer behind [`VmView::NotFound`]. With [`mcm_driver::Code::Unimplemented`] the driver cannot look VMs up.
     pub no_vm: Option<DriverError>,
     /// The pods of the Node.
     pub pods: PodsView,

@@ -11,7 +11,12 @@ use super::{
     retry, status,
     views::{ClassView, SecretView, VmView},
 };
-use crate::{api::{machine::MachinePhase, reasons::{EventReason, VmReason}}, driver_host::{Code, Vm}, plan::{Event, Plan, WaitKind}};
+use mcm_api::{
+    machine::MachinePhase,
+    reasons::{EventReason, VmReason},
+};
+use mcm_driver::{Code, Vm};
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// The longest time for which a check waits for others, so that drivers describe all VMs with one call.
 const LONGEST_GATHERING: SignedDuration = SignedDuration::from_secs(3);

@@ -1,7 +1,16 @@
 use std::sync::Arc;
 
 use super::{Action, Snapshot};
-use crate::{api::machine::{Machine, MachineClass}, controllers::secret::MetadataOfSecret, driver_host::Catalogue, plan::Step, runtime::{events::Events, objects::Objects, reconcile::{Execute, Next, Turn}, worker::ReconcileError}};
+use crate::secret::MetadataOfSecret;
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver_host::Catalogue;
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    events::Events,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn},
+    worker::ReconcileError,
+};
 
 /// Reconciles MachineClasses.
 pub(crate) struct MachineClasses {

@@ -1,6 +1,6 @@
 //! The data of two Secrets that the driver of a class gets.
 
-use crate::driver_host::SecretData;
+use mcm_driver::SecretData;
 
 const USER_DATA: &str = "userData";
 
@@ -9,7 +9,7 @@ const USER_DATA: &str = "userData";
 /// Credentials and hosts come from one Secret as a whole. Otherwise an author who may not read a Secret could send its password to
 /// a host in another one. That Secret is `credentials`, unless `other` repeats it and has more: Gardener's classes of metal-stack
 /// have the URL only there. The user data are those of `credentials`, or else of `other`, as in the Go programs.
-pub(crate) fn login_data(other: Option<SecretData>, credentials: Option<SecretData>) -> SecretData {
+pub fn login_data(other: Option<SecretData>, credentials: Option<SecretData>) -> SecretData {
     let (mut other, mut credentials) = match (other, credentials) {
         (Some(other), Some(credentials)) => (other, credentials),
         (other, credentials) => return credentials.or(other).unwrap_or_default(),
@@ -23,7 +23,7 @@ pub(crate) fn login_data(other: Option<SecretData>, credentials: Option<SecretDa
 }
 
 /// The keys of `other` that [`login_data`] leaves out.
-pub(crate) fn unused_keys(other: &SecretData, credentials: &SecretData) -> Vec<String> {
+pub fn unused_keys(other: &SecretData, credentials: &SecretData) -> Vec<String> {
     let login = login_data(Some(other.clone()), Some(credentials.clone()));
     other.0.keys().filter(|key| !login.0.contains_key(*key)).cloned().collect()
 }

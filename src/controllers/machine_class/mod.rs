@@ -3,7 +3,7 @@
 
 mod apply;
 mod cache;
-mod login_data;
+pub mod login_data;
 mod observe;
 mod plan;
 mod problems;
@@ -18,13 +18,18 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::{api::{machine::{MachineClass, SecretRef}, patch}, driver_host::spec::Problems, plan::Subject};
+use mcm_api::{
+    machine::{MachineClass, SecretRef},
+    patch,
+};
+use mcm_driver::spec::Problems;
+use mcm_rules::plan::Subject;
 
-pub(crate) use cache::{is_missing, is_unusable, naming};
-pub(crate) use login_data::{login_data, unused_keys};
+pub use cache::{CACHE, is_missing, is_unusable, naming};
+pub use login_data::{login_data, unused_keys};
 #[cfg(test)]
 pub(crate) use plan::plan;
-pub(crate) use register::KIND;
+pub use register::KIND;
 
 /// The input of a plan for a class.
 #[derive(Clone, Debug)]

@@ -3,11 +3,9 @@ use std::sync::Arc;
 use kube::{ResourceExt, core::ObjectMeta};
 
 use super::{SecretState, Snapshot, apply::MachineClasses, secret_names};
-use crate::{
-    api::machine::MachineClass,
-    controllers::{machine, object::unreadable_names},
-    runtime::{cache::Key, reconcile::Observe},
-};
+use crate::{machine, object::unreadable_names};
+use mcm_api::machine::MachineClass;
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 /// A class that cannot be decoded, if it is being deleted: then its metadata decide, and the Machines that name it.
 fn terminating(metadata: ObjectMeta) -> Option<Arc<MachineClass>> {
@@ -48,12 +46,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{api::{labels::FINALIZER, machine::Machine}, controllers::{machine_class::plan, secret::MetadataOfSecret, testing::Wire}, driver_host::{Catalogue, Guards}, runtime::{cell::Kept, clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects}};
+    use crate::{machine_class::plan, testing::Wire};
+    use mcm_api::labels::FINALIZER;
+    use mcm_driver::Guards;
+    use mcm_driver_host::Catalogue;
+    use mcm_runtime::{clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects};
 
     /// Steps and waits for a class that cannot be decoded.
     fn plan_of(is_terminating: bool, users: usize) -> Option<(usize, usize)> {
         let client = Wire::new().client();
-        let (classes, machines) = (MachineClass::cache(), Machine::cache());
+        let (classes, machines) = (crate::machine_class::CACHE.empty(), crate::machine::CACHE.empty());
         let mut metadata = json!({
             "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "1", "finalizers": [FINALIZER],
         });
@@ -70,7 +72,7 @@ mod tests {
         let reconciler = MachineClasses {
             classes: Arc::new(Objects::namespaced(&classes, &client)),
             machines: Arc::new(Objects::namespaced(&machines, &client)),
-            secrets: Arc::new(Objects::namespaced(&MetadataOfSecret::cache(), &client)),
+            secrets: Arc::new(Objects::namespaced(&crate::secret::CACHE.empty(), &client)),
             drivers: Arc::new(Catalogue::of([], &Guards::unobserved())),
             events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
         };

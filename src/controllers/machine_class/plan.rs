@@ -1,11 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Action, SecretState, Snapshot, problems, secret_names};
-use crate::{
-    api::labels::FINALIZER,
-    controllers::{object::finalizer, secret},
-    plan::{Plan, Plannable, SentPatch, Step, Subject, WaitKind},
-};
+use crate::{object::finalizer, secret};
+use mcm_api::labels::FINALIZER;
+use mcm_rules::plan::{Plan, Plannable, SentPatch, Step, Subject, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;
@@ -113,7 +111,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::{labels::SECRET_FINALIZER, machine::MachineClass};
+    use mcm_api::{labels::SECRET_FINALIZER, machine::MachineClass};
 
     fn class(name: &str, finalizers: &[&str], deleting: bool, secret: &str) -> Arc<MachineClass> {
         let mut class = json!({

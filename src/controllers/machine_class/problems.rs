@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::{Action, Snapshot};
-use crate::{api::{labels::CLASS_PROBLEMS, reasons::EventReason}, driver_host::spec::Problems, plan::{Event, Plan, WaitKind}};
+use mcm_api::{labels::CLASS_PROBLEMS, reasons::EventReason};
+use mcm_driver::spec::Problems;
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// An event message has at most 1024 bytes; the list of problems may take most of them.
 const LONGEST_TEXT: usize = 800;
@@ -54,7 +56,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::controllers::machine_class::plan;
+    use crate::machine_class::plan;
 
     fn problems(errors: &[&str], warnings: &[&str]) -> Problems {
         let mut problems = Problems::default();
@@ -138,7 +140,7 @@ mod tests {
             |action: &Action| matches!(action, Action::PatchClass(patch) if patch["metadata"]["finalizers"].is_array());
         assert!(plan(&snapshot).steps.iter().all(|step| finalizers(&step.action)));
         std::sync::Arc::make_mut(&mut snapshot.class).metadata.finalizers =
-            Some(vec![crate::api::labels::FINALIZER.to_owned()]);
+            Some(vec![mcm_api::labels::FINALIZER.to_owned()]);
         assert!(outcome(&snapshot).is_some());
     }
 

@@ -3,9 +3,23 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::apply::MachineClasses;
-use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{self, Kind, Settings, machine, secret::MetadataOfSecret}, driver_host::ProblemsHook, runtime::{cache::{Cache, Change, Key}, cell::Builder, enqueue::Enqueue, queue::{Pacing, Queue}}};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass},
+};
+use mcm_driver::ProblemsHook;
+use mcm_runtime::{
+    cache::{Cache, Change, Key},
+    cell::Builder,
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings, machine, secret::MetadataOfSecret},
+};
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 16;
 
@@ -69,7 +83,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::runtime::cell::Kept;
 
     fn machine(class: &str) -> Machine {
         serde_json::from_value(
@@ -104,9 +117,9 @@ mod tests {
         #[case] users: &[&str],
         #[case] expected: bool,
     ) {
-        let (classes, machines) = (MachineClass::cache(), <Machine as Kept>::cache());
+        let (classes, machines) = (crate::machine_class::CACHE.empty(), crate::machine::CACHE.empty());
         let mut class = json!({ "metadata": { "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "1" } });
-        crate::controllers::testing::merge(&mut class, &json!({ "metadata": metadata }));
+        crate::testing::merge(&mut class, &json!({ "metadata": metadata }));
         classes.wrote(serde_json::from_value(class).unwrap());
         for name in users {
             let mut user = machine("c");

@@ -9,34 +9,32 @@ use serde_json::Value;
 
 use super::{Action, Failure, Policy, Snapshot};
 use crate::{
-    api::{
-        backoff::Backoff,
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-        patch,
-        selector::Selector,
+    machine_set::InFlightWrites,
+    object::{
+        owner,
+        strays::{self, StrayMemory},
     },
-    controllers::{
-        machine_set::InFlightWrites,
-        object::{
-            owner,
-            strays::{self, StrayMemory},
-        },
-    },
-    plan::{
-        Event, Plannable, Step,
-        repeats::{RepeatCount, RepeatPace},
-    },
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        events::Events,
-        hold_check::HoldCheck,
-        objects::{Objects, WriteError, WriteFailure},
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        target::{TargetOf, Targets},
-        worker::ReconcileError,
-    },
+};
+use mcm_api::{
+    backoff::Backoff,
+    machine::{Machine, MachineDeployment, MachineSet},
+    node::Node,
+    patch,
+    selector::Selector,
+};
+use mcm_rules::plan::{
+    Event, Plannable, Step,
+    repeats::{RepeatCount, RepeatPace},
+};
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    events::Events,
+    hold_check::HoldCheck,
+    objects::{Objects, WriteError, WriteFailure},
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    target::{TargetOf, Targets},
+    worker::ReconcileError,
 };
 
 /// Concurrent Node patches of one plan.
@@ -66,7 +64,7 @@ pub(crate) struct MachineDeployments {
 
 /// In-memory facts about a deployment that are kept between reconciles.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// The last create of a set failed.
     pub(super) failure: Option<Failure>,
     /// Nodes whose last patch failed, by name.

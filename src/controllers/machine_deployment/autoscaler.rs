@@ -10,16 +10,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
-    },
-    controllers::object::{
-        deletion_order::{goes_first, is_chosen, scaled_at},
-        draft::{Draft, Drafts},
-        time::whole_seconds,
-    },
+use crate::object::{
+    deletion_order::{goes_first, is_chosen, scaled_at},
+    draft::{Draft, Drafts},
+    time::whole_seconds,
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
 };
 
 /// Rewrites the annotation in its normal form without the Machines that are done, and marks the rest.
@@ -74,7 +72,7 @@ pub(super) fn mark_machines(
 }
 
 /// Names of the Machines that the autoscaler chose and that are still to be deleted, in either form of the list.
-pub(crate) fn chosen(deployment: &MachineDeployment) -> BTreeSet<&str> {
+pub fn chosen(deployment: &MachineDeployment) -> BTreeSet<&str> {
     let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
     let names = list.split(',').map(|entry| entry.split_once('~').map_or(entry, |(name, _)| name).trim());
     names.filter(|name| !name.is_empty()).collect()

@@ -1,10 +1,10 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::api::machine::MOST_REPLICAS;
+use mcm_api::machine::MOST_REPLICAS;
 
 /// Desired replicas, and the bounds of a rollout around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// `spec.replicas`.
     pub desired: i32,
     /// How many may exist beyond `desired`.
@@ -31,19 +31,19 @@ impl Bounds {
     }
 
     /// desired + maxSurge.
-    pub(crate) const fn max_replicas(&self) -> i32 {
+    pub const fn max_replicas(&self) -> i32 {
         self.desired.saturating_add(self.max_surge)
     }
 
     /// desired - maxUnavailable.
-    pub(crate) const fn min_available(&self) -> i32 {
+    pub const fn min_available(&self) -> i32 {
         self.desired - self.max_unavailable
     }
 }
 
 /// A number of Machines, or a percentage of the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntOrPercent {
+pub enum IntOrPercent {
     Int(i32),
     Percent(i32),
 }

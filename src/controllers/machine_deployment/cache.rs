@@ -1,22 +1,15 @@
 //! The cache of MachineDeployments.
 
-use std::sync::Arc;
-
 use super::lost_replicas::prune_unless_needed;
-use crate::{
-    api::machine::MachineDeployment,
-    runtime::{
-        cache::{Cache, Index},
-        cell::Kept,
-    },
+use mcm_api::machine::MachineDeployment;
+use mcm_runtime::{
+    cache::{Cache, Index},
+    kind_cache::KindCache,
 };
 
 /// Index: the namespace.
 pub(super) const BY_NAMESPACE: &Index<MachineDeployment, String> =
     &Index::new("namespace", |deployment| vec![deployment.metadata.namespace.clone().unwrap_or_default()]);
 
-impl Kept for MachineDeployment {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_NAMESPACE], prune_unless_needed)
-    }
-}
+/// How MachineDeployments are cached.
+pub const CACHE: KindCache<MachineDeployment> = KindCache::new(|_| Cache::new(&[BY_NAMESPACE], prune_unless_needed));

@@ -109,7 +109,7 @@ impl ReplicaCounts {
 pub(super) mod examples {
     use proptest::prelude::*;
 
-    use crate::controllers::machine_deployment::counts::ReplicaCounts;
+    use crate::machine_deployment::counts::ReplicaCounts;
 
     pub(crate) fn healthy(replicas: i32) -> ReplicaCounts {
         ReplicaCounts { replicas, live: replicas, available: replicas, ..ReplicaCounts::default() }

@@ -11,15 +11,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, autoscaler::chosen, sets::OwnedSets};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment},
-        reasons::EventReason,
-    },
-    controllers::object::{deletion_order::goes_first, prune},
-    plan::{Event, Plan},
+use crate::object::{deletion_order::goes_first, prune};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment},
+    reasons::EventReason,
 };
+use mcm_rules::plan::{Event, Plan};
 
 /// Names under which Gardener writes deployments, or the beginnings of such names.
 const GARDENER: [&str; 3] = ["gardenlet", "gardenadm", "gardener-extension-"];
@@ -56,7 +54,7 @@ fn is_lost(deployment: &MachineDeployment) -> bool {
 }
 
 /// True if a deployment without `spec.replicas` keeps the Machines that it has.
-pub(crate) fn keeps_machines(deployment: &MachineDeployment) -> bool {
+pub fn keeps_machines(deployment: &MachineDeployment) -> bool {
     let means_zero = deployment.annotations().get(labels::ABSENT_REPLICAS).is_some_and(|value| value == labels::ZERO);
     let is_tracked = deployment.metadata.managed_fields.iter().flatten().next().is_some();
     is_tracked && !means_zero && !is_written_by_gardener(deployment)

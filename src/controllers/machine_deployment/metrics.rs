@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::{
-    api::machine::{MachineDeployment, StrategyType},
-    controllers::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted},
-    runtime::metrics::{Desc, Exposition},
-};
+use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
+use mcm_api::machine::{MachineDeployment, StrategyType};
+use mcm_runtime::metrics::{Desc, Exposition};
 
 const DEPLOYMENTS: Desc<0> = Desc::gauge("mcm_machine_deployment_items_total", "Number of machine deployments.", []);
 const DEPLOYMENT_INFO: Desc<4> = Desc::gauge(
@@ -90,7 +88,7 @@ fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut 
     }
 }
 
-fn deployment_status(object: [&str; 2], status: &crate::api::machine::MachineDeploymentStatus, out: &mut Exposition) {
+fn deployment_status(object: [&str; 2], status: &mcm_api::machine::MachineDeploymentStatus, out: &mut Exposition) {
     const REPLICAS: Desc<2> = plain("mcm_machine_deployment_status_replicas", "Machines of a deployment.");
     const AVAILABLE: Desc<2> =
         plain("mcm_machine_deployment_status_available_replicas", "Machines of a deployment that are available.");

@@ -5,12 +5,13 @@ mod apply;
 mod autoscaler;
 mod bounds;
 mod cache;
+pub use cache::CACHE;
 mod counts;
 mod lost_replicas;
 pub(crate) mod metrics;
 mod nodes;
 mod observe;
-mod overlap;
+pub mod overlap;
 mod plan;
 mod register;
 mod rollout;
@@ -28,25 +29,23 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::machine_set::InFlight;
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
-        node::Node,
-        patch::{self, Packed},
-    },
-    controllers::object::{owner, strays::StrayView},
-    plan::{Hold, Subject},
+use crate::object::{owner, strays::StrayView};
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
+    node::Node,
+    patch::{self, Packed},
 };
+use mcm_rules::plan::{Hold, Subject};
 
-pub(crate) use autoscaler::chosen;
-pub(crate) use bounds::IntOrPercent;
-pub(crate) use lost_replicas::keeps_machines;
-pub(crate) use overlap::overlap;
+pub use autoscaler::chosen;
+pub use bounds::IntOrPercent;
+pub use lost_replicas::keeps_machines;
+pub use overlap::overlap;
 #[cfg(test)]
 pub(crate) use plan::plan;
-pub(crate) use register::KIND;
-pub(crate) use sets::revision::revision_of;
-pub(crate) use validate::bounds_of;
+pub use register::KIND;
+pub use sets::revision::revision_of;
+pub use validate::bounds_of;
 
 /// The input of a plan for a deployment.
 #[derive(Clone, Debug)]

@@ -8,14 +8,12 @@ use k8s_openapi::api::core::v1::Taint;
 use kube::ResourceExt;
 
 use super::{Action, Policy, Snapshot, sets::SetView};
-use crate::{
-    api::{labels, machine::Machine, node::Node, patch::Packed},
-    controllers::object::{
-        draft::{Change, Drafts},
-        in_place,
-    },
-    plan::{Plan, WaitKind},
+use crate::object::{
+    draft::{Change, Drafts},
+    in_place,
 };
+use mcm_api::{labels, machine::Machine, node::Node, patch::Packed};
+use mcm_rules::plan::{Plan, WaitKind};
 
 const EFFECT: &str = "PreferNoSchedule";
 /// Value of the annotations that the autoscaler reads.

@@ -8,16 +8,14 @@ use super::{
     cache::BY_NAMESPACE,
     overlap::{overlap, selects},
 };
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-        selector::Selector,
-    },
-    controllers::{machine, machine_set, object::owner},
-    runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust},
-    safety::node_claim,
+use crate::{machine, machine_set, object::owner};
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineSet},
+    node::Node,
+    selector::Selector,
 };
+use mcm_rules::safety::node_claim;
+use mcm_runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust};
 
 impl Observe for MachineDeployments {
     type Key = Key;

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::{
-    api::{machine::MachineDeployment, reasons::ConditionReason, selector::Selector},
-    controllers::object::condition::{Condition, Refresh},
-    plan::{Wait, WaitKind, some_of},
-};
+use crate::object::condition::{Condition, Refresh};
+use mcm_api::{machine::MachineDeployment, reasons::ConditionReason, selector::Selector};
+use mcm_rules::plan::{Wait, WaitKind, some_of};
 
 /// True if one of two deployments selects the Machines of the other.
-pub(crate) fn overlap(one: &MachineDeployment, other: &MachineDeployment) -> bool {
+pub fn overlap(one: &MachineDeployment, other: &MachineDeployment) -> bool {
     one.metadata.name != other.metadata.name
         && (selects(one, &other.spec.template.metadata.labels) || selects(other, &one.spec.template.metadata.labels))
 }

@@ -8,19 +8,17 @@ use super::{
     steps::{emit_deployment, emit_status, machines, wait_for_unreadable, with_finalizer},
     validate::{Invalid, ValidSpec, validate},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{MachineDeploymentStatus, StrategyType},
-        reasons::{ConditionReason, ConditionType, EventReason},
-    },
-    controllers::object::{
-        condition::{self, Condition, Refresh},
-        draft::Draft,
-        finalizer,
-    },
-    plan::{Event, Hold, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind, counted},
+use crate::object::{
+    condition::{self, Condition, Refresh},
+    draft::Draft,
+    finalizer,
 };
+use mcm_api::{
+    labels,
+    machine::{MachineDeploymentStatus, StrategyType},
+    reasons::{ConditionReason, ConditionType, EventReason},
+};
+use mcm_rules::plan::{Event, Hold, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind, counted};
 
 impl Plannable for Snapshot {
     type Action = Action;

@@ -9,30 +9,31 @@ use super::{
     metrics,
     overlap::{overlap, selects},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachineSet, StrategyType},
-        node::Node,
-        selector::Selector,
-    },
-    controllers::{
-        self, Kind, Settings,
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachineSet, StrategyType},
+    node::Node,
+    selector::Selector,
+};
+use mcm_runtime::{
+    cache::{Cache, Cached, Change, Key},
+    cell::Builder,
+    enqueue::{Enqueue, itself},
+    queue::{Pacing, Queue},
+    target::{NodeKey, Target},
+    trust::Trust,
+};
+use {
+    crate as controllers,
+    crate::{
+        Kind, Settings,
         machine::{self, metrics::MachineMetrics},
         machine_set,
         object::{self, owner},
     },
-    runtime::{
-        cache::{Cache, Cached, Change, Key},
-        cell::Builder,
-        enqueue::{Enqueue, itself},
-        queue::{Pacing, Queue},
-        target::{NodeKey, Target},
-        trust::Trust,
-    },
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
+pub const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 

@@ -9,15 +9,13 @@ use super::{
     bounds::Bounds,
     sets::{OwnedSets, SetView, revision},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, MachineDeploymentStatus, MachineSet},
-        reasons::{ConditionType, EventReason},
-    },
-    controllers::object::{condition, draft::Draft, finalizer},
-    plan::{Event, Plan, WaitKind, counted},
+use crate::object::{condition, draft::Draft, finalizer};
+use mcm_api::{
+    labels,
+    machine::{MachineDeployment, MachineDeploymentStatus, MachineSet},
+    reasons::{ConditionType, EventReason},
 };
+use mcm_rules::plan::{Event, Plan, WaitKind, counted};
 
 /// The replicas that a plan sets on a MachineSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::bounds::{Bounds, IntOrPercent};
-use crate::api::{
+use mcm_api::{
     machine::{MOST_REPLICAS, MachineDeployment, MachineDeploymentSpec, StrategyType},
     selector::{InvalidSelector, Selector},
 };
@@ -56,7 +56,7 @@ pub(super) enum Violation {
 ///
 /// # Errors
 /// Why its spec is invalid.
-pub(crate) fn bounds_of(deployment: &MachineDeployment) -> Result<Bounds, String> {
+pub fn bounds_of(deployment: &MachineDeployment) -> Result<Bounds, String> {
     validate(deployment).map(|spec| spec.bounds).map_err(|invalid| invalid.to_string())
 }
 
@@ -166,7 +166,7 @@ mod tests {
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "0%"}},
             },
         });
-        crate::controllers::testing::merge(&mut object, &json!({ "spec": change }));
+        crate::testing::merge(&mut object, &json!({ "spec": change }));
         serde_json::from_value(object).unwrap()
     }
 

@@ -17,32 +17,30 @@ use parking_lot::Mutex;
 
 use super::{Action, Failure, InFlight, Snapshot};
 use crate::{
-    api::{
-        machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet, OperationType},
-        patch,
-        reasons::EventReason,
-        selector::Selector,
+    machine::metrics::MachineMetrics,
+    object::{
+        owner,
+        strays::{self, StrayMemory},
     },
-    controllers::{
-        machine::metrics::MachineMetrics,
-        object::{
-            owner,
-            strays::{self, StrayMemory},
-        },
-        secret::MetadataOfSecret,
-    },
-    plan::{Event, Step},
-    runtime::{
-        cache::{Cache, Key},
-        clock::Clock,
-        events::Events,
-        fence,
-        handlers::Handlers,
-        hold_check::HoldCheck,
-        objects::{Objects, WriteError, WriteFailure},
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+    secret::MetadataOfSecret,
+};
+use mcm_api::{
+    machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet, OperationType},
+    patch,
+    reasons::EventReason,
+    selector::Selector,
+};
+use mcm_rules::plan::{Event, Step};
+use mcm_runtime::{
+    cache::{Cache, Key},
+    clock::Clock,
+    events::Events,
+    fence,
+    handlers::Handlers,
+    hold_check::HoldCheck,
+    objects::{Objects, WriteError, WriteFailure},
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 use recent::ReplacementCount;
 
@@ -388,7 +386,7 @@ fn is_replaced_for_health(machine: &Machine) -> bool {
 
 /// In-memory facts about a set that are kept between reconciles.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// The last create or delete failed.
     pub(super) failure: Option<Failure>,
     /// The replacements of Machines that failed soon after their creation.

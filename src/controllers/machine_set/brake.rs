@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{backoff::Backoff, machine::Machine};
+use mcm_api::{backoff::Backoff, machine::Machine};
 
 /// The minimum age at which a failed Machine is replaced, after so many replacements of young ones in a row: 30 s twice,
 /// then 1, 2, 4 and 5 min.

@@ -1,22 +1,14 @@
 //! The cache of MachineSets with its index.
 
-use std::sync::Arc;
-
-use crate::{
-    api::machine::MachineSet,
-    controllers::object::{owner, prune},
-    runtime::{
-        cache::{Cache, Index},
-        cell::Kept,
-    },
+use crate::object::{owner, prune};
+use mcm_api::machine::MachineSet;
+use mcm_runtime::{
+    cache::{Cache, Index},
+    kind_cache::KindCache,
 };
 
 /// Index: UID of the controller; empty for sets without one.
-pub(crate) const BY_CONTROLLER: &Index<MachineSet, String> =
-    &Index::new("controller", |set| vec![owner::controller_uid(set)]);
+pub const BY_CONTROLLER: &Index<MachineSet, String> = &Index::new("controller", |set| vec![owner::controller_uid(set)]);
 
-impl Kept for MachineSet {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CONTROLLER], prune)
-    }
-}
+/// How MachineSets are cached.
+pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| Cache::new(&[BY_CONTROLLER], prune));

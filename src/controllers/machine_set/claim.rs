@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::{Snapshot, construct};
-use crate::{
-    api::{
-        machine::{Machine, MachineSet},
-        selector::Selector,
-    },
-    controllers::object::{draft::Drafts, owner},
+use crate::object::{draft::Drafts, owner};
+use mcm_api::{
+    machine::{Machine, MachineSet},
+    selector::Selector,
 };
 
 /// The Machines of a set that is not being deleted, by name. Drafts adoptions and releases; adopted Machines count

@@ -6,14 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::{
-    api::{
-        GoDuration,
-        labels::{BLOCK_MOVE, EFFECTIVE_CREATION_TIMEOUT, FINALIZER, POOL},
-        machine::{Machine, MachineSet},
-    },
-    controllers::object::owner,
-    controllers::object::suffix::Suffixes,
+use crate::object::{owner, suffix::Suffixes};
+use mcm_api::{
+    GoDuration,
+    labels::{BLOCK_MOVE, EFFECTIVE_CREATION_TIMEOUT, FINALIZER, POOL},
+    machine::{Machine, MachineSet},
 };
 
 /// The prefix of generated names is cut to this length, as the API server does, so that names are valid host names.

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::machine::Machine;
+use mcm_api::machine::Machine;
 
 /// Writes of one set whose results are not in the cache yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InFlight {
+pub struct InFlight {
     /// Names of Machines whose create is in flight or unresolved.
     pub creates: BTreeSet<String>,
     /// Names of Machines whose delete is in flight or unresolved.

@@ -8,18 +8,16 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::{
-        labels,
-        machine::{AUTO_PRESERVED, Machine, MachinePhase},
-        patch,
-        selector::Selector,
-    },
-    controllers::object::{deletion_order::DeletionOrder, finalizer, in_place, owner},
-    plan::{
-        Step,
-        lint::{Rule, Violation},
-    },
+use crate::object::{deletion_order::DeletionOrder, finalizer, in_place, owner};
+use mcm_api::{
+    labels,
+    machine::{AUTO_PRESERVED, Machine, MachinePhase},
+    patch,
+    selector::Selector,
+};
+use mcm_rules::plan::{
+    Step,
+    lint::{Rule, Violation},
 };
 
 /// The bounds that the steps would break.

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    api::machine::MachineSet,
-    controllers::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted},
-    runtime::metrics::{Desc, Exposition},
-};
+use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
+use mcm_api::machine::MachineSet;
+use mcm_runtime::metrics::{Desc, Exposition};
 
 const SETS: Desc<0> = Desc::gauge("mcm_machine_set_items_total", "Number of machine sets.", []);
 const SET_INFO: Desc<6> = Desc::gauge(

@@ -26,22 +26,20 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
-        patch,
-    },
-    controllers::object::{owner, strays::StrayView},
-    plan::{Hold, Subject},
+use crate::object::{owner, strays::StrayView};
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
+    patch,
 };
+use mcm_rules::plan::{Hold, Subject};
 
 pub(crate) use apply::{InFlightWrites, MachineSets};
 pub use brake::YoungFailures;
-pub(crate) use cache::BY_CONTROLLER;
+pub use cache::{BY_CONTROLLER, CACHE};
 pub(crate) use in_flight::InFlight;
 #[cfg(test)]
 pub(crate) use plan::plan;
-pub(crate) use register::KIND;
+pub use register::KIND;
 
 /// The input of a plan for a set.
 #[derive(Clone, Debug)]

@@ -3,14 +3,12 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::{MachineSets, Snapshot, apply::Memory, claim::selects};
-use crate::{
-    api::{
-        machine::{Machine, MachineSet, is_auto_preserved},
-        selector::Selector,
-    },
-    controllers::{machine, machine_class, object::owner},
-    runtime::{cache::Key, reconcile::Observe},
+use crate::{machine, machine_class, object::owner};
+use mcm_api::{
+    machine::{Machine, MachineSet, is_auto_preserved},
+    selector::Selector,
 };
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for MachineSets {
     type Key = Key;

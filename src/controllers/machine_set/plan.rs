@@ -6,15 +6,13 @@ use super::{
     preserve, propagate, replicas, status,
     validate::{InvalidSet, ValidSet, validate},
 };
-use crate::{
-    api::{labels::FINALIZER, machine::Machine, reasons::EventReason},
-    controllers::object::{
-        condition,
-        draft::{Change, Drafts},
-        finalizer,
-    },
-    plan::{Event, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind},
+use crate::object::{
+    condition,
+    draft::{Change, Drafts},
+    finalizer,
 };
+use mcm_api::{labels::FINALIZER, machine::Machine, reasons::EventReason};
+use mcm_rules::plan::{Event, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

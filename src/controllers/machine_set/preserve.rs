@@ -6,17 +6,15 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::{
-    api::{
-        labels::PRESERVE,
-        machine::{AUTO_PRESERVED, Machine, MachinePhase, PreserveMode},
-    },
-    controllers::object::draft::Drafts,
+use crate::object::draft::Drafts;
+use mcm_api::{
+    labels::PRESERVE,
+    machine::{AUTO_PRESERVED, Machine, MachinePhase, PreserveMode},
 };
 
 /// The modes that a plan changes, by name of the Machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assignment(BTreeMap<String, Option<PreserveMode>>);
+pub(super) struct Assignment(pub BTreeMap<String, Option<PreserveMode>>);
 
 impl Assignment {
     /// Whether a failed Machine is kept for now.

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::construct;
-use crate::{
-    api::machine::{Machine, MachineConfiguration, MachinePhase, MachineSet, MachineSpec, NodeTemplate},
-    controllers::object::draft::Drafts,
-};
+use crate::object::draft::Drafts;
+use mcm_api::machine::{Machine, MachineConfiguration, MachinePhase, MachineSet, MachineSpec, NodeTemplate};
 
 /// Copies the node template, the timeouts and the kind of the class from the template to each Machine.
 pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) {

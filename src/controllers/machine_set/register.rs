@@ -1,24 +1,25 @@
 use std::sync::Arc;
 
 use super::{BY_CONTROLLER, MachineSets, metrics};
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        selector::Selector,
-    },
-    controllers::{
-        self, Kind, Settings,
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineSet},
+    selector::Selector,
+};
+use mcm_runtime::{
+    cache::{Cache, Change, Key},
+    cell::Builder,
+    enqueue::{Enqueue, itself},
+    queue::{Pacing, Queue},
+};
+use {
+    crate as controllers,
+    crate::{
+        Kind, Settings,
         object::{self, owner},
-    },
-    runtime::{
-        cache::{Cache, Change, Key},
-        cell::Builder,
-        enqueue::{Enqueue, itself},
-        queue::{Pacing, Queue},
     },
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
+pub const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 
@@ -100,11 +101,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::runtime::cell::Kept;
 
     #[test]
     fn a_machine_without_a_set_wakes_every_set_of_its_namespace_that_selects_it() {
-        let sets = MachineSet::cache();
+        let sets = crate::machine_set::CACHE.empty();
         for (name, namespace, selector) in [
             ("a", "ns", json!({ "matchLabels": { "pool": "x" } })),
             ("b", "ns", json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] })),

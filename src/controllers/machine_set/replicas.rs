@@ -6,19 +6,17 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::{Action, Snapshot, construct, preserve::Assignment};
-use crate::{
-    api::{
-        labels::{self, FREEZE, SCALE_UP_DISABLED, TRUE},
-        machine::{Machine, MachinePhase, MachineSet, OperationState, OperationType},
-        reasons::EventReason,
-    },
-    controllers::object::{
-        deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
-        in_place, owner,
-        strays::Growth,
-    },
-    plan::{Event, Plan, WaitKind, counted},
+use crate::object::{
+    deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
+    in_place, owner,
+    strays::Growth,
 };
+use mcm_api::{
+    labels::{self, FREEZE, SCALE_UP_DISABLED, TRUE},
+    machine::{Machine, MachinePhase, MachineSet, OperationState, OperationType},
+    reasons::EventReason,
+};
+use mcm_rules::plan::{Event, Plan, WaitKind, counted};
 
 /// The most Machines that one plan creates or deletes, as in the reference. The next plan continues with the rest.
 pub(super) const BATCH: usize = 100;

@@ -6,17 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{Failure, Snapshot, validate::InvalidSet};
-use crate::{
-    api::{
-        machine::{Machine, MachinePhase, MachineSetStatus},
-        reasons::{ConditionReason, ConditionType},
-    },
-    controllers::object::{
-        condition::{self, Condition, Refresh},
-        summary::{LONGEST_TEXT, failed_machines},
-        text::cut,
-        time::whole_seconds,
-    },
+use crate::object::{
+    condition::{self, Condition, Refresh},
+    summary::{LONGEST_TEXT, failed_machines},
+    text::cut,
+    time::whole_seconds,
+};
+use mcm_api::{
+    machine::{Machine, MachinePhase, MachineSetStatus},
+    reasons::{ConditionReason, ConditionType},
 };
 
 /// A status that differs from the stored one.

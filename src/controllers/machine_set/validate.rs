@@ -1,6 +1,6 @@
-use crate::{
-    api::machine::{MOST_REPLICAS, MachineSet},
-    api::selector::{InvalidSelector, Selector},
+use mcm_api::{
+    machine::{MOST_REPLICAS, MachineSet},
+    selector::{InvalidSelector, Selector},
 };
 
 /// A valid set.

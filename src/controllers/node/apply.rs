@@ -4,22 +4,19 @@ use std::sync::Arc;
 
 use super::{Action, Mark, Memory, Policy, Snapshot, Subject};
 use crate::{
-    api::machine::Machine,
-    controllers::{
-        api_servers::ApiServers,
-        machine::{HeldPermit, Permits, look_at_permit, take_permit},
-    },
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        hold_check::HoldCheck,
-        objects::{Objects, chain},
-        reconcile::{Execute, Next, Turn},
-        target::{NodeKey, Targets},
-        worker::ReconcileError,
-    },
-    safety::meltdown::Permit,
+    api_servers::ApiServers,
+    machine::{HeldPermit, Permits, look_at_permit, take_permit},
+};
+use mcm_api::machine::Machine;
+use mcm_rules::{plan::Step, safety::meltdown::Permit};
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    hold_check::HoldCheck,
+    objects::{Objects, chain},
+    reconcile::{Execute, Next, Turn},
+    target::{NodeKey, Targets},
+    worker::ReconcileError,
 };
 
 /// The context of the Node reconciler.

@@ -2,30 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::{
-    api::{
-        labels,
-        node::{Node, NodeStatus},
-    },
-    controllers::{self, object::prune},
-    runtime::{
-        cache::{Cache, Index},
-        cell::Role,
-    },
-    safety::node_claim,
+use mcm_api::{
+    labels,
+    node::{Node, NodeStatus},
 };
+use mcm_rules::safety::node_claim;
+use mcm_runtime::{
+    cache::{Cache, Index},
+    role::Role,
+};
+use {crate as controllers, crate::object::prune};
 
 /// Index: name of the Machine in the label of a Node.
-pub(crate) const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
+pub const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
     node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
 });
 
 /// Index: the part of the provider ID that all its forms share.
-pub(crate) const BY_VM: &Index<Node, String> =
+pub const BY_VM: &Index<Node, String> =
     &Index::new("vm", |node| node_claim::key_of(&node.spec.provider_id).into_iter().collect());
 
 /// An empty cache of the Nodes of one target.
-pub(crate) fn cache() -> Arc<Cache<Node>> {
+pub fn cache() -> Arc<Cache<Node>> {
     Cache::new(&[BY_MACHINE, BY_VM], |node| {
         prune_node(node);
         node.status.conditions.shrink_to_fit();
@@ -46,6 +44,6 @@ fn prune_node(node: &mut Node) {
 }
 
 /// Creates the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
-pub(crate) fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
+pub fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
     if roles == [controllers::SETS] { cache_without_status } else { cache }
 }

@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::{Action, GoneNode, Policy, Snapshot};
-use crate::{
-    api::machine::Machine,
+use mcm_api::machine::Machine;
+use mcm_rules::{
     plan::{Plan, WaitKind},
     safety::{meltdown::Permit, trust::TargetTrust},
 };

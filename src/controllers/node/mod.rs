@@ -8,7 +8,7 @@
 //!   minutes, the period of the reference;
 //! - a manager without a Machine for a Node sets the mark once the Node is older than the creation timeout, and only
 //!   once per UID: if the mark is removed, another manager has the Machine, and the Node is left alone from then on;
-//! - a Machine has a Node only with evidence (`crate::safety::node_claim`), which the machine controller stores on the Node. A Node
+//! - a Machine has a Node only with evidence (`mcm_rules::safety::node_claim`), which the machine controller stores on the Node. A Node
 //!   that is named without evidence is neither marked nor released, unless it names another Machine;
 //! - a Node whose label names a Machine that this manager does not have keeps its finalizer until the mark has been set
 //!   for the creation timeout: no manager removed it, so none has that Machine. Without such a label, or if the
@@ -32,26 +32,24 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::machine::is_same_vm;
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase},
-        node::Node,
-        patch,
-    },
-    safety::{
-        meltdown::{self, Permit, PermitKey},
-        node_claim,
-        trust::TargetTrust,
-    },
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase},
+    node::Node,
+    patch,
+};
+use mcm_rules::safety::{
+    meltdown::{self, Permit, PermitKey},
+    node_claim,
+    trust::TargetTrust,
 };
 
 #[cfg(test)]
-pub(crate) use cache::cache;
-pub(crate) use cache::{BY_MACHINE, BY_VM, cache_for};
+pub use cache::cache;
+pub use cache::{BY_MACHINE, BY_VM, cache_for};
 #[cfg(test)]
 pub use plan::plan;
-pub(crate) use register::{KIND, is_relevant};
+pub use register::{KIND, is_relevant};
 
 /// The input of a plan for a Node.
 #[derive(Clone, Debug)]
@@ -144,10 +142,10 @@ pub enum Action {
 
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<crate::plan::Subject> {
+    fn subject(&self) -> Option<mcm_rules::plan::Subject> {
         match self {
             Self::DeleteMachine(machine) | Self::LookAtPermit { machine, .. } | Self::TakePermit { machine, .. } => {
-                Some(crate::plan::Subject::of(&**machine))
+                Some(mcm_rules::plan::Subject::of(&**machine))
             }
             Self::PatchNode { .. } | Self::RememberMark | Self::GetNode | Self::ForgetGoneNode => None,
         }

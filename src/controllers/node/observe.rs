@@ -2,13 +2,11 @@ use super::{
     Memory, Snapshot, Subject,
     apply::{Nodes, Session},
 };
-use crate::{
-    controllers::machine,
-    runtime::{
-        reconcile::Observe,
-        target::{NodeKey, TargetOf},
-    },
-    safety::node_claim::NodeClaim,
+use crate::machine;
+use mcm_rules::safety::node_claim::NodeClaim;
+use mcm_runtime::{
+    reconcile::Observe,
+    target::{NodeKey, TargetOf},
 };
 
 impl Observe for Nodes {

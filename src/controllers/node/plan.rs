@@ -8,15 +8,13 @@ use super::{
     Action, Mark, Memory, Policy, Snapshot, Subject,
     gone::{self, replace, wait_for_one},
 };
-use crate::{
-    api::{
-        labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
-        machine::Machine,
-        node::Node,
-    },
-    controllers::object::finalizer,
-    plan::{Plan, Plannable, SentPatch, WaitKind},
+use crate::object::finalizer;
+use mcm_api::{
+    labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
+    machine::Machine,
+    node::Node,
 };
+use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;
@@ -32,7 +30,7 @@ impl Plannable for Snapshot {
         }
     }
 
-    fn subject(action: &Action) -> Option<crate::plan::Subject> {
+    fn subject(action: &Action) -> Option<mcm_rules::plan::Subject> {
         action.subject()
     }
 }

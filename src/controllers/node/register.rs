@@ -6,23 +6,23 @@ use std::sync::{
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use super::{GoneNode, apply::Nodes};
-use crate::{
-    api::{machine::Machine, node::Node},
-    controllers::{self, Kind, Settings, api_servers::ApiServers, machine::Permits, object},
-    plan::Subject,
-    runtime::{
-        cache::{Change, Key},
-        cell::Builder,
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-        reconcile::States,
-        target::{NodeKey, Target},
-        trust::Trust,
-    },
-    safety::node_claim::NodeClaim,
+use mcm_api::{machine::Machine, node::Node};
+use mcm_rules::{plan::Subject, safety::node_claim::NodeClaim};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::Builder,
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
+    reconcile::States,
+    target::{NodeKey, Target},
+    trust::Trust,
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings, api_servers::ApiServers, machine::Permits, object},
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 16;
 
@@ -115,7 +115,7 @@ impl Deletions {
 }
 
 /// A heartbeat does not count as a change.
-pub(crate) fn is_relevant(change: &Change<Node>) -> bool {
+pub fn is_relevant(change: &Change<Node>) -> bool {
     let without_heartbeat = |node: &Arc<Node>| {
         let mut node = Node::clone(node);
         node.metadata.resource_version = None;

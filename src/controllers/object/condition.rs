@@ -7,17 +7,15 @@ use k8s_openapi::{
 };
 
 use super::{summary::LONGEST_TEXT, text::cut, time::whole_seconds};
-use crate::{
-    api::{
-        machine::{MachineDeploymentCondition, MachineSetCondition},
-        reasons::{ConditionReason, ConditionType, EventReason},
-    },
-    plan::{self, Event, Hold, UndoneWrite},
+use mcm_api::{
+    machine::{MachineDeploymentCondition, MachineSetCondition},
+    reasons::{ConditionReason, ConditionType, EventReason},
 };
+use mcm_rules::plan::{self, Event, Hold, UndoneWrite};
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub struct Condition {
     pub status: String,
     pub reason: String,
     pub message: String,
@@ -26,7 +24,7 @@ pub(crate) struct Condition {
 
 /// When a condition that already has the desired status and reason is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refresh {
+pub enum Refresh {
     /// Never: the error text can differ at each attempt.
     Never,
     /// If the message differs.
@@ -48,12 +46,12 @@ impl Condition {
         Self::new("Unknown", reason.as_str(), message)
     }
 
-    pub(crate) fn new(status: &str, reason: &str, message: impl Into<String>) -> Self {
+    pub fn new(status: &str, reason: &str, message: impl Into<String>) -> Self {
         let (status, reason) = (status.to_owned(), reason.to_owned());
         Self { status, reason, message: message.into(), refresh: Refresh::Never }
     }
 
-    pub(crate) fn refreshed(self, refresh: Refresh) -> Self {
+    pub fn refreshed(self, refresh: Refresh) -> Self {
         Self { refresh, ..self }
     }
 
@@ -74,17 +72,13 @@ pub(crate) fn paused(hold: Option<&Hold>) -> Option<Condition> {
 }
 
 /// The reason and the event of a status write that changes the condition `InSync`.
-pub(crate) struct ShownWrites {
+pub struct ShownWrites {
     pub reason: String,
     pub event: Option<Event>,
 }
 
 /// Sets the condition `InSync` to `False` with the writes that are undone, or removes it; `None` if it stays.
-pub(crate) fn show_undone<C: Stored>(
-    conditions: &mut Vec<C>,
-    undone: &[UndoneWrite],
-    now: Timestamp,
-) -> Option<ShownWrites> {
+pub fn show_undone<C: Stored>(conditions: &mut Vec<C>, undone: &[UndoneWrite], now: Timestamp) -> Option<ShownWrites> {
     let was_shown = find(conditions, ConditionType::InSync).is_some();
     let text = plan::text_of(undone).map(|text| format!("waiting for {text}"));
     let desired = text.as_ref().map(|text| Condition::is_false(ConditionReason::WriteUndone, cut(text, LONGEST_TEXT)));
@@ -103,14 +97,14 @@ pub(crate) const fn paused_because(hold: &Hold) -> ConditionReason {
 }
 
 /// The condition type of a kind.
-pub(crate) trait Stored: Sized {
+pub trait Stored: Sized {
     fn view(&self) -> View<'_>;
     /// `since` is when the status last changed.
     fn build(type_: &str, desired: Condition, since: Time, now: Time) -> Self;
 }
 
 /// The parts of a stored condition. Absent texts are empty.
-pub(crate) struct View<'a> {
+pub struct View<'a> {
     pub type_: &'a str,
     pub status: &'a str,
     pub reason: &'a str,
@@ -119,12 +113,12 @@ pub(crate) struct View<'a> {
 }
 
 /// The condition of a type.
-pub(crate) fn find<C: Stored>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
+pub fn find<C: Stored>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
     conditions.iter().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
 /// The same, to be changed.
-pub(crate) fn find_mut<C: Stored>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
+pub fn find_mut<C: Stored>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
     conditions.iter_mut().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
@@ -134,7 +128,7 @@ pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: impl AsRef<str>)
 }
 
 /// Sets the condition of a type, or removes it. True if it was set and is different from before.
-pub(crate) fn set<C: Stored>(
+pub fn set<C: Stored>(
     conditions: &mut Vec<C>,
     type_: impl AsRef<str>,
     desired: Option<Condition>,
@@ -233,7 +227,7 @@ impl Stored for MetaCondition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::reasons::ConditionType;
+    use mcm_api::reasons::ConditionType;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use crate::api::{
+use mcm_api::{
     labels::{
         DEFAULT_PRIORITY, DESIRED_REPLICAS, FIRST_PRIORITY, LAST_SCALER_CHANGE, MARKED_FOR_DELETION_TIME, PRIORITY,
     },
@@ -14,7 +14,7 @@ use crate::api::{
 
 /// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DeletionOrder<'a> {
+pub struct DeletionOrder<'a> {
     preserved: Option<Preserved>,
     priority: i64,
     unmarked: bool,
@@ -32,7 +32,7 @@ struct Preserved {
 }
 
 impl<'a> DeletionOrder<'a> {
-    pub(crate) fn of(machine: &'a Machine, now: Timestamp) -> Self {
+    pub fn of(machine: &'a Machine, now: Timestamp) -> Self {
         let marked_at = marked_at(machine);
         let preserved = machine.preserved_until(now);
         Self {
@@ -61,7 +61,7 @@ fn rank(machine: &Machine) -> u8 {
 }
 
 /// The annotated priority, parsed like Go's `strconv.Atoi`; the default if it is absent or not a number.
-pub(crate) fn priority(machine: &Machine) -> i64 {
+pub fn priority(machine: &Machine) -> i64 {
     let written = machine.annotations().get(PRIORITY).and_then(|text| text.parse().ok());
     written.unwrap_or(DEFAULT_PRIORITY)
 }
@@ -78,12 +78,12 @@ pub(crate) fn goes_first(machine: &Machine) -> bool {
 
 /// Whether the autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
 /// right, and creates another, once it has the replicas of its deployment.
-pub(crate) fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
+pub fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
     goes_first(machine) && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)
 }
 
 /// When the autoscaler last changed the replicas of a deployment or set.
-pub(crate) fn scaled_at(metadata: &ObjectMeta) -> Option<Timestamp> {
+pub fn scaled_at(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(LAST_SCALER_CHANGE)?.parse().ok()
 }
 
@@ -106,7 +106,7 @@ mod tests {
             "metadata": {"name": "m", "creationTimestamp": "2023-11-14T20:00:00Z", "annotations": {}},
             "spec": {}, "status": {"currentStatus": {"phase": "Running"}},
         });
-        crate::api::patch::apply(&mut machine, change);
+        mcm_api::patch::apply(&mut machine, change);
         serde_json::from_value(machine).unwrap()
     }
 

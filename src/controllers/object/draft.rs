@@ -6,11 +6,12 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{api::patch, plan::Event};
+use mcm_api::patch;
+use mcm_rules::plan::Event;
 
 /// An object as it is in the cache, and as it is desired.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft<K> {
+pub struct Draft<K> {
     current: Arc<K>,
     desired: Option<K>,
     reasons: Vec<String>,
@@ -18,7 +19,7 @@ pub(crate) struct Draft<K> {
 }
 
 /// A finished draft that differs from the current object.
-pub(crate) struct Change<K> {
+pub struct Change<K> {
     pub current: Arc<K>,
     pub patch: Value,
     pub reason: String,
@@ -26,7 +27,7 @@ pub(crate) struct Change<K> {
 }
 
 impl<K: Clone + Serialize> Draft<K> {
-    pub(crate) fn of(current: Arc<K>) -> Self {
+    pub fn of(current: Arc<K>) -> Self {
         Self { current, desired: None, reasons: Vec::new(), event: None }
     }
 
@@ -39,7 +40,7 @@ impl<K: Clone + Serialize> Draft<K> {
     }
 
     /// Changes the desired object, for a reason.
-    pub(crate) fn edit(&mut self, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
+    pub fn edit(&mut self, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
         change(self.desired.get_or_insert_with(|| K::clone(&self.current)));
         self.reasons.push(reason.into());
     }
@@ -50,7 +51,7 @@ impl<K: Clone + Serialize> Draft<K> {
     }
 
     /// The patch from current to desired; `None` if they do not differ.
-    pub(crate) fn finish(self) -> Option<Change<K>> {
+    pub fn finish(self) -> Option<Change<K>> {
         let to = serde_json::to_value(self.desired?).ok()?;
         let from = serde_json::to_value(self.current.as_ref()).ok()?;
         let patch = patch::diff(&from, &to)?;

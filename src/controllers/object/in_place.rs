@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt;
 
-use crate::api::{
+use mcm_api::{
     labels,
     machine::Machine,
     node::Node,
@@ -13,7 +13,7 @@ use crate::api::{
 
 /// The result of an update, as the agent on the Node reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpdateResult {
+pub enum UpdateResult {
     Successful,
     Failed,
 }
@@ -38,23 +38,23 @@ pub(crate) fn condition_of(conditions: &[NodeCondition]) -> Option<&NodeConditio
 }
 
 /// The progress of the update, from the conditions of a Node or their copy on a Machine; `None` if there was none yet.
-pub(crate) fn progress_of(conditions: &[NodeCondition]) -> Option<InPlaceUpdateReason> {
+pub fn progress_of(conditions: &[NodeCondition]) -> Option<InPlaceUpdateReason> {
     let reason = condition_of(conditions)?.reason.as_deref()?;
     REASONS.into_iter().find(|known| known.as_str() == reason)
 }
 
 /// Its Machine belongs to an old set of a deployment that is updated in place.
-pub(crate) fn is_candidate(node: &Node) -> bool {
+pub fn is_candidate(node: &Node) -> bool {
     label(node, labels::CANDIDATE_FOR_UPDATE).is_some()
 }
 
 /// The Node is to be drained and updated.
-pub(crate) fn is_selected(node: &Node) -> bool {
+pub fn is_selected(node: &Node) -> bool {
     label(node, labels::SELECTED_FOR_UPDATE).is_some()
 }
 
 /// The result; `None` if there is none yet.
-pub(crate) fn result_of(node: &Node) -> Option<UpdateResult> {
+pub fn result_of(node: &Node) -> Option<UpdateResult> {
     match label(node, labels::UPDATE_RESULT)? {
         labels::SUCCESSFUL => Some(UpdateResult::Successful),
         labels::FAILED => Some(UpdateResult::Failed),

@@ -4,10 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::{
-    api::machine::{MachineSummary, OperationState, OperationType},
-    runtime::metrics::{Desc, Exposition},
-};
+use mcm_api::machine::{MachineSummary, OperationState, OperationType};
+use mcm_runtime::metrics::{Desc, Exposition};
 
 pub(crate) const FAILED_LABELS: [&str; 7] = [
     "name",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Resource;
 
 use super::authority;
-use crate::runtime::{
+use mcm_runtime::{
     cache::{Cache, Cached},
     cell::Builder,
     hold_check::HoldCheck,
@@ -13,14 +13,14 @@ use crate::runtime::{
 
 /// Decides which native objects a cell may touch. Unless the cell has a separate hold check, it is
 /// [`authority::of_native`].
-pub(crate) fn holds(builder: &mut Builder<'_>) -> Arc<HoldCheck> {
+pub fn holds(builder: &mut Builder<'_>) -> Arc<HoldCheck> {
     let holds = builder.shared::<HoldCheck>();
     holds.set(authority::of_native);
     holds
 }
 
 /// Names of the objects of a namespace that cannot be decoded.
-pub(crate) fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> Vec<String> {
+pub fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> Vec<String> {
     let of_namespace = |meta: &kube::core::ObjectMeta| meta.namespace.as_deref().unwrap_or_default() == namespace;
     let unreadable = cache.unreadable().into_iter().filter(|object| of_namespace(&object.meta));
     unreadable.filter_map(|object| object.meta.name).collect()
@@ -28,7 +28,7 @@ pub(crate) fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> 
 
 /// Drops `managedFields`, which no plan reads, and the room that lists have left: decoded from JSON, a list of one has room for
 /// four.
-pub(crate) fn prune<K: Resource>(object: &mut K) {
+pub fn prune<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;
     meta.owner_references.iter_mut().for_each(Vec::shrink_to_fit);

@@ -64,7 +64,7 @@ fn led_by(meta: &ObjectMeta, controller: &OwnerReference) -> Vec<OwnerReference>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::machine::MachineSet;
+    use mcm_api::machine::MachineSet;
     use rstest::rstest;
     use serde_json::json;
 

@@ -10,10 +10,8 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::owner;
-use crate::{
-    api::{patch, selector::Selector},
-    plan::repeats::{ALTERED, REVERTED, RepeatCount},
-};
+use mcm_api::{patch, selector::Selector};
+use mcm_rules::plan::repeats::{ALTERED, REVERTED, RepeatCount};
 
 /// How long an object that changed hands counts, and how many creations are remembered.
 const REMEMBERED: SignedDuration = SignedDuration::from_mins(20);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::{owner, text::cut};
-use crate::api::machine::{Machine, MachineSummary, OperationState};
+use mcm_api::machine::{Machine, MachineSummary, OperationState};
 
 /// Longest `status.failedMachines`.
 pub(crate) const MOST_FAILED: usize = 50;

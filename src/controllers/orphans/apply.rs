@@ -18,7 +18,43 @@ use super::{
     own_tag,
     pass::{SHORTEST_PERIOD, period_of},
 };
-use crate::{api::{labels::NOT_MANAGED, machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet}, reasons::EventReason}, controllers::{self, api_servers::ApiServers, machine::{self, FreedResources, HeldPermit, Permits, take_permit}}, driver_host::{Account, Catalogue, MachineRequest, SecretData}, plan::{Event, Step}, runtime::{access, cache::Key, cell::Scope, clock::Clock, events::Events, fence, guard::Guard, objects::{Objects, chain}, owners::Owners, reconcile::{Execute, Next, Turn}, refusal::forbidden, secrets::Secrets, target::Targets, worker::ReconcileError}, safety::{meltdown::{Permit, PermitKey}, orphans::identity}};
+use mcm_api::{
+    labels::NOT_MANAGED,
+    machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
+    reasons::EventReason,
+};
+use mcm_driver::{Account, MachineRequest, SecretData};
+use mcm_driver_host::Catalogue;
+use mcm_rules::{
+    plan::{Event, Step},
+    safety::{
+        meltdown::{Permit, PermitKey},
+        orphans::identity,
+    },
+};
+use mcm_runtime::{
+    access,
+    cache::Key,
+    cell::Scope,
+    clock::Clock,
+    events::Events,
+    fence,
+    guard::Guard,
+    objects::{Objects, chain},
+    owners::Owners,
+    reconcile::{Execute, Next, Turn},
+    refusal::forbidden,
+    secrets::Secrets,
+    target::Targets,
+    worker::ReconcileError,
+};
+use {
+    crate as controllers,
+    crate::{
+        api_servers::ApiServers,
+        machine::{self, FreedResources, HeldPermit, Permits, take_permit},
+    },
+};
 
 /// Classes in a page, and pages that are read: more classes than any control cluster has.
 const PAGE: u32 = 200;

@@ -1,7 +1,7 @@
 //! Metrics of the orphan collector. The Go programs have none.
 
 use super::Memory;
-use crate::runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges};
+use mcm_runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges};
 
 const FOUND: Desc<2> = Desc::gauge(
     "mcm_orphan_vms",

@@ -5,7 +5,7 @@
 //!
 //! A VM is deleted only if
 //! - the driver's list was complete and began after this reconcile did;
-//! - no Machine claims the VM (see [`crate::safety::orphans`]), by a cache that is trusted and in which every Machine
+//! - no Machine claims the VM (see [`mcm_rules::safety::orphans`]), by a cache that is trusted and in which every Machine
 //!   could be decoded;
 //! - it carries the marker of this namespace or, if it carries none, no other namespace uses the cluster tag: none of the
 //!   listed VMs has another marker, and no class of another namespace has the same tag. Where those classes may not be
@@ -22,7 +22,7 @@ mod apply;
 pub(crate) mod metrics;
 mod nodes;
 mod observe;
-mod offers;
+pub mod offers;
 mod own_tag;
 mod pass;
 mod plan;
@@ -41,10 +41,21 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use crate::{api::{machine::{Machine, MachineClass, MachinePhase}, vm_owner::Owner}, driver_host::Listed, plan::Event, safety::{meltdown::{Limits, Permit, PermitKey}, orphans::{Claim, Sightings}}};
+use mcm_api::{
+    machine::{Machine, MachineClass, MachinePhase},
+    vm_owner::Owner,
+};
+use mcm_driver::Listed;
+use mcm_rules::{
+    plan::Event,
+    safety::{
+        meltdown::{Limits, Permit, PermitKey},
+        orphans::{Claim, Sightings},
+    },
+};
 
 pub use nodes::TargetNode;
-pub(crate) use offers::{ADOPTED_FOR, Offer, OfferStep, Stock, offers};
+pub use offers::{ADOPTED_FOR, Offer, OfferStep, Stock, offers};
 #[cfg(test)]
 pub use plan::plan;
 pub use pools::Pools;

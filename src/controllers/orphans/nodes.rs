@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt;
 
-use crate::{api::{labels::{MACHINE_NAME, NOT_MANAGED}, machine::Machine, node::Node}, driver_host::ListedVm};
+use mcm_api::{
+    labels::{MACHINE_NAME, NOT_MANAGED},
+    machine::Machine,
+    node::Node,
+};
+use mcm_driver::ListedVm;
 
 /// A Node of a target cluster.
 #[derive(Clone, Debug, PartialEq)]

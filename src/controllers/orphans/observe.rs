@@ -10,7 +10,15 @@ use super::{
     nodes::TargetNode,
     pass::period_of,
 };
-use crate::{api::machine::MachineClass, controllers::machine, driver_host::Account, runtime::{cache::Key, reconcile::Observe, target::{Target, TargetOf}}, safety::trust::TargetTrust};
+use crate::machine;
+use mcm_api::machine::MachineClass;
+use mcm_driver::Account;
+use mcm_rules::safety::trust::TargetTrust;
+use mcm_runtime::{
+    cache::Key,
+    reconcile::Observe,
+    target::{Target, TargetOf},
+};
 
 impl Observe for Orphans {
     type Key = Key;

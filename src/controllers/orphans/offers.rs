@@ -8,20 +8,18 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::ResourceExt;
 
 use super::{Found, TargetNode, claim_of, nodes::NodeIndex};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, MachineSet},
-        selector::Selector,
-        syntax,
-    },
-    controllers::object::owner,
-    safety::orphans::{Claim, Verdict, judge},
+use crate::object::owner;
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineSet},
+    selector::Selector,
+    syntax,
 };
+use mcm_rules::safety::orphans::{Claim, Verdict, judge};
 
 /// Annotation on a Machine that `mcm adopt --from orphans` created for a VM without one: the MachineSet that takes it over once it
 /// is `Running`. The command writes, reads and removes it.
-pub(crate) const ADOPTED_FOR: &str = "machine.mcm/adopted-for";
+pub const ADOPTED_FOR: &str = "machine.mcm/adopted-for";
 
 /// The state of a namespace.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::api::machine::MachineClass;
+use mcm_api::machine::MachineClass;
 
 /// The beginning of the technical IDs of Gardener's shoots. Gardener gives one to one cluster only, and to its control
 /// namespace.
@@ -13,7 +13,7 @@ const OF_NO_SHOOT: &str = "shoot----";
 const BEFORE_NAME: [&str; 2] = ["cluster/", "cluster-"];
 
 /// Whether the list of a class is limited to the technical ID of its namespace, so that only classes of this namespace share
-/// it. `may_list` is [`crate::driver_host::Driver::may_list`]: with another ID in its place, the list must differ.
+/// it. `may_list` is [`mcm_driver::Driver::may_list`]: with another ID in its place, the list must differ.
 pub(super) fn is_of_namespace(class: &MachineClass, may_list: impl Fn(&MachineClass, &MachineClass) -> bool) -> bool {
     let id = class.metadata.namespace.as_deref().unwrap_or_default();
     if !id.starts_with(TECHNICAL_ID) {

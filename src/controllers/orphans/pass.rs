@@ -8,7 +8,8 @@ use super::{
     Listing, Policy, Snapshot,
     nodes::{NodeIndex, TargetNode},
 };
-use crate::{driver_host::Listed, safety::orphans::{Verdict, identity}};
+use mcm_driver::Listed;
+use mcm_rules::safety::orphans::{Verdict, identity};
 
 /// The shortest pause between two lists.
 pub(super) const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);

@@ -7,7 +7,13 @@ use super::{
     pass::{MISSING_RIGHT, Pass, Sharing, Verdicts, after, patience, period_of, shortened},
     record, serving,
 };
-use crate::{api::reasons::EventReason, controllers::object::authority, driver_host::Listed, plan::{Event, Plan, Plannable, WaitKind}, safety::orphans::{Verdict, identity, is_proven, judge}};
+use crate::object::authority;
+use mcm_api::reasons::EventReason;
+use mcm_driver::Listed;
+use mcm_rules::{
+    plan::{Event, Plan, Plannable, WaitKind},
+    safety::orphans::{Verdict, identity, is_proven, judge},
+};
 
 /// How soon to list again after a failure, at the latest.
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);

@@ -4,12 +4,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::{
-    api::{
-        machine::{Machine, MachineConfiguration, MachineDeployment, MachinePhase, MachineSet},
-        selector::Selector,
-    },
-    controllers::object::owner,
+use crate::object::owner;
+use mcm_api::{
+    machine::{Machine, MachineConfiguration, MachineDeployment, MachinePhase, MachineSet},
+    selector::Selector,
 };
 
 /// A MachineDeployment with its sets, or a MachineSet without a deployment.

@@ -8,7 +8,12 @@ use super::{
     Action, Memory,
     pass::{MISSING_RIGHT, Pass, Sharing, patience, period_of, probe, shortened},
 };
-use crate::{api::{labels, machine::Machine, reasons::EventReason}, driver_host::Listed, plan::{Event, Plan}, safety::orphans::{Sightings, Verdict, is_proven, seen, without_vm}};
+use mcm_api::{labels, machine::Machine, reasons::EventReason};
+use mcm_driver::Listed;
+use mcm_rules::{
+    plan::{Event, Plan},
+    safety::orphans::{Sightings, Verdict, is_proven, seen, without_vm},
+};
 
 /// Replaces the sightings, and reports what is new.
 pub(super) fn plan(plan: &mut Plan<Action>, pass: &Pass<'_>) {

@@ -1,9 +1,23 @@
 use std::{sync::Arc, time::Duration};
 
 use super::apply::{COMPONENT, Orphans};
-use crate::{api::machine::{Machine, MachineClass}, controllers::{self, Kind, Settings, machine::Permits, secret::MetadataOfSecret}, driver_host::Code, runtime::{cache::{Change, Key}, cell::Builder, enqueue::Enqueue, owners::Owners, queue::{Pacing, Queue}, reconcile::States, secrets::Secrets}};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::Code;
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::Builder,
+    enqueue::Enqueue,
+    owners::Owners,
+    queue::{Pacing, Queue},
+    reconcile::States,
+    secrets::Secrets,
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings, machine::Permits, secret::MetadataOfSecret},
+};
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 4;
 /// Lists of one class are so far apart, however many of its Machines are deleted.

@@ -17,13 +17,13 @@ use super::{
     nodes::TargetNode,
     pass::{Pass, SHORTEST_PERIOD, after, patience, period_of, probe},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{ClassSpec, Machine},
-        reasons::EventReason,
-        syntax,
-    },
+use mcm_api::{
+    labels,
+    machine::{ClassSpec, Machine},
+    reasons::EventReason,
+    syntax,
+};
+use mcm_rules::{
     plan::{Event, Plan, Step, WaitKind},
     safety::{
         meltdown::{Group, Permit, PermitKey},
@@ -214,7 +214,7 @@ fn create(pass: &Pass<'_>, id: &str, node: &TargetNode, pool: &str) -> Next {
         return Next::Wait(text, after(pass.snapshot.now, period_of(pass.policy)));
     }
     let node = node.node.name_any();
-    let since = |sightings: &crate::safety::orphans::Sightings| sightings.get(&vm).copied().unwrap_or_default();
+    let since = |sightings: &mcm_rules::safety::orphans::Sightings| sightings.get(&vm).copied().unwrap_or_default();
     let (orphan, marked) = (since(&pass.snapshot.memory.serving), since(&pass.snapshot.memory.marked));
     let reason =
         format!("no machine has VM {vm} since {orphan:.0}, and no manager claimed its node {node} since {marked:.0}");

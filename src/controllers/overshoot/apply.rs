@@ -5,21 +5,19 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt};
 
 use super::{Action, Policy, Snapshot, Subject};
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        patch,
-    },
-    plan::{self, Step},
-    runtime::{
-        cache::{Cached, Key},
-        clock::Clock,
-        events::Events,
-        hold_check::HoldCheck,
-        objects::{Objects, WriteError},
-        reconcile::{Execute, Next, Turn},
-        worker::ReconcileError,
-    },
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineSet},
+    patch,
+};
+use mcm_rules::plan::{self, Step};
+use mcm_runtime::{
+    cache::{Cached, Key},
+    clock::Clock,
+    events::Events,
+    hold_check::HoldCheck,
+    objects::{Objects, WriteError},
+    reconcile::{Execute, Next, Turn},
+    worker::ReconcileError,
 };
 
 const COMPONENT: &str = "machine-controller-manager";

@@ -21,12 +21,10 @@ use serde_json::Value;
 
 #[cfg(test)]
 pub use plan::plan;
-pub(crate) use register::KIND;
+pub use register::KIND;
 
-use crate::{
-    api::machine::{MachineDeployment, MachineDeploymentStatus, MachineSet, MachineSetStatus},
-    safety::overshoot::Margins,
-};
+use mcm_api::machine::{MachineDeployment, MachineDeploymentStatus, MachineSet, MachineSetStatus};
+use mcm_rules::safety::overshoot::Margins;
 
 /// The sets of one check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,9 +120,9 @@ pub enum Action {
 
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<crate::plan::Subject> {
+    fn subject(&self) -> Option<mcm_rules::plan::Subject> {
         match self {
-            Self::WriteSet { set, .. } => Some(crate::plan::Subject::of(&**set)),
+            Self::WriteSet { set, .. } => Some(mcm_rules::plan::Subject::of(&**set)),
             Self::WriteDeployment { .. } | Self::RememberUnfreeze(_) => None,
         }
     }

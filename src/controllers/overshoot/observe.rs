@@ -7,19 +7,17 @@ use super::{
     apply::{Overshoot, SubjectKey},
 };
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    controllers::{
-        machine, machine_deployment, machine_set,
-        object::{
-            deletion_order::{goes_first, marked_at},
-            owner,
-        },
+    machine, machine_deployment, machine_set,
+    object::{
+        deletion_order::{goes_first, marked_at},
+        owner,
     },
-    runtime::{
-        cache::{Cache, Key, Unreadable},
-        reconcile::Observe,
-        trust::Watched,
-    },
+};
+use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
+use mcm_runtime::{
+    cache::{Cache, Key, Unreadable},
+    reconcile::Observe,
+    trust::Watched,
 };
 
 impl Observe for Overshoot {

@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::{Action, CountedSet, Policy, Snapshot};
 use crate::{
-    api::{
-        labels::{self, FREEZE, TRUE, UNFREEZE},
-        machine::{MachineDeployment, MachineSet},
-        reasons::{ConditionReason, ConditionType, EventReason},
-    },
-    controllers::{
-        machine_deployment::IntOrPercent,
-        object::condition::{self, Condition, Stored},
-    },
+    machine_deployment::IntOrPercent,
+    object::condition::{self, Condition, Stored},
+};
+use mcm_api::{
+    labels::{self, FREEZE, TRUE, UNFREEZE},
+    machine::{MachineDeployment, MachineSet},
+    reasons::{ConditionReason, ConditionType, EventReason},
+};
+use mcm_rules::{
     plan::{Event, Plan, Plannable, SentPatch, WaitKind},
     safety::overshoot::{Limits, Verdict},
 };
@@ -41,7 +41,7 @@ impl Plannable for Snapshot {
         }
     }
 
-    fn subject(action: &Action) -> Option<crate::plan::Subject> {
+    fn subject(action: &Action) -> Option<mcm_rules::plan::Subject> {
         action.subject()
     }
 }

@@ -7,26 +7,27 @@ use super::{
     apply::{Overshoot, SubjectKey},
     observe::subject_of,
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachineSet},
-        reasons::ConditionType,
-    },
-    controllers::{
-        self, Kind, Settings, machine_set,
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachineSet},
+    reasons::ConditionType,
+};
+use mcm_runtime::{
+    cache::{Cache, Change, Key},
+    cell::Builder,
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
+    reconcile::States,
+};
+use {
+    crate as controllers,
+    crate::{
+        Kind, Settings, machine_set,
         object::{self, condition, owner},
-    },
-    runtime::{
-        cache::{Cache, Change, Key},
-        cell::Builder,
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-        reconcile::States,
     },
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::SETS.name, register };
+pub const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 8;
 /// Creations of Machines come in batches.

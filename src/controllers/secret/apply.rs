@@ -3,14 +3,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{MetadataOfSecret, Snapshot};
-use crate::{
-    api::machine::MachineClass,
-    plan::Step,
-    runtime::{
-        objects::Objects,
-        reconcile::{Execute, Next, Turn},
-        worker::ReconcileError,
-    },
+use mcm_api::machine::MachineClass;
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    objects::Objects,
+    reconcile::{Execute, Next, Turn},
+    worker::ReconcileError,
 };
 
 /// Reconciles the Secrets that classes name.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::api::machine::MachineClass;
+use mcm_api::machine::MachineClass;
 
-pub(crate) use cache::MetadataOfSecret;
+pub use cache::{CACHE, MetadataOfSecret};
 pub(crate) use plan::plan;
-pub(crate) use register::KIND;
+pub use register::KIND;
 
 /// The input of a plan for a Secret, without its data.
 #[derive(Clone, Debug)]

@@ -1,8 +1,6 @@
 use super::{Snapshot, apply::ClassSecrets};
-use crate::{
-    controllers::object::unreadable_names,
-    runtime::{cache::Key, reconcile::Observe},
-};
+use crate::object::unreadable_names;
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for ClassSecrets {
     type Key = Key;

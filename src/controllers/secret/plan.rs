@@ -2,11 +2,9 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::Snapshot;
-use crate::{
-    api::labels::SECRET_FINALIZER,
-    controllers::{machine_class::secret_names, object::finalizer},
-    plan::{Plan, Plannable, SentPatch, WaitKind},
-};
+use crate::{machine_class::secret_names, object::finalizer};
+use mcm_api::labels::SECRET_FINALIZER;
+use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Value;
@@ -65,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::machine::MachineClass;
+    use mcm_api::machine::MachineClass;
 
     fn class(value: Value) -> Arc<MachineClass> {
         Arc::new(serde_json::from_value(value).unwrap())

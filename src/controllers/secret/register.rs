@@ -1,18 +1,19 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{MetadataOfSecret, apply::ClassSecrets};
-use crate::{
-    api::{labels, machine::MachineClass},
-    controllers::{self, Kind, Settings, machine_class},
-    runtime::{
-        cache::{Change, Key},
-        cell::Builder,
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use mcm_api::{labels, machine::MachineClass};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::Builder,
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
+};
+use {
+    crate as controllers,
+    crate::{Kind, Settings, machine_class},
 };
 
-pub(crate) const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
+pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 /// Changes of classes and Secrets come in bursts when many are applied.
 const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };

@@ -6,7 +6,16 @@ use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Wire, clock::VirtualClock};
-use crate::{controllers::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot}, driver_host::Catalogue, runtime::{cell::{Cell, Config, Ended, Role, Scope, Shared}, events::Events, metrics::Metrics, target::{Assignment, TargetClients, TargetId, Targets}}, safety::{api_server::Probing, meltdown}};
+use crate::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
+use mcm_driver_host::Catalogue;
+use mcm_rules::safety::{api_server::Probing, meltdown};
+use mcm_runtime::{
+    cell::{Cell, Config, Ended, Scope, Shared},
+    events::Events,
+    metrics::Metrics,
+    role::Role,
+    target::{Assignment, TargetClients, TargetId, Targets},
+};
 
 const ROLES: [Role; 2] = [SETS, MACHINES];
 
@@ -92,6 +101,7 @@ impl Standby {
             events: Events::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
             control,
             targets,
+            kinds: crate::kind_caches(),
             shared,
         };
         Self { cell: Cell::new(config, kinds, &ROLES, settings), metrics }

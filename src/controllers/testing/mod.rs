@@ -9,10 +9,14 @@ mod tiny;
 mod wire;
 mod world;
 
-use crate::rehearsal::{api_server, clock};
+use mcm_fake_api::{self as api_server, clock};
+use mcm_runtime::role::Role;
 
 pub(crate) use api_server::{merge, merge_strategically};
 pub(crate) use leading::{Leading, Standby, settings, until};
 pub(crate) use stand_in::Happening;
 pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;
+
+/// The role of a process that is neither of the Go programs, such as the provider for Cluster API.
+pub const PROVIDER: Role = Role { name: "provider", lease: "provider" };

@@ -7,17 +7,15 @@ use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v
 use kube::ResourceExt;
 
 use super::World;
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, MachineSet},
-        node::Node,
-        reasons::{InPlaceUpdateReason, NodeConditionType},
-    },
-    controllers::object::{
-        deletion_order::{self, DeletionOrder},
-        in_place, owner,
-    },
+use crate::object::{
+    deletion_order::{self, DeletionOrder},
+    in_place, owner,
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineSet},
+    node::Node,
+    reasons::{InPlaceUpdateReason, NodeConditionType},
 };
 
 /// One thing that can happen next.

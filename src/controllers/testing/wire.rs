@@ -16,7 +16,7 @@ use super::{
     },
     clock::VirtualClock,
 };
-use crate::api::patch;
+use mcm_api::patch;
 
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

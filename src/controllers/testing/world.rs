@@ -6,15 +6,13 @@ use std::{
 };
 
 use super::store::{Clock, Refused, Store};
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-        selector::Selector,
-    },
-    controllers::{machine_deployment, object::owner},
-};
+use crate::{machine_deployment, object::owner};
 use kube::{Resource, ResourceExt};
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineSet},
+    node::Node,
+    selector::Selector,
+};
 
 /// One namespace of a control cluster and the Nodes of its target cluster.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use super::Cached;
-use crate::runtime::{body::TooLarge, guard::Guard};
+use crate::{body::TooLarge, guard::Guard};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::node::Node;
+    use mcm_api::node::Node;
 
     fn node(labels: usize, conditions: usize) -> Node {
         let labels: serde_json::Map<_, _> = (0..labels)

@@ -72,7 +72,7 @@ pub struct Unreadable {
     pub error: String,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl<K: Cached> Change<K> {
     /// The change from one state of an object to another, of which at least one exists.
     pub fn between(old: Option<K>, new: Option<K>) -> Self {

@@ -108,7 +108,7 @@ impl<K: Cached> Cache<K> {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.store.read().objects().len()
     }
 

@@ -15,7 +15,7 @@ use super::{
     bounds::{Excess, Load, Scale, memory_of_unreadable},
     index::{Kept, Postings, Term},
 };
-use crate::runtime::guard::Guard;
+use crate::guard::Guard;
 
 /// How many deleted objects are remembered at least, within [`Store::forget_gone`]'s interval: more than can be deleted while
 /// one call is in flight.

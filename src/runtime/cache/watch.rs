@@ -29,15 +29,13 @@ use super::{
     bounds::{Excess, Overrun, PageTally, Tally},
 };
 use crate::{
-    api::backoff::{self, Backoff},
-    runtime::{
-        guard::Guard,
-        limiter::{Unanswered, is_watch},
-        objects::chain,
-        refusal::forbidden,
-        trust::{Liveness, Pulse, Trust},
-    },
+    guard::Guard,
+    limiter::{Unanswered, is_watch},
+    objects::chain,
+    refusal::forbidden,
+    trust::{Liveness, Pulse, Trust},
 };
+use mcm_api::backoff::{self, Backoff};
 
 mod large;
 

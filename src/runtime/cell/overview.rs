@@ -6,13 +6,11 @@ use jiff::SignedDuration;
 
 use super::{Cell, Role, Scope};
 use crate::{
-    plan::{Subject, WaitKind},
-    runtime::{
-        cache::Key,
-        cells::Overview,
-        explain::{Explanation, LastPlan},
-    },
+    cache::Key,
+    cells::Overview,
+    explain::{Explanation, LastPlan},
 };
+use mcm_rules::plan::{Subject, WaitKind};
 
 impl Overview for Cell {
     fn name(&self) -> &str {

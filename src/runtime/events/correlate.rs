@@ -158,7 +158,8 @@ mod tests {
     use k8s_openapi::api::core::v1::ObjectReference;
 
     use super::*;
-    use crate::{api::reasons::EventReason, plan::Event};
+    use mcm_api::reasons::EventReason;
+    use mcm_rules::plan::Event;
 
     fn said(uid: &str, message: &str, at: i64) -> Occurrence {
         Occurrence {

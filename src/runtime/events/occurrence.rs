@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::plan::Event;
+use mcm_rules::plan::Event;
 
 /// One occurrence of an event.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,10 +8,8 @@ use serde_json::Value;
 use tower::service_fn;
 
 use super::*;
-use crate::{
-    api::{machine::Machine, reasons::EventReason},
-    runtime::clock::ManualClock,
-};
+use crate::clock::ManualClock;
+use mcm_api::{machine::Machine, reasons::EventReason};
 
 /// Records the calls; answers each with the sent object, or with a code.
 #[derive(Clone, Default)]

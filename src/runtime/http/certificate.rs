@@ -12,7 +12,7 @@ use rustls::{
 };
 use tokio::{task::spawn_blocking, time::Instant};
 
-use crate::runtime::pem::{self, PemError};
+use crate::pem::{self, PemError};
 
 /// How often the files are read, by the next connection.
 const LOOK: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde::Deserialize;
 
-use crate::runtime::{
+use crate::{
     cache::Key,
     cells::{Cells, Waiters},
 };

@@ -27,7 +27,7 @@ use tokio::{
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Open at the same time.
     pub connections: usize,
     /// The same of one IP address.
@@ -46,7 +46,7 @@ impl Default for Limits {
 }
 
 /// A listener with [`Limits`] on its connections.
-pub(crate) struct Bounded {
+pub struct Bounded {
     listener: TcpListener,
     table: Arc<Table>,
     pub limits: Limits,
@@ -112,7 +112,7 @@ struct Connections {
 }
 
 /// State of one connection.
-pub(crate) struct State {
+pub struct State {
     arrival: u64,
     peer: IpAddr,
     /// Its headers have arrived.
@@ -174,7 +174,7 @@ impl Drop for Place {
 }
 
 /// A connection that is closed at its deadline, or to make room.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
     place: Place,
@@ -222,7 +222,7 @@ impl AsyncWrite for Connection {
 }
 
 /// A stream of plain HTTP, whose headers have to arrive in time.
-pub(crate) struct Awaited<S> {
+pub struct Awaited<S> {
     stream: S,
     state: Arc<State>,
     /// `None` once the headers have arrived.

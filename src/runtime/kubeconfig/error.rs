@@ -194,14 +194,14 @@ impl StartError {
 }
 
 /// The address of a server without user or path.
-pub(crate) fn address(url: &Uri) -> String {
+pub fn address(url: &Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let host = url.host().unwrap_or("?");
     url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
 }
 
 /// The innermost cause of an error; the layers above it only repeat that something failed.
-pub(crate) fn cause(error: &kube::Error) -> String {
+pub fn cause(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("it responded {} {}: {}", status.code, status.reason, status.message);
     }

@@ -17,10 +17,8 @@ use kube::{
 use tokio::task::spawn_blocking;
 
 use super::{StartError, address};
-use crate::{
-    api::decode::{self, YamlError, YamlLimits},
-    runtime::files,
-};
+use crate::files;
+use mcm_api::decode::{self, YamlError, YamlLimits};
 
 /// Source of a cluster configuration.
 #[derive(Clone, Debug)]

@@ -176,7 +176,7 @@ async fn nothing_of_a_credential_plugin_is_quoted() {
 
 #[tokio::test]
 async fn a_certificate_of_version_1_is_explained() {
-    let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runtime/kubeconfig/testdata");
+    let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/kubeconfig/testdata");
     let user = format!(r#""client-certificate": "{testdata}/x509-v1.pem", "client-key": "{testdata}/x509-v1-key.pem""#);
     let clusters = load(&kubeconfig("https://one.example:6443", "", &user)).await.unwrap();
     let error = client(&clusters.control, UserAgent::Mcm).await.err().unwrap();

@@ -10,7 +10,7 @@ use tokio_util::{
 use tracing::{debug, info, warn};
 
 use super::{BREATH, Election, Refusal, Term, holder, standby, terminating};
-use crate::runtime::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
+use crate::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
 
 impl Election {
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.

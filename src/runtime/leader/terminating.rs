@@ -22,7 +22,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info};
 
 use super::{BREATH, Election, Refusal, Term};
-use crate::{api::labels, runtime::guard::Guard};
+use crate::guard::Guard;
+use mcm_api::labels;
 
 /// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
 const KINDS: [(&str, &str); 4] = [

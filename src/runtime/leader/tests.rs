@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::service_fn;
 
 use super::*;
-use crate::runtime::{clock::SystemClock, http::Readiness, metrics::Metrics, separate::SeparateRuntime};
+use crate::{clock::SystemClock, http::Readiness, metrics::Metrics, separate::SeparateRuntime};
 
 /// An API server that holds one Lease, and may be slow, deaf or mute.
 #[derive(Clone)]

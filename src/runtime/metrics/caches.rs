@@ -1,7 +1,7 @@
 //! Metrics of caches: age and trust.
 
 use super::{Collect, Desc, Exposition};
-use crate::runtime::trust::Caches;
+use crate::trust::Caches;
 
 const AGE: Desc<2> = Desc::gauge(
     "mcm_cache_age_seconds",
@@ -46,7 +46,7 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use super::*;
-    use crate::runtime::trust::{Need, Trust, Watched};
+    use crate::trust::{Need, Trust, Watched};
 
     struct Silent;
 

@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::Exposition;
-use crate::runtime::cache::{Cache, Cached};
+use crate::cache::{Cache, Cached};
 
 /// Objects are exported until this is dropped.
 pub(crate) struct Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Any + Send + Sync>);
@@ -66,7 +66,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::runtime::metrics::{Desc, Metrics};
+    use crate::metrics::{Desc, Metrics};
 
     const COUNT: Desc<0> = Desc::gauge("maps", "Config maps.", []);
 

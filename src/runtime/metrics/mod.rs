@@ -80,7 +80,7 @@ impl Metrics {
     }
 
     /// The metrics of a kind: one instance for all cells, created at its first use.
-    pub(crate) fn of<M: Collect + Default>(&self) -> Arc<M> {
+    pub fn of<M: Collect + Default>(&self) -> Arc<M> {
         let mut measures = self.measures();
         let known = measures.entry(TypeId::of::<M>()).or_insert_with(|| Arc::new(M::default()));
         let known: Arc<dyn Any + Send + Sync> = Arc::<dyn Collect>::clone(known);

@@ -1,7 +1,7 @@
 //! The metric of panics.
 
 use super::{Desc, Exposition};
-use crate::runtime::panics;
+use crate::panics;
 
 const PANICS: Desc<2> = Desc::counter(
     "mcm_panics_total",

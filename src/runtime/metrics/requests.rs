@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::{Counters, Desc, Exposition, Histograms};
-use crate::runtime::{
+use crate::{
     limiter::is_watch,
     server_clock::{ServerClock, ServerClocks},
 };

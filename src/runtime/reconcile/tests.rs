@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::{clock::SystemClock, queue::Pacing};
+use crate::{clock::SystemClock, queue::Pacing};
 
 /// A snapshot with its plan.
 struct Planned(Plan<&'static str>);

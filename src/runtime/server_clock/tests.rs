@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::runtime::{body::Limits, client, clock::ManualClock, kubeconfig::Cluster, limiter::Rate, metrics::Metrics};
+use crate::{body::Limits, client, clock::ManualClock, kubeconfig::Cluster, limiter::Rate, metrics::Metrics};
 
 const START: i64 = 1_700_000_000;
 const MINUTES_AHEAD: SignedDuration = SignedDuration::from_mins(30);

@@ -45,9 +45,9 @@ impl World {
         let control_plane = ControlPlane::apart().await.unwrap().install().await.unwrap();
         let client = control_plane.client();
         let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir().unwrap().keep();
-        install(&client, &mcm::capi::crd::crds()).await.unwrap();
+        install(&client, &mcm_capi::crd::crds()).await.unwrap();
         // The kinds of core as far as they matter here.
-        install(&client, &mcm::capi::crd::stand_in()).await.unwrap();
+        install(&client, &mcm_capi::crd::stand_in()).await.unwrap();
         install(&client, &[serde_json::from_value(machine_pools()).unwrap()]).await.unwrap();
         control_plane.ensure_namespace(NAMESPACE).await;
         for document in serde_yaml_ng::Deserializer::from_str(RIGHTS) {

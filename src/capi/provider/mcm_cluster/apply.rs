@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::machine::MachineClass,
-    capi::types::{Cluster, MCMCluster},
-    controllers::secret::MetadataOfSecret,
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        events::Events,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+use mcm_api::machine::MachineClass;
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, MCMCluster};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    events::Events,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles MCMClusters.

@@ -1,15 +1,8 @@
 //! The cache of MCMClusters.
 
-use std::sync::Arc;
+use mcm_controllers::object::prune;
+use mcm_conversion::types::MCMCluster;
+use mcm_runtime::{cache::Cache, kind_cache::KindCache};
 
-use crate::{
-    capi::types::MCMCluster,
-    controllers::object::prune,
-    runtime::{cache::Cache, cell::Kept},
-};
-
-impl Kept for MCMCluster {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
+/// How MCMClusters are cached.
+pub const CACHE: KindCache<MCMCluster> = KindCache::new(|_| Cache::new(&[], prune));

@@ -3,6 +3,7 @@
 
 mod apply;
 mod cache;
+pub(super) use cache::CACHE;
 mod observe;
 mod plan;
 mod register;
@@ -14,10 +15,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::capi::{
-    object::{conditions, view::View},
-    types::{Cluster, MCMCluster, MCMClusterStatus},
-};
+use crate::object::{conditions, view::View};
+use mcm_conversion::types::{Cluster, MCMCluster, MCMClusterStatus};
 
 pub(super) use register::KIND;
 

@@ -1,15 +1,13 @@
 use std::collections::BTreeSet;
 
 use super::{Snapshot, apply::MCMClusters};
-use crate::{
-    capi::object::{
-        observe::{owner, owner_of, view},
-        view::View,
-    },
-    runtime::{
-        cache::{Cache, Cached, Key},
-        reconcile::Observe,
-    },
+use crate::object::{
+    observe::{owner, owner_of, view},
+    view::View,
+};
+use mcm_runtime::{
+    cache::{Cache, Cached, Key},
+    reconcile::Observe,
 };
 
 impl Observe for MCMClusters {

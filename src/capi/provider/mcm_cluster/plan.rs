@@ -3,19 +3,17 @@ use serde_json::Value;
 
 use super::{Action, Snapshot};
 use crate::{
-    capi::{
-        object::{
-            conditions::Desired,
-            gate::{self, Facts, Gated, gate, report, with_conditions},
-            hold,
-            view::{Ownership, View},
-        },
-        provider::reasons,
-        types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names},
+    object::{
+        conditions::Desired,
+        gate::{self, Facts, Gated, gate, report, with_conditions},
+        hold,
+        view::{Ownership, View},
     },
-    controllers::object::finalizer,
-    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
+    provider::reasons,
 };
+use mcm_controllers::object::finalizer;
+use mcm_conversion::types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names};
+use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

@@ -1,19 +1,15 @@
 use std::sync::Arc;
 
 use super::apply::MCMClusters;
-use crate::{
-    api::machine::MachineClass,
-    capi::{
-        provider::settings::{COMPONENT, ROLE_NAME, Settings},
-        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster},
-    },
-    controllers::secret::MetadataOfSecret,
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use crate::provider::settings::{COMPONENT, ROLE_NAME, Settings};
+use mcm_api::machine::MachineClass;
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

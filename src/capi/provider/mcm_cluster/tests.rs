@@ -5,10 +5,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
-use crate::{
-    api::patch,
-    capi::{object::view::View, types::MCMCluster},
-};
+use crate::object::view::View;
+use mcm_api::patch;
+use mcm_conversion::types::MCMCluster;
 
 struct World {
     object: Option<Value>,

@@ -9,7 +9,26 @@ use kube::{
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{api::machine::{self as native, MachineClass}, capi::{conversion::{ProviderKinds, provider_id}, object::apply::read, provider::native_managers::Managers, types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine}}, controllers::{machine::secrets_of_class, secret::MetadataOfSecret}, driver_host::{Catalogue, Code, DriverError, MachineRequest}, plan::Step, runtime::{cache::Key, clock::Clock, dated::DatedObject, events::Events, objects::{Objects, chain, read as read_object}, reconcile::{Execute, Next, Turn, UnresolvedWrite}, secrets::Secrets, worker::ReconcileError}};
+use crate::{object::apply::read, provider::native_managers::Managers};
+use mcm_api::machine::{self as native, MachineClass};
+use mcm_controllers::{machine::secrets_of_class, secret::MetadataOfSecret};
+pub use mcm_conversion::{
+    ProviderKinds, provider_id,
+    types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
+};
+use mcm_driver::{Code, DriverError, MachineRequest};
+use mcm_driver_host::Catalogue;
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    dated::DatedObject,
+    events::Events,
+    objects::{Objects, chain, read as read_object},
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    secrets::Secrets,
+    worker::ReconcileError,
+};
 
 /// Reconciles MCMMachines.
 pub(super) struct MCMMachines {

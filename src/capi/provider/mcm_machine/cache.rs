@@ -1,17 +1,11 @@
 //! The caches of MCMMachines, and of the objects around them.
 
-use std::sync::Arc;
-
-use crate::{
-    capi::{
-        provider::observe::cluster_name,
-        types::{Cluster, MCMMachine, Machine},
-    },
-    controllers::object::prune,
-    runtime::{
-        cache::{Cache, Index, Key},
-        cell::Kept,
-    },
+use crate::provider::observe::cluster_name;
+use mcm_controllers::object::prune;
+use mcm_conversion::types::{Cluster, MCMMachine, Machine};
+use mcm_runtime::{
+    cache::{Cache, Index, Key},
+    kind_cache::KindCache,
 };
 
 /// Index: the Cluster in the label.
@@ -25,26 +19,19 @@ pub(super) const BY_BOOTSTRAP: &Index<Machine, Key> = &Index::new("bootstrap", |
     name.map(|name| Key::beside(&machine.metadata, name)).into_iter().collect()
 });
 
-impl Kept for MCMMachine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CLUSTER], prune)
-    }
-}
+/// How MCMMachines are cached.
+pub const CACHE: KindCache<MCMMachine> = KindCache::new(|_| Cache::new(&[BY_CLUSTER], prune));
 
-impl Kept for Machine {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_BOOTSTRAP], prune)
-    }
-}
+/// How Machines are cached.
+pub const MACHINES: KindCache<Machine> = KindCache::new(|_| Cache::new(&[BY_BOOTSTRAP], prune));
 
-impl Kept for Cluster {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], |cluster| {
-            prune(cluster);
-            cluster.spec.other.clear();
-            if let Some(status) = &mut cluster.status {
-                status.other.clear();
-            }
-        })
-    }
-}
+/// How Clusters are cached.
+pub const CLUSTERS: KindCache<Cluster> = KindCache::new(|_| {
+    Cache::new(&[], |cluster| {
+        prune(cluster);
+        cluster.spec.other.clear();
+        if let Some(status) = &mut cluster.status {
+            status.other.clear();
+        }
+    })
+});

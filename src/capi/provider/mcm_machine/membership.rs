@@ -10,7 +10,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
 use super::{Action, Failed, Memory, Session, Snapshot, native};
-use crate::{api::{backoff::Backoff, load_balancer::LoadBalancer, machine::{Machine, MachineStatus}}, capi::{object::{conditions::Desired, gate::Gated, view::View}, provider::{class::Class, reasons}, types::{INFRASTRUCTURE_GROUP, names}}, driver_host::{Code, DriverError}, plan::{Plan, WaitKind}};
+use crate::{
+    object::{conditions::Desired, gate::Gated, view::View},
+    provider::{class::Class, reasons},
+};
+use mcm_api::{
+    backoff::Backoff,
+    load_balancer::LoadBalancer,
+    machine::{Machine, MachineStatus},
+};
+use mcm_conversion::types::{INFRASTRUCTURE_GROUP, names};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// Pauses between attempts of a call that fails.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));

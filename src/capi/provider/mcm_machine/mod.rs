@@ -26,9 +26,22 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::{api::{load_balancer::{LoadBalancer, LoadBalancerKind}, machine::{self as native_api, MachineClass}}, capi::{conversion::ProviderKinds, object::{conditions, gate::Obstacle, view::{Owner, View}}, types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine}}, driver_host::Code};
+use crate::object::{
+    conditions,
+    gate::Obstacle,
+    view::{Owner, View},
+};
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    machine::{self as native_api, MachineClass},
+};
+pub use mcm_conversion::{
+    ProviderKinds,
+    types::{Cluster, MCMCluster, MCMMachine, MCMMachineStatus, Machine},
+};
+use mcm_driver::Code;
 
-pub(super) use cache::BY_CLUSTER;
+pub(super) use cache::{BY_CLUSTER, CACHE, CLUSTERS, MACHINES};
 pub(super) use register::KIND;
 
 /// The input of a plan for an MCMMachine.

@@ -7,14 +7,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use crate::{
-    api::{
-        GoDuration, labels,
-        machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
-    },
-    capi::{conversion::provider_id, object::gate::Gated, provider::class, types::names},
-    controllers::object::{finalizer, owner},
+use crate::{object::gate::Gated, provider::class};
+use mcm_api::{
+    GoDuration, labels,
+    machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
 };
+use mcm_controllers::object::{finalizer, owner};
+pub use mcm_conversion::{provider_id, types::names};
 
 /// Longer than any creation takes: a machine is replaced only by a health check of Cluster API.
 const NO_LIMIT_HOURS: i64 = 876_000;

@@ -2,20 +2,18 @@ use kube::ResourceExt;
 
 use super::{Memory, Session, Snapshot, apply::MCMMachines};
 use crate::{
-    api::machine as native_api,
-    capi::{
-        conversion::provider_id,
-        object::{
-            observe::{owner, owner_of, view},
-            view::{Owner, View},
-        },
-        provider::{
-            class,
-            observe::{cluster_name, infrastructure},
-        },
+    object::{
+        observe::{owner, owner_of, view},
+        view::{Owner, View},
     },
-    runtime::{cache::Key, reconcile::Observe},
+    provider::{
+        class,
+        observe::{cluster_name, infrastructure},
+    },
 };
+use mcm_api::machine as native_api;
+pub use mcm_conversion::provider_id;
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for MCMMachines {
     type Key = Key;

@@ -5,24 +5,25 @@ use serde_json::Value;
 
 use super::{Action, Snapshot, membership::Membership, native};
 use crate::{
-    api::{
-        labels,
-        machine::{ClassContent, Machine, MachinePhase, OperationState},
+    object::{
+        conditions::Desired,
+        gate::Gated,
+        view::{Owner, View},
     },
-    capi::{
-        conversion::{ProviderKinds, network_provider, provider_id, with_network, zone_of},
-        object::{
-            conditions::Desired,
-            gate::Gated,
-            view::{Owner, View},
-        },
-        provider::{
-            class::{Class, Description},
-            observe::pool_of,
-            reasons,
-        },
-        types::{ClassRef, INFRASTRUCTURE_GROUP},
+    provider::{
+        class::{Class, Description},
+        observe::pool_of,
+        reasons,
     },
+};
+use mcm_api::{
+    labels,
+    machine::{ClassContent, Machine, MachinePhase, OperationState},
+};
+pub use mcm_conversion::{
+    ProviderKinds, network_provider, provider_id,
+    types::{ClassRef, INFRASTRUCTURE_GROUP},
+    with_network, zone_of,
 };
 
 /// A verdict for each condition.
@@ -151,7 +152,7 @@ impl Snapshot {
     /// Name of the Cluster.
     pub(super) fn cluster_name(&self) -> Option<&str> {
         let labels = self.object.metadata.labels.as_ref();
-        let label = labels.and_then(|labels| labels.get(crate::capi::types::names::CLUSTER_NAME));
+        let label = labels.and_then(|labels| labels.get(mcm_conversion::types::names::CLUSTER_NAME));
         let of_owner = || self.owner.known().map(|machine| machine.spec.cluster_name.as_str());
         label.map(String::as_str).or_else(of_owner)
     }
@@ -271,8 +272,8 @@ impl Snapshot {
     /// The object needs a class, but another object has a class of that name.
     pub(super) fn is_own_class_taken(&self) -> bool {
         let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
-        let is_foreign = |class: &std::sync::Arc<crate::api::machine::MachineClass>| {
-            !crate::controllers::object::owner::is_controlled_by(&class.metadata, uid)
+        let is_foreign = |class: &std::sync::Arc<mcm_api::machine::MachineClass>| {
+            !mcm_controllers::object::owner::is_controlled_by(&class.metadata, uid)
         };
         self.object.spec.machine_class.is_some() && self.own_class.known().is_some_and(is_foreign)
     }

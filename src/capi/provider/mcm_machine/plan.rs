@@ -2,17 +2,15 @@ use jiff::SignedDuration;
 
 use super::{Action, Snapshot, membership::Membership, native, parts::Parts, status};
 use crate::{
-    capi::{
-        object::{
-            gate::{self, Gated, gate, report},
-            view::View,
-        },
-        provider::class::Class,
-        types::names,
+    object::{
+        gate::{self, Gated, gate, report},
+        view::View,
     },
-    controllers::object::finalizer,
-    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
+    provider::class::Class,
 };
+use mcm_controllers::object::finalizer;
+use mcm_conversion::types::names;
+use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
 
 /// Time until the infrastructure of another provider is read again for a class that needs it.
 const NETWORK_PERIOD: SignedDuration = SignedDuration::from_secs(15);

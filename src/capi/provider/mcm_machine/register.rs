@@ -4,24 +4,20 @@ use super::{
     apply::MCMMachines,
     cache::{BY_BOOTSTRAP, BY_CLUSTER},
 };
-use crate::{
-    api::machine::{self as native, MachineClass},
-    capi::{
-        provider::{
-            observe::cluster_name,
-            settings::{COMPONENT, ROLE_NAME, Settings},
-        },
-        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
-    },
-    controllers::secret::MetadataOfSecret,
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        objects::Objects,
-        queue::{Pacing, Queue},
-        secrets::Secrets,
-    },
+use crate::provider::{
+    observe::cluster_name,
+    settings::{COMPONENT, ROLE_NAME, Settings},
+};
+use mcm_api::machine::{self as native, MachineClass};
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    objects::Objects,
+    queue::{Pacing, Queue},
+    secrets::Secrets,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -9,16 +9,16 @@ use super::{
     parts::{Parts, reference, vm_zone},
 };
 use crate::{
-    api::machine::OperationState,
-    capi::{
-        conversion,
-        object::{
-            conditions::{self, Desired},
-            gate::{Facts, Gated, with_conditions},
-        },
-        provider::{class::Class, reasons},
-        types::{MCMMachineStatus, names},
+    object::{
+        conditions::{self, Desired},
+        gate::{Facts, Gated, with_conditions},
     },
+    provider::{class::Class, reasons},
+};
+use mcm_api::machine::OperationState;
+use {
+    mcm_conversion as conversion,
+    mcm_conversion::types::{MCMMachineStatus, names},
 };
 
 impl Gated for Snapshot {

@@ -8,32 +8,30 @@ use serde::Serialize;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::{
-        labels,
-        machine::{self as native, MachineClass, MachineDeployment, MachineSet},
-        node::Node,
+    object::apply::read,
+    provider::{
+        native_managers::Managers,
+        resume::Resumed,
+        workload::{Workloads, target_of},
     },
-    capi::{
-        object::apply::read,
-        provider::{
-            native_managers::Managers,
-            resume::Resumed,
-            workload::{Workloads, target_of},
-        },
-        types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool},
-    },
-    controllers::secret::MetadataOfSecret,
-    plan::Step,
-    runtime::{
-        cache::{Cached, Key},
-        clock::Clock,
-        events::Events,
-        guard::Guard,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        target::Targets,
-        worker::{ReconcileError, Requeue},
-    },
+};
+use mcm_api::{
+    labels,
+    machine::{self as native, MachineClass, MachineDeployment, MachineSet},
+    node::Node,
+};
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::{Cached, Key},
+    clock::Clock,
+    events::Events,
+    guard::Guard,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    target::Targets,
+    worker::{ReconcileError, Requeue},
 };
 
 /// Reconciles MCMMachinePools.

@@ -1,17 +1,11 @@
 //! The caches of MCMMachinePools, and of MachinePools.
 
-use std::sync::Arc;
-
-use crate::{
-    capi::{
-        provider::observe::cluster_name,
-        types::{MCMMachinePool, MachinePool},
-    },
-    controllers::object::prune,
-    runtime::{
-        cache::{Cache, Index, Key},
-        cell::Kept,
-    },
+use crate::provider::observe::cluster_name;
+use mcm_controllers::object::prune;
+use mcm_conversion::types::{MCMMachinePool, MachinePool};
+use mcm_runtime::{
+    cache::{Cache, Index, Key},
+    kind_cache::KindCache,
 };
 
 /// Index: the Secret with bootstrap data.
@@ -20,23 +14,19 @@ pub(super) const BY_BOOTSTRAP: &Index<MachinePool, Key> = &Index::new("bootstrap
     name.map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
 });
 
-impl Kept for MachinePool {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_BOOTSTRAP], |pool| {
-            prune(pool);
-            pool.status = None;
-            pool.spec.provider_id_list.clear();
-        })
-    }
-}
+/// How MachinePools are cached.
+pub const POOLS: KindCache<MachinePool> = KindCache::new(|_| {
+    Cache::new(&[BY_BOOTSTRAP], |pool| {
+        prune(pool);
+        pool.status = None;
+        pool.spec.provider_id_list.clear();
+    })
+});
 
 /// Index: the Cluster in the label.
 pub(in super::super) const BY_CLUSTER: &Index<MCMMachinePool, Key> = &Index::new("cluster", |pool| {
     cluster_name(&pool.metadata).map(|name| Key::beside(&pool.metadata, name)).into_iter().collect()
 });
 
-impl Kept for MCMMachinePool {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CLUSTER], prune)
-    }
-}
+/// How MCMMachinePools are cached.
+pub const CACHE: KindCache<MCMMachinePool> = KindCache::new(|_| Cache::new(&[BY_CLUSTER], prune));

@@ -5,14 +5,12 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, shares::Share};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment},
-    },
-    capi::types::names,
-    plan::{Plan, WaitKind},
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment},
 };
+use mcm_conversion::types::names;
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// Priority of a native Machine whose Node the autoscaler is about to delete: before others, and after Machines that a
 /// user chose.

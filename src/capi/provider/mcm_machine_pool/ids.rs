@@ -5,13 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::{
-    api::machine::Machine,
-    capi::{
-        conversion::{VERSION, content_of, provider_id, zone_of},
-        types::PoolInstance,
-    },
-};
+use mcm_api::machine::Machine;
+pub use mcm_conversion::{VERSION, content_of, provider_id, types::PoolInstance, zone_of};
 
 /// The API server takes objects of 1.5 MiB.
 const MOST_WITH_ADDRESSES: usize = 1000;

@@ -6,15 +6,11 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{Action, Member, Snapshot, native::labels_of};
-use crate::{
-    api::{labels, machine::Machine as NativeMachine},
-    capi::{
-        object::view::View,
-        types::{ClassRef, MCMMachine, MCMMachineSpec, Machine, names},
-    },
-    controllers::object::owner,
-    plan::{Plan, WaitKind},
-};
+use crate::object::view::View;
+use mcm_api::{labels, machine::Machine as NativeMachine};
+use mcm_controllers::object::owner;
+use mcm_conversion::types::{ClassRef, MCMMachine, MCMMachineSpec, Machine, names};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// Priority of native machines that are deleted before others: lower than the default of 3.
 const FIRST: &str = "1";

@@ -33,22 +33,20 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::{
-    api::{
-        machine::{self as native_api, MachineClass, MachineDeployment},
-        patch,
-    },
-    capi::{
-        object::{
-            conditions,
-            gate::Obstacle,
-            view::{Owner, View},
-        },
-        types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool},
-    },
+use crate::object::{
+    conditions,
+    gate::Obstacle,
+    view::{Owner, View},
+};
+use mcm_api::{
+    machine::{self as native_api, MachineClass, MachineDeployment},
+    patch,
+};
+use mcm_conversion::types::{
+    Cluster, MCMCluster, MCMMachine, MCMMachinePool, MCMMachinePoolStatus, Machine, MachinePool,
 };
 
-pub(super) use cache::BY_CLUSTER;
+pub(super) use cache::{BY_CLUSTER, CACHE, POOLS};
 pub(super) use register::KIND;
 
 /// The input of a plan for an MCMMachinePool.

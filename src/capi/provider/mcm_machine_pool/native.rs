@@ -9,21 +9,16 @@ use k8s_openapi::apimachinery::pkg::{
 use kube::ResourceExt;
 
 use super::{Snapshot, shares::Share};
-use crate::{
-    api::{
-        labels,
-        machine::{ClassContent, ClassSpec, GROUP, MachineClass, MachineDeployment, RollingUpdate, Strategy},
-    },
-    capi::{
-        conversion::{VERSION, is_in, limit},
-        provider::class,
-        types::names,
-    },
-    controllers::object::{
-        draft::{Change, Draft},
-        owner,
-    },
+use crate::provider::class;
+use mcm_api::{
+    labels,
+    machine::{ClassContent, ClassSpec, GROUP, MachineClass, MachineDeployment, RollingUpdate, Strategy},
 };
+use mcm_controllers::object::{
+    draft::{Change, Draft},
+    owner,
+};
+pub use mcm_conversion::{VERSION, is_in, limit, types::names};
 
 type Keys = BTreeMap<String, String>;
 

@@ -8,27 +8,25 @@ use kube::ResourceExt;
 
 use super::{Member, Session, Snapshot, apply::MCMMachinePools, members, shares};
 use crate::{
-    api::machine::{Machine, MachineDeployment},
-    capi::{
-        object::{
-            observe::{owner, owner_of, view},
-            view::{Owner, View},
-        },
-        provider::{
-            observe::{cluster_name, infrastructure, pool_of},
-            workload::target_of,
-        },
-        types::{Cluster, MCMMachinePool},
+    object::{
+        observe::{owner, owner_of, view},
+        view::{Owner, View},
     },
-    controllers::{
-        machine, machine_set,
-        object::owner::{controller_of, is_controlled_by},
+    provider::{
+        observe::{cluster_name, infrastructure, pool_of},
+        workload::target_of,
     },
-    runtime::{
-        cache::{Cache, Cached, Key},
-        reconcile::Observe,
-        trust::Trust,
-    },
+};
+use mcm_api::machine::{Machine, MachineDeployment};
+use mcm_controllers::{
+    machine, machine_set,
+    object::owner::{controller_of, is_controlled_by},
+};
+use mcm_conversion::types::{Cluster, MCMMachinePool};
+use mcm_runtime::{
+    cache::{Cache, Cached, Key},
+    reconcile::Observe,
+    trust::Trust,
 };
 
 impl Observe for MCMMachinePools {
@@ -144,7 +142,7 @@ impl MCMMachinePools {
         &self,
         object: &MCMMachinePool,
         named: impl Iterator<Item = &'a String>,
-    ) -> BTreeMap<String, View<crate::api::machine::MachineClass>> {
+    ) -> BTreeMap<String, View<mcm_api::machine::MachineClass>> {
         let cache = &self.classes.cache;
         let uid = object.uid().unwrap_or_default();
         let own = cache.all().into_iter().filter(|class| is_controlled_by(&class.metadata, &uid));
@@ -164,7 +162,7 @@ impl MCMMachinePools {
         let is_about = |name: &str, meta: &ObjectMeta| pool_of(meta) == Some(&pool) || machines.contains_key(name);
         let all = self.members.cache.all().into_iter();
         let own = all.filter(|one| one.namespace() == object.namespace() && is_about(&one.name_any(), &one.metadata));
-        let member = |object: Arc<crate::capi::types::MCMMachine>| {
+        let member = |object: Arc<mcm_conversion::types::MCMMachine>| {
             let machine = view(&self.machines.cache, &Key::of(&object.metadata));
             (object.name_any(), Member { machine: members::machine_of(&object, machine), object })
         };

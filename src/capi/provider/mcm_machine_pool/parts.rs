@@ -4,14 +4,12 @@ use kube::ResourceExt;
 
 use super::{Snapshot, shares::Share};
 use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, OperationState},
-        reasons::ConditionType,
-    },
-    capi::{
-        object::{conditions::Desired, view::View},
-        provider::{class::Class, observe::cluster_name, reasons},
-    },
+    object::{conditions::Desired, view::View},
+    provider::{class::Class, observe::cluster_name, reasons},
+};
+use mcm_api::{
+    machine::{Machine, MachineDeployment, OperationState},
+    reasons::ConditionType,
 };
 
 /// A verdict for each condition.

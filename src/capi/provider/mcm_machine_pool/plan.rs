@@ -10,21 +10,19 @@ use super::{
     status,
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment},
+    object::{
+        gate::{self, gate, report},
+        view::View,
     },
-    capi::{
-        object::{
-            gate::{self, gate, report},
-            view::View,
-        },
-        provider::class::Class,
-        types::names,
-    },
-    controllers::object::{finalizer, owner},
-    plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind},
+    provider::class::Class,
 };
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment},
+};
+use mcm_controllers::object::{finalizer, owner};
+use mcm_conversion::types::names;
+use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

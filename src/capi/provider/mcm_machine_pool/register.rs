@@ -7,26 +7,26 @@ use super::{
     cache::{BY_BOOTSTRAP, BY_CLUSTER},
 };
 use crate::{
-    api::machine::{self as native, MachineClass, MachineDeployment, MachineSet},
-    capi::{
-        object::observe::is_in,
-        provider::{
-            observe::{cluster_name, pool_of},
-            settings::{COMPONENT, ROLE_NAME, Settings},
-            workload::target_of,
-        },
-        types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool},
+    object::observe::is_in,
+    provider::{
+        observe::{cluster_name, pool_of},
+        settings::{COMPONENT, ROLE_NAME, Settings},
+        workload::target_of,
     },
-    controllers::{object::owner, secret::MetadataOfSecret},
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        objects::Objects,
-        queue::{Pacing, Queue},
-        target::Target,
-        trust::Trust,
-    },
+};
+use mcm_api::machine::{self as native, MachineClass, MachineDeployment, MachineSet};
+use mcm_controllers::{object::owner, secret::MetadataOfSecret};
+use mcm_conversion::types::{
+    Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool,
+};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    objects::Objects,
+    queue::{Pacing, Queue},
+    target::Target,
+    trust::Trust,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use crate::{
-    api::{machine::ClassNodeTemplate, syntax},
-    capi::{
-        conversion::{named, spread},
-        object::view::{Owner, View},
-        provider::class::{self, Class, Description},
-        types::{MCMCluster, MCMMachinePool, MachinePool, names},
-    },
-    controllers::object::owner,
+    object::view::{Owner, View},
+    provider::class::{self, Class, Description},
+};
+use mcm_api::{machine::ClassNodeTemplate, syntax};
+use mcm_controllers::object::owner;
+pub use mcm_conversion::{
+    named, spread,
+    types::{MCMCluster, MCMMachinePool, MachinePool, names},
 };
 
 /// Length of the hash that makes shortened names unique, in characters.
@@ -135,11 +135,11 @@ impl Snapshot {
     }
 
     /// The pool controls the deployment, or created it and the owner was removed.
-    pub(super) fn owns(&self, deployment: &crate::api::machine::MachineDeployment) -> bool {
+    pub(super) fn owns(&self, deployment: &mcm_api::machine::MachineDeployment) -> bool {
         match owner::controller_of(&deployment.metadata) {
             Some(controller) => self.object.metadata.uid.as_deref() == Some(&controller.uid),
             None => {
-                let label = deployment.metadata.labels.as_ref().and_then(|all| all.get(crate::api::labels::POOL));
+                let label = deployment.metadata.labels.as_ref().and_then(|all| all.get(mcm_api::labels::POOL));
                 label == Some(&self.object.name_any())
             }
         }

@@ -4,14 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use super::{Action, Snapshot, parts::Parts};
-use crate::capi::{
+use crate::{
     object::{
         conditions::{self, Desired},
         gate::{Facts, Gated, with_conditions},
     },
     provider::{class, reasons},
-    types::{MCMMachinePoolStatus, names},
 };
+use mcm_conversion::types::{MCMMachinePoolStatus, names};
 
 impl Gated for Snapshot {
     type Status = MCMMachinePoolStatus;

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use super::{Snapshot, WriteStatus};
-use crate::{
-    api::machine::MachineClass,
-    capi::types::{Cluster, MCMMachineTemplate},
-    plan::Step,
-    runtime::{
-        cache::Key,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+use mcm_api::machine::MachineClass;
+use mcm_conversion::types::{Cluster, MCMMachineTemplate};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles MCMMachineTemplates.

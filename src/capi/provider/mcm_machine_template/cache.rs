@@ -1,14 +1,10 @@
 //! The cache of MCMMachineTemplates.
 
-use std::sync::Arc;
-
-use crate::{
-    capi::types::MCMMachineTemplate,
-    controllers::object::prune,
-    runtime::{
-        cache::{Cache, Index, Key},
-        cell::Kept,
-    },
+use mcm_controllers::object::prune;
+use mcm_conversion::types::MCMMachineTemplate;
+use mcm_runtime::{
+    cache::{Cache, Index, Key},
+    kind_cache::KindCache,
 };
 
 /// Index: the class.
@@ -16,8 +12,5 @@ pub(super) const BY_CLASS: &Index<MCMMachineTemplate, Key> = &Index::new("class"
     vec![Key::beside(&template.metadata, &template.spec.template.spec.machine_class_ref.name)]
 });
 
-impl Kept for MCMMachineTemplate {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[BY_CLASS], prune)
-    }
-}
+/// How MCMMachineTemplates are cached.
+pub const CACHE: KindCache<MCMMachineTemplate> = KindCache::new(|_| Cache::new(&[BY_CLASS], prune));

@@ -2,19 +2,16 @@
 
 mod apply;
 mod cache;
+pub(super) use cache::CACHE;
 mod observe;
 mod plan;
 mod register;
 
 use std::{fmt, sync::Arc};
 
-use crate::{
-    api::machine::MachineClass,
-    capi::{
-        object::view::View,
-        types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus},
-    },
-};
+use crate::object::view::View;
+use mcm_api::machine::MachineClass;
+use mcm_conversion::types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus};
 
 pub(super) use register::KIND;
 

@@ -1,11 +1,9 @@
 use super::{Snapshot, apply::MCMMachineTemplates};
 use crate::{
-    capi::{
-        object::{observe::view, view::View},
-        provider::observe::cluster_name,
-    },
-    runtime::{cache::Key, reconcile::Observe},
+    object::{observe::view, view::View},
+    provider::observe::cluster_name,
 };
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for MCMMachineTemplates {
     type Key = Key;

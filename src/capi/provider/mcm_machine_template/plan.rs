@@ -1,13 +1,11 @@
 use super::{Snapshot, WriteStatus};
 use crate::{
-    api::machine::ClassNodeTemplate,
-    capi::{
-        object::{hold, view::View},
-        provider::class,
-        types::MCMMachineTemplateStatus,
-    },
-    plan::{Plan, Plannable, WaitKind},
+    object::{hold, view::View},
+    provider::class,
 };
+use mcm_api::machine::ClassNodeTemplate;
+use mcm_conversion::types::MCMMachineTemplateStatus;
+use mcm_rules::plan::{Plan, Plannable, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = WriteStatus;
@@ -63,17 +61,17 @@ mod tests {
 
     use super::*;
 
-    fn snapshot(change: &Value, class: View<crate::api::machine::MachineClass>) -> Snapshot {
+    fn snapshot(change: &Value, class: View<mcm_api::machine::MachineClass>) -> Snapshot {
         let mut object = json!({
             "metadata": { "name": "t", "namespace": "ns" },
             "spec": { "template": { "spec": { "machineClassRef": { "name": "small" } } } },
         });
-        crate::api::patch::apply(&mut object, change);
+        mcm_api::patch::apply(&mut object, change);
         let object = Arc::new(serde_json::from_value(object).unwrap());
         Snapshot { object, cluster: View::Missing, class, watch_filter: None }
     }
 
-    fn class() -> View<crate::api::machine::MachineClass> {
+    fn class() -> View<mcm_api::machine::MachineClass> {
         let node_template = json!({
             "capacity": { "cpu": "4", "gpu": "0", "memory": "16Gi" }, "virtualCapacity": { "example.com/slots": "2" },
             "architecture": "arm64", "instanceType": "small", "region": "r", "zone": "z",

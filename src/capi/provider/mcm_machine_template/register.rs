@@ -2,21 +2,19 @@ use std::sync::Arc;
 
 use super::{apply::MCMMachineTemplates, cache::BY_CLASS};
 use crate::{
-    api::machine::MachineClass,
-    capi::{
-        object::observe::is_in,
-        provider::{
-            observe::cluster_name,
-            settings::{ROLE_NAME, Settings},
-        },
-        types::{Cluster, MCMMachineTemplate},
+    object::observe::is_in,
+    provider::{
+        observe::cluster_name,
+        settings::{ROLE_NAME, Settings},
     },
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+};
+use mcm_api::machine::MachineClass;
+use mcm_conversion::types::{Cluster, MCMMachineTemplate};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

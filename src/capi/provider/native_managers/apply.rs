@@ -9,18 +9,16 @@ use parking_lot::RwLock;
 
 use super::leases::{self, Known, Lease};
 use crate::{
-    capi::{
-        object::gate::Obstacle,
-        provider::settings::{ROLE_NAME, Settings},
-    },
-    runtime::{
-        cell::{Builder, Kind, Scope},
-        clock::Clock,
-        handlers::Handlers,
-        leader,
-        objects::chain,
-        poll::{self, Poll, PollResult},
-    },
+    object::gate::Obstacle,
+    provider::settings::{ROLE_NAME, Settings},
+};
+use mcm_runtime::{
+    cell::{Builder, Kind, Scope},
+    clock::Clock,
+    handlers::Handlers,
+    leader,
+    objects::chain,
+    poll::{self, Poll, PollResult},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

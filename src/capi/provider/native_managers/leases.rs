@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::capi::object::gate::Obstacle;
+use crate::object::gate::Obstacle;
 
 /// Names of the Leases of a Machine Controller Manager.
 pub(super) const NAMES: [&str; 2] = ["machine-controller-manager", "machine-controller"];

@@ -6,7 +6,8 @@ use super::{
     Managers,
     leases::{self, Known, Lease},
 };
-use crate::{capi::object::gate::Obstacle, runtime::poll::PollResult};
+use crate::object::gate::Obstacle;
+use mcm_runtime::poll::PollResult;
 
 const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
 const OURS: &str = "host_0123456789abcdef0123456789abcdef";
@@ -50,7 +51,7 @@ fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
 fn a_lease_of_this_program_or_of_nobody_is_no_obstacle() {
     for holder in [OURS, ""] {
         let known = [Known { lease: lease(holder, "1"), since: at(0) }];
-        assert_eq!(leases::held(&known, crate::runtime::leader::is_own_form, at(1)).count(), 0, "{holder}");
+        assert_eq!(leases::held(&known, mcm_runtime::leader::is_own_form, at(1)).count(), 0, "{holder}");
     }
 }
 

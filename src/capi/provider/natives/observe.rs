@@ -4,33 +4,31 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt;
 
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachineSet},
+    object::{
+        hold,
+        observe::{is_in, owner as owner_with, view},
+        view::View,
     },
-    capi::{
-        object::{
-            hold,
-            observe::{is_in, owner as owner_with, view},
-            view::View,
-        },
-        provider::{
-            mcm_machine,
-            native_managers::Managers,
-            observe::{cluster_name, pool_of},
-            resume::Resumed,
-            settings::Settings,
-            workload,
-        },
-        types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool},
+    provider::{
+        mcm_machine,
+        native_managers::Managers,
+        observe::{cluster_name, pool_of},
+        resume::Resumed,
+        settings::Settings,
+        workload,
     },
-    controllers::object::{authority, owner},
-    plan::Hold,
-    runtime::{
-        cache::{Cache, Key},
-        cell::Builder,
-        target::Placement,
-    },
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachineSet},
+};
+use mcm_controllers::object::{authority, owner};
+use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool};
+use mcm_rules::plan::Hold;
+use mcm_runtime::{
+    cache::{Cache, Key},
+    cell::Builder,
+    target::Placement,
 };
 
 /// The objects on which the hold check of native objects depends.

@@ -6,11 +6,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::Surroundings;
-use crate::{
-    api::patch,
-    capi::provider::native_managers::Managers,
-    runtime::{cache::Cache, cell::Kept, target::Placement},
-};
+use crate::provider::native_managers::Managers;
+use mcm_api::patch;
+use mcm_runtime::{cache::Cache, kind_cache::CachedKind, target::Placement};
 
 fn native(change: &Value) -> ObjectMeta {
     let mut meta = json!({
@@ -26,8 +24,8 @@ fn native(change: &Value) -> ObjectMeta {
 
 /// A cell with synchronized, empty caches.
 fn empty() -> Surroundings {
-    fn filled<K: Kept>() -> Arc<Cache<K>> {
-        let cache = K::cache();
+    fn filled<K: CachedKind>() -> Arc<Cache<K>> {
+        let cache = crate::kind_caches().get::<K>().empty();
         cache.observe(Event::Init);
         cache.observe(Event::InitDone);
         cache
@@ -45,7 +43,7 @@ fn empty() -> Surroundings {
     }
 }
 
-fn put<K: Kept>(cache: &Cache<K>, name: &str, change: &Value) {
+fn put<K: CachedKind>(cache: &Cache<K>, name: &str, change: &Value) {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" });
     let mut object = json!({ "metadata": metadata, "spec": {} });
     patch::apply(&mut object, change);

@@ -9,17 +9,16 @@ use kube::Client;
 use parking_lot::RwLock;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    capi::types::{Cluster, MCMMachinePool},
-    plan::Step,
-    runtime::{
-        cell::{Kept, Scope},
-        handlers::Handlers,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn},
-        worker::ReconcileError,
-    },
+use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
+use mcm_conversion::types::{Cluster, MCMMachinePool};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cell::Scope,
+    handlers::Handlers,
+    kind_cache::CachedKind,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn},
+    worker::ReconcileError,
 };
 
 /// Reads the native objects of Clusters that are not paused any more.
@@ -82,6 +81,13 @@ impl Resumed {
     }
 }
 
+impl Resume {
+    async fn read_live<K: CachedKind>(&self, objects: &Objects<K>) -> Result<(), ReconcileError> {
+        let read = objects.cache.refresh(&self.scope.api(&self.control)).await;
+        read.map_err(|source| ReconcileError::read("all MCM objects", source))
+    }
+}
+
 impl Execute for Resume {
     async fn apply(
         &self,
@@ -92,14 +98,9 @@ impl Execute for Resume {
         for step in steps {
             let Action::Read(clusters) = step.action;
             self.resumed.begin(&clusters);
-            let reads = [
-                MachineDeployment::refresh(self.deployments.cache.clone(), &self.control, &self.scope),
-                MachineSet::refresh(self.sets.cache.clone(), &self.control, &self.scope),
-                Machine::refresh(self.machines.cache.clone(), &self.control, &self.scope),
-            ];
-            for read in reads {
-                read.await.map_err(|source| ReconcileError::read("all MCM objects", source))?;
-            }
+            self.read_live(&self.deployments).await?;
+            self.read_live(&self.sets).await?;
+            self.read_live(&self.machines).await?;
             self.resumed.finish(&clusters);
         }
         Ok(Next::Plan)

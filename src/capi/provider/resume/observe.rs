@@ -1,8 +1,6 @@
 use super::{Snapshot, apply::Resume};
-use crate::{
-    capi::{object::observe::view, provider::observe::cluster_name},
-    runtime::{cache::Key, reconcile::Observe},
-};
+use crate::{object::observe::view, provider::observe::cluster_name};
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for Resume {
     type Key = &'static str;

@@ -1,5 +1,5 @@
 use super::{Action, Snapshot};
-use crate::plan::{Plan, Plannable};
+use mcm_rules::plan::{Plan, Plannable};
 
 impl Plannable for Snapshot {
     type Action = Action;

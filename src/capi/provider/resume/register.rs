@@ -1,17 +1,13 @@
 use std::sync::Arc;
 
 use super::{Resumed, apply::Resume};
-use crate::{
-    capi::{
-        provider::settings::{ROLE_NAME, Settings},
-        types::{Cluster, MCMMachinePool},
-    },
-    runtime::{
-        cache::Change,
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use crate::provider::settings::{ROLE_NAME, Settings};
+use mcm_conversion::types::{Cluster, MCMMachinePool};
+use mcm_runtime::{
+    cache::Change,
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -5,23 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::RwLock;
 
 use super::{Action, Attempt, Snapshot};
-use crate::{
-    capi::{
-        provider::settings::Connect,
-        types::{Cluster, MCMMachinePool, names},
-    },
-    controllers::secret::MetadataOfSecret,
-    plan::Step,
-    runtime::{
-        cache::Key,
-        handlers::Handlers,
-        kubeconfig,
-        objects::{Objects, chain},
-        reconcile::{Execute, Next, Turn},
-        secrets::Secrets,
-        target::{TargetId, Targets},
-        worker::ReconcileError,
-    },
+use crate::provider::settings::Connect;
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, MCMMachinePool, names};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    handlers::Handlers,
+    kubeconfig,
+    objects::{Objects, chain},
+    reconcile::{Execute, Next, Turn},
+    secrets::Secrets,
+    target::{TargetId, Targets},
+    worker::ReconcileError,
 };
 
 /// Reconciles the workload clusters of Clusters.

@@ -10,7 +10,8 @@ mod tests;
 
 use std::fmt;
 
-use crate::capi::{object::view::View, types::Cluster};
+use crate::object::view::View;
+use mcm_conversion::types::Cluster;
 
 pub(super) use apply::{Workloads, target_of};
 pub(super) use register::KIND;

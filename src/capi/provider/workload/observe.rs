@@ -3,12 +3,10 @@ use super::{
     apply::{WorkloadClusters, kubeconfig_of},
 };
 use crate::{
-    capi::{
-        object::{observe::view, view::View},
-        provider::mcm_machine_pool,
-    },
-    runtime::{cache::Key, reconcile::Observe},
+    object::{observe::view, view::View},
+    provider::mcm_machine_pool,
 };
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for WorkloadClusters {
     type Key = Key;

@@ -1,8 +1,6 @@
 use super::{Action, Snapshot};
-use crate::{
-    capi::object::view::View,
-    plan::{Plan, Plannable, WaitKind},
-};
+use crate::object::view::View;
+use mcm_rules::plan::{Plan, Plannable, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

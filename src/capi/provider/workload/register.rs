@@ -1,22 +1,18 @@
 use std::sync::Arc;
 
 use super::apply::{WorkloadClusters, cluster_of};
-use crate::{
-    capi::{
-        provider::{
-            observe::cluster_name,
-            settings::{ROLE_NAME, Settings},
-        },
-        types::{Cluster, MCMMachinePool},
-    },
-    controllers::secret::MetadataOfSecret,
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-        secrets::Secrets,
-    },
+use crate::provider::{
+    observe::cluster_name,
+    settings::{ROLE_NAME, Settings},
+};
+use mcm_controllers::secret::MetadataOfSecret;
+use mcm_conversion::types::{Cluster, MCMMachinePool};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
+    secrets::Secrets,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

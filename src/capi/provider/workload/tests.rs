@@ -4,7 +4,8 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{Action, Attempt, Snapshot, plan::plan};
-use crate::capi::{object::view::View, types::Cluster};
+use crate::object::view::View;
+use mcm_conversion::types::Cluster;
 
 fn cluster() -> View<Cluster> {
     let cluster = json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": {} });

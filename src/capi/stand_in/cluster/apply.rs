@@ -1,16 +1,15 @@
 use std::sync::Arc;
 
 use super::{Action, Snapshot};
-use crate::{
-    capi::{object::apply::read, stand_in::observe::Ground, types::Cluster},
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+use crate::{object::apply::read, stand_in::observe::Ground};
+use mcm_conversion::types::Cluster;
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles Clusters.

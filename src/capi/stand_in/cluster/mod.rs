@@ -12,10 +12,8 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 
 use super::standing::Standing;
-use crate::capi::{
-    object::conditions,
-    types::{Cluster, ClusterStatus},
-};
+use crate::object::conditions;
+use mcm_conversion::types::{Cluster, ClusterStatus};
 
 pub(super) use register::KIND;
 

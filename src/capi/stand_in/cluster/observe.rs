@@ -1,5 +1,5 @@
 use super::{Snapshot, apply::Clusters};
-use crate::runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for Clusters {
     type Key = Key;

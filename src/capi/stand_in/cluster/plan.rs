@@ -1,15 +1,13 @@
 use super::{Action, Snapshot};
 use crate::{
-    capi::{
-        object::{
-            conditions::{self, Desired},
-            hold,
-        },
-        stand_in::reasons,
-        types::Cluster,
+    object::{
+        conditions::{self, Desired},
+        hold,
     },
-    plan::{Plan, Plannable, WaitKind},
+    stand_in::reasons,
 };
+use mcm_conversion::types::Cluster;
+use mcm_rules::plan::{Plan, Plannable, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

@@ -1,18 +1,14 @@
 use std::sync::Arc;
 
 use super::apply::Clusters;
-use crate::{
-    capi::{
-        stand_in::{
-            observe::{Ground, add_those_of, keys},
-            settings::{ROLE_NAME, Settings},
-        },
-        types::Cluster,
-    },
-    runtime::{
-        cell::{Builder, Kind},
-        queue::{Pacing, Queue},
-    },
+use crate::stand_in::{
+    observe::{Ground, add_those_of, keys},
+    settings::{ROLE_NAME, Settings},
+};
+use mcm_conversion::types::Cluster;
+use mcm_runtime::{
+    cell::{Builder, Kind},
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
-use crate::capi::stand_in::standing::Standing;
+use crate::stand_in::standing::Standing;
 
 fn snapshot(standing: Standing, spec: Value) -> Snapshot {
     let object = json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": spec });

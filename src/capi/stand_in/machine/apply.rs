@@ -2,20 +2,18 @@ use std::sync::Arc;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::machine::{self as native, MachineClass},
-    capi::{
-        object::apply::read,
-        stand_in::observe::{Deployments, Ground},
-        types::{Machine, MachineSet},
-    },
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+    object::apply::read,
+    stand_in::observe::{Deployments, Ground},
+};
+use mcm_api::machine::{self as native, MachineClass};
+use mcm_conversion::types::{Machine, MachineSet};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles Machines, by the names of native Machines.

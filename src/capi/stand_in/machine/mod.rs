@@ -20,16 +20,12 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{mirror::Above, standing::Standing};
-use crate::{
-    api::{
-        machine::{self as native_api, MachineClass},
-        patch,
-    },
-    capi::{
-        object::{conditions, view::View},
-        types::{Machine, MachineSet, MachineStatus},
-    },
+use crate::object::{conditions, view::View};
+use mcm_api::{
+    machine::{self as native_api, MachineClass},
+    patch,
 };
+use mcm_conversion::types::{Machine, MachineSet, MachineStatus};
 
 pub(super) use register::KIND;
 

@@ -2,14 +2,12 @@ use kube::ResourceExt;
 
 use super::{Session, Snapshot, apply::Machines};
 use crate::{
-    api::labels,
-    capi::{
-        object::{observe::view, view::View},
-        stand_in::mirror,
-    },
-    controllers::object::owner,
-    runtime::{cache::Key, reconcile::Observe},
+    object::{observe::view, view::View},
+    stand_in::mirror,
 };
+use mcm_api::labels;
+use mcm_controllers::object::owner;
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for Machines {
     type Key = Key;

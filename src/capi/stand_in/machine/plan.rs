@@ -2,18 +2,16 @@ use std::sync::Arc;
 
 use super::{Action, Snapshot, shown};
 use crate::{
-    api::{labels, machine::Machine as Native},
-    capi::{
-        object::{
-            conditions::{self, Desired},
-            view::View,
-        },
-        stand_in::{mirror, reasons},
-        types::{Machine, names},
+    object::{
+        conditions::{self, Desired},
+        view::View,
     },
-    controllers::object::finalizer,
-    plan::{Plan, Plannable, SentPatch, WaitKind},
+    stand_in::{mirror, reasons},
 };
+use mcm_api::{labels, machine::Machine as Native};
+use mcm_controllers::object::finalizer;
+use mcm_conversion::types::{Machine, names};
+use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

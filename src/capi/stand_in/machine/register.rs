@@ -1,22 +1,18 @@
 use std::sync::Arc;
 
 use super::apply::Machines;
-use crate::{
-    api::machine::{self as native, MachineClass},
-    capi::{
-        stand_in::{
-            observe::{Deployments, Ground, add_those_of, keys},
-            settings::{ROLE_NAME, Settings},
-        },
-        types::{Cluster, MCMMigration, Machine, MachineDeployment, MachineSet},
-    },
-    controllers::{machine as machines, machine_set},
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use crate::stand_in::{
+    observe::{Deployments, Ground, add_those_of, keys},
+    settings::{ROLE_NAME, Settings},
+};
+use mcm_api::machine::{self as native, MachineClass};
+use mcm_controllers::{machine as machines, machine_set};
+use mcm_conversion::types::{Cluster, MCMMigration, Machine, MachineDeployment, MachineSet};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

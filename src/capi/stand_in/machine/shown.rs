@@ -4,17 +4,18 @@ use kube::ResourceExt;
 
 use super::Snapshot;
 use crate::{
-    api::{
-        labels,
-        machine::{Machine as Native, MachinePhase, OperationState},
-    },
-    capi::{
-        conversion::{content_of, default_machine, provider_id, status as conversion, zone_of},
-        object::conditions::{self, Desired},
-        stand_in::{mirror, reasons},
-        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineSet, MachineStatus, ObjectRef, names},
-    },
-    controllers::object::finalizer,
+    object::conditions::{self, Desired},
+    stand_in::{mirror, reasons},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine as Native, MachinePhase, OperationState},
+};
+use mcm_controllers::object::finalizer;
+pub use mcm_conversion::{
+    content_of, default_machine, provider_id, status as conversion,
+    types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineSet, MachineStatus, ObjectRef, names},
+    zone_of,
 };
 
 /// Labels of native machines that have another meaning in Cluster API, or none.

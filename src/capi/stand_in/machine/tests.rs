@@ -7,13 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Action, Session, Snapshot, plan::plan};
 use crate::{
-    api::{machine as native, patch},
-    capi::{
-        object::view::View,
-        stand_in::{mirror::Above, standing::Standing},
-        types::Machine,
-    },
+    object::view::View,
+    stand_in::{mirror::Above, standing::Standing},
 };
+use mcm_api::{machine as native, patch};
+use mcm_conversion::types::Machine;
 
 fn decoded<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value).unwrap())

@@ -12,29 +12,28 @@ use serde_json::json;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::{
-        labels,
-        machine::{self as native, MachineClass},
-        patch,
+    object::{apply::read, view::View},
+    stand_in::{mirror::is_mirror, observe::Ground},
+};
+use mcm_api::{
+    labels,
+    machine::{self as native, MachineClass},
+    patch,
+};
+use mcm_controllers::{object::owner, secret::MetadataOfSecret};
+pub use mcm_conversion::{
+    types::{
+        Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment, MachineHealthCheck, MachineSet, names,
     },
-    capi::{
-        conversion::user_data_secret,
-        object::{apply::read, view::View},
-        stand_in::{mirror::is_mirror, observe::Ground},
-        types::{
-            Cluster, MCMMachineTemplate, MCMMigration, Machine, MachineDeployment, MachineHealthCheck, MachineSet,
-            names,
-        },
-    },
-    controllers::{object::owner, secret::MetadataOfSecret},
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        objects::{Objects, WriteError},
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+    user_data_secret,
+};
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    objects::{Objects, WriteError},
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles MachineDeployments.

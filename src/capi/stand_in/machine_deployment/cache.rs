@@ -1,27 +1,14 @@
 //! The caches of MachineDeployments, MachineHealthChecks and MCMMigrations.
 
-use std::sync::Arc;
+use mcm_controllers::object::prune;
+use mcm_conversion::types::{MCMMigration, MachineDeployment, MachineHealthCheck};
+use mcm_runtime::{cache::Cache, kind_cache::KindCache};
 
-use crate::{
-    capi::types::{MCMMigration, MachineDeployment, MachineHealthCheck},
-    controllers::object::prune,
-    runtime::{cache::Cache, cell::Kept},
-};
+/// How MachineDeployments are cached.
+pub const CACHE: KindCache<MachineDeployment> = KindCache::new(|_| Cache::new(&[], prune));
 
-impl Kept for MachineDeployment {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
+/// How MachineHealthChecks are cached.
+pub const HEALTH_CHECKS: KindCache<MachineHealthCheck> = KindCache::new(|_| Cache::new(&[], prune));
 
-impl Kept for MachineHealthCheck {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
-
-impl Kept for MCMMigration {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
+/// How MCMMigrations are cached.
+pub const MIGRATIONS: KindCache<MCMMigration> = KindCache::new(|_| Cache::new(&[], prune));

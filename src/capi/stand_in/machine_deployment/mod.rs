@@ -9,6 +9,7 @@
 
 mod apply;
 mod cache;
+pub(super) use cache::{CACHE, HEALTH_CHECKS, MIGRATIONS};
 mod native;
 mod observe;
 mod plan;
@@ -29,18 +30,14 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{mirror, standing::Standing};
-use crate::{
-    api::{
-        machine::{self as native_api, MachineClass},
-        patch,
-    },
-    capi::{
-        object::{conditions, view::View},
-        types::{
-            Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
-            MachineDeploymentStatus, MachineHealthCheck,
-        },
-    },
+use crate::object::{conditions, view::View};
+use mcm_api::{
+    machine::{self as native_api, MachineClass},
+    patch,
+};
+use mcm_conversion::types::{
+    Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
+    MachineDeploymentStatus, MachineHealthCheck,
 };
 
 pub(super) use register::KIND;

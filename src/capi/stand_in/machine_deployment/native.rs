@@ -6,17 +6,19 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{
-    api::{
-        labels,
-        machine::{API_VERSION, MachineClass, MachineDeployment as Native},
-    },
-    capi::{
-        conversion::{self, Conversion, Options, ROLLOUT_AFTER, Refusal, UNMAPPED, VERSION, user_data_of},
-        stand_in::mirror,
+use crate::stand_in::mirror;
+use mcm_api::{
+    labels,
+    machine::{API_VERSION, MachineClass, MachineDeployment as Native},
+};
+use mcm_rules::plan::Plan;
+pub use {
+    mcm_conversion as conversion,
+    mcm_conversion::{
+        Conversion, Options, ROLLOUT_AFTER, Refusal, UNMAPPED, VERSION,
         types::{CORE, INFRASTRUCTURE_GROUP, MachineDeployment, MachineDeploymentSpec, MachineHealthCheck, names},
+        user_data_of,
     },
-    plan::Plan,
 };
 
 /// The native objects for a MachineDeployment.

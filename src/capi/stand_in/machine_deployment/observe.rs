@@ -6,19 +6,17 @@ use std::{
 use kube::ResourceExt;
 
 use super::{Memory, Session, Snapshot, apply::MachineDeployments};
-use crate::{
-    api::{labels, machine::MachineClass},
-    capi::{
-        conversion::user_data_of,
-        object::{
-            observe::{is_in, view},
-            view::View,
-        },
-        types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineHealthCheck},
-    },
-    controllers::{machine, machine_class, object::owner},
-    runtime::{cache::Key, reconcile::Observe},
+use crate::object::{
+    observe::{is_in, view},
+    view::View,
 };
+use mcm_api::{labels, machine::MachineClass};
+use mcm_controllers::{machine, machine_class, object::owner};
+pub use mcm_conversion::{
+    types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineHealthCheck},
+    user_data_of,
+};
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for MachineDeployments {
     type Key = Key;
@@ -104,7 +102,7 @@ impl MachineDeployments {
         sets.count() + owned.count()
     }
 
-    fn machines(&self, key: &Key) -> Vec<(Arc<Machine>, Arc<crate::api::machine::Machine>)> {
+    fn machines(&self, key: &Key) -> Vec<(Arc<Machine>, Arc<mcm_api::machine::Machine>)> {
         let natives = self.native_machines.cache.by(machine::BY_DEPLOYMENT, &key.name).into_iter();
         let own = natives.filter(|native| is_in(&native.metadata, &key.namespace));
         own.filter_map(|native| Some((self.machines.cache.get(&Key::of(&native.metadata))?, native))).collect()

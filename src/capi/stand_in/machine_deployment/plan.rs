@@ -10,19 +10,18 @@ use super::{
     status, tear_down,
 };
 use crate::{
-    api::{labels, machine::MachineDeployment as Native},
-    capi::{
-        conversion::{Refusal, default_deployment},
-        object::{conditions::Desired, hold, view::View},
-        stand_in::{mirror, reasons, standing::Standing},
-        types::{
-            Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus,
-            Side,
-        },
-    },
-    controllers::object::finalizer,
-    plan::{Plan, Plannable, SentPatch, WaitKind},
+    object::{conditions::Desired, hold, view::View},
+    stand_in::{mirror, reasons, standing::Standing},
 };
+use mcm_api::{labels, machine::MachineDeployment as Native};
+use mcm_controllers::object::finalizer;
+pub use mcm_conversion::{
+    Refusal, default_deployment,
+    types::{
+        Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus, Side,
+    },
+};
+use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

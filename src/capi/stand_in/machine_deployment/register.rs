@@ -1,25 +1,21 @@
 use std::sync::Arc;
 
 use super::apply::MachineDeployments;
-use crate::{
-    api::{
-        labels,
-        machine::{self as native, MachineClass},
-    },
-    capi::{
-        stand_in::{
-            observe::{Ground, add_those_of, keys},
-            settings::{ROLE_NAME, Settings},
-        },
-        types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment, MachineHealthCheck},
-    },
-    controllers::{object::owner, secret::MetadataOfSecret},
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use crate::stand_in::{
+    observe::{Ground, add_those_of, keys},
+    settings::{ROLE_NAME, Settings},
+};
+use mcm_api::{
+    labels,
+    machine::{self as native, MachineClass},
+};
+use mcm_controllers::{object::owner, secret::MetadataOfSecret};
+use mcm_conversion::types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment, MachineHealthCheck};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::{
-    api::machine::MachineDeployment as Native,
-    capi::{
-        conversion::status,
-        object::conditions::{self, Desired},
-        stand_in::reasons,
-        types::{MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus},
-    },
+    object::conditions::{self, Desired},
+    stand_in::reasons,
+};
+use mcm_api::machine::MachineDeployment as Native;
+use mcm_conversion::{
+    status,
+    types::{MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus},
 };
 
 /// The status during a hold: only the condition `Paused` changes.

@@ -8,15 +8,11 @@ use super::{
     Action, Snapshot,
     native::{self, is_ours},
 };
-use crate::{
-    api::labels,
-    capi::{
-        object::view::View,
-        types::{Authority, MCMMigration, MachineDeployment},
-    },
-    controllers::object::finalizer,
-    plan::{Plan, WaitKind},
-};
+use crate::object::view::View;
+use mcm_api::labels;
+use mcm_controllers::object::finalizer;
+use mcm_conversion::types::{Authority, MCMMigration, MachineDeployment};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// S6: the native deployment is deleted first, if the MachineDeployment has the authority; otherwise it stays. It also
 /// stays if the propagation policy of the deletion is `Orphan`: the garbage collector then removes the

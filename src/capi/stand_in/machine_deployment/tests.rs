@@ -8,14 +8,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Action, Session, Snapshot, plan::plan};
-use crate::{
-    api::{labels, machine as native, patch},
-    capi::{
-        object::view::View,
-        stand_in::standing::Standing,
-        types::{Authority, MCMMigration, MachineDeployment, MachineHealthCheck},
-    },
-};
+use crate::{object::view::View, stand_in::standing::Standing};
+use mcm_api::{labels, machine as native, patch};
+use mcm_conversion::types::{Authority, MCMMigration, MachineDeployment, MachineHealthCheck};
 
 fn present<K: serde::de::DeserializeOwned>(value: Value) -> View<K> {
     View::Present(Arc::new(serde_json::from_value(value).unwrap()))
@@ -202,7 +197,7 @@ fn health_check(change: &Value) -> Arc<MachineHealthCheck> {
 /// Start-up timeout, health timeout in seconds, and whether unhealthy machines stay.
 fn health_of(world: &Snapshot) -> (Option<i64>, Option<i64>, Option<bool>) {
     let settings = &native_of(world).spec.template.spec.configuration;
-    let seconds = |duration: Option<crate::api::GoDuration>| duration.map(|one| one.as_nanos() / 1_000_000_000);
+    let seconds = |duration: Option<mcm_api::GoDuration>| duration.map(|one| one.as_nanos() / 1_000_000_000);
     (seconds(settings.creation_timeout), seconds(settings.health_timeout), settings.disable_health_timeout)
 }
 

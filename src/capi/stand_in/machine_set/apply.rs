@@ -2,20 +2,18 @@ use std::sync::Arc;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::machine as native,
-    capi::{
-        object::apply::read,
-        stand_in::observe::{Deployments, Ground},
-        types::MachineSet,
-    },
-    plan::Step,
-    runtime::{
-        cache::Key,
-        clock::Clock,
-        objects::Objects,
-        reconcile::{Execute, Next, Turn, UnresolvedWrite},
-        worker::ReconcileError,
-    },
+    object::apply::read,
+    stand_in::observe::{Deployments, Ground},
+};
+use mcm_api::machine as native;
+use mcm_conversion::types::MachineSet;
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    cache::Key,
+    clock::Clock,
+    objects::Objects,
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::ReconcileError,
 };
 
 /// Reconciles MachineSets, by the names of native sets.

@@ -1,15 +1,8 @@
 //! The cache of MachineSets.
 
-use std::sync::Arc;
+use mcm_controllers::object::prune;
+use mcm_conversion::types::MachineSet;
+use mcm_runtime::{cache::Cache, kind_cache::KindCache};
 
-use crate::{
-    capi::types::MachineSet,
-    controllers::object::prune,
-    runtime::{cache::Cache, cell::Kept},
-};
-
-impl Kept for MachineSet {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], prune)
-    }
-}
+/// How MachineSets are cached.
+pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| Cache::new(&[], prune));

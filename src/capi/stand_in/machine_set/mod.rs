@@ -5,6 +5,7 @@
 
 mod apply;
 mod cache;
+pub(super) use cache::CACHE;
 mod observe;
 mod plan;
 mod register;
@@ -18,13 +19,9 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{mirror::Above, standing::Standing};
-use crate::{
-    api::{machine as native_api, patch},
-    capi::{
-        object::{conditions, view::View},
-        types::{MachineSet, MachineSetStatus},
-    },
-};
+use crate::object::{conditions, view::View};
+use mcm_api::{machine as native_api, patch};
+use mcm_conversion::types::{MachineSet, MachineSetStatus};
 
 pub(super) use register::KIND;
 

@@ -1,8 +1,6 @@
 use super::{Snapshot, apply::MachineSets};
-use crate::{
-    capi::object::{observe::view, view::View},
-    runtime::{cache::Key, reconcile::Observe},
-};
+use crate::object::{observe::view, view::View};
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for MachineSets {
     type Key = Key;

@@ -4,18 +4,19 @@ use kube::ResourceExt;
 
 use super::{Action, Snapshot};
 use crate::{
-    api::{labels, machine::MachineSet as Native},
-    capi::{
-        conversion::{VERSION, status::selector_text},
-        object::{
-            conditions::{self, Desired},
-            view::View,
-        },
-        stand_in::{mirror, reasons},
-        types::{MachineDeployment, MachineSet, MachineSetSpec, MachineSetStatus, names},
+    object::{
+        conditions::{self, Desired},
+        view::View,
     },
-    plan::{Plan, Plannable, SentPatch, WaitKind},
+    stand_in::{mirror, reasons},
 };
+use mcm_api::{labels, machine::MachineSet as Native};
+use mcm_conversion::{
+    VERSION,
+    status::selector_text,
+    types::{MachineDeployment, MachineSet, MachineSetSpec, MachineSetStatus, names},
+};
+use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Action;

@@ -1,22 +1,18 @@
 use std::sync::Arc;
 
 use super::apply::MachineSets;
-use crate::{
-    api::machine as native,
-    capi::{
-        stand_in::{
-            observe::{Deployments, Ground, add_those_of, keys},
-            settings::{ROLE_NAME, Settings},
-        },
-        types::{Cluster, MCMMigration, MachineDeployment, MachineSet},
-    },
-    controllers::machine_set::BY_CONTROLLER,
-    runtime::{
-        cache::{Change, Key},
-        cell::{Builder, Kind},
-        enqueue::Enqueue,
-        queue::{Pacing, Queue},
-    },
+use crate::stand_in::{
+    observe::{Deployments, Ground, add_those_of, keys},
+    settings::{ROLE_NAME, Settings},
+};
+use mcm_api::machine as native;
+use mcm_controllers::machine_set::BY_CONTROLLER;
+use mcm_conversion::types::{Cluster, MCMMigration, MachineDeployment, MachineSet};
+use mcm_runtime::{
+    cache::{Change, Key},
+    cell::{Builder, Kind},
+    enqueue::Enqueue,
+    queue::{Pacing, Queue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };

@@ -6,13 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
 use crate::{
-    api::patch,
-    capi::{
-        object::view::View,
-        stand_in::{mirror::Above, standing::Standing},
-        types::MachineSet,
-    },
+    object::view::View,
+    stand_in::{mirror::Above, standing::Standing},
 };
+use mcm_api::patch;
+use mcm_conversion::types::MachineSet;
 
 fn decoded<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value).unwrap())
@@ -119,7 +117,7 @@ fn s4_an_edit_of_a_shown_set_is_undone(#[case] change: Value) {
 fn s5_an_old_set_without_machines_is_not_shown() {
     let mut world = world();
     settle(&mut world);
-    let change = |view: &mut View<crate::api::machine::MachineSet>, change: Value| {
+    let change = |view: &mut View<mcm_api::machine::MachineSet>, change: Value| {
         let mut value = serde_json::to_value(view.known().unwrap().as_ref()).unwrap();
         patch::apply(&mut value, &change);
         *view = View::Present(decoded(value));

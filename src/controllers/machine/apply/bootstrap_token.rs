@@ -10,10 +10,8 @@ use super::{
     pods::{failed, target},
     ports::Ports,
 };
-use crate::{
-    controllers::machine::{BootstrapToken, Snapshot, policy::after},
-    runtime::objects::chain,
-};
+use crate::machine::{BootstrapToken, Snapshot, policy::after};
+use mcm_runtime::objects::chain;
 
 const TOKEN_NAMESPACE: &str = "kube-system";
 const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";

@@ -3,7 +3,9 @@ use std::{sync::Arc, time::Instant};
 use kube::ResourceExt;
 
 use super::{ports::Ports, session::Session};
-use crate::{controllers::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm}, driver_host::{Account, Code, DriverError, MachineRequest, SecretData}, runtime::fence};
+use crate::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm};
+use mcm_driver::{Account, Code, DriverError, MachineRequest, SecretData};
+use mcm_runtime::fence;
 
 /// Calls the driver. The result is stored with the time at which it arrived.
 pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Session, action: &Action) {

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use kube::{ResourceExt, core::ObjectMeta};
 
-use crate::{api::machine::{Machine, MachineClass, MachinePhase, OperationType}, driver_host::{Account, Code}, runtime::{cache::{Cache, Key}, handlers::Handlers}};
+use mcm_api::machine::{Machine, MachineClass, MachinePhase, OperationType};
+use mcm_driver::{Account, Code};
+use mcm_runtime::{
+    cache::{Cache, Key},
+    handlers::Handlers,
+};
 
 type Handler = dyn Fn(&MachineClass) + Send + Sync;
 
 /// Reports the VMs that a cell deleted. The kinds that delete VMs share it.
 #[derive(Default)]
-pub(crate) struct FreedResources(Handlers<Handler>);
+pub struct FreedResources(Handlers<Handler>);
 
 impl FreedResources {
     /// Calls `handler` with the class of each VM that was deleted.
@@ -26,11 +31,7 @@ impl FreedResources {
 
 /// The Machines whose creation failed for lack of resources in the account of a class. Those of the class come first, then
 /// the older ones.
-pub(crate) fn short_of_resources(
-    machines: &Cache<Machine>,
-    classes: &Cache<MachineClass>,
-    freed: &MachineClass,
-) -> Vec<Key> {
+pub fn short_of_resources(machines: &Cache<Machine>, classes: &Cache<MachineClass>, freed: &MachineClass) -> Vec<Key> {
     let account = Account::of(freed);
     let class_of = |machine: &Machine| classes.get(&Key::beside(&machine.metadata, &machine.spec.class.name));
     let all = machines.all().into_iter().filter(|machine| is_short_of_resources(machine));
@@ -57,11 +58,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{controllers::testing::merge, runtime::cell::Kept};
+    use crate::testing::merge;
 
     #[test]
     fn machines_of_the_class_then_of_the_account_are_tried_first_and_older_ones_before_younger_ones() {
-        let (machines, classes) = (Machine::cache(), MachineClass::cache());
+        let (machines, classes) = (crate::machine::CACHE.empty(), crate::machine_class::CACHE.empty());
         for (name, secret) in [("small", "one"), ("large", "one"), ("other", "two")] {
             let class = json!({
                 "metadata": { "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" },

@@ -11,7 +11,9 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{controllers::machine::Action, driver_host::Account, runtime::{cache::Key, queue::Queue}};
+use crate::machine::Action;
+use mcm_driver::Account;
+use mcm_runtime::{cache::Key, queue::Queue};
 
 /// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
 /// calls that hang.
@@ -232,7 +234,8 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::{api::machine::MachineClass, runtime::queue::Pacing};
+    use mcm_api::machine::MachineClass;
+    use mcm_runtime::queue::Pacing;
 
     fn key(name: &str) -> Key {
         Key::new("n", name)

@@ -20,15 +20,24 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Action, ClassView, SecretFacts, Snapshot, metrics, watch_vm};
-use crate::{api::{machine::MachineStatus, patch}, driver_host::Account, plan::{Event, Step}, runtime::{cache::Key, fence, objects::{WriteError, WriteFailure, chain}, reconcile::{Execute, Next, Turn, UnresolvedWrite}, worker::{ReconcileError, Requeue}}};
 use lanes::Lane;
+use mcm_api::{machine::MachineStatus, patch};
+use mcm_driver::Account;
+use mcm_rules::plan::{Event, Step};
+use mcm_runtime::{
+    cache::Key,
+    fence,
+    objects::{WriteError, WriteFailure, chain},
+    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    worker::{ReconcileError, Requeue},
+};
 
-pub(crate) use freed::{FreedResources, short_of_resources};
+pub use freed::{FreedResources, short_of_resources};
 #[cfg(test)]
 pub(crate) use lanes::Lanes;
-pub(crate) use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
+pub use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
 pub(crate) use ports::Ports;
-pub(crate) use secret_data::of_class as secrets_of_class;
+pub use secret_data::of_class as secrets_of_class;
 pub(crate) use session::Session;
 
 /// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.

@@ -5,13 +5,11 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::{pods::in_time, ports::Ports};
-use crate::{
-    api::{labels, node::Node, syntax},
-    controllers::machine::{NodeKey, NodeWrite, Snapshot},
-    runtime::{
-        cache::Key,
-        objects::{Objects, WriteError, WriteFailure, chain},
-    },
+use crate::machine::{NodeKey, NodeWrite, Snapshot};
+use mcm_api::{labels, node::Node, syntax};
+use mcm_runtime::{
+    cache::Key,
+    objects::{Objects, WriteError, WriteFailure, chain},
 };
 
 /// Reads a Node live: whether it exists. A Node that was found is in the cache afterwards.

@@ -5,14 +5,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    api::machine::{Machine, MachinePhase},
-    controllers::machine::BY_DEPLOYMENT,
-    runtime::{
-        cache::{Cache, Key},
-        handlers::Handlers,
-    },
-    safety::meltdown::{Group, Limits, OutOfService, Permit, PermitKey},
+use crate::machine::BY_DEPLOYMENT;
+use mcm_api::machine::{Machine, MachinePhase};
+use mcm_rules::safety::meltdown::{Group, Limits, OutOfService, Permit, PermitKey};
+use mcm_runtime::{
+    cache::{Cache, Key},
+    handlers::Handlers,
 };
 
 /// The replacement permits of the meltdown guard, and which Machine holds each.
@@ -27,7 +25,7 @@ pub struct Permits {
 }
 
 /// A permit. Dropping it releases it.
-pub(crate) struct Held {
+pub struct Held {
     machine: Key,
     permits: Option<Arc<Permits>>,
 }
@@ -108,7 +106,7 @@ impl Permits {
 }
 
 /// The permits for a Machine as they are now, without taking them. After a refusal the Machine is enqueued at their release.
-pub(crate) fn look(
+pub fn look(
     permits: &Permits,
     machines: &Cache<Machine>,
     wanted: &[PermitKey],
@@ -124,7 +122,7 @@ pub(crate) fn look(
 
 /// Takes the permits for a Machine, then counts the Machines of each that are out of service. The Machine itself does not
 /// count if its in-place update is why: it would block its own replacement.
-pub(crate) fn take(
+pub fn take(
     permits: &Arc<Permits>,
     machines: &Cache<Machine>,
     wanted: &[PermitKey],
@@ -164,7 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{runtime::cell::Kept, safety::meltdown::Limit};
+    use mcm_rules::safety::meltdown::Limit;
 
     fn permit(namespace: &str) -> [PermitKey; 1] {
         [PermitKey { namespace: namespace.to_owned(), group: Group::Deployment("pool".to_owned()) }]
@@ -186,7 +184,7 @@ mod tests {
 
     #[test]
     fn those_that_wait_for_a_permit_learn_of_its_release_and_a_look_does_not_take_it() {
-        let (permits, cache, limits) = (Arc::<Permits>::default(), Machine::cache(), Limits::default());
+        let (permits, cache, limits) = (Arc::<Permits>::default(), crate::machine::CACHE.empty(), Limits::default());
         let [a, b, c] = ["a", "b", "c"].map(|name| {
             let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" });
             cache.wrote(serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap());
@@ -221,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_machines_of_a_zone_are_counted_across_deployments() {
-        let cache = Machine::cache();
+        let cache = crate::machine::CACHE.empty();
         let machine = |name: &str, phase: &str, zone: &str| -> Machine {
             let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "labels": { "name": name } });
             let spec = json!({ "nodeTemplate": { "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } } });
@@ -242,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_permit_is_waived_for_one_machine_and_not_for_a_later_one_of_its_name() {
-        let cache = Machine::cache();
+        let cache = crate::machine::CACHE.empty();
         let machine = |uid: &str| -> Machine {
             let meta = json!({ "namespace": "ns", "name": "m", "uid": uid, "resourceVersion": "1" });
             serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap()
@@ -257,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_machine_whose_in_place_update_failed_does_not_block_its_own_replacement() {
-        let cache = Machine::cache();
+        let cache = crate::machine::CACHE.empty();
         let machine = |name: &str, phase: &str| -> Machine {
             let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "labels": { "name": "pool" } });
             let status = json!({ "currentStatus": { "phase": phase } });

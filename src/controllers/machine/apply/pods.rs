@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::ports::Ports;
-use crate::{
-    controllers::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from},
+use crate::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from};
+use mcm_rules::{
     drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
     plan::Step,
-    runtime::{cache::Key, dated::DatedObject, objects::chain, paths::path_of, target::Target},
 };
+use mcm_runtime::{cache::Key, dated::DatedObject, objects::chain, paths::path_of, target::Target};
 
 /// Concurrent calls for the pods of one drain.
 const POD_CALLS: usize = 10;

@@ -5,7 +5,31 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use super::{freed::FreedResources, lanes::Lanes, permits::Permits};
-use crate::{api::machine::{Machine, MachineClass}, controllers::{self, Settings, api_servers::ApiServers, machine::{Policy, Snapshot, metrics::MachineMetrics, watch_vm}, object, secret::MetadataOfSecret}, driver_host::{Account, Catalogue, cloud::Coalescer}, runtime::{cache::Key, cell::Builder, clock::Clock, events::Events, hold_check::HoldCheck, objects::Objects, owners::Owners, queue::Queue, secrets::Secrets, target::{Target, TargetOf, Targets}}};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{Account, cloud::Coalescer};
+use mcm_driver_host::Catalogue;
+use mcm_runtime::{
+    cache::Key,
+    cell::Builder,
+    clock::Clock,
+    events::Events,
+    hold_check::HoldCheck,
+    objects::Objects,
+    owners::Owners,
+    queue::Queue,
+    secrets::Secrets,
+    target::{Target, TargetOf, Targets},
+};
+use {
+    crate as controllers,
+    crate::{
+        Settings,
+        api_servers::ApiServers,
+        machine::{Policy, Snapshot, metrics::MachineMetrics, watch_vm},
+        object,
+        secret::MetadataOfSecret,
+    },
+};
 
 /// The context of the Machine reconciler.
 pub(crate) struct Ports {

@@ -1,10 +1,16 @@
 //! The Secret data that the driver gets for a class, and for a Machine.
 
-use crate::{api::{labels, machine::{Machine, MachineClass, SecretRef}}, controllers::machine_class, driver_host::SecretData, runtime::{cache::Key, secrets::Secrets}};
+use crate::machine_class;
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass, SecretRef},
+};
+use mcm_driver::SecretData;
+use mcm_runtime::{cache::Key, secrets::Secrets};
 
 /// The data of the Secrets of a class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Merged {
+pub struct Merged {
     /// The login of one Secret, and the user data.
     pub data: SecretData,
     /// Secrets that the class names and that cannot be used, each with the reason.
@@ -28,7 +34,7 @@ impl Merged {
 ///
 /// # Errors
 /// A Secret could not be read. One that does not exist is not an error but listed as missing.
-pub(crate) async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
+pub async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
     let mut missing = Vec::new();
     let other = read(class.secret_ref.as_ref(), namespace, secrets, &mut missing).await?;
@@ -93,13 +99,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        controllers::{
-            secret::MetadataOfSecret,
-            testing::{Fate, Wire},
-        },
-        runtime::cell::Kept,
-    };
+    use crate::testing::{Fate, Wire};
 
     /// Secrets `user-data` and `credentials`, and the data for a class that names them.
     async fn merged(wire: &Wire, mut class: Value) -> Result<Merged, kube::Error> {
@@ -111,7 +111,7 @@ mod tests {
         }
         class["metadata"] = json!({ "name": "c", "namespace": "shoot" });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        of_class(&class, &Secrets::new(MetadataOfSecret::cache(), &wire.client())).await
+        of_class(&class, &Secrets::new(crate::secret::CACHE.empty(), &wire.client())).await
     }
 
     fn text(merged: &Merged) -> String {
@@ -141,7 +141,7 @@ mod tests {
             "metadata": { "namespace": "shoot" }, "secretRef": { "name": "victim" }, "credentialsSecretRef": { "name": "mine" }
         });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        let merged = of_class(&class, &Secrets::new(MetadataOfSecret::cache(), &wire.client())).await.unwrap();
+        let merged = of_class(&class, &Secrets::new(crate::secret::CACHE.empty(), &wire.client())).await.unwrap();
         assert_eq!(text(&merged), "authURL=b userData=a");
     }
 
@@ -175,7 +175,7 @@ mod tests {
         put("boot", json!({ "value": "PDxCT09UU1RSQVBfVE9LRU4+Pg==", "format": "aWduaXRpb24=" }));
         let class = json!({ "metadata": { "namespace": "shoot" }, "secretRef": { "name": "of-class" } });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        let secrets = Secrets::new(MetadataOfSecret::cache(), &wire.client());
+        let secrets = Secrets::new(crate::secret::CACHE.empty(), &wire.client());
         let machine = |secret: &str| -> Machine {
             let annotations = json!({ "machine.mcm/user-data-secret": secret });
             let metadata = json!({ "name": "m", "namespace": "shoot", "annotations": annotations });

@@ -3,7 +3,8 @@
 use tokio::time::Instant;
 
 use super::{lanes::Visit, permits::Held};
-use crate::{controllers::machine::Learned, driver_host::SecretData};
+use crate::machine::Learned;
+use mcm_driver::SecretData;
 
 /// State of one reconcile: results of its calls, and guards that are released when it ends.
 #[derive(Default)]

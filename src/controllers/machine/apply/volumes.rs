@@ -9,7 +9,16 @@ use super::{
     pods::{failed, in_time},
     ports::Ports,
 };
-use crate::{api::volume_attachment::VolumeAttachment, controllers::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from}, drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume}, driver_host::Driver, runtime::{cache::Key, dated::DatedObject, objects::{Objects, WriteFailure}, target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME}}};
+use crate::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from};
+use mcm_api::volume_attachment::VolumeAttachment;
+use mcm_driver::Driver;
+use mcm_rules::drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume};
+use mcm_runtime::{
+    cache::Key,
+    dated::DatedObject,
+    objects::{Objects, WriteFailure},
+    target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME},
+};
 
 /// Claims of one drain that are read at a time.
 const READS: usize = 10;

@@ -15,7 +15,15 @@ use super::{
     steps::{delete_token, set, wait_for_nodes},
     views::{NodeView, SecretView, VmView},
 };
-use crate::{api::{labels, machine::{Machine, MachinePhase, MachineStatus, OperationState, OperationType}, reasons::EventReason, syntax}, controllers::object::{finalizer, owner}, driver_host::{Code, DriverError, Vm}, plan::{Event, Plan, WaitKind}};
+use crate::object::{finalizer, owner};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineStatus, OperationState, OperationType},
+    reasons::EventReason,
+    syntax,
+};
+use mcm_driver::{Code, DriverError, Vm};
+use mcm_rules::plan::{Event, Plan, WaitKind};
 use needs::{is_secret_ready, is_token_ready, is_user_data_ready, usable_class, wait_visibly};
 
 pub(super) mod needs;

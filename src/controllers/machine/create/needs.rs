@@ -8,7 +8,14 @@ use super::super::{
     status, token,
     views::{ClassView, SecretView, TokenView},
 };
-use crate::{api::{labels, machine::{OperationState, OperationType}, reasons::EventReason}, controllers::object::finalizer, driver_host::Capabilities, plan::{Event, Plan, WaitKind}};
+use crate::object::finalizer;
+use mcm_api::{
+    labels,
+    machine::{OperationState, OperationType},
+    reasons::EventReason,
+};
+use mcm_driver::Capabilities;
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);

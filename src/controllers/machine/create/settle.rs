@@ -8,17 +8,15 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{may_continue, vm_known, vm_missing};
-use crate::{
-    api::labels,
-    controllers::machine::{
-        Action, Policy, Snapshot,
-        memory::Call,
-        policy::after,
-        retry,
-        views::{ClassView, SecretView, VmView},
-    },
-    plan::{Plan, WaitKind},
+use crate::machine::{
+    Action, Policy, Snapshot,
+    memory::Call,
+    policy::after,
+    retry,
+    views::{ClassView, SecretView, VmView},
 };
+use mcm_api::labels;
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// When to read Secrets again that could not be read.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);

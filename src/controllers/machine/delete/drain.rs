@@ -1,4 +1,4 @@
-//! The drain of the Node during a deletion: connects the Machine with the rules in `crate::drain`.
+//! The drain of the Node during a deletion: connects the Machine with the rules in `mcm_rules::drain`.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::record::{advance, advance_recording, record_blocked};
-use crate::{
-    api::{
-        labels,
-        node::Node,
-        reasons::{EventReason, NodeConditionType},
-        syntax,
-    },
-    controllers::machine::{
-        Action, Policy, Snapshot, draining,
-        memory::NodeWrite,
-        policy::after,
-        progress::Progress,
-        status,
-        steps::{is_node_certain, wait_for_write},
-        views::{NodeView, PodsView},
-    },
+use crate::machine::{
+    Action, Policy, Snapshot, draining,
+    memory::NodeWrite,
+    policy::after,
+    progress::Progress,
+    status,
+    steps::{is_node_certain, wait_for_write},
+    views::{NodeView, PodsView},
+};
+use mcm_api::{
+    labels,
+    node::Node,
+    reasons::{EventReason, NodeConditionType},
+    syntax,
+};
+use mcm_rules::{
     drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
     plan::{Event, Plan, WaitKind, counted},
     safety::node_claim,

@@ -17,7 +17,10 @@ use super::{
     steps::{is_node_certain, set},
     views::{ClassView, NodeView, SecretView, VmView},
 };
-use crate::{api::{labels, machine::OperationState, reasons::EventReason, syntax}, controllers::object::finalizer, driver_host::{DriverError, Vm}, plan::{Event, Plan, WaitKind}};
+use crate::object::finalizer;
+use mcm_api::{labels, machine::OperationState, reasons::EventReason, syntax};
+use mcm_driver::{DriverError, Vm};
+use mcm_rules::plan::{Event, Plan, WaitKind};
 use record::{advance, write_progress};
 
 mod drain;

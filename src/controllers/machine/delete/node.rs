@@ -6,19 +6,17 @@ use serde_json::json;
 
 use super::record::{advance, record_blocked};
 use crate::{
-    api::{labels, node::Node, reasons::EventReason},
-    controllers::{
-        machine::{
-            Action, Snapshot,
-            memory::NodeWrite,
-            progress::Progress,
-            steps::{delete_token, is_node_certain, wait_for_nodes},
-            views::NodeView,
-        },
-        object::finalizer,
+    machine::{
+        Action, Snapshot,
+        memory::NodeWrite,
+        progress::Progress,
+        steps::{delete_token, is_node_certain, wait_for_nodes},
+        views::NodeView,
     },
-    plan::{Event, Plan, WaitKind},
+    object::finalizer,
 };
+use mcm_api::{labels, node::Node, reasons::EventReason};
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Deletes the Node, if the Machine has one, then removes the finalizer of the Machine.
 pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) {

@@ -2,7 +2,16 @@
 
 use jiff::Timestamp;
 
-use crate::{api::machine::{LastOperation, MachinePhase, OperationState, OperationType}, controllers::machine::{Action, Snapshot, conditions::{self, NeverMet}, memory::Call, progress::Progress, status}, driver_host::Code, plan::{Event, Plan}};
+use crate::machine::{
+    Action, Snapshot,
+    conditions::{self, NeverMet},
+    memory::Call,
+    progress::Progress,
+    status,
+};
+use mcm_api::machine::{LastOperation, MachinePhase, OperationState, OperationType};
+use mcm_driver::Code;
+use mcm_rules::plan::{Event, Plan};
 
 /// Stores the next step, unless it is stored already.
 pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progress, story: &str, reason: &str) {

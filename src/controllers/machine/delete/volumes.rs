@@ -2,10 +2,8 @@
 //! before the Node is deleted.
 
 use super::record::advance;
-use crate::{
-    controllers::machine::{Action, Snapshot, memory::NodeWrite, progress::Progress, views::NodeView},
-    plan::{Plan, WaitKind},
-};
+use crate::machine::{Action, Snapshot, memory::NodeWrite, progress::Progress, views::NodeView};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// How often it is tried. A forced deletion must not wait for ever.
 const ATTEMPTS: u32 = 4;

@@ -7,14 +7,12 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::{Value, json};
 
 use super::super::{Action, NodeWrite, Snapshot, status};
-use crate::{
-    api::{
-        machine::PreserveMode,
-        node::Node,
-        reasons::{EventReason, NodeConditionType, PreservedReason},
-    },
-    plan::{Event, Plan},
+use mcm_api::{
+    machine::PreserveMode,
+    node::Node,
+    reasons::{EventReason, NodeConditionType, PreservedReason},
 };
+use mcm_rules::plan::{Event, Plan};
 
 /// Texts of the reference, which it searches for.
 const DRAINED: &str = "Preserved node drained successfully.";

@@ -7,13 +7,11 @@ use super::{
     super::{Action, NodeView, Snapshot, steps::set},
     wish::{Seen, copy_of, is_copied, of_node},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, NOT_PRESERVED, PreserveMode},
-    },
-    plan::Plan,
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, NOT_PRESERVED, PreserveMode},
 };
+use mcm_rules::plan::Plan;
 
 /// Copies the annotation of the Node to the Machine, and removes the copy when the annotation is removed. Planned
 /// before anything else, so that a Machine never becomes Failed before its set can see that it has to be kept.

@@ -8,10 +8,8 @@ use super::{
     copy::{changed, forgotten},
     start::released,
 };
-use crate::{
-    api::{node::Node, reasons::EventReason},
-    plan::{Event, Plan},
-};
+use mcm_api::{node::Node, reasons::EventReason};
+use mcm_rules::plan::{Event, Plan};
 
 /// How a preservation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,13 +19,11 @@ use self::{
     wish::{Seen, Wish},
 };
 use super::{Action, Policy, Snapshot, steps::is_node_certain};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, PreserveMode},
-    },
-    plan::{Plan, WaitKind},
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, PreserveMode},
 };
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// The stage of a preservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use super::{
     },
     condition::{Told, tell},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{MachinePhase, PreserveMode},
-        node::Node,
-        reasons::EventReason,
-    },
+use mcm_api::{
+    labels,
+    machine::{MachinePhase, PreserveMode},
+    node::Node,
+    reasons::EventReason,
+};
+use mcm_rules::{
     drain::DrainPolicy,
     plan::{Event, Plan, WaitKind},
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{NodeView, Snapshot};
-use crate::api::{
+use mcm_api::{
     labels,
     machine::{Machine, PreserveMode},
     node::Node,
@@ -60,7 +60,7 @@ impl Wish {
 }
 
 /// The annotation of the Node. An empty one is none.
-pub(super) fn of_node(node: &Node) -> Option<&str> {
+pub fn of_node(node: &Node) -> Option<&str> {
     let value = node.metadata.annotations.as_ref()?.get(labels::PRESERVE)?;
     (!value.is_empty()).then_some(value)
 }

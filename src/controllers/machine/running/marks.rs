@@ -3,14 +3,12 @@
 use super::super::{
     Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, steps::delete_token, token,
 };
-use crate::{
-    api::{
-        GoDuration, labels,
-        machine::{MachinePhase, MachineStatus, OperationState, OperationType},
-        reasons::EventReason,
-    },
-    plan::{Event, Plan, WaitKind},
+use mcm_api::{
+    GoDuration, labels,
+    machine::{MachinePhase, MachineStatus, OperationState, OperationType},
+    reasons::EventReason,
 };
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Whether the Node exists, is healthy, and does not wait for its critical components. The last condition applies only
 /// before the Machine was Running for the first time.

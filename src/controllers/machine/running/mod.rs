@@ -19,10 +19,8 @@ use super::{
     status,
     steps::{is_node_certain, wait_for_nodes},
 };
-use crate::{
-    api::{machine::MachinePhase, node::Node},
-    plan::{Plan, WaitKind},
-};
+use mcm_api::{machine::MachinePhase, node::Node};
+use mcm_rules::plan::{Plan, WaitKind};
 
 /// Plans for a Machine with a Node name, from the state of that Node.
 pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {

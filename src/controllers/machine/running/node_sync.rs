@@ -21,13 +21,13 @@ use super::{
     },
     node_template::applicable,
 };
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineClass, NodeTemplate},
-        node::Node,
-    },
-    controllers::object::finalizer,
+use crate::object::finalizer;
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass, NodeTemplate},
+    node::Node,
+};
+use mcm_rules::{
     plan::{Plan, WaitKind},
     safety::node_claim,
 };

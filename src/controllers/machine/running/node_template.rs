@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 
-use crate::api::{
+use mcm_api::{
     labels,
     machine::{NodeTemplate, TemplateMeta},
     node::Node,

@@ -4,10 +4,8 @@
 use serde_json::{Value, json};
 
 use super::super::{Action, NodeView, Snapshot, views::VmView};
-use crate::{
-    api::{labels, node::Node, reasons::EventReason, syntax},
-    plan::{Event, Plan},
-};
+use mcm_api::{labels, node::Node, reasons::EventReason, syntax};
+use mcm_rules::plan::{Event, Plan};
 
 /// Stores the name of the Node that the VM has, so that the Machine does not lose its VM for the lack of a Node.
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {

@@ -12,11 +12,11 @@ use super::{
     marks::{late_text, mark_failed},
     renamed,
 };
-use crate::{
-    api::{
-        machine::{MachinePhase, MachineStatus, OperationType},
-        reasons::EventReason,
-    },
+use mcm_api::{
+    machine::{MachinePhase, MachineStatus, OperationType},
+    reasons::EventReason,
+};
+use mcm_rules::{
     plan::{Event, Plan, WaitKind},
     safety::meltdown::Permit,
 };

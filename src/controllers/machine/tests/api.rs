@@ -13,7 +13,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use crate::controllers::testing::{merge, merge_strategically};
+use crate::testing::{merge, merge_strategically};
 
 /// One call, as it came over the wire.
 #[derive(Clone, Debug)]

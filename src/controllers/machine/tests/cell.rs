@@ -8,7 +8,21 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::sleep};
 
-use crate::{api::{labels, machine::{Machine, MachineClass, MachinePhase}}, controllers::{Settings, machine::KIND, testing::{Fate, Leading, Wire, settings, until}}, driver_host::{Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, spec::Problems}, plan::WaitKind, runtime::{cache::Key, cells::Overview}};
+use crate::{
+    Settings,
+    machine::KIND,
+    testing::{Fate, Leading, Wire, settings, until},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass, MachinePhase},
+};
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, spec::Problems,
+};
+use mcm_driver_host::Catalogue;
+use mcm_rules::plan::WaitKind;
+use mcm_runtime::{cache::Key, cells::Overview};
 
 /// Each creation lasts until the test ends it.
 struct SlowCloud {

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{Fault, World, pod, ready};
-use crate::api::machine::MachinePhase;
+use mcm_api::machine::MachinePhase;
 
 fn live_and_die(faults: &[(usize, Fault)], initializes: bool) -> World {
     let mut world = if initializes { World::new().can_initialize() } else { World::new() };

@@ -4,7 +4,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, ready, unready};
-use crate::{api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType}, controllers::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView}, driver_host::{Code, DriverError, Vm}, safety::trust::TargetTrust};
+use crate::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView};
+use mcm_api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType};
+use mcm_driver::{Code, DriverError, Vm};
+use mcm_rules::safety::trust::TargetTrust;
 
 fn error(code: Code) -> DriverError {
     DriverError::new(code, "because")
@@ -454,21 +457,21 @@ fn a_machine_that_may_have_a_vm_has_the_finalizer_even_without_a_class(#[case] p
     world.edit(|machine| machine.metadata.finalizers = None);
     world.class = ClassView::Missing;
     world.pass();
-    assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&[crate::api::labels::FINALIZER.to_owned()][..]));
+    assert_eq!(world.machine().metadata.finalizers.as_deref(), Some(&[mcm_api::labels::FINALIZER.to_owned()][..]));
 }
 
 fn change_class(world: &mut World, patch: Value) {
     if let ClassView::Present { class, .. } = &mut world.class {
         let mut value = json!(**class);
-        crate::controllers::testing::merge(&mut value, &patch);
+        crate::testing::merge(&mut value, &patch);
         *class = Arc::new(serde_json::from_value(value).unwrap());
     }
 }
 
 #[test]
 fn texts_of_errors_never_hold_what_secrets_hold() {
-    let data = crate::driver_host::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
-    let facts = crate::controllers::machine::SecretFacts::of(&data, Vec::new(), None);
+    let data = mcm_driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
+    let facts = crate::machine::SecretFacts::of(&data, Vec::new(), None);
     assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
 }
 

@@ -5,7 +5,13 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, pod, ready};
-use crate::{api::{labels, machine::{MachinePhase, OperationState, OperationType}}, controllers::machine::{Call, ClassView, Memory}, drain::Refusal, driver_host::{Code, DriverError}};
+use crate::machine::{Call, ClassView, Memory};
+use mcm_api::{
+    labels,
+    machine::{MachinePhase, OperationState, OperationType},
+};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::drain::Refusal;
 
 const STEPS: [&str; 6] = [
     "Set machine status to termination. Now, getting VM Status",
@@ -734,7 +740,7 @@ fn a_class_that_nothing_can_be_made_from_does_not_block_a_deletion(#[case] chang
     let mut world = deleted();
     if let ClassView::Present { class, .. } = &mut world.class {
         let mut value = json!(**class);
-        crate::controllers::testing::merge(&mut value, &change);
+        crate::testing::merge(&mut value, &change);
         *class = std::sync::Arc::new(serde_json::from_value(value).unwrap());
     }
     world.pass();

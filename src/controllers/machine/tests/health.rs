@@ -1,18 +1,16 @@
-use rstest::rstest;
+pub use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, at, node, own, ready, unready};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, OperationState, OperationType},
-        node::Node,
-    },
-    controllers::machine::{Action, Learned, NodeWrite, Rivals, plan, token},
-    safety::{
-        meltdown::Permit,
-        trust::{Interruption, TargetTrust},
-    },
+use crate::machine::{Action, Learned, NodeWrite, Rivals, plan, token};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, OperationState, OperationType},
+    node::Node,
+};
+use mcm_rules::safety::{
+    meltdown::Permit,
+    trust::{Interruption, TargetTrust},
 };
 
 /// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
@@ -412,7 +410,7 @@ fn a_node_that_cannot_be_written_does_not_keep_a_machine_from_running() {
 
 #[test]
 fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_trusted() {
-    use crate::controllers::machine::{ClassView, Learned, Memory, NodeView, Policy, Snapshot, plan};
+    use crate::machine::{ClassView, Memory, NodeView, Policy, Snapshot};
     let world = linked("Running", JOINED, None);
     let judged = |node: NodeView, target: TargetTrust, is_read: bool| {
         let (machine, memory) = (std::sync::Arc::new(world.machine().clone()), Memory::default());
@@ -531,7 +529,7 @@ fn a_machine_does_not_become_unknown_before_its_node_could_report_after_an_outag
 #[test]
 fn a_machine_needs_no_class_to_be_found_unhealthy() {
     let mut world = linked("Running", JOINED, Some(unready()));
-    world.class = crate::controllers::machine::ClassView::Missing;
+    world.class = crate::machine::ClassView::Missing;
     world.pass();
     assert_eq!(world.phase(), MachinePhase::Unknown, "{:?}", world.waits);
     assert_eq!(

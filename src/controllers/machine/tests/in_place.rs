@@ -8,16 +8,13 @@ use super::{
     super::memory::Memory,
     world::{Fault, World, at, pod, ready},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{MachinePhase, OperationState, OperationType},
-        reasons::InPlaceUpdateReason as Reason,
-    },
-    controllers::{machine::NodeView, object::in_place},
-    drain::Refusal,
-    safety::trust::TargetTrust,
+use crate::{machine::NodeView, object::in_place};
+use mcm_api::{
+    labels,
+    machine::{MachinePhase, OperationState, OperationType},
+    reasons::InPlaceUpdateReason as Reason,
 };
+use mcm_rules::{drain::Refusal, safety::trust::TargetTrust};
 
 /// Sets labels of the Node.
 fn label(world: &mut World, add: &[(&str, &str)]) {

@@ -6,7 +6,13 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, at};
-use crate::{api::{labels::BLOCK_MOVE, machine::MachinePhase}, controllers::machine::{Action, Snapshot, plan, views::{SecretView, VmView}}, driver_host::{Code, DriverError, Vm}, plan::{Hold, WaitKind}};
+use crate::machine::{
+    Action, Snapshot, plan,
+    views::{SecretView, VmView},
+};
+use mcm_api::{labels::BLOCK_MOVE, machine::MachinePhase};
+use mcm_driver::{Code, DriverError, Vm};
+use mcm_rules::plan::{Hold, WaitKind};
 
 /// The Machine of an MCMMachine, without a target cluster.
 fn of_cluster_api(spec: Value) -> World {

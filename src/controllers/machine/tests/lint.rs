@@ -6,7 +6,25 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{World, at, node, pod, ready};
-use crate::{api::{labels, machine::{Machine, MachinePhase, MachineStatus}, node::Node}, controllers::machine::{Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, Rivals, SecretFacts, Snapshot, lint::lint, plan, views::{NodeKey, SecretView, VmView}}, driver_host::{Code, DriverError, Vm}, plan::Step, safety::{meltdown::{Limits, OutOfService, Permit}, trust::{Interruption, TargetTrust}}};
+use crate::machine::{
+    Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, Rivals, SecretFacts, Snapshot,
+    lint::lint,
+    plan,
+    views::{NodeKey, SecretView, VmView},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineStatus},
+    node::Node,
+};
+use mcm_driver::{Code, DriverError, Vm};
+use mcm_rules::{
+    plan::Step,
+    safety::{
+        meltdown::{Limits, OutOfService, Permit},
+        trust::{Interruption, TargetTrust},
+    },
+};
 
 type Change = fn(&mut Snapshot);
 

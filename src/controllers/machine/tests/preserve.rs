@@ -6,7 +6,16 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, own, pod, ready, unready};
-use crate::{api::{labels::{FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_MCM}, machine::{AUTO_PRESERVED, MachinePhase}}, controllers::machine::Call, drain::Refusal, driver_host::{Code, DriverError}, safety::trust::TargetTrust};
+use crate::machine::Call;
+use mcm_api::{
+    labels::{
+        FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED,
+        SCALE_DOWN_DISABLED_BY_MCM,
+    },
+    machine::{AUTO_PRESERVED, MachinePhase},
+};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::{drain::Refusal, safety::trust::TargetTrust};
 
 const DAY: i64 = 24 * 3600;
 const TIMEOUT: i64 = 96 * 3600;
@@ -317,7 +326,7 @@ fn after_a_restart_a_node_that_was_drained_is_not_drained_again() {
     world.pods = vec![pod("a")];
     world.run_until(|world| told(world).is_some());
     world.settle();
-    world.memory = crate::controllers::machine::Memory::default();
+    world.memory = crate::machine::Memory::default();
     world.pods.push(pod("b"));
     world.log.clear();
     world.settle();

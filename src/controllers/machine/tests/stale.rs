@@ -6,7 +6,13 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{World, at, node, pod, ready, unready};
-use crate::{api::{labels, machine::{Machine, MachinePhase}}, controllers::machine::may_call_driver, driver_host::{Code, DriverError}, safety::trust::{Interruption, TargetTrust}};
+use crate::machine::may_call_driver;
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase},
+};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::safety::trust::{Interruption, TargetTrust};
 
 /// The cache has lost its Nodes.
 fn behind(mut world: World) -> World {
@@ -326,7 +332,7 @@ fn a_node_that_is_not_known_is_not_left_behind() {
 #[test]
 fn a_refused_delete_does_not_prove_that_a_vm_is_deleted() {
     let mut world = World::running();
-    world.broken.insert(crate::controllers::machine::Call::Delete, DriverError::new(Code::InvalidArgument, "what VM?"));
+    world.broken.insert(crate::machine::Call::Delete, DriverError::new(Code::InvalidArgument, "what VM?"));
     world.delete();
     world.pass();
     assert!(world.machine.is_some() && world.vms.len() == 1);

@@ -4,7 +4,13 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::world::{World, at, pod, ready};
-use crate::{api::{labels, machine::MachinePhase}, controllers::machine::Call, drain::Refusal, driver_host::{Code, DriverError}, safety::trust::{Interruption, TargetTrust}};
+use crate::machine::Call;
+use mcm_api::{labels, machine::MachinePhase};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::{
+    drain::Refusal,
+    safety::trust::{Interruption, TargetTrust},
+};
 
 #[test]
 fn the_life_of_a_machine() {

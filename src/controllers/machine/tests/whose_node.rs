@@ -4,7 +4,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{UID, World, at, node, pod, ready, unready};
-use crate::{api::{labels, machine::MachinePhase, node::Node}, controllers::machine::Call, driver_host::{Code, DriverError}};
+use crate::machine::Call;
+use mcm_api::{labels, machine::MachinePhase, node::Node};
+use mcm_driver::{Code, DriverError};
 
 const ID: &str = "cloud:///theirs";
 
@@ -13,7 +15,7 @@ fn stranger(change: &Value) -> Node {
     let mut value = json!(node("n", ready()));
     value["spec"]["providerID"] = json!(ID);
     value["metadata"]["creationTimestamp"] = json!(at(-100));
-    crate::controllers::testing::merge(&mut value, change);
+    crate::testing::merge(&mut value, change);
     serde_json::from_value(value).unwrap()
 }
 

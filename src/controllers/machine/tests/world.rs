@@ -10,7 +10,29 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::{api::{labels, machine::{Machine, MachineClass, MachinePhase, MachineStatus}, node::{AttachedVolume, Node}, patch}, controllers::{machine::{Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, Rivals, SecretFacts, Snapshot, lint::lint, plan}, testing::{merge, merge_strategically}}, drain::{Answer, Attachments, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume}, driver_host::{Capabilities, Code, DriverError, Vm}, plan::{Plan, Step}, safety::{meltdown::{OutOfService, Permit}, node_claim::{self, NodeClaim}, trust::TargetTrust}};
+use crate::{
+    machine::{
+        Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, Rivals, SecretFacts,
+        Snapshot, lint::lint, plan,
+    },
+    testing::{merge, merge_strategically},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass, MachinePhase, MachineStatus},
+    node::{AttachedVolume, Node},
+    patch,
+};
+use mcm_driver::{Capabilities, Code, DriverError, Vm};
+use mcm_rules::{
+    drain::{Answer, Attachments, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
+    plan::{Plan, Step},
+    safety::{
+        meltdown::{OutOfService, Permit},
+        node_claim::{self, NodeClaim},
+        trust::TargetTrust,
+    },
+};
 
 pub const UID: &str = "uid-1";
 

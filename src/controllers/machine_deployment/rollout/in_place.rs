@@ -21,22 +21,20 @@ use super::{
     updates::{counts_of, is_eligible, is_under_way, is_updated, may_serve_unseen, node_of},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, MachineSet, StrategyType},
-        selector::Selector,
+    machine_deployment::{
+        bounds::Bounds,
+        counts::ReplicaCounts,
+        sets::{SetView, i32_count},
+        steps::{Replicas, machines, scale_set},
     },
-    controllers::{
-        machine_deployment::{
-            bounds::Bounds,
-            counts::ReplicaCounts,
-            sets::{SetView, i32_count},
-            steps::{Replicas, machines, scale_set},
-        },
-        object::{in_place, owner},
-    },
-    plan::{Wait, WaitKind},
+    object::{in_place, owner},
 };
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineSet, StrategyType},
+    selector::Selector,
+};
+use mcm_rules::plan::{Wait, WaitKind};
 
 impl RolloutPlanner<'_> {
     /// Takes the label `scale-up-disabled` from sets that are not, or no longer, old sets of an in-place update, such as

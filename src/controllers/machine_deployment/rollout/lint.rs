@@ -15,23 +15,21 @@ use super::super::{
     autoscaler::{Choice, Chosen},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachineSet, StrategyType},
-        selector::Selector,
+    machine_set::InFlight,
+    object::{
+        deletion_order::DeletionOrder,
+        in_place::{self, UpdateResult},
+        owner,
     },
-    controllers::{
-        machine_set::InFlight,
-        object::{
-            deletion_order::DeletionOrder,
-            in_place::{self, UpdateResult},
-            owner,
-        },
-    },
-    plan::{
-        Step,
-        lint::{Rule, Violation},
-    },
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachineSet, StrategyType},
+    selector::Selector,
+};
+use mcm_rules::plan::{
+    Step,
+    lint::{Rule, Violation},
 };
 
 /// The bounds that the steps would break. None for a deployment that is being deleted or is invalid.

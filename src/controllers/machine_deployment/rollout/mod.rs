@@ -28,17 +28,15 @@ use super::{
     },
     validate::ValidSpec,
 };
-use crate::{
-    api::{
-        machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
-        reasons::EventReason,
-    },
-    controllers::object::{
-        draft::{Change, Draft, Drafts},
-        strays::Growth,
-    },
-    plan::{Event, Plan, Wait, WaitKind},
+use crate::object::{
+    draft::{Change, Draft, Drafts},
+    strays::Growth,
 };
+use mcm_api::{
+    machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
+    reasons::EventReason,
+};
+use mcm_rules::plan::{Event, Plan, Wait, WaitKind};
 use scale::Mode;
 use updates::paused_counts;
 

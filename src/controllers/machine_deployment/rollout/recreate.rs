@@ -1,7 +1,7 @@
 //! Recreate: all old Machines are deleted before the first new one is created.
 
 use super::{RolloutPlanner, rolling_update::new_replicas, scale};
-use crate::controllers::machine_deployment::steps::{Replicas, scale_set};
+use crate::machine_deployment::steps::{Replicas, scale_set};
 
 impl RolloutPlanner<'_> {
     pub(super) fn recreate(&mut self) {

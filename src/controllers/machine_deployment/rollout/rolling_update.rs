@@ -1,7 +1,7 @@
 //! RollingUpdate: scales the new set up and the old ones down within the bounds.
 
 use super::RolloutPlanner;
-use crate::controllers::machine_deployment::{
+use crate::machine_deployment::{
     bounds::Bounds,
     counts::ReplicaCounts,
     steps::{Replicas, scale_set},

@@ -1,6 +1,6 @@
 //! Distributes a change of `spec.replicas` over the sets, before the rollout continues.
 
-use crate::controllers::machine_deployment::{
+use crate::machine_deployment::{
     bounds::Bounds,
     counts::{ReplicaCounts, Scalable},
 };

@@ -1,19 +1,17 @@
 //! In-place updates of Nodes, as far as they are seen, and what they mean for the counts of a set.
 
 use crate::{
-    api::{
-        machine::{Machine, MachinePhase},
-        node::Node,
-        reasons::InPlaceUpdateReason,
+    machine_deployment::{
+        Snapshot,
+        counts::ReplicaCounts,
+        sets::{SetView, i32_count},
     },
-    controllers::{
-        machine_deployment::{
-            Snapshot,
-            counts::ReplicaCounts,
-            sets::{SetView, i32_count},
-        },
-        object::in_place::{self, UpdateResult},
-    },
+    object::in_place::{self, UpdateResult},
+};
+use mcm_api::{
+    machine::{Machine, MachinePhase},
+    node::Node,
+    reasons::InPlaceUpdateReason,
 };
 
 /// The counts of a set. Available is a Machine whose Node is known and not selected. The replicas include Machines that

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::super::overlap::selects;
-use crate::api::machine::{MachineDeployment, MachineSet};
+use mcm_api::machine::{MachineDeployment, MachineSet};
 
 /// The owner that a set without a controller should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
 use super::{OwnedSets, SetView, naming::identity_for};
-use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineSet},
-    },
-    controllers::object::draft::Drafts,
+use crate::object::draft::Drafts;
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineSet},
 };
 
 /// Advances each set without the label by one stage.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{OwnedSets, SetView};
-use crate::api::machine::MachineSet;
+use mcm_api::machine::MachineSet;
 
 /// A set to delete, and why.
 pub(in super::super) type Superfluous = (Arc<MachineSet>, &'static str);

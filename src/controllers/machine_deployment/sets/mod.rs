@@ -19,19 +19,17 @@ use super::{
     counts::{ReplicaCounts, Scalable},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{MOST_REPLICAS, Machine, MachineDeployment, MachineSet, MachineTemplate},
-        selector::Selector,
+    machine_set::InFlight,
+    object::{
+        deletion_order::{DeletionOrder, goes_first},
+        draft::{Draft, Drafts},
+        owner,
     },
-    controllers::{
-        machine_set::InFlight,
-        object::{
-            deletion_order::{DeletionOrder, goes_first},
-            draft::{Draft, Drafts},
-            owner,
-        },
-    },
+};
+use mcm_api::{
+    labels,
+    machine::{MOST_REPLICAS, Machine, MachineDeployment, MachineSet, MachineTemplate},
+    selector::Selector,
 };
 
 /// A set and its Machines.

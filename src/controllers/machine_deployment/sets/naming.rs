@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::api::{
+use mcm_api::{
     hash::{fnv1a_32, fnv1a_64},
     labels,
     machine::{MachineSet, MachineTemplate, rollout_key},

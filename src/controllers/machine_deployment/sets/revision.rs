@@ -10,14 +10,12 @@ use super::{
     naming::{Identity, made_for},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, MachineSet, MachineSetSpec, MachineTemplate, update_in_place},
-    },
-    controllers::{
-        machine_deployment::bounds::Bounds,
-        object::{draft::Draft, owner},
-    },
+    machine_deployment::bounds::Bounds,
+    object::{draft::Draft, owner},
+};
+use mcm_api::{
+    labels,
+    machine::{MachineDeployment, MachineSet, MachineSetSpec, MachineTemplate, update_in_place},
 };
 
 /// Annotations of a deployment that are not copied to its sets and not restored by a rollback.
@@ -44,7 +42,7 @@ pub(in super::super) fn shared_annotations(annotations: &BTreeMap<String, String
 }
 
 /// The revision of a set; 0 if it has none.
-pub(crate) fn revision_of(set: &MachineSet) -> i64 {
+pub fn revision_of(set: &MachineSet) -> i64 {
     set.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 

@@ -4,16 +4,14 @@ use super::{
     OwnedSets, SetView,
     revision::{revision_of, shared_annotations},
 };
-use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, RollbackConfig},
-        reasons::EventReason,
-    },
-    controllers::{machine_deployment::nodes::Nodes, object::draft::Draft},
-    plan::Event,
-};
+use crate::{machine_deployment::nodes::Nodes, object::draft::Draft};
 use kube::ResourceExt;
+use mcm_api::{
+    labels,
+    machine::{MachineDeployment, RollbackConfig},
+    reasons::EventReason,
+};
+use mcm_rules::plan::Event;
 
 /// Executes the request in `spec.rollbackTo` and clears it, in one patch of the deployment.
 pub(in super::super) fn roll_back(

@@ -49,7 +49,7 @@ fn only_a_machine_that_its_set_deletes_first_is_expendable(
     #[case] expendable: i32,
 ) {
     let mut sick = serde_json::to_value(machine("z", "Failed", unhealthy)).unwrap();
-    crate::api::patch::apply(&mut sick, &json!({"status": {"currentStatus": status}}));
+    mcm_api::patch::apply(&mut sick, &json!({"status": {"currentStatus": status}}));
     let sick = Arc::new(serde_json::from_value(sick).unwrap());
     let counts = set(2, vec![machine("a", "Running", healthy), sick]).counted().counts;
     assert_eq!(counts, ReplicaCounts { replicas: 2, live: 2, available: 1, expendable, ..ReplicaCounts::default() });

@@ -13,18 +13,16 @@ use super::{
     sets::{OwnedSets, SetView, i32_count},
     steps::machines as machines_of,
 };
-use crate::{
-    api::{
-        machine::{Machine, MachineDeploymentCondition, MachineDeploymentStatus, MachinePhase},
-        reasons::{ConditionReason, ConditionType, EventReason},
-    },
-    controllers::object::{
-        condition::{self, Condition, Refresh},
-        summary::{LONGEST_TEXT, MOST_FAILED, failed_machines},
-        text::cut,
-    },
-    plan::Event,
+use crate::object::{
+    condition::{self, Condition, Refresh},
+    summary::{LONGEST_TEXT, MOST_FAILED, failed_machines},
+    text::cut,
 };
+use mcm_api::{
+    machine::{Machine, MachineDeploymentCondition, MachineDeploymentStatus, MachinePhase},
+    reasons::{ConditionReason, ConditionType, EventReason},
+};
+use mcm_rules::plan::Event;
 
 /// How long after the progress deadline to reconcile, so that the deadline has certainly passed.
 const GRACE: SignedDuration = SignedDuration::from_secs(1);
@@ -252,7 +250,7 @@ fn stopped(snapshot: &Snapshot) -> Option<&str> {
 }
 
 /// Reason of a pause after several sets were created for one spec.
-pub(super) const UNKNOWN_SETS: &str = "several machine sets were created for this spec, and none of them is recognised";
+pub const UNKNOWN_SETS: &str = "several machine sets were created for this spec, and none of them is recognised";
 
 /// The event of a status that shows this for the first time.
 pub(super) fn newly_stopped(snapshot: &Snapshot, status: &MachineDeploymentStatus) -> Option<Event> {

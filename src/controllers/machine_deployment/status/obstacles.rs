@@ -4,12 +4,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use kube::ResourceExt;
 
-use crate::{
-    api::{
-        machine::{Machine, MachinePhase, OperationState},
-        reasons::MachineConditionType,
-    },
-    controllers::object::text::cut,
+use crate::object::text::cut;
+use mcm_api::{
+    machine::{Machine, MachinePhase, OperationState},
+    reasons::MachineConditionType,
 };
 
 /// Longest text of one obstacle, in bytes.

@@ -9,7 +9,7 @@ use super::{
     drive::{Drive, deployment, rolling},
     support::{annotate_deployment, first_machine, only_set, planned},
 };
-use crate::api::{labels, machine::MachinePhase};
+use mcm_api::{labels, machine::MachinePhase};
 
 #[test]
 fn machines_chosen_by_the_autoscaler_are_marked_before_their_set_shrinks() {

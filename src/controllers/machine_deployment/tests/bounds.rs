@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, in_place, pick, recreate, rolling};
-use crate::{api::labels::CRITICAL_COMPONENTS_TAINT, controllers::object::suffix::Suffixes};
+use crate::object::suffix::Suffixes;
+use mcm_api::labels::CRITICAL_COMPONENTS_TAINT;
 
 /// An external event.
 #[derive(Clone, Debug)]

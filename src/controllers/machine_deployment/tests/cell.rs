@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::super::KIND;
-use crate::{
-    api::machine::MachineSet,
-    controllers::testing::{Leading, Wire, settings, until},
-};
+use crate::testing::{Leading, Wire, settings, until};
+use mcm_api::machine::MachineSet;
 
 const POOL: &str = "machinedeployments/pool";
 /// Less than the time for which changes are gathered.

@@ -11,18 +11,16 @@ use serde_json::{Value, json};
 
 use super::oracle::Tally;
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
-        node::Node,
-    },
-    controllers::{
-        machine_deployment::{Action, Policy, Snapshot, plan, rollout::lint::lint},
-        object::{deletion_order::marked_at, suffix::Suffixes},
-        testing::{Happening, World, merge},
-    },
-    plan::{Plan, Step},
+    machine_deployment::{Action, Policy, Snapshot, plan, rollout::lint::lint},
+    object::{deletion_order::marked_at, suffix::Suffixes},
+    testing::{Happening, World, merge},
 };
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachinePhase, MachineSet},
+    node::Node,
+};
+use mcm_rules::plan::{Plan, Step};
 
 pub(super) const NAME: &str = "pool";
 

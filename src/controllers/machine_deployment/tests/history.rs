@@ -8,7 +8,7 @@ use super::{
     drive::{Drive, NAME, deployment, rolling},
     support::only_set,
 };
-use crate::api::{labels, machine::MachineDeployment};
+use mcm_api::{labels, machine::MachineDeployment};
 
 #[test]
 fn old_empty_sets_beyond_the_limit_go() {

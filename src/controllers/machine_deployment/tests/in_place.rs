@@ -11,20 +11,18 @@ use super::{
     support::{annotate_deployment, condition, planned, reads},
 };
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachinePhase, MachineSet},
-        node::Node,
-        patch::Packed,
-        selector::Selector,
-    },
-    controllers::{
-        machine_deployment::{Action, Snapshot, rollout::lint::lint},
-        object::{deletion_order::DeletionOrder, in_place as progress, owner},
-        testing::Happening,
-    },
-    plan::{WaitKind, lint::Rule},
+    machine_deployment::{Action, Snapshot, rollout::lint::lint},
+    object::{deletion_order::DeletionOrder, in_place as progress, owner},
+    testing::Happening,
 };
+use mcm_api::{
+    labels,
+    machine::{Machine, MachinePhase, MachineSet},
+    node::Node,
+    patch::Packed,
+    selector::Selector,
+};
+use mcm_rules::plan::{WaitKind, lint::Rule};
 
 fn auto(replicas: i32, surge: i32, unavailable: i32) -> Drive {
     Drive::settled(deployment(replicas, in_place(surge, unavailable, "Auto")))
@@ -451,7 +449,7 @@ fn machines_of_the_autoscaler_are_marked_and_its_annotation_is_pruned() {
 }
 
 fn rules(snapshot: &Snapshot, actions: Vec<Action>) -> Vec<Rule> {
-    let step = |action| crate::plan::Step { action, reason: String::new(), event: None };
+    let step = |action| mcm_rules::plan::Step { action, reason: String::new(), event: None };
     let steps: Vec<_> = actions.into_iter().map(step).collect();
     lint(snapshot, &steps).into_iter().map(|violation| violation.rule).collect()
 }

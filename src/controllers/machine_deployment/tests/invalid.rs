@@ -8,7 +8,7 @@ use super::{
     drive::{Drive, NAME, deployment, in_place, rolling},
     support::{condition, only_set, reads},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 #[rstest]
 #[case::no_selector(json!({"selector": null}), "InvalidSpec")]

@@ -8,7 +8,8 @@ use super::{
     drive::{Drive, deployment, recreate, rolling},
     support::{first_machine, first_node, planned},
 };
-use crate::{api::labels, controllers::testing::Happening};
+use crate::testing::Happening;
+use mcm_api::labels;
 
 #[test]
 fn what_a_user_wrote_on_a_node_is_left_alone() {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::drive::NAME;
-use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    controllers::{object::deletion_order::DeletionOrder, testing::World},
-};
+use crate::{object::deletion_order::DeletionOrder, testing::World};
+use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
 
 /// A deployment and its Machines in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

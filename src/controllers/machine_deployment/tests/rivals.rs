@@ -10,13 +10,11 @@ use super::{
     support::POLICY,
 };
 use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    controllers::{
-        object::{owner, suffix::Suffixes},
-        testing::World,
-    },
-    plan::Plan,
+    object::{owner, suffix::Suffixes},
+    testing::World,
 };
+use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
+use mcm_rules::plan::Plan;
 
 /// A deployment of a class; all of them have the same selector.
 fn of_class(name: &str, class: &str) -> MachineDeployment {

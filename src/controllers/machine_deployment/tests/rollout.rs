@@ -11,10 +11,8 @@ use super::{
     drive::{Drive, deployment, recreate, rolling},
     support::{first_machine, only_set, planned},
 };
-use crate::{
-    api::machine::MachinePhase,
-    controllers::{machine_set::InFlight, testing::Happening},
-};
+use crate::{machine_set::InFlight, testing::Happening};
+use mcm_api::machine::MachinePhase;
 
 /// A pool with one failed Machine that a user preserved for inspection, before a rollout to another class.
 fn beside_a_preserved_machine(strategy: Value) -> Drive {
@@ -100,7 +98,7 @@ fn a_refused_node_patch_is_not_repeated_before_its_time_and_the_plan_says_so() {
     let at = snapshot.now + jiff::SignedDuration::from_secs(30);
     snapshot.node_retries.insert(node.clone(), at);
     let plan = planned(&snapshot);
-    let patched = |step: &crate::plan::Step<Action>| match &step.action {
+    let patched = |step: &mcm_rules::plan::Step<Action>| match &step.action {
         Action::PatchNode { node, .. } => Some(node.name_any()),
         _ => None,
     };

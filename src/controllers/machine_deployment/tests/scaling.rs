@@ -9,13 +9,11 @@ use super::{
     support::{condition, only_set, reads},
 };
 use crate::{
-    api::labels,
-    controllers::{
-        machine_deployment::{Action, plan},
-        testing::Happening,
-    },
-    plan::Hold,
+    machine_deployment::{Action, plan},
+    testing::Happening,
 };
+use mcm_api::labels;
+use mcm_rules::plan::Hold;
 
 #[test]
 fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
@@ -61,7 +59,7 @@ fn machines_that_leave_slowly_do_not_hold_back_a_plain_scale_up() {
 fn the_label_freeze_on_a_deployment_holds_nothing_back() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     drive.world.deployments.edit(&mut drive.world.clock, super::drive::NAME, |deployment| {
-        deployment.labels_mut().insert(crate::api::labels::FREEZE.to_owned(), "True".to_owned());
+        deployment.labels_mut().insert(mcm_api::labels::FREEZE.to_owned(), "True".to_owned());
     });
     drive.edit_class("v2");
     drive.edit(json!({"replicas": 3}));

@@ -9,11 +9,9 @@ use super::{
     drive::{Drive, NAME, deployment, rolling},
     support::{annotate_deployment, condition, foreign_set, only_set, planned, reads},
 };
-use crate::{
-    api::{labels, machine::MachineSet, reasons::EventReason},
-    controllers::{object::owner, testing::Happening},
-    plan::Plan,
-};
+use crate::{object::owner, testing::Happening};
+use mcm_api::{labels, machine::MachineSet, reasons::EventReason};
+use mcm_rules::plan::Plan;
 
 #[test]
 fn a_new_set_has_all_that_others_read() {

@@ -9,7 +9,7 @@ use super::{
     drive::{Drive, NAME, deployment, rolling},
     support::{condition, first_machine, only_set, planned, reads},
 };
-use crate::api::machine::{Machine, MachinePhase, OperationState};
+use mcm_api::machine::{Machine, MachinePhase, OperationState};
 
 #[test]
 fn a_rollout_without_progress_is_reported_at_its_deadline_and_recovers() {

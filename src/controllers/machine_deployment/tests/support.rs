@@ -9,7 +9,9 @@ use super::{
     super::{Action, Policy, Snapshot, plan},
     drive::{Drive, NAME},
 };
-use crate::{api::machine::MachineSet, controllers::testing::merge, plan::Plan};
+use crate::testing::merge;
+use mcm_api::machine::MachineSet;
+use mcm_rules::plan::Plan;
 
 pub(super) const POLICY: Policy = Policy { annotate_nodes: true, has_target: true };
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, in_place, recreate, rolling};
-use crate::controllers::object::suffix::Suffixes;
+use crate::object::suffix::Suffixes;
 
 /// The log of the story in the fixed order. Random orders must arrive at the same end state.
 fn tell(replicas: i32, strategy: Value, story: impl Fn(&mut Drive)) -> String {

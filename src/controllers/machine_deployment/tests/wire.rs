@@ -9,31 +9,28 @@ use serde_json::{Value, json};
 
 use super::drive::{deployment, rolling};
 use crate::{
-    api::{
-        labels,
-        machine::{Machine, MachineDeployment, MachineSet},
-        node::Node,
-    },
-    controllers::{
-        SETS,
-        machine_deployment::{Action, Policy, apply::MachineDeployments},
-        machine_set::{InFlight, InFlightWrites},
-        node,
-        testing::{Fate, Wire},
-    },
-    plan::Plannable,
-    runtime::{
-        cache::{Cache, Key},
-        cell::Kept,
-        clock::{ManualClock, SystemClock},
-        events::Events,
-        metrics::Metrics,
-        objects::Objects,
-        queue::{Pacing, Queue},
-        reconcile::{Loop, Observe},
-        target::{Assignment, TargetClients, TargetId, Targets},
-        worker::{Handler, ReconcileError, Requeue},
-    },
+    SETS,
+    machine_deployment::{Action, Policy, apply::MachineDeployments},
+    machine_set::{InFlight, InFlightWrites},
+    node,
+    testing::{Fate, Wire},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineDeployment, MachineSet},
+    node::Node,
+};
+use mcm_rules::plan::Plannable;
+use mcm_runtime::{
+    cache::{Cache, Key},
+    clock::{ManualClock, SystemClock},
+    events::Events,
+    metrics::Metrics,
+    objects::Objects,
+    queue::{Pacing, Queue},
+    reconcile::{Loop, Observe},
+    target::{Assignment, TargetClients, TargetId, Targets},
+    worker::{Handler, ReconcileError, Requeue},
 };
 
 struct Shell {
@@ -52,7 +49,11 @@ impl Shell {
     fn new() -> Self {
         let wire = Wire::new();
         let client = wire.client();
-        let (deployments, sets, machines) = (MachineDeployment::cache(), MachineSet::cache(), Machine::cache());
+        let (deployments, sets, machines) = (
+            crate::machine_deployment::CACHE.empty(),
+            crate::machine_set::CACHE.empty(),
+            crate::machine::CACHE.empty(),
+        );
         let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&[SETS]));
         let nodes = Arc::clone(&targets.connect(&TargetId::only(), &TargetClients::one(&client)).nodes.cache);
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));

@@ -7,10 +7,8 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{
-    api::machine::{Machine, MachinePhase},
-    controllers::machine_set::brake::{AGES, YoungFailures},
-};
+use crate::machine_set::brake::{AGES, YoungFailures};
+use mcm_api::machine::{Machine, MachinePhase};
 
 /// Replacements are no longer in a row after this time without one.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);

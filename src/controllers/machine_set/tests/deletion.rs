@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::world::{World, after, both, phase, preserved_until, waits};
-use crate::api::labels;
+use mcm_api::labels;
 
 #[test]
 fn a_set_goes_after_its_last_machine() {

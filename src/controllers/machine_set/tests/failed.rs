@@ -8,7 +8,7 @@ use super::{
     super::{Action, Snapshot, YoungFailures, plan},
     world::{World, after, annotated, both, merge, now, phase, preserved_until, waits},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 #[test]
 fn a_failed_machine_is_replaced_after_it_was_deleted() {

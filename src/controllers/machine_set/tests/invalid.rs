@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, after, waits};
-use crate::api::reasons::EventReason;
+use mcm_api::reasons::EventReason;
 
 #[rstest]
 #[case(json!({ "replicas": -1 }), "spec.replicas is -1")]

@@ -8,7 +8,8 @@ use super::{
     super::{Action, Snapshot, construct, lint::lint},
     world::{World, after, annotated, both, merge, phase, preserved_until, reference},
 };
-use crate::{api::labels, plan::Step};
+use mcm_api::labels;
+use mcm_rules::plan::Step;
 
 fn step(action: Action) -> Step<Action> {
     Step { action, reason: "because".to_owned(), event: None }

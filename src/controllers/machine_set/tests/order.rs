@@ -8,7 +8,8 @@ use super::{
     super::{Action, Snapshot},
     world::{World, after, annotated, both, phase, preserved_until, waits},
 };
-use crate::{api::labels, plan::Plannable};
+use mcm_api::labels;
+use mcm_rules::plan::Plannable;
 
 #[rstest]
 #[case::preserved_stays(phase("Running"), both(phase("Failed"), preserved_until(60)))]

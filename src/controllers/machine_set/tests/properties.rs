@@ -7,7 +7,7 @@ use super::{
     super::plan,
     world::{World, after, annotated, merge, phase, preserved_until},
 };
-use crate::api::{labels, machine::MachinePhase};
+use mcm_api::{labels, machine::MachinePhase};
 
 #[derive(Clone, Debug)]
 struct Any {

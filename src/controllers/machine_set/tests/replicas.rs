@@ -8,10 +8,8 @@ use super::{
     super::{Action, Snapshot, construct, replicas},
     world::{World, both, phase, waits},
 };
-use crate::{
-    api::{labels, reasons::EventReason},
-    plan::Hold,
-};
+use mcm_api::{labels, reasons::EventReason};
+use mcm_rules::plan::Hold;
 
 #[test]
 fn a_new_set_is_guarded_first_then_grows_then_reports() {

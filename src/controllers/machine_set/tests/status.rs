@@ -7,7 +7,7 @@ use super::{
     super::{Action, Failure},
     world::{World, after, both, phase, preserved_until},
 };
-use crate::plan::Plan;
+use mcm_rules::plan::Plan;
 
 #[test]
 fn the_status_counts_what_is_there() {

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::super::{Action, lint::lint};
 use super::world::{World, now};
-use crate::{controllers::object::strays::Growth, plan::WaitKind};
+use crate::object::strays::Growth;
+use mcm_rules::plan::WaitKind;
 
 /// A set of 3 replicas with 2 Machines, and a third one to which the API server gave another label.
 fn world(growth: Growth) -> World {
@@ -66,7 +67,7 @@ fn a_machine_that_the_set_did_not_create_is_not_deleted_for_its_labels() {
     let world = World::new(2).machines(2).machine("foreign", json!({ "metadata": { "labels": { "pool": "b" } } }));
     let snapshot = world.snapshot();
     let foreign = snapshot.machines.iter().find(|machine| machine.metadata.name.as_deref() == Some("foreign")).unwrap();
-    let mut plan = crate::plan::Plan::default();
+    let mut plan = mcm_rules::plan::Plan::default();
     plan.then(Action::DeleteMachine(Arc::clone(foreign)), "a bug");
     assert_eq!(lint(&snapshot, &plan.steps).len(), 2, "{:?}", lint(&snapshot, &plan.steps));
 }

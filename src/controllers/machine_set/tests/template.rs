@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, annotated, both, now, phase, reference};
-use crate::api::labels;
+use mcm_api::labels;
 
 #[test]
 fn template_changes_reach_machines_in_one_patch_that_names_only_what_differs() {

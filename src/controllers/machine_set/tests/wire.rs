@@ -10,26 +10,22 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    controllers::{
-        machine_set::{Action, InFlight, InFlightWrites, MachineSets},
-        object::owner::is_controlled_by,
-        secret::MetadataOfSecret,
-        testing::{Fate, Wire},
-    },
-    plan::Plannable,
-    runtime::{
-        cache::{Cache, Key},
-        cell::Kept,
-        clock::SystemClock,
-        events::Events,
-        fence::{self, LeaseFence},
-        metrics::Metrics,
-        objects::Objects,
-        queue::{Pacing, Queue},
-        reconcile::{Loop, Observe},
-        worker::{Handler, ReconcileError, Requeue},
-    },
+    machine_set::{Action, InFlight, InFlightWrites, MachineSets},
+    object::owner::is_controlled_by,
+    testing::{Fate, Wire},
+};
+use mcm_api::machine::{Machine, MachineSet};
+use mcm_rules::plan::Plannable;
+use mcm_runtime::{
+    cache::{Cache, Key},
+    clock::SystemClock,
+    events::Events,
+    fence::{self, LeaseFence},
+    metrics::Metrics,
+    objects::Objects,
+    queue::{Pacing, Queue},
+    reconcile::{Loop, Observe},
+    worker::{Handler, ReconcileError, Requeue},
 };
 
 /// One set, `machinesets/a`, of the deployment `pool`.
@@ -45,7 +41,7 @@ struct Shell {
 
 impl Shell {
     fn new(replicas: i32, machines: usize) -> Self {
-        let (wire, sets, cached) = (Wire::new(), MachineSet::cache(), Machine::cache());
+        let (wire, sets, cached) = (Wire::new(), crate::machine_set::CACHE.empty(), crate::machine::CACHE.empty());
         let client = wire.client();
         let (clock, metrics) = (Arc::new(SystemClock), Metrics::new());
         let in_flight = Arc::<InFlightWrites>::default();
@@ -55,9 +51,9 @@ impl Shell {
         let reconciler = MachineSets {
             sets: Arc::new(Objects::namespaced(&sets, &client)),
             machines: Arc::new(Objects::namespaced(&cached, &client)),
-            deployments: MachineDeployment::cache(),
-            classes: Arc::new(Objects::namespaced(&MachineClass::cache(), &client)),
-            secrets: Arc::new(Objects::namespaced(&MetadataOfSecret::cache(), &client)),
+            deployments: crate::machine_deployment::CACHE.empty(),
+            classes: Arc::new(Objects::namespaced(&crate::machine_class::CACHE.empty(), &client)),
+            secrets: Arc::new(Objects::namespaced(&crate::secret::CACHE.empty(), &client)),
             in_flight: Arc::clone(&in_flight),
             recent: Arc::default(),
             holds: Arc::default(),
@@ -76,7 +72,7 @@ impl Shell {
         shell.edit(&json!({
             "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
             "metadata": {
-                "name": "a", "namespace": "shoot", "finalizers": [crate::api::labels::FINALIZER],
+                "name": "a", "namespace": "shoot", "finalizers": [mcm_api::labels::FINALIZER],
                 "ownerReferences": [owner("MachineDeployment", "pool", "pool")],
             },
             "spec": {

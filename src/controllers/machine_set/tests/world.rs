@@ -7,10 +7,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::super::*;
-use crate::{
-    api::{labels, patch},
-    plan::Plan,
-};
+use mcm_api::{labels, patch};
+use mcm_rules::plan::Plan;
 
 pub(super) const T0: i64 = 1_700_000_000;
 

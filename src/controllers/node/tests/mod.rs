@@ -6,14 +6,13 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
-    capi::provider,
-    controllers::{MACHINES, SETS},
+use crate::{MACHINES, SETS, testing::PROVIDER};
+use mcm_api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED};
+use mcm_rules::{
     plan::Plan,
-    runtime::{cache::Key, cell::Role, guard::Guard},
     safety::meltdown::{Group, Limit, Limits, OutOfService},
 };
+use mcm_runtime::{cache::Key, guard::Guard, role::Role};
 
 const POLICY: Policy = Policy {
     creation_timeout: SignedDuration::from_secs(1200),
@@ -37,7 +36,7 @@ fn node(age: i64, metadata: Value) -> Node {
 #[case::sets(&[SETS], false)]
 #[case::machines(&[MACHINES], true)]
 #[case::both(&[SETS, MACHINES], true)]
-#[case::the_provider(&[provider::ROLE], true)]
+#[case::the_provider(&[PROVIDER], true)]
 fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(#[case] roles: &[Role], #[case] is_kept: bool) {
     let joined: Node = serde_json::from_value(json!({
         "metadata": { "name": "n", "labels": { "a": "b" } },

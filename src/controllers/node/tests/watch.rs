@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::KIND;
-use crate::{
-    api::labels,
-    controllers::testing::{Fate, Standby, Wire, settings, until},
-    plan::WaitKind,
-    runtime::{cache::Key, cells::Overview},
-};
+use crate::testing::{Fate, Standby, Wire, settings, until};
+use mcm_api::labels;
+use mcm_rules::plan::WaitKind;
+use mcm_runtime::{cache::Key, cells::Overview};
 
 /// Machine `m` runs on Node `n`, which gets no finalizer, so that it can go at once.
 fn world() -> Wire {

@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::{
+use crate::{
     machine::metrics::machines, machine_deployment::metrics::machine_deployments, machine_set::metrics::machine_sets,
 };
 

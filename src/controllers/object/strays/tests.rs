@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::machine::Machine;
+use mcm_api::machine::Machine;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -10,7 +10,18 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::KIND;
-use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{Kind, Settings, api_servers, machine, node, testing::{Fate, Leading, Wire, settings, until}}, driver_host::{Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems}};
+use crate::{
+    Kind, Settings, api_servers, machine, node,
+    testing::{Fate, Leading, Wire, settings, until},
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass},
+};
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
+};
+use mcm_driver_host::Catalogue;
 
 const PERIOD: Duration = Duration::from_mins(15);
 

@@ -6,7 +6,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::machine;
-use crate::{api::{labels, machine::MachineSet, patch, vm_owner::Owner}, controllers::orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers}, driver_host::{Listed, ListedVm}};
+use crate::orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers};
+use mcm_api::{labels, machine::MachineSet, patch, vm_owner::Owner};
+use mcm_driver::{Listed, ListedVm};
 
 #[derive(Clone)]
 struct Scene {

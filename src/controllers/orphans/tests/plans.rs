@@ -10,7 +10,9 @@ use super::{
     super::Others,
     world::{World, running},
 };
-use crate::{api::reasons::EventReason, driver_host::ListedVm, plan::WaitKind};
+use mcm_api::reasons::EventReason;
+use mcm_driver::ListedVm;
+use mcm_rules::plan::WaitKind;
 
 #[test]
 fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {

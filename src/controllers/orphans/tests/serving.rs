@@ -4,10 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{
-    api::{labels, reasons::EventReason},
-    controllers::orphans::{Others, Pools},
-};
+use crate::orphans::{Others, Pools};
+use mcm_api::{labels, reasons::EventReason};
 
 /// Longer than the probe of a Node.
 const LONG: i64 = 60;

@@ -10,7 +10,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::{api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner}, controllers::orphans::{Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan}, driver_host::{Listed, ListedVm}, plan::Plan, safety::{meltdown::{OutOfService, Permit}, orphans::identity}};
+use crate::orphans::{
+    Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan,
+};
+use mcm_api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner};
+use mcm_driver::{Listed, ListedVm};
+use mcm_rules::{
+    plan::Plan,
+    safety::{
+        meltdown::{OutOfService, Permit},
+        orphans::identity,
+    },
+};
 
 pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 

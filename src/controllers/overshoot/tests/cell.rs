@@ -6,15 +6,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::super::KIND;
-use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, MachineSet},
-    },
-    controllers::testing::{Leading, Wire, settings, until},
-    plan::WaitKind,
-    runtime::{cache::Key, cells::Overview},
+use crate::testing::{Leading, Wire, settings, until};
+use mcm_api::{
+    labels,
+    machine::{MachineDeployment, MachineSet},
 };
+use mcm_rules::plan::WaitKind;
+use mcm_runtime::{cache::Key, cells::Overview};
 
 /// Sooner than the period.
 const SOON: Duration = Duration::from_secs(2);

@@ -6,7 +6,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{NOW, World, frozen, frozen_deployment};
-use crate::{api::reasons::EventReason, plan::WaitKind, safety::overshoot::Margins};
+use mcm_api::reasons::EventReason;
+use mcm_rules::{plan::WaitKind, safety::overshoot::Margins};
 
 const UNFREEZE: &str = "safety.machine.sapcloud.io/unfreeze";
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::world::{World, frozen, frozen_deployment};
-use crate::safety::overshoot::Margins;
+use mcm_rules::safety::overshoot::Margins;
 
 prop_compose! {
     fn any_world()(

@@ -6,21 +6,18 @@ use kube::{ResourceExt, runtime::watcher::Event};
 use serde_json::{Value, json};
 
 use super::super::{Policy, Subject, apply::Overshoot, observe::subject_of};
-use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    controllers::testing::{Fate, Wire},
-    runtime::{
-        cache::{Cache, Cached, Key},
-        cell::Kept,
-        clock::ManualClock,
-        events::Events,
-        guard::Guard,
-        metrics::Metrics,
-        objects::Objects,
-        queue::{Pacing, Queue},
-        reconcile::Loop,
-        worker::{Handler, ReconcileError, Requeue},
-    },
+use crate::testing::{Fate, Wire};
+use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
+use mcm_runtime::{
+    cache::{Cache, Cached, Key},
+    clock::ManualClock,
+    events::Events,
+    guard::Guard,
+    metrics::Metrics,
+    objects::Objects,
+    queue::{Pacing, Queue},
+    reconcile::Loop,
+    worker::{Handler, ReconcileError, Requeue},
 };
 
 struct Shell {
@@ -51,7 +48,11 @@ impl Shell {
     fn new(machines: usize) -> Self {
         let wire = Wire::new();
         let client = wire.client();
-        let (deployments, sets, cached) = (MachineDeployment::cache(), MachineSet::cache(), Machine::cache());
+        let (deployments, sets, cached) = (
+            crate::machine_deployment::CACHE.empty(),
+            crate::machine_set::CACHE.empty(),
+            crate::machine::CACHE.empty(),
+        );
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
         let reconciler = Overshoot {
             deployments: Arc::new(Objects::namespaced(&deployments, &client)),
@@ -66,7 +67,7 @@ impl Shell {
             Arc::new(reconciler),
             Queue::new("overshoot", Pacing::default()),
             Arc::default(),
-            Arc::new(crate::runtime::clock::SystemClock),
+            Arc::new(mcm_runtime::clock::SystemClock),
         );
         filled(&deployments);
         filled(&sets);

@@ -6,15 +6,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::super::{Action, CountedSet, Memory, Policy, Snapshot, plan};
-use crate::{
-    api::{
-        labels,
-        machine::{MachineDeployment, MachineSet},
-        patch,
-        reasons::EventReason,
-    },
-    plan::Plan,
+use mcm_api::{
+    labels,
+    machine::{MachineDeployment, MachineSet},
+    patch,
+    reasons::EventReason,
 };
+use mcm_rules::plan::Plan;
 
 pub(super) const NOW: i64 = 1_700_000_000;
 

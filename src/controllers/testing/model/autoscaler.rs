@@ -20,7 +20,7 @@ use super::{
     system::{Process, Program},
     world::{NAMESPACE, World},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 /// Pauses between two updates in milliseconds.
 const PAUSES: [u64; 4] = [0, 5, 40, 300];

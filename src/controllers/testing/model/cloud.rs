@@ -16,7 +16,10 @@ use super::{
     rng::Rng,
     world::{NAMESPACE, World},
 };
-use crate::{api::machine::{Machine, MachineClass}, driver_host::{Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems}};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
+};
 
 /// A cloud that keeps to the contract of a driver, in one of the ways in which clouds differ.
 pub(super) struct Cloud {

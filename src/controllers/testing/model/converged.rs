@@ -12,7 +12,7 @@ use super::{
     kubelet::ready_status,
     world::{NAMESPACE, World},
 };
-use crate::api::{
+use mcm_api::{
     labels,
     reasons::{ConditionReason, ConditionType},
 };

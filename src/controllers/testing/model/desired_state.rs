@@ -10,7 +10,7 @@ use super::{
     rng::Rng,
     world::NAMESPACE,
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 pub(super) const POOL: &str = "pool";
 const TEMPLATES: i64 = 3;

@@ -9,7 +9,7 @@ use super::{
     desired_state::POOL,
     world::{NAMESPACE, World},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 impl World {
     pub(super) fn write_as_another_client(self: &Arc<Self>) {

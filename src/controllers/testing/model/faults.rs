@@ -13,7 +13,7 @@ use super::{
     },
     rng::Rng,
 };
-use crate::runtime::clock::Clock;
+use mcm_runtime::clock::Clock;
 
 /// Rates of faults, per thousand.
 #[derive(Clone, Copy, Debug, Default)]

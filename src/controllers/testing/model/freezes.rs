@@ -10,7 +10,7 @@ use super::{
     desired_state::POOL,
     world::{NAMESPACE, World},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 /// Sets have their conditions in a field of another name.
 pub(super) fn conditions_of(kind: &Kind) -> &'static str {

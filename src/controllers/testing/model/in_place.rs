@@ -9,7 +9,7 @@ use super::{
     super::api_server::{NODES, Object, Write},
     world::World,
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 /// The agent may begin.
 const READY: &str = "ReadyForUpdate";

@@ -9,7 +9,8 @@ use super::{
     super::api_server::{ATTACHMENTS, NODES, OUTSIDE, Object, PODS, Write},
     world::World,
 };
-use crate::{api::labels, runtime::clock::Clock};
+use mcm_api::labels;
+use mcm_runtime::clock::Clock;
 
 pub(super) const POD_NAMESPACE: &str = "default";
 /// Key and value of the label that all pods have.

@@ -9,7 +9,7 @@ use super::{
     desired_state::any_class,
     world::{NAMESPACE, World},
 };
-use crate::api::labels::MACHINE_NAME;
+use mcm_api::labels::MACHINE_NAME;
 
 /// So many at a time at most: the collector deletes a few of them in a quarter of an hour.
 const MOST: usize = 6;

@@ -8,7 +8,7 @@ use super::{
     super::api_server::{MACHINES, NODES},
     world::{NAMESPACE, World},
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 /// Values that users write; the last one is invalid.
 const WORDS: [&str; 6] = ["now", "when-failed", "when-failed", "false", "", "perhaps"];

@@ -12,10 +12,8 @@ use super::{
     system::{Process, Program, TAKE_OVER},
     world::World,
 };
-use crate::{
-    controllers::{MACHINES, SETS},
-    runtime::trust::Liveness,
-};
+use crate::{MACHINES, SETS};
+use mcm_runtime::trust::Liveness;
 
 /// The world converges within this time after the last fault: the longest timeout is that of a creation.
 const PATIENCE: Duration = Duration::from_mins(60);

@@ -17,7 +17,8 @@ use super::{
     system::{self, Process, Program, TAKE_OVER},
     world::{NAMESPACE, World},
 };
-use crate::{controllers, driver_host::Code};
+use crate as controllers;
+use mcm_driver::Code;
 
 /// VMs boot within this time, and a few requests follow.
 const BOOTED: Duration = Duration::from_mins(3);

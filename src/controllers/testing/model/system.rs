@@ -16,7 +16,19 @@ use super::{
     cloud::ModelDriver,
     world::{NAMESPACE, World},
 };
-use crate::{api::GoDuration, controllers::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot}, driver_host::{Catalogue, Driver, Guards}, runtime::{cell::{Cell, Config, Role, Scope, Shared}, events::Events, lead::lead, leader::{Election, LeaseConfig, Timing}, target::{Assignment, TargetClients, TargetId, Targets}}, safety::{api_server::Probing, meltdown}};
+use crate::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
+use mcm_api::GoDuration;
+use mcm_driver::{Driver, Guards};
+use mcm_driver_host::Catalogue;
+use mcm_rules::safety::{api_server::Probing, meltdown};
+use mcm_runtime::{
+    cell::{Cell, Config, Scope, Shared},
+    events::Events,
+    lead::lead,
+    leader::{Election, LeaseConfig, Timing},
+    role::Role,
+    target::{Assignment, TargetClients, TargetId, Targets},
+};
 
 /// Slower than a real one, so that hours pass with few renewals.
 const TIMING: Timing = Timing {
@@ -160,6 +172,7 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
         slots: 4,
     };
     let config = Config {
+        kinds: crate::kind_caches(),
         name: program.name.clone(),
         scope: Scope::Namespace(program.namespace.clone()),
         events: Events::start(control.clone(), "model", Arc::clone(&shared.clock), shared.metrics.clone()),

@@ -21,7 +21,7 @@ use super::{
     ledger::Ledger,
     rng::Rng,
 };
-use crate::runtime::{clock::Clock, metrics::Metrics};
+use mcm_runtime::{clock::Clock, metrics::Metrics};
 
 pub(super) const NAMESPACE: &str = "shoot";
 

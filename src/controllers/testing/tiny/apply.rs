@@ -4,13 +4,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use super::Snapshot;
-use crate::{
-    plan::Step,
-    runtime::{
-        objects::Objects,
-        reconcile::{Execute, Next, Turn},
-        worker::ReconcileError,
-    },
+use mcm_rules::plan::Step;
+use mcm_runtime::{
+    objects::Objects,
+    reconcile::{Execute, Next, Turn},
+    worker::ReconcileError,
 };
 
 /// Reconciles ConfigMaps.

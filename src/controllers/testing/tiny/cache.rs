@@ -1,13 +1,8 @@
 //! The cache of ConfigMaps.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::runtime::{cache::Cache, cell::Kept};
+use mcm_runtime::{cache::Cache, kind_cache::KindCache};
 
-impl Kept for ConfigMap {
-    fn cache() -> Arc<Cache<Self>> {
-        Cache::new(&[], |map| map.metadata.managed_fields = None)
-    }
-}
+/// How ConfigMaps are cached.
+pub const CACHE: KindCache<ConfigMap> = KindCache::new(|_| Cache::new(&[], |map| map.metadata.managed_fields = None));

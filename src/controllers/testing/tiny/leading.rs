@@ -20,10 +20,10 @@ use super::{
     register::ROLE,
     tests::{Program, keys, put, until, writes},
 };
-use crate::runtime::{
-    cell::Role,
+use mcm_runtime::{
     lead::{LostLease, lead},
     leader::{Election, LeaseConfig, Timing},
+    role::Role,
     shutdown,
 };
 

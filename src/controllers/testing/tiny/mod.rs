@@ -1,7 +1,7 @@
 //! The smallest possible kind: a ConfigMap lists the keys of its data in an annotation.
 //!
-//! The folder has the files of every kind, and uses the tools that [`Builder`](crate::runtime::cell::Builder) and
-//! [`Reconciler`](crate::runtime::reconcile::Reconciler) offer to every kind. The only other reference to it is the
+//! The folder has the files of every kind, and uses the tools that [`Builder`](mcm_runtime::cell::Builder) and
+//! [`Reconciler`](mcm_runtime::reconcile::Reconciler) offer to every kind. The only other reference to it is the
 //! line that adds its `KIND` to a cell.
 
 mod apply;
@@ -25,6 +25,6 @@ const KEYS: &str = "tiny/keys";
 const HOLD: &str = "tiny/hold";
 
 /// Everything a plan is made from.
-struct Snapshot {
+pub struct Snapshot {
     map: Arc<ConfigMap>,
 }

@@ -1,5 +1,5 @@
 use super::{Snapshot, apply::ConfigMaps};
-use crate::runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::Observe};
 
 impl Observe for ConfigMaps {
     type Key = Key;

@@ -2,7 +2,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{HOLD, KEYS, Snapshot};
-use crate::plan::{Plan, Plannable, WaitKind};
+use mcm_rules::plan::{Plan, Plannable, WaitKind};
 
 impl Plannable for Snapshot {
     type Action = Value;

@@ -3,14 +3,15 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::apply::ConfigMaps;
-use crate::runtime::{
-    cell::{Builder, Kind, Role},
+use mcm_runtime::{
+    cell::{Builder, Kind},
     metrics::{Desc, Exposition},
     queue::{Pacing, Queue},
+    role::Role,
 };
 
 pub(super) const ROLE: Role = Role { name: "tiny", lease: "tiny" };
-pub(super) const KIND: Kind<()> = Kind { role: ROLE.name, register };
+pub const KIND: Kind<()> = Kind { role: ROLE.name, register };
 
 fn count(maps: &[Arc<ConfigMap>], out: &mut Exposition) {
     const MAPS: Desc<0> = Desc::gauge("tiny_maps", "Config maps.", []);

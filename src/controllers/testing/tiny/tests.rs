@@ -14,19 +14,19 @@ use super::{
     HOLD, KEYS,
     register::{KIND, ROLE},
 };
-use crate::{
-    controllers::node,
-    plan::{Subject, WaitKind},
-    runtime::{
-        cache::Key,
-        cell::{Cell, Config, Ended, Role, Scope, Shared},
-        cells::Overview,
-        clock::Clock,
-        events::Events,
-        explain::Explanation,
-        metrics::Metrics,
-        target::{Assignment, Targets},
-    },
+use crate::node;
+use mcm_rules::plan::{Subject, WaitKind};
+use mcm_runtime::{
+    cache::Key,
+    cell::{Cell, Config, Ended, Scope, Shared},
+    cells::Overview,
+    clock::Clock,
+    events::Events,
+    explain::Explanation,
+    kind_cache::KindCaches,
+    metrics::Metrics,
+    role::Role,
+    target::{Assignment, Targets},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -61,6 +61,7 @@ impl Program {
             events: Events::start(control.clone(), "tiny", Arc::clone(&shared.clock), metrics.clone()),
             control,
             targets: Targets::new(Assignment::None, node::cache),
+            kinds: KindCaches::default().with(super::cache::CACHE),
             shared,
         };
         Self { cell: Cell::new(config, &[KIND], roles, &()), metrics }

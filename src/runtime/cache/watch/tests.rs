@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::runtime::{body, cache::Bounds, trust::Watched};
+use crate::{body, cache::Bounds, trust::Watched};
 
 /// An API server of Nodes that can go silent.
 #[derive(Clone, Default)]

@@ -12,7 +12,8 @@ use tokio::{
 };
 
 use super::*;
-use crate::{driver_host::tls::use_ring, runtime::metrics::{Collect, Exposition}};
+use crate::metrics::{Collect, Exposition};
+use mcm_driver::tls::use_ring;
 
 struct Running {
     url: String,

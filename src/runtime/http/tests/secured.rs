@@ -135,7 +135,7 @@ async fn long_tokens_and_paths_are_refused_without_a_question() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
-    crate::driver_host::tls::use_ring();
+    mcm_driver::tls::use_ring();
     let client = reqwest::Client::new();
     for (token, path, expected) in
         [("t".repeat(17 << 10), "a".to_owned(), 401), ("reader".to_owned(), "a".repeat(1 << 10), 403)]

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::World;
-use crate::capi::object::gate::Obstacle;
+use crate::object::gate::Obstacle;
 
 /// O7: the object has the content of its class, so its deletion does not end in want of it.
 #[rstest]

@@ -6,7 +6,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{PAUSE, World};
-use crate::{api::load_balancer::LoadBalancerKind, capi::testing::world::deleted, driver_host::Code};
+use crate::testing::world::deleted;
+use mcm_api::load_balancer::LoadBalancerKind;
+use mcm_driver::Code;
 
 const RETRY: i64 = 300;
 

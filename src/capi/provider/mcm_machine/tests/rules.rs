@@ -8,12 +8,10 @@ use super::{
     world::World,
 };
 use crate::{
-    capi::{
-        object::view::{Owner, View},
-        testing::world::{class, condition},
-    },
-    plan::Step,
+    object::view::{Owner, View},
+    testing::world::{class, condition},
 };
+use mcm_rules::plan::Step;
 
 /// I11, I12, T4: core applies the object with server-side apply, and then cleans managed fields.
 #[test]
@@ -433,7 +431,7 @@ fn an_object_that_is_provisioned_is_not_written_again() {
 fn a_native_machine_of_another_client_is_not_touched(#[case] metadata: Value) {
     let mut world = World::with_data();
     let mut native = json!({ "metadata": { "name": "m", "namespace": "ns", "uid": "other" }, "spec": {} });
-    crate::api::patch::apply(&mut native["metadata"], &metadata);
+    mcm_api::patch::apply(&mut native["metadata"], &metadata);
     world.native = Some(native.clone());
     world.pass();
     assert_eq!(world.condition("Ready"), "False NameTaken");
@@ -479,7 +477,7 @@ fn a_described_vm_has_the_credentials_of_the_cluster_unless_it_names_others(
 ) {
     let mut world = World::with_data();
     let mut content = json!({ "provider": "simulated", "providerSpec": { "zone": "a" } });
-    crate::api::patch::apply(&mut content, &change);
+    mcm_api::patch::apply(&mut content, &change);
     world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content } }));
     let secret = of_cluster.map(|name| json!({ "name": name }));
     world.infrastructure =

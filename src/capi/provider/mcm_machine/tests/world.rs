@@ -10,7 +10,22 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::{Action, Memory, Session, Snapshot, plan::plan};
-use crate::{api::{load_balancer::{LoadBalancer, LoadBalancerKind}, patch}, capi::{object::{gate::Obstacle, observe::owner_of, view::{Owner, View}}, provider::class, testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view}, types::{MCMMachine, MCMMachineStatus, Machine}}, driver_host::{Code, DriverError}, plan::Plan};
+use crate::{
+    object::{
+        gate::Obstacle,
+        observe::owner_of,
+        view::{Owner, View},
+    },
+    provider::class,
+    testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
+};
+use mcm_api::{
+    load_balancer::{LoadBalancer, LoadBalancerKind},
+    patch,
+};
+use mcm_conversion::types::{MCMMachine, MCMMachineStatus, Machine};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::plan::Plan;
 
 /// The load balancers of a cloud, by name, with the IDs of their members.
 #[derive(Default)]

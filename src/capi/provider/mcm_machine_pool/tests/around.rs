@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::world::World;
-use crate::capi::object::gate::Obstacle;
+use crate::object::gate::Obstacle;
 
 /// T26: a pool makes and changes nothing beside a Go MCM, which would take its machines for its own.
 #[test]

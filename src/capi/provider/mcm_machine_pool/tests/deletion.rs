@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::World;
-use crate::capi::testing::world::deleted;
+use crate::testing::world::deleted;
 
 /// C13, O7: deployment, machines, then the finalizer, after a live read.
 #[test]
@@ -46,7 +46,7 @@ fn a_pool_that_lost_everything_else_is_deleted_all_the_same() {
 fn the_vms_are_released_before_a_deployment_is_deleted(#[values(false, true)] is_deleted_already: bool) {
     let mut world = World::running();
     if is_deleted_already {
-        crate::api::patch::apply(world.deployments.get_mut("p").unwrap(), &deleted());
+        mcm_api::patch::apply(world.deployments.get_mut("p").unwrap(), &deleted());
     }
     world.pass();
     assert!(world.deployments["p"]["metadata"]["annotations"]["machine.mcm/delete-vm"].is_null(), "the pool lives");
@@ -113,11 +113,11 @@ fn a_pool_that_is_deleted_with_the_policy_orphan_leaves_its_machines() {
 fn a_pool_leaves_machines_that_were_released_unnoticed(#[values(false, true)] is_one_left: bool) {
     let mut world = World::running();
     let released = world.deployments.get_mut("p").unwrap();
-    crate::api::patch::apply(released, &json!({ "metadata": { "ownerReferences": null } }));
+    mcm_api::patch::apply(released, &json!({ "metadata": { "ownerReferences": null } }));
     if is_one_left {
         let mut other = released.clone();
         let owner = json!([{ "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachinePool", "name": "p", "uid": "object", "controller": true }]);
-        crate::api::patch::apply(&mut other, &json!({ "metadata": { "name": "p-a", "ownerReferences": owner } }));
+        mcm_api::patch::apply(&mut other, &json!({ "metadata": { "name": "p-a", "ownerReferences": owner } }));
         world.deployments.insert("p-a".to_owned(), other);
     }
     world.delete();

@@ -4,8 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::api::patch;
-use crate::capi::testing::world::deleted;
+use crate::testing::world::deleted;
+use mcm_api::patch;
 
 fn running() -> World {
     let mut world = World::new();

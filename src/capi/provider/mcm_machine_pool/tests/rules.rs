@@ -4,10 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{
-    api::patch,
-    capi::testing::world::{class, deleted},
-};
+use crate::testing::world::{class, deleted};
+use mcm_api::patch;
 
 /// P8, I11: core becomes the controller first.
 #[test]
@@ -322,14 +320,14 @@ fn another_label_of_the_manager_rolls_no_machines(#[case] stored: Option<&str>, 
     let mut world = World::running();
     let of_template = json!({ "spec": { "template": { "metadata": { "labels": { LABEL: stored } } } } });
     patch::apply(world.deployments.get_mut("p").unwrap(), &of_template);
-    let template = |world: &World| -> crate::api::machine::MachineTemplate {
+    let template = |world: &World| -> mcm_api::machine::MachineTemplate {
         serde_json::from_value(world.template().clone()).unwrap()
     };
     let before = template(&world);
     world.filter = filter.map(str::to_owned);
     world.set_object(&json!({ "metadata": { "labels": { LABEL: filter } } }));
     world.pass();
-    assert!(crate::api::machine::same_template(&before, &template(&world)), "{}", world.story);
+    assert!(mcm_api::machine::same_template(&before, &template(&world)), "{}", world.story);
     if let Some(filter) = filter {
         assert_eq!(world.deployments["p"]["metadata"]["labels"][LABEL], filter);
     }
@@ -364,7 +362,7 @@ fn a_long_name_in_a_zone_is_shortened(#[case] pool: &str, #[case] zone: &str, #[
     world.pass();
     assert_eq!(world.deployments.len(), 2);
     for (name, deployment) in &world.deployments {
-        assert!(crate::capi::types::names::is_label_value(name), "{name}");
+        assert!(mcm_conversion::types::names::is_label_value(name), "{name}");
         assert_eq!(deployment["spec"]["template"]["metadata"]["labels"]["name"], name.as_str());
     }
     assert!(expected.is_none_or(|name| world.deployments.contains_key(name)));

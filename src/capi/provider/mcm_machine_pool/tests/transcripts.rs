@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::world::World;
-use crate::{api::patch, capi::testing::world::deleted};
+use crate::testing::world::deleted;
+use mcm_api::patch;
 
 fn say(world: &mut World, text: &str) {
     world.story.push_str(&format!("-- {text}\n"));

@@ -12,18 +12,16 @@ use serde_json::{Value, json};
 
 use super::super::{Action, Member, Session, Snapshot, members::machine_of, plan::plan};
 use crate::{
-    api::patch,
-    capi::{
-        object::{
-            gate::Obstacle,
-            observe::owner_of,
-            view::{Owner, View},
-        },
-        testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
-        types::{MCMMachinePool, MCMMachinePoolStatus},
+    object::{
+        gate::Obstacle,
+        observe::owner_of,
+        view::{Owner, View},
     },
-    plan::Plan,
+    testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
 };
+use mcm_api::patch;
+use mcm_conversion::types::{MCMMachinePool, MCMMachinePoolStatus};
+use mcm_rules::plan::Plan;
 
 type Objects = BTreeMap<String, Value>;
 
@@ -169,7 +167,7 @@ impl World {
     pub fn snapshot(&self, session: &Session) -> Snapshot {
         let object: Arc<MCMMachinePool> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "MachinePool").is_some();
-        let owner: Owner<crate::capi::types::MachinePool> =
+        let owner: Owner<mcm_conversion::types::MachinePool> =
             if named { Owner::Named(view(self.pool.as_ref())) } else { Owner::None };
         let secret = owner.known().and_then(|pool| pool.spec.template.spec.bootstrap.data_secret_name.clone());
         let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
@@ -177,7 +175,7 @@ impl World {
         let used = used.chain(self.natives.values().map(|one| &one["spec"]["class"]["name"]));
         let used_classes: BTreeSet<String> = used.filter_map(Value::as_str).map(str::to_owned).collect();
         let classes = self.classes.iter().map(|(name, class)| (name.clone(), view(Some(class))));
-        let members = all::<crate::capi::types::MCMMachine>(&self.members).into_iter().map(|(name, object)| {
+        let members = all::<mcm_conversion::types::MCMMachine>(&self.members).into_iter().map(|(name, object)| {
             let machine = machine_of(&object, view(self.machines.get(&name)));
             (name, Member { object, machine })
         });

@@ -7,16 +7,15 @@ use kube::{
 };
 use parking_lot::RwLock;
 
-use crate::{
-    capi::{stand_in::standing::Answer, types::names},
-    runtime::{handlers::Handlers, objects::chain},
-};
+use crate::stand_in::standing::Answer;
+use mcm_conversion::types::names;
+use mcm_runtime::{handlers::Handlers, objects::chain};
 
 type Handler = dyn Fn() + Send + Sync;
 
 /// The last look. Kinds of one cell share it.
 #[derive(Default)]
-pub(in crate::capi::stand_in) struct Core {
+pub(in crate::stand_in) struct Core {
     asked: RwLock<Option<Answer>>,
     handlers: Handlers<Handler>,
 }

@@ -4,23 +4,21 @@ use std::sync::Arc;
 
 use kube::Client;
 
-use crate::{
-    capi::stand_in::{
-        observe::{Definition, Ground},
-        settings::{ROLE_NAME, Settings},
-        standing,
-    },
-    runtime::{
-        cell::{Builder, Kind},
-        poll::{self, Poll, PollResult},
-    },
+use crate::stand_in::{
+    observe::{Definition, Ground},
+    settings::{ROLE_NAME, Settings},
+    standing,
+};
+use mcm_runtime::{
+    cell::{Builder, Kind},
+    poll::{self, Poll, PollResult},
 };
 
 mod memory;
 
-pub(in crate::capi::stand_in) use memory::Core;
+pub(in crate::stand_in) use memory::Core;
 
-pub(in crate::capi::stand_in) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
+pub(in crate::stand_in) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 /// Polls for signs of core.
 struct Signals {

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::{
-    api::{
-        node::Node,
-        reasons::{EventReason, InPlaceUpdateReason as Reason, NodeConditionType},
-    },
-    controllers::{
-        machine::{Action, Snapshot, memory::NodeWrite, status, steps::is_refused, views::NodeView},
-        object::in_place,
-    },
-    plan::{Event, Plan},
+    machine::{Action, Snapshot, memory::NodeWrite, status, steps::is_refused, views::NodeView},
+    object::in_place,
 };
+use mcm_api::{
+    node::Node,
+    reasons::{EventReason, InPlaceUpdateReason as Reason, NodeConditionType},
+};
+use mcm_rules::plan::{Event, Plan};
 
 /// The Node, if the Machine can be updated in place.
 pub(super) fn node_of(snapshot: &Snapshot) -> Option<Arc<Node>> {

@@ -8,24 +8,24 @@ use serde_json::json;
 
 use super::condition::{enter, node_of};
 use crate::{
-    api::{
-        labels,
-        machine::{MachinePhase, OperationState, OperationType},
-        node::Node,
-        reasons::{EventReason, InPlaceUpdateReason as Reason},
+    machine::{
+        Action, Policy, Snapshot,
+        conditions::{self, NeverMet},
+        draining::{self, Outcome},
+        memory::NodeWrite,
+        progress::Progress,
+        status,
+        steps::wait_for_write,
     },
-    controllers::{
-        machine::{
-            Action, Policy, Snapshot,
-            conditions::{self, NeverMet},
-            draining::{self, Outcome},
-            memory::NodeWrite,
-            progress::Progress,
-            status,
-            steps::wait_for_write,
-        },
-        object::in_place,
-    },
+    object::in_place,
+};
+use mcm_api::{
+    labels,
+    machine::{MachinePhase, OperationState, OperationType},
+    node::Node,
+    reasons::{EventReason, InPlaceUpdateReason as Reason},
+};
+use mcm_rules::{
     drain::DrainPolicy,
     plan::{Event, Plan},
 };

@@ -16,18 +16,16 @@ mod drain;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use crate::{
-    api::{
-        machine::{MachinePhase, MachineStatus, OperationState, OperationType},
-        node::Node,
-        reasons::{EventReason, InPlaceUpdateReason as Reason},
-    },
-    controllers::{
-        machine::{Action, Policy, Snapshot, conditions, status},
-        object::in_place::{self, UpdateResult},
-    },
-    plan::{Event, Plan, WaitKind},
+    machine::{Action, Policy, Snapshot, conditions, status},
+    object::in_place::{self, UpdateResult},
 };
 use condition::{enter, node_of};
+use mcm_api::{
+    machine::{MachinePhase, MachineStatus, OperationState, OperationType},
+    node::Node,
+    reasons::{EventReason, InPlaceUpdateReason as Reason},
+};
+use mcm_rules::plan::{Event, Plan, WaitKind};
 
 pub(in super::super) use drain::forced_from;
 
@@ -126,7 +124,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::api::labels::{
+    use mcm_api::labels::{
         CANDIDATE_FOR_UPDATE as CANDIDATE, SELECTED_FOR_UPDATE as SELECTED, UPDATE_RESULT as RESULT,
     };
 

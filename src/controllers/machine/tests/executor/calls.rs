@@ -8,7 +8,25 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{MACHINES, NODE, Shop, key};
-use crate::{api::{labels, machine::MachinePhase}, controllers::machine::{Action, Memory, take_permit, tests::{api::{Reply, status}, world::{at, ready, unready}}}, driver_host::{Code, DriverError}, plan::Plannable, runtime::{cache::Key, fence::{self, LeaseFence}, reconcile::Observe, worker::{Handler, Requeue}}, safety::meltdown::{Group, PermitKey}};
+use crate::machine::{
+    Action, Memory, take_permit,
+    tests::{
+        api::{Reply, status},
+        world::{at, ready, unready},
+    },
+};
+use mcm_api::{labels, machine::MachinePhase};
+use mcm_driver::{Code, DriverError};
+use mcm_rules::{
+    plan::Plannable,
+    safety::meltdown::{Group, PermitKey},
+};
+use mcm_runtime::{
+    cache::Key,
+    fence::{self, LeaseFence},
+    reconcile::Observe,
+    worker::{Handler, Requeue},
+};
 
 const NAMESPACE: &str = "/api/v1/namespaces/ns";
 

@@ -15,7 +15,8 @@ use super::{
     },
     NODE, PODS, Shop, csi, forced, key,
 };
-use crate::{api::machine::Machine, runtime::limiter::Rate};
+use mcm_api::machine::Machine;
+use mcm_runtime::limiter::Rate;
 
 #[tokio::test]
 async fn only_the_pods_of_its_node_are_evicted_and_only_this_incarnation_of_them() {

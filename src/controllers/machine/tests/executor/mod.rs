@@ -19,7 +19,35 @@ use super::{
     api::{Api, Call},
     world::{at, ready},
 };
-use crate::{api::{labels, machine::{Machine, MachineClass}}, controllers::{machine::apply::{Lanes, Machines, Ports}, node, secret::MetadataOfSecret}, driver_host::{Capabilities, Catalogue, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, cloud::Coalescer, spec::Problems}, runtime::{cache::{Cache, Cached, Key}, cell::Kept, clock::{Clock, ManualClock}, events::Events, guard::Guard, limiter::Rate, metrics::Metrics, objects::Objects, owners::Owners, queue::{Pacing, Queue}, reconcile::{Loop, States}, secrets::Secrets, server_clock::ServerClock, target::{Assignment, Target, TargetClients, TargetId, Targets}, worker::{Handler, ReconcileError, Requeue}}};
+use crate::{
+    machine::apply::{Lanes, Machines, Ports},
+    node,
+};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass},
+};
+use mcm_driver::{
+    Capabilities, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, cloud::Coalescer,
+    spec::Problems,
+};
+use mcm_driver_host::Catalogue;
+use mcm_runtime::{
+    cache::{Cache, Cached, Key},
+    clock::{Clock, ManualClock},
+    events::Events,
+    guard::Guard,
+    limiter::Rate,
+    metrics::Metrics,
+    objects::Objects,
+    owners::Owners,
+    queue::{Pacing, Queue},
+    reconcile::{Loop, States},
+    secrets::Secrets,
+    server_clock::ServerClock,
+    target::{Assignment, Target, TargetClients, TargetId, Targets},
+    worker::{Handler, ReconcileError, Requeue},
+};
 
 const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
 const NODE: &str = "/api/v1/nodes/n";
@@ -146,7 +174,8 @@ impl Shop {
     fn with(evictions: Rate, target_ahead: Option<i64>) -> Self {
         let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
         let client = api.client();
-        let (machines, classes, secrets) = (Machine::cache(), MachineClass::cache(), MetadataOfSecret::cache());
+        let (machines, classes, secrets) =
+            (crate::machine::CACHE.empty(), crate::machine_class::CACHE.empty(), crate::secret::CACHE.empty());
         filled(&machines);
         filled(&classes);
         filled(&secrets);
@@ -181,7 +210,7 @@ impl Shop {
             Arc::new(Machines { context: Arc::clone(&context) }),
             queue,
             Arc::clone(&states),
-            Arc::new(crate::runtime::clock::SystemClock),
+            Arc::new(mcm_runtime::clock::SystemClock),
         );
         let shop = Self { api, cloud, clock, context, target, target_clock, states, reconciler, metrics };
         let class = json!({
@@ -206,7 +235,7 @@ impl Shop {
             },
             "spec": { "class": { "kind": "MachineClass", "name": "c" } },
         });
-        crate::controllers::testing::merge(&mut value, &patch);
+        crate::testing::merge(&mut value, &patch);
         let stored = self.api.put(&format!("{MACHINES}/{name}"), value);
         self.context.machines.cache.wrote(serde_json::from_value(stored).unwrap());
     }
@@ -227,7 +256,7 @@ impl Shop {
                 "lastOperation": { "type": "HealthCheck", "state": "Processing", "lastUpdateTime": at(0) },
             },
         });
-        crate::controllers::testing::merge(&mut value, patch);
+        crate::testing::merge(&mut value, patch);
         self.machine("m", value);
         *self.cloud.vm.lock() =
             Some(Vm { provider_id: "cloud:///1".to_owned(), node_name: "n".to_owned(), ..Vm::default() });
@@ -300,7 +329,7 @@ impl Shop {
             "spec": { "attacher": "d", "nodeName": node, "source": { "persistentVolumeName": "pv" } },
             "status": { "attached": true },
         });
-        crate::controllers::testing::merge(&mut attachment["metadata"], metadata);
+        crate::testing::merge(&mut attachment["metadata"], metadata);
         self.api.put(&format!("{ATTACHMENTS}/{name}"), attachment)
     }
 

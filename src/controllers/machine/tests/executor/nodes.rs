@@ -12,12 +12,10 @@ use super::{
     },
     MACHINES, NODE, Shop,
 };
-use crate::{
-    api::machine::MachinePhase,
-    runtime::{
-        cache::Key,
-        worker::{Handler, Requeue},
-    },
+use mcm_api::machine::MachinePhase;
+use mcm_runtime::{
+    cache::Key,
+    worker::{Handler, Requeue},
 };
 
 #[rstest]

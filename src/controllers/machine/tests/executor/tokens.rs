@@ -11,7 +11,7 @@ use super::{
     super::world::{at, ready},
     Shop,
 };
-use crate::controllers::machine::token;
+use crate::machine::token;
 
 const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
 

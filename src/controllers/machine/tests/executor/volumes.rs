@@ -15,7 +15,9 @@ use super::{
     },
     ATTACHMENTS, Shop, csi, forced, key,
 };
-use crate::{api::machine::Machine, driver_host::{Code, DriverError}, runtime::guard::Guard};
+use mcm_api::machine::Machine;
+use mcm_driver::{Code, DriverError};
+use mcm_runtime::guard::Guard;
 
 #[tokio::test]
 async fn a_volume_is_followed_from_its_claim_to_another_node() {
@@ -207,7 +209,7 @@ async fn volume_attachments_are_watched_only_while_needed() {
     shop.attachment("a", "n", &json!({}));
     attachments.demand().cache.wait_synced().await;
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(attachments.demand().cache.len(), 1);
+    assert_eq!(attachments.demand().cache.all().len(), 1);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(attachments.is_running(), "it was needed again");
     assert_eq!(shop.calls("GET", "/volumeattachments").len(), 1);

@@ -5,10 +5,8 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    api::{machine::MachinePhase, node::Node},
-    controllers::machine_deployment::{Policy, UnreadableMachine, plan},
-};
+use crate::machine_deployment::{Policy, UnreadableMachine, plan};
+use mcm_api::{machine::MachinePhase, node::Node};
 
 /// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
 fn snapshot(strategy: Value) -> Snapshot {
@@ -188,9 +186,7 @@ fn calls_in_flight_take_room_and_do_not_serve() {
     creating.machines.remove(0);
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), []);
     let creates = ["x".to_owned()].into();
-    creating
-        .in_flight
-        .insert("old".to_owned(), crate::controllers::machine_set::InFlight { creates, ..Default::default() });
+    creating.in_flight.insert("old".to_owned(), crate::machine_set::InFlight { creates, ..Default::default() });
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [Rule::TooManyMachines]);
     creating.machines.remove(0);
     let unreadable = UnreadableMachine { name: "x".to_owned(), set_uid: "old".to_owned(), is_terminating: false };
@@ -198,9 +194,7 @@ fn calls_in_flight_take_room_and_do_not_serve() {
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [], "it is one machine");
     let mut deleting = snapshot(rolling());
     let deletes = ["a".to_owned()].into();
-    deleting
-        .in_flight
-        .insert("old".to_owned(), crate::controllers::machine_set::InFlight { deletes, ..Default::default() });
+    deleting.in_flight.insert("old".to_owned(), crate::machine_set::InFlight { deletes, ..Default::default() });
     assert_eq!(rules(&deleting, &[resize(&deleting, 0, 1)]), [Rule::TooFewAvailable]);
 }
 

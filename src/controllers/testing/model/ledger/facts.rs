@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::{super::api_server::Object, desired_state::POOL, in_place, kubelet::ready_status};
-use crate::api::{labels, machine::PreserveMode};
+use mcm_api::{labels, machine::PreserveMode};
 
 #[derive(Clone, Debug)]
 pub(super) struct MachineFacts {

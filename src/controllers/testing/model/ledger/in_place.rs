@@ -12,7 +12,7 @@ use super::{
     },
     Ledger, MachineFacts, NEWS, NodeFacts,
 };
-use crate::api::labels;
+use mcm_api::labels;
 
 /// The default of `--machine-inplace-update-timeout`, and of the health timeout.
 const UPDATE_TIMEOUT: Duration = Duration::from_mins(20);

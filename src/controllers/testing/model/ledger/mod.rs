@@ -28,10 +28,8 @@ use super::{
     desired_state::{DesiredState, Strategy},
     faults::Faults,
 };
-use crate::{
-    api::{labels, machine::Machine},
-    runtime::clock::Clock,
-};
+use mcm_api::{labels, machine::Machine};
+use mcm_runtime::clock::Clock;
 
 /// A process may not know a younger fact yet: watches are late, and requests take time.
 const NEWS: Duration = Duration::from_secs(70);
@@ -433,7 +431,7 @@ impl Ledger {
     }
 
     fn check_node_write(&mut self, write: &Write<'_>, name: &str, faults: &Faults, cloud: &Cloud) {
-        const MARK: &str = crate::api::labels::NOT_MANAGED;
+        const MARK: &str = mcm_api::labels::NOT_MANAGED;
         let is_marked =
             |node: Option<&Object>| node.is_some_and(|node| !node.value["metadata"]["annotations"][MARK].is_null());
         if is_marked(write.before) != is_marked(write.after) && write.after.is_some() {

@@ -3,7 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{super::faults::Faults, Ledger, MachineFacts, NEWS, SetFacts};
-use crate::{api::machine::PreserveMode, runtime::clock::Clock};
+use mcm_api::machine::PreserveMode;
+use mcm_runtime::clock::Clock;
 
 /// How far the clocks of two processes are apart at most, and more.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(62);

@@ -1,0 +1,201 @@
+//! From the stand-in for core to the native controllers alone, which manage the machines before and after.
+//!
+//! ```text
+//! before   MachineDeployment ─▶ MachineSet ─▶ Machine          what the stand-in serves and shows
+//!               │                                 ▲
+//! stays    native MachineDeployment ─▶ native MachineSet ─▶ native Machine ─▶ VM
+//! ```
+//!
+//! The stand-in itself releases the authority, and removes the objects it shows. Without the label of its namespace,
+//! core may serve the namespace.
+
+use serde_json::json;
+
+use super::{
+    object::{Kind, Object},
+    snapshot::Snapshot,
+    stage::Stage,
+    step::{Action, Step, Todo},
+    verdicts::{Check, Verdict, of_whole},
+};
+use mcm_api::labels;
+use mcm_conversion::types::{Authority, Side, names};
+
+/// Conditions of the stand-in.
+const STAND_IN: &str = "StandIn";
+const SYNCHRONIZED: &str = "Synchronized";
+
+/// No step can be undone: until the first is done, the stand-in takes the authority back on request.
+pub const STEPS: [Step; 3] = [
+    Step { title: "transfer the authority to the MCM controllers", todo: give, undo: None },
+    Step { title: "remove the MachineSets and Machines that mirror the machines", todo: remove, undo: None },
+    Step { title: "remove the label from the namespace", todo: leave, undo: None },
+];
+
+/// The stage of the hand-over of a deployment; a finished one is `Closing`.
+pub fn stage_of(s: &Snapshot) -> Stage {
+    let migration = s.find(Kind::Migration, s.name());
+    let is_moved = migration.is_some_and(|migration| !is_of_stand_in(migration));
+    let is_given = migration.is_some_and(|one| one.at("/spec/authority") == json!(Side::MachineController));
+    match shown(s) {
+        Some(deployment) if deployment.is_deleting() && (is_given || migration.is_none()) => Stage::Closing,
+        Some(_) if is_given => Stage::Forward,
+        None if is_moved || native(s).is_some() => Stage::Closing,
+        Some(_) | None => Stage::Fresh,
+    }
+}
+
+/// Preconditions for releasing the machines from the stand-in.
+pub fn checks(s: &Snapshot) -> Vec<Check> {
+    let Some(deployment) = shown(s) else {
+        return vec![of_whole("deployment", Err(format!("{} {} does not exist", Kind::CapiDeployment, s.name())))];
+    };
+    vec![
+        of_whole("deployment", is_served(deployment)),
+        of_whole("stand-in", serves(s)),
+        of_whole("pause", nobody_paused(s, deployment)),
+        of_whole("synchronized", is_synchronized(deployment)),
+        of_whole("mcm", has_native(s)),
+    ]
+}
+
+fn is_served(deployment: &Object) -> Verdict {
+    if deployment.is_deleting() {
+        return Err("is being deleted, and its machines with it".to_owned());
+    }
+    match has_finalizer(deployment) {
+        true => Ok("is served by the stand-in".to_owned()),
+        false => Err("is not served by the stand-in, or not yet".to_owned()),
+    }
+}
+
+/// The stand-in does its part only while it is active.
+fn serves(s: &Snapshot) -> Verdict {
+    if !asks(s) {
+        return Err(format!("Namespace {} has no label {}={}", s.namespace, labels::STAND_IN, labels::SERVED));
+    }
+    let Some(migration) = s.find(Kind::Migration, s.name()).filter(|one| is_of_stand_in(one)) else {
+        return Err(format!("there is no {} {} of the stand-in", Kind::Migration, s.name()));
+    };
+    match migration.condition(STAND_IN) {
+        "True" => Ok("acts".to_owned()),
+        _ => Err(format!("does not act; see the condition {STAND_IN} of {}", migration.id())),
+    }
+}
+
+fn nobody_paused(s: &Snapshot, deployment: &Object) -> Verdict {
+    let cluster = s.find(Kind::Cluster, &s.cluster);
+    if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
+        return Err(format!("Cluster {} is paused: unpause it", s.cluster));
+    }
+    match deployment.annotation(names::PAUSED) {
+        Some(_) => Err(format!("{} is paused: remove the annotation {}", deployment.id(), names::PAUSED)),
+        None => Ok("nothing is paused".to_owned()),
+    }
+}
+
+/// The stand-in changes no authority while the sides differ.
+fn is_synchronized(deployment: &Object) -> Verdict {
+    let conditions = deployment.at("/status/conditions");
+    let condition = conditions.as_array().into_iter().flatten().find(|one| one["type"] == SYNCHRONIZED);
+    let is_true = condition.is_some_and(|one| {
+        one["status"] == "True" && one["observedGeneration"] == deployment.value["metadata"]["generation"]
+    });
+    match is_true {
+        true => Ok("both sides are synchronized".to_owned()),
+        false => Err(format!("see the condition {SYNCHRONIZED} of {}", deployment.id())),
+    }
+}
+
+fn has_native(s: &Snapshot) -> Verdict {
+    match native(s) {
+        None => Err(format!("there is no {} {} of the stand-in", Kind::Deployment, s.name())),
+        Some(native) if native.is_deleting() => Err(format!("{} is being deleted", native.id())),
+        Some(native) => Ok(format!("{} is kept", native.id())),
+    }
+}
+
+/// From now on the deletion of the MachineDeployment deletes nothing natively.
+fn give(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    if shown(s).is_none_or(Object::is_deleting) {
+        return todo;
+    }
+    let Some(migration) = s.find(Kind::Migration, s.name()) else {
+        todo.expect(false, format!("{} {}, which the stand-in creates", Kind::Migration, s.name()));
+        return todo;
+    };
+    todo.want(migration, &json!({ "spec": { "authority": Side::MachineController } }));
+    let is_given = migration.value["status"]["authority"] == json!(Authority::MachineController);
+    todo.expect(is_given, "the stand-in to transfer the authority to the MCM controllers");
+    todo
+}
+
+/// The stand-in removes the rest.
+fn remove(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    match shown(s) {
+        Some(deployment) if deployment.is_deleting() => {
+            todo.expect(false, format!("{} to be deleted", deployment.id()))
+        }
+        Some(deployment) => {
+            todo.actions.push(Action::Delete { id: deployment.id(), uid: deployment.uid().to_owned() });
+        }
+        None => {}
+    }
+    let is_mirror = |one: &&Object| one.annotation(labels::MIRROR).is_some();
+    let is_own = |one: &&Object| one.label(names::DEPLOYMENT_NAME) == Some(s.name());
+    let mirrors = s.all(Kind::CapiSet).chain(s.all(Kind::CapiMachine)).filter(is_mirror).filter(is_own);
+    let migration = s.find(Kind::Migration, s.name()).filter(|one| is_of_stand_in(one));
+    for left in mirrors.chain(migration) {
+        todo.expect(false, format!("{} to be deleted", left.id()));
+    }
+    todo
+}
+
+/// The last deployment also removes the label, which keeps core from acting in the namespace.
+fn leave(s: &Snapshot) -> Todo {
+    let mut todo = Todo::default();
+    match s.find(Kind::Namespace, &s.namespace) {
+        None => todo.expect(false, format!("Namespace {}", s.namespace)),
+        Some(_) if other(s).is_some() => {}
+        Some(namespace) => todo.want(namespace, &json!({ "metadata": { "labels": { (labels::STAND_IN): null } } })),
+    }
+    todo
+}
+
+/// The reason for which the label stays, if it does.
+pub fn kept_label(s: &Snapshot) -> Option<String> {
+    let other = other(s).filter(|_| asks(s))?;
+    Some(format!("the namespace keeps the label {} as long as {} exists", labels::STAND_IN, other.id()))
+}
+
+/// The deployment as the stand-in serves it, or will serve it.
+fn shown(s: &Snapshot) -> Option<&Object> {
+    s.find(Kind::CapiDeployment, s.name()).filter(|one| has_finalizer(one) || asks(s))
+}
+
+/// The native deployment that the stand-in created.
+fn native(s: &Snapshot) -> Option<&Object> {
+    s.find(Kind::Deployment, s.name()).filter(|one| one.label(labels::STAND_IN) == Some(s.name()))
+}
+
+/// Another deployment of the namespace, of any Cluster.
+fn other(s: &Snapshot) -> Option<&Object> {
+    s.all(Kind::CapiDeployment).find(|one| one.name() != s.name())
+}
+
+fn asks(s: &Snapshot) -> bool {
+    let namespace = s.find(Kind::Namespace, &s.namespace);
+    namespace.and_then(|namespace| namespace.label(labels::STAND_IN)) == Some(labels::SERVED)
+}
+
+fn is_of_stand_in(migration: &Object) -> bool {
+    migration.label(labels::STAND_IN).is_some()
+}
+
+/// Whether the stand-in serves a deployment.
+pub fn has_finalizer(deployment: &Object) -> bool {
+    let finalizers = deployment.at("/metadata/finalizers");
+    finalizers.as_array().is_some_and(|all| all.contains(&json!(labels::STAND_IN_FINALIZER)))
+}

@@ -1,0 +1,368 @@
+//! Objects of any kind, as the API servers store them. A migration copies unknown fields.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use mcm_api::{labels, machine as native};
+pub use mcm_conversion::{
+    PROVIDERS, ProviderKinds, ProviderRole,
+    types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+};
+
+/// A kind that a migration reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `cluster.x-k8s.io`
+    Cluster,
+    /// `cluster.x-k8s.io`
+    CapiDeployment,
+    /// `cluster.x-k8s.io`
+    CapiSet,
+    /// `cluster.x-k8s.io`
+    CapiMachine,
+    /// `cluster.x-k8s.io`
+    HealthCheck,
+    /// `infrastructure.cluster.x-k8s.io`
+    InfraMachine,
+    /// `infrastructure.cluster.x-k8s.io`
+    InfraTemplate,
+    /// `infrastructure.cluster.x-k8s.io`, of another infrastructure provider.
+    Other(&'static ProviderKinds, ProviderRole),
+    /// `infrastructure.cluster.x-k8s.io`
+    Migration,
+    /// `machine.sapcloud.io`
+    Deployment,
+    /// `machine.sapcloud.io`
+    Set,
+    /// `machine.sapcloud.io`
+    Machine,
+    /// `machine.sapcloud.io`
+    Class,
+    /// A core/v1 Secret; only referenced ones are read.
+    Secret,
+    /// Of the workload cluster.
+    Node,
+    /// A core/v1 Namespace; only that of the objects is read.
+    Namespace,
+    /// `cluster.x-k8s.io`
+    MachinePool,
+}
+
+impl Kind {
+    /// Kinds that may be listed in the namespace, without those of other infrastructure providers.
+    const OWN: [Self; 13] = [
+        Self::Cluster,
+        Self::CapiDeployment,
+        Self::CapiSet,
+        Self::CapiMachine,
+        Self::HealthCheck,
+        Self::InfraMachine,
+        Self::InfraTemplate,
+        Self::Migration,
+        Self::Deployment,
+        Self::Set,
+        Self::Machine,
+        Self::Class,
+        Self::MachinePool,
+    ];
+
+    /// All kinds that may be listed in the namespace.
+    pub fn listed() -> impl Iterator<Item = Self> {
+        Self::OWN.into_iter().chain(ProviderRole::ALL.into_iter().flat_map(Self::of_others))
+    }
+
+    /// The kinds with this role of all other infrastructure providers.
+    pub fn of_others(role: ProviderRole) -> impl Iterator<Item = Self> {
+        PROVIDERS.into_iter().map(move |provider| Self::Other(&provider.kinds, role))
+    }
+
+    /// API group, version, name and plural.
+    pub const fn resource(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Cluster => (CORE_GROUP, "v1beta2", "Cluster", "clusters"),
+            Self::CapiDeployment => (CORE_GROUP, "v1beta2", "MachineDeployment", "machinedeployments"),
+            Self::CapiSet => (CORE_GROUP, "v1beta2", "MachineSet", "machinesets"),
+            Self::CapiMachine => (CORE_GROUP, "v1beta2", "Machine", "machines"),
+            Self::HealthCheck => (CORE_GROUP, "v1beta2", "MachineHealthCheck", "machinehealthchecks"),
+            Self::InfraMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachine", "mcmmachines"),
+            Self::InfraTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachineTemplate", "mcmmachinetemplates"),
+            Self::Other(provider, role) => {
+                let name = provider.with_role(role);
+                (INFRASTRUCTURE_GROUP, provider.version, name.kind, name.plural)
+            }
+            Self::Migration => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMigration", "mcmmigrations"),
+            Self::Deployment => (native::GROUP, native::VERSION, "MachineDeployment", "machinedeployments"),
+            Self::Set => (native::GROUP, native::VERSION, "MachineSet", "machinesets"),
+            Self::Machine => (native::GROUP, native::VERSION, "Machine", "machines"),
+            Self::Class => (native::GROUP, native::VERSION, "MachineClass", "machineclasses"),
+            Self::Secret => ("", "v1", "Secret", "secrets"),
+            Self::Node => ("", "v1", "Node", "nodes"),
+            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Self::MachinePool => (CORE_GROUP, "v1beta2", "MachinePool", "machinepools"),
+        }
+    }
+
+    /// A kind of another infrastructure provider, which need not be installed.
+    pub const fn is_of_other(self) -> bool {
+        matches!(self, Self::Other(..))
+    }
+
+    /// A hand-over from the stand-in for core reads it; core need not be installed.
+    pub const fn is_of_stand_in(self) -> bool {
+        matches!(
+            self,
+            Self::Cluster
+                | Self::CapiDeployment
+                | Self::CapiSet
+                | Self::CapiMachine
+                | Self::Migration
+                | Self::Deployment
+        )
+    }
+
+    /// Whether its controllers confirm the pause of an object.
+    pub const fn is_paused_by_annotation(self) -> bool {
+        matches!(
+            self,
+            Self::CapiDeployment
+                | Self::CapiSet
+                | Self::CapiMachine
+                | Self::HealthCheck
+                | Self::InfraMachine
+                | Self::MachinePool
+                | Self::Other(_, ProviderRole::Machine | ProviderRole::Pool)
+                | Self::Deployment
+                | Self::Set
+                | Self::Machine
+        )
+    }
+
+    /// `apiVersion` of its objects.
+    pub fn api_version(self) -> String {
+        match self.resource() {
+            ("", version, ..) => version.to_owned(),
+            (group, version, ..) => format!("{group}/{version}"),
+        }
+    }
+
+    /// The kind of a converted object.
+    pub fn of(value: &Value) -> Option<Self> {
+        let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
+        let is_it = |one: &Self| one.api_version() == version && one.resource().2 == kind;
+        Self::listed().chain([Self::Secret]).find(is_it)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (group, _, name, _) = self.resource();
+        let is_native = group == native::GROUP && name != "MachineClass";
+        write!(f, "{}{name}", if is_native { "MCM " } else { "" })
+    }
+}
+
+/// The identity of an object in the namespace, or of a Node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+}
+
+impl Id {
+    /// Names an object.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self { kind, name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// An object as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its fields.
+    pub value: Value,
+}
+
+impl Object {
+    /// Its kind and name.
+    pub fn id(&self) -> Id {
+        Id::new(self.kind, self.name())
+    }
+
+    /// The text at a JSON pointer; empty if there is none.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The number at a JSON pointer.
+    pub fn number(&self, pointer: &str) -> Option<i64> {
+        self.value.pointer(pointer).and_then(Value::as_i64)
+    }
+
+    /// The value at a JSON pointer; null if there is none.
+    pub fn at(&self, pointer: &str) -> Value {
+        self.value.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// The object as its type. `None` if it cannot be decoded.
+    pub fn decoded<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_value(self.value.clone()).ok()
+    }
+
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["labels"].get(key)?.as_str()
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["annotations"].get(key)?.as_str()
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        !self.value["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// Whether a migration of this name created it or holds it.
+    pub fn is_of_migration(&self, name: &str) -> bool {
+        self.annotation(labels::MIGRATION) == Some(name)
+    }
+
+    /// UID of its controller.
+    pub fn controller(&self) -> Option<&str> {
+        let owners = self.value["metadata"]["ownerReferences"].as_array()?;
+        owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
+    }
+
+    /// Status of a condition: `True`, `False`, `Unknown`; empty if it has none.
+    pub fn condition(&self, type_: &str) -> &str {
+        // Native sets have another name for them.
+        let all = ["conditions", "machineSetCondition"].map(|key| self.value["status"][key].as_array());
+        let found = all.into_iter().flatten().flatten().find(|condition| condition["type"] == type_);
+        found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+    }
+
+    /// Whether its controller confirms a pause. Some other infrastructure providers never do: they read only the owner
+    /// and the pause annotation of an object.
+    pub fn tells_pause(&self) -> bool {
+        !self.kind.is_of_other() || !self.condition("Paused").is_empty()
+    }
+
+    /// Whether its controller confirmed the pause.
+    pub fn is_paused(&self) -> bool {
+        self.condition("Paused") == "True"
+    }
+
+    /// Whether its controller has observed the last change of its spec.
+    pub fn is_observed(&self) -> bool {
+        let observed = self.number("/status/observedGeneration");
+        observed.is_some() && observed >= self.number("/metadata/generation")
+    }
+
+    /// The owner reference to this object as a controller.
+    pub fn as_controller(&self) -> Value {
+        json!([{
+            "apiVersion": self.kind.api_version(), "kind": self.kind.resource().2, "name": self.name(), "uid": self.uid(),
+            "controller": true, "blockOwnerDeletion": true,
+        }])
+    }
+
+    /// The object as a user wrote it: without status and without pause annotations.
+    pub fn as_written(&self) -> Value {
+        let mut value = self.value.clone();
+        value.as_object_mut().map(|fields| fields.remove("status"));
+        let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        if let Some(annotations) = annotations {
+            for key in [names::PAUSED, labels::MIGRATION] {
+                annotations.remove(key);
+            }
+        }
+        value
+    }
+}
+
+/// The merge patch that adds all missing wanted fields to `live`; `None` if nothing is missing. A wanted null removes a
+/// field.
+pub fn lacking(live: &Value, wanted: &Value) -> Option<Value> {
+    match wanted {
+        Value::Null => (!live.is_null()).then_some(Value::Null),
+        Value::Object(wanted) if wanted.is_empty() => None,
+        Value::Object(wanted) => {
+            let below = |key: &str| live.get(key).unwrap_or(&Value::Null);
+            let differing = wanted.iter().filter_map(|(key, value)| Some((key.clone(), lacking(below(key), value)?)));
+            let patch: Map<String, Value> = differing.collect();
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        Value::Array(items) if items.is_empty() && live.is_null() => None,
+        other => (live != other).then(|| other.clone()),
+    }
+}
+
+/// `from` with nulls for fields that `to` does not have: as a merge patch it replaces `from` by `to`.
+pub fn replacing(from: &Value, to: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let kept = to.iter().map(|(key, value)| match from.get(key) {
+        Some(before) => (key.clone(), replacing(before, value)),
+        None => (key.clone(), value.clone()),
+    });
+    Value::Object(gone.chain(kept).collect())
+}
+
+/// Without empty texts, which Go leaves out.
+pub fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| value.as_str() != Some(""));
+            kept.map(|(key, value)| (key.clone(), without_empty(value))).collect::<Map<_, _>>().into()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use mcm_api::patch;
+
+    #[rstest]
+    #[case::has_it(json!({"a": 1, "b": 2}), json!({"a": 1}), None)]
+    #[case::lacks_it(json!({"a": 1}), json!({"a": 2, "b": {"c": 3}}), Some(json!({"a": 2, "b": {"c": 3}})))]
+    #[case::gone_already(json!({"a": 1}), json!({"b": null, "c": {}, "d": []}), None)]
+    #[case::to_remove(json!({"a": {"b": 1}}), json!({"a": {"b": null}}), Some(json!({"a": {"b": null}})))]
+    #[case::lists_are_whole(json!({"a": [1, 2]}), json!({"a": [1]}), Some(json!({"a": [1]})))]
+    fn a_patch_has_only_what_is_lacking(#[case] live: Value, #[case] wanted: Value, #[case] expected: Option<Value>) {
+        let patch = lacking(&live, &wanted);
+        assert_eq!(patch, expected);
+        let mut after = live;
+        patch::apply(&mut after, &patch.unwrap_or_else(|| json!({})));
+        assert_eq!(lacking(&after, &wanted), None);
+    }
+
+    #[test]
+    fn a_replacement_removes_the_rest_of_the_value() {
+        let (mut from, to) = (json!({"a": 1, "b": {"c": 2, "d": 3}}), json!({"b": {"c": 4}, "e": 5}));
+        let patch = replacing(&from, &to);
+        patch::apply(&mut from, &patch);
+        assert_eq!(from, to);
+    }
+}

@@ -1,0 +1,451 @@
+//! The plan of a migration: its checks, its steps, and the next step.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    checks::{checks, converted},
+    from_other, from_pool, group, hand_over, lone,
+    object::{Id, Kind, Object},
+    snapshot::{Member, Snapshot},
+    stage::Stage,
+    step::{Action, Step, Todo},
+    to_capi, to_native, to_other, to_pool,
+    unit::Unit,
+    verdicts::{Check, OF_MACHINE},
+    way::Way,
+};
+use mcm_conversion::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMachine, Side};
+
+/// Condition of an MCMMigration.
+pub const MIGRATED: &str = "Migrated";
+/// The most changed Nodes in that condition.
+const MOST_CHANGES: usize = 20;
+
+/// A plan for one deployment, or one machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// The migrated unit.
+    #[serde(flatten)]
+    pub unit: Unit,
+    /// The new owner of the machines.
+    pub to: Side,
+    /// The stage of the migration.
+    pub stage: Stage,
+    /// Preconditions of the migration; empty once it has begun and the machines are recorded.
+    pub checks: Vec<Check>,
+    /// Losses that change no VM, and Nodes that were lost or restarted during a complete migration.
+    pub losses: Vec<String>,
+    /// All steps, in order.
+    pub steps: Vec<StepState>,
+    /// Commands that the user runs when a step waits for their results.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<String>,
+    /// The remaining work of the current step.
+    #[serde(skip)]
+    pub todo: Todo,
+    /// Whether the current step uses answers of the cloud.
+    #[serde(skip)]
+    pub asks_cloud: bool,
+}
+
+/// A step, and whether it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepState {
+    /// The purpose of the step.
+    pub title: &'static str,
+    /// The progress of the step.
+    pub progress: Progress,
+}
+
+/// The progress of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Progress {
+    /// No work remains.
+    Done,
+    /// The next step.
+    Current,
+    /// The step is not reached yet.
+    Later,
+}
+
+/// A plan cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// A migration in another direction is not complete.
+    #[error(
+        "{unit}: a migration to {to:?} is in progress: complete it with mcm adopt apply, or undo it with mcm adopt \
+         abort"
+    )]
+    OtherWay {
+        /// The migrated unit.
+        unit: Unit,
+        /// The new owner.
+        to: Side,
+    },
+    /// It is being undone.
+    #[error("{unit}: its migration is being undone: complete that with mcm adopt abort")]
+    Aborting {
+        /// The migrated unit.
+        unit: Unit,
+    },
+    /// The MCMMigration of the name has another unit.
+    #[error("{unit}: MCMMigration {} belongs to {other}, which has the same name: rename one of them, or delete the MCMMigration if it is complete and not to be reversed", .unit.name())]
+    OtherUnit {
+        /// The requested unit.
+        unit: Unit,
+        /// The unit of the MCMMigration.
+        other: Unit,
+    },
+}
+
+impl Plan {
+    /// The failed checks.
+    pub fn failed(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| !check.passed)
+    }
+
+    /// The side that owns the machines.
+    pub fn side_of_machines(&self, way: Way) -> Side {
+        if self.stage == Stage::Closing { way.to() } else { way.from() }
+    }
+
+    /// The current step, counted from 1.
+    pub fn current(&self) -> Option<(usize, &StepState)> {
+        (1..).zip(&self.steps).find(|(_, step)| step.progress == Progress::Current)
+    }
+}
+
+/// Plans the next step of a migration.
+///
+/// # Errors
+/// The unit is migrated in another direction.
+pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
+    if way == Way::FromStandIn {
+        return Ok(plan_hand_over(s));
+    }
+    let migration = s.migration();
+    let stage = stage_of(s, migration.as_ref(), way)?;
+    let mut plan = Plan::begun(s, way, stage);
+    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way }, &s.unit);
+    let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
+    if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
+        plan.checks = checks(s, way);
+        plan.losses = converted(s, way).losses.iter().map(ToString::to_string).collect();
+        plan.asks_cloud = stage == Stage::Fresh;
+    }
+    if stage == Stage::Backward {
+        for step in before.iter().rev() {
+            plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
+        }
+        plan.add("restore the authority", || switch(s, way.to(), "Aborted"));
+        plan.asks_cloud |= plan.todo.asks_cloud;
+        return Ok(plan);
+    }
+    if s.unit.is_pool() && matches!(stage, Stage::Fresh | Stage::Forward) {
+        plan.by_hand = group::commands(s, way);
+    }
+    let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
+    let is_begun = stage != Stage::Fresh;
+    let is_switched = matches!(stage, Stage::Closing | Stage::Done);
+    if stage == Stage::Done {
+        plan.losses.extend(noted(migration.as_ref()));
+    }
+    let refused = plan.failed().next().is_some();
+    plan.add("suspend the authority of the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
+    for (number, step) in before.iter().enumerate() {
+        plan.add(step.title, || ahead(is_switched, &|| (step.todo)(s)));
+        if number == 0 {
+            let is_over = is_switched || is_recorded;
+            let is_next = plan.add("record machines, VMs and Nodes", || ahead(is_over, &|| record(s, way, refused)));
+            plan.asks_cloud |= is_next;
+        }
+    }
+    plan.add("switch the authority", || ahead(is_switched, &|| switch(s, way.to(), "Switched")));
+    for step in after {
+        plan.add(step.title, || ahead(stage == Stage::Done, &|| (step.todo)(s)));
+    }
+    let is_next = plan.add("compare VMs and Nodes with the record", || ahead(stage == Stage::Done, &|| finish(s, way)));
+    plan.asks_cloud |= is_next || plan.todo.asks_cloud;
+    Ok(plan)
+}
+
+/// The stand-in performs its part, so there is no MCMMigration of ours.
+fn plan_hand_over(s: &Snapshot) -> Plan {
+    let mut plan = Plan::begun(s, Way::FromStandIn, hand_over::stage_of(s));
+    if plan.stage == Stage::Fresh {
+        plan.checks = hand_over::checks(s);
+    }
+    plan.losses.extend(hand_over::kept_label(s));
+    let is_refused = plan.failed().next().is_some();
+    for step in &hand_over::STEPS {
+        plan.add(step.title, || if is_refused { refused() } else { (step.todo)(s) });
+    }
+    if plan.current().is_none() {
+        plan.stage = Stage::Done;
+    }
+    plan
+}
+
+fn refused() -> Todo {
+    let mut todo = Todo::default();
+    todo.expect(false, "every check to pass");
+    todo
+}
+
+impl Plan {
+    /// A plan without steps.
+    fn begun(s: &Snapshot, way: Way, stage: Stage) -> Self {
+        Self {
+            unit: s.unit.clone(),
+            to: way.to(),
+            stage,
+            checks: Vec::new(),
+            losses: Vec::new(),
+            steps: Vec::new(),
+            by_hand: Vec::new(),
+            todo: Todo::default(),
+            asks_cloud: false,
+        }
+    }
+
+    /// Adds a step. True if it is the current one. Later steps are not computed.
+    fn add(&mut self, title: &'static str, todo: impl FnOnce() -> Todo) -> bool {
+        let progress = if self.current().is_some() {
+            Progress::Later
+        } else {
+            self.todo = todo();
+            if self.todo.is_done() { Progress::Done } else { Progress::Current }
+        };
+        self.steps.push(StepState { title, progress });
+        progress == Progress::Current
+    }
+}
+
+/// The steps before and after the switch.
+fn path(way: Way, unit: &Unit) -> (&'static [Step], &'static [Step]) {
+    let is_lone = unit.is_lone();
+    match way {
+        Way::FromOther if unit.is_pool() => (&from_pool::BEFORE, &from_pool::AFTER),
+        Way::ToOther if unit.is_pool() => (&to_pool::BEFORE, &to_pool::AFTER),
+        Way::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
+        Way::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
+        Way::ToNative => (&to_native::BEFORE, &to_native::AFTER),
+        Way::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
+        Way::FromOther => (&from_other::BEFORE, &from_other::AFTER),
+        Way::ToOther => (&to_other::BEFORE, &to_other::AFTER),
+        Way::FromStandIn => (&[], &[]),
+    }
+}
+
+fn status(migration: &MCMMigration) -> Option<&MCMMigrationStatus> {
+    migration.status.as_ref()
+}
+
+fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<Stage, NoPlan> {
+    let Some(migration) = migration else { return Ok(Stage::Fresh) };
+    let wanted = migration.spec.authority;
+    let status = status(migration).cloned().unwrap_or_default();
+    let unit = s.unit.clone();
+    let other = Unit::of(&migration.spec, s.name());
+    if other != unit {
+        return Err(NoPlan::OtherUnit { unit, other });
+    }
+    let is_undone = status.from == Some(wanted);
+    if status.authority == Some(Authority::Migrating) {
+        let begun = Way::begun(&status);
+        return match is_undone {
+            false if begun == Some(way) => Ok(Stage::Forward),
+            true if begun == Some(way.back()) => Ok(Stage::Backward),
+            true => Err(NoPlan::Aborting { unit }),
+            false => Err(NoPlan::OtherWay { unit, to: wanted }),
+        };
+    }
+    let is_there = status.authority == Some(wanted.into());
+    let is_migrated = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True");
+    match is_there {
+        true if !is_undone && !is_migrated => match Way::begun(&status) == Some(way) {
+            true => Ok(Stage::Closing),
+            false => Err(NoPlan::OtherWay { unit, to: wanted }),
+        },
+        true if wanted == way.to() => Ok(Stage::Done),
+        _ => Ok(Stage::Fresh),
+    }
+}
+
+/// Writes into the MCMMigration that no side has the authority any more.
+fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
+    if is_refused {
+        return refused();
+    }
+    let mut todo = Todo::default();
+    let mut spec = json!({ "authority": way.to(), "clusterName": s.cluster });
+    if !matches!(s.unit, Unit::Deployment(_)) {
+        spec["kind"] = json!(s.unit.kind());
+    }
+    let Some(migration) = s.find(Kind::Migration, s.name()) else {
+        let id = Id::new(Kind::Migration, s.name());
+        let object = json!({
+            "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration",
+            "metadata": { "name": s.name(), "namespace": s.namespace }, "spec": spec,
+        });
+        todo.actions.push(Action::Create { id, object });
+        return todo;
+    };
+    todo.want(migration, &json!({ "spec": spec }));
+    todo.then(|| {
+        let status = json!({
+            "authority": Authority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
+            "conditions": conditions(s, "False", "Migrating", String::new()),
+        });
+        write_status(migration, &status)
+    })
+}
+
+/// Records the state that must be the same in the end. Everything is paused now, so it is read again.
+fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
+    let mut todo = Todo::default();
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
+    if is_refused {
+        todo.expect(false, "every check to pass, or mcm adopt abort to undo the migration");
+        return todo;
+    }
+    let from = way.from();
+    let machines: Vec<MigratedMachine> = s.members_of(from).iter().filter_map(recorded).collect();
+    let set = s.set_of(from).map(Object::name);
+    write_status(migration, &json!({ "machines": machines, "set": set }))
+}
+
+fn recorded(member: &Member<'_>) -> Option<MigratedMachine> {
+    let node = member.node?;
+    Some(MigratedMachine {
+        name: member.name.to_owned(),
+        machine: member.machine.map_or(member.name, Object::name).to_owned(),
+        provider_id: node.text("/spec/providerID").to_owned(),
+        node: node.name().to_owned(),
+        node_uid: node.uid().to_owned(),
+        boot_id: node.text("/status/nodeInfo/bootID").to_owned(),
+    })
+}
+
+fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return Todo::default() };
+    if migration.value["status"]["authority"] == json!(Authority::from(to)) {
+        return Todo::default();
+    }
+    write_status(
+        migration,
+        &json!({ "authority": Authority::from(to), "conditions": conditions(s, "False", reason, String::new()) }),
+    )
+}
+
+/// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine. A Node that was lost or
+/// restarted meanwhile is named in the condition: nothing would restore it.
+fn finish(s: &Snapshot, way: Way) -> Todo {
+    let mut todo = Todo::default();
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
+    let lost: Vec<&str> = s.recorded().filter(|member| member.node.is_none()).map(|member| member.name).collect();
+    let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
+    let is_meant = |one: &Check| of_cloud.contains(&one.check) && !lost.contains(&one.machine.as_str());
+    for check in checks(s, way.back()).into_iter().filter(|one| is_meant(one) && !one.passed) {
+        todo.expect(false, format!("this check to pass: {check}"));
+    }
+    todo.then(|| {
+        let migrated = conditions(s, "True", "Migrated", shortened(&changes(s)));
+        write_status(migration, &json!({ "conditions": migrated }))
+    })
+}
+
+/// Changes of Nodes during a complete migration.
+fn noted(migration: Option<&MCMMigration>) -> Option<String> {
+    let migrated = migration.and_then(status)?.conditions.iter().find(|one| one.type_ == MIGRATED)?;
+    Some(migrated.message.clone()).filter(|message| !message.is_empty())
+}
+
+/// The first of all changes, as the message of a condition is limited.
+fn shortened(changes: &[String]) -> String {
+    let first = changes.iter().take(MOST_CHANGES).cloned().collect::<Vec<_>>().join(", ");
+    match changes.len().saturating_sub(MOST_CHANGES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// How Nodes differ from the record.
+fn changes(s: &Snapshot) -> Vec<String> {
+    let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
+    let change = |machine: &MigratedMachine| {
+        let node = s.find(Kind::Node, &machine.node).filter(|node| node.uid() == machine.node_uid);
+        let differs = |node: &Object, field: &str, before: &str| node.text(field) != before;
+        match node {
+            None => Some(format!("Node {} was lost", machine.node)),
+            Some(node) if differs(node, "/spec/providerID", &machine.provider_id) => {
+                Some(format!("Node {} has another VM", machine.node))
+            }
+            Some(node) if differs(node, "/status/nodeInfo/bootID", &machine.boot_id) => {
+                Some(format!("Node {} was restarted", machine.node))
+            }
+            Some(_) => None,
+        }
+    };
+    recorded.iter().filter_map(change).collect()
+}
+
+fn write_status(migration: &Object, status: &Value) -> Todo {
+    let patch = super::object::lacking(&migration.value, &json!({ "status": status }));
+    let actions = patch.map(|patch| Action::PatchStatus { id: migration.id(), patch });
+    Todo { actions: actions.into_iter().collect(), ..Todo::default() }
+}
+
+fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Value {
+    let migrated = Condition {
+        type_: MIGRATED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: Time(s.now),
+        observed_generation: None,
+    };
+    json!([migrated])
+}
+
+/// The reverse direction, and the patch that turns a migration round.
+///
+/// # Errors
+/// The authority was already switched, or no migration is running.
+pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
+    let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
+    let (Some(migration), Some(Authority::Migrating), Some(way)) =
+        (s.find(Kind::Migration, s.name()), status.authority, Way::begun(&status))
+    else {
+        return Err(NoAbort { unit: s.unit.clone() });
+    };
+    let mut todo = Todo::default();
+    todo.want(migration, &json!({ "spec": { "authority": way.from() } }));
+    Ok((way.back(), todo.actions))
+}
+
+/// The direction of the running migration, or of the last one.
+pub fn way_of(migration: &MCMMigration) -> Way {
+    let begun = status(migration).and_then(Way::begun).map(|way| {
+        let is_back = migration.spec.authority == way.from();
+        if is_back { way.back() } else { way }
+    });
+    // The status follows the spec in a second write.
+    begun.filter(|way| way.to() == migration.spec.authority).unwrap_or(match migration.spec.authority {
+        Side::MachineController => Way::ToNative,
+        Side::ClusterApi => Way::FromNative,
+        Side::OtherProvider => Way::ToOther,
+    })
+}
+
+/// A migration cannot be undone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{unit}: there is nothing to undo: no migration is in progress, or its authority is already switched; mcm adopt \
+     apply completes it, or reverses a complete one"
+)]
+pub struct NoAbort {
+    unit: Unit,
+}

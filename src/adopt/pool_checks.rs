@@ -1,0 +1,155 @@
+//! Preconditions of the migration of a pool.
+
+use std::collections::BTreeSet;
+
+use super::{
+    from_pool::pools,
+    object::{Kind, Object},
+    pools::REPLACE,
+    snapshot::{Member, Snapshot},
+    swap,
+    swap_checks::{conversion, no_migration_holds_a_class},
+    verdicts::{
+        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
+    },
+    way::Way,
+};
+pub use mcm_conversion::{
+    provider_id,
+    types::{Side, names},
+};
+
+/// The kind of pools whose VMs can leave and return.
+const MOVABLE: &str = "AWSMachinePool";
+
+/// All checks for one of the two directions. `root` is the MachinePool, or the deployment.
+pub fn checks(s: &Snapshot, way: Way, root: &Object, members: &[Member<'_>]) -> Vec<Check> {
+    let mut all = vec![
+        of_whole("deployment", settled(root)),
+        of_whole("cluster", cluster(s, way.to())),
+        of_whole("pause", nobody_else_paused(s, way)),
+        of_whole("provider", provider(s)),
+        of_whole("size", if way == Way::ToOther { fits(s, members) } else { is_complete(s, root, members) }),
+        of_whole("members", members_of_group(s, way, members)),
+        of_whole("orphans", no_orphans(s, members)),
+    ];
+    if way == Way::ToOther {
+        all.push(of_whole("rollout", no_rollout(s, Side::ClusterApi, root, members)));
+    } else {
+        all.push(of_whole("names", names_are_free(s, members)));
+        all.push(of_whole("bootstrap", boots(s, root)));
+        all.extend(conversion(s, way, root, &swap::class_made(s)));
+    }
+    for member in members {
+        let is_settled = match way {
+            Way::ToOther => machine_is_settled(member, Side::ClusterApi),
+            _ => Ok("is in the pool".to_owned()),
+        };
+        let verdicts = [is_settled, node_is_its_own(member), vm_is_found(s, member), vm_is_claimed_once(s, member)];
+        all.extend(OF_MACHINE.into_iter().zip(verdicts).map(|(check, verdict)| result(member.name, check, verdict)));
+    }
+    all
+}
+
+fn nobody_else_paused(s: &Snapshot, way: Way) -> Verdict {
+    let seen = nobody_paused(s, way.from())?;
+    no_migration_holds_a_class(s)?;
+    let is_of_other = |one: &&Object| one.annotation(names::PAUSED).is_some() && !one.is_of_migration(s.name());
+    match pools(s).into_iter().find(is_of_other) {
+        Some(object) => Err(format!("{} is paused by another client", object.id())),
+        None => Ok(seen),
+    }
+}
+
+fn provider(s: &Snapshot) -> Verdict {
+    let Some(machine_pool) = s.deployment_of(Side::OtherProvider) else {
+        return Err(format!("MachinePool {} does not exist, to which the VMs would return", s.name()));
+    };
+    let kind = machine_pool.text("/spec/template/spec/infrastructureRef/kind");
+    match s.pool() {
+        _ if kind != MOVABLE => Err(format!("its infrastructure is {kind} {}: {}", swap::template_name(s), REPLACE)),
+        Some(pool) => Ok(pool.id().to_string()),
+        None => Err(format!("{kind} {} does not exist", swap::template_name(s))),
+    }
+}
+
+/// Each VM that the pool is to have is in it, and no other program scales it.
+fn is_complete(s: &Snapshot, machine_pool: &Object, members: &[Member<'_>]) -> Verdict {
+    if let Some(manager) = machine_pool.annotation(names::REPLICAS_MANAGED_BY) {
+        return Err(format!("{manager} scales it: stop it and remove the annotation {}", names::REPLICAS_MANAGED_BY));
+    }
+    let label = names::label_value(s.name());
+    let is_of_pool = |machine: &&Object| machine.label(names::POOL_NAME) == Some(&label);
+    if let Some(machine) = s.all(Kind::CapiMachine).find(is_of_pool) {
+        return Err(format!("its VMs have Machines, such as {}: {}", machine.name(), REPLACE));
+    }
+    let Some(replicas) = machine_pool.number("/spec/replicas") else {
+        return Err("spec.replicas is absent: write it".to_owned());
+    };
+    if members.is_empty() {
+        return Err("it has no machines: create a MachineDeployment instead".to_owned());
+    }
+    if usize::try_from(replicas) != Ok(members.len()) {
+        return Err(format!("{} VMs, {replicas} replicas: wait until it is scaled", members.len()));
+    }
+    Ok(format!("{replicas} VMs"))
+}
+
+/// The pool was left without machines, and its bounds admit those of the deployment.
+fn fits(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
+    let (Some(machine_pool), Some(pool)) = (s.deployment_of(Side::OtherProvider), s.pool()) else {
+        return Err("the pool does not exist".to_owned());
+    };
+    let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
+    if machine_pool.number("/spec/replicas") != Some(0)
+        || machine_pool.number("/status/replicas").unwrap_or_default() != 0
+    {
+        return Err(format!("{} has machines: scale it to 0", machine_pool.id()));
+    }
+    match pool.number("/spec/maxSize") {
+        Some(most) if most < count => Err(format!("{} takes {most} VMs: set spec.maxSize to {count}", pool.id())),
+        most => Ok(format!("{count} of {}", most.unwrap_or(1))),
+    }
+}
+
+/// The group and the pool agree.
+fn members_of_group(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
+    let group = format!("Auto Scaling group {}", swap::template_name(s));
+    let shown = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {
+        None => return Err("the cloud was not asked".to_owned()),
+        Some(Err(error)) => return Err(format!("the members of {group} cannot be listed: {error}")),
+        Some(Ok(shown)) => shown.iter().map(|id| provider_id::identity(id)).collect::<BTreeSet<String>>(),
+    };
+    let wanted: BTreeSet<String> = match way {
+        Way::ToOther => BTreeSet::new(),
+        _ => members.iter().map(Member::vm).collect(),
+    };
+    if let Some(id) = wanted.symmetric_difference(&shown).next() {
+        let is = if shown.contains(id) { "is" } else { "is not" };
+        return Err(format!("{id} {is} a member of {group}: wait until its size is settled"));
+    }
+    Ok(format!("{} members of {group}", shown.len()))
+}
+
+fn names_are_free(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
+    let of_members = members
+        .iter()
+        .flat_map(|member| [s.find(Kind::CapiMachine, member.name), member.infra, member.native].into_iter().flatten());
+    let mut taken = s.find(Kind::CapiDeployment, s.name()).into_iter().chain(of_members);
+    match taken.find(|object| !object.is_of_migration(s.name())) {
+        Some(object) => Err(format!("{} exists: rename or delete it", object.id())),
+        None => Ok("the names are free".to_owned()),
+    }
+}
+
+/// Later machines need the bootstrap data of the pool.
+fn boots(s: &Snapshot, machine_pool: &Object) -> Verdict {
+    match machine_pool.text("/spec/template/spec/bootstrap/dataSecretName") {
+        "" => {
+            Err("the MachinePool names no Secret with bootstrap data yet: wait for its bootstrap provider".to_owned())
+        }
+        name if s.find(Kind::Secret, name).is_none() => Err(format!("Secret {name} does not exist")),
+        name => Ok(format!("from Secret {name}, which MachinePool {} keeps up to date", machine_pool.name())),
+    }
+}

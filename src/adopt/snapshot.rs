@@ -1,0 +1,365 @@
+//! The input of a plan.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    object::{Id, Kind, Object, lacking, without_empty},
+    unit::Unit,
+};
+use mcm_api::labels;
+pub use {
+    mcm_conversion as conversion,
+    mcm_conversion::{
+        Answers, ProviderRole, provider_id,
+        types::{MCMMigration, MachineHealthCheck, Side, names},
+    },
+};
+
+/// The objects of a namespace and of its workload cluster, and the answers of the cloud.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The namespace.
+    pub namespace: String,
+    /// Name of the Cluster.
+    pub cluster: String,
+    /// The migrated unit.
+    pub unit: Unit,
+    /// All objects.
+    pub objects: BTreeMap<Id, Object>,
+    /// Secret with the credentials for a class that is derived from the template of another provider.
+    pub credentials: Option<String>,
+    /// Values that this template leaves to its provider.
+    pub answers: Answers,
+    /// The answers of the cloud; `None` if it was not asked.
+    pub cloud: Option<Cloud>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// IDs and names of the VMs of a class. Equal classes share them.
+pub type Listing = Result<Arc<BTreeMap<String, String>>, String>;
+
+/// The drivers' read-only answers about the machines. An error is a text for users.
+#[derive(Clone, Debug, Default)]
+pub struct Cloud {
+    /// ID of the VM of each machine, in the form of the driver; `None` if there certainly is no VM.
+    pub found: BTreeMap<String, Result<Option<String>, String>>,
+    /// IDs and names of all VMs of each class.
+    pub listed: BTreeMap<String, Listing>,
+    /// IDs of the VMs in the group of the migrated pool; `None` if no pool is migrated.
+    pub members: Option<Result<BTreeSet<String>, String>>,
+}
+
+/// One machine with its objects on both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Name of the native Machine, of the MCMMachine and of the infrastructure object of another provider.
+    pub name: &'a str,
+    /// The Machine of Cluster API.
+    pub machine: Option<&'a Object>,
+    /// Its MCMMachine.
+    pub infra: Option<&'a Object>,
+    /// Its infrastructure object of another provider.
+    pub other: Option<&'a Object>,
+    /// The native Machine.
+    pub native: Option<&'a Object>,
+    /// The Node; of a recorded machine only the recorded one, so `None` once that is lost.
+    pub node: Option<&'a Object>,
+    /// ID of its VM, if a pool or the record has it.
+    pub known_id: Option<&'a str>,
+}
+
+impl Member<'_> {
+    /// Identity of the VM, the same for all forms of its ID; empty if it is unknown.
+    pub fn vm(&self) -> String {
+        provider_id::identity(self.id())
+    }
+
+    /// ID of the VM in the form of the driver, as far as it is known without the class; empty if it is unknown.
+    pub fn driver_id(&self) -> String {
+        provider_id::to_native(self.id(), &Value::Null)
+    }
+
+    /// ID of the VM in any form.
+    fn id(&self) -> &str {
+        let mut all = [self.native, self.infra, self.other].into_iter().flatten();
+        let of_objects = all.find_map(|one| Some(one.text("/spec/providerID")).filter(|id| !id.is_empty()));
+        of_objects.or(self.known_id).unwrap_or_default()
+    }
+}
+
+impl Cloud {
+    /// Whether the VM of a machine ended. A Node that is Ready shows that the cloud was asked with other credentials.
+    pub fn lacks(&self, member: &Member<'_>) -> bool {
+        let is_alive = member.node.is_some_and(|node| node.condition("Ready") == "True");
+        !is_alive && self.found.get(member.name) == Some(&Ok(None))
+    }
+}
+
+impl Snapshot {
+    /// The name of the unit, and of its MCMMigration.
+    pub fn name(&self) -> &str {
+        self.unit.name()
+    }
+
+    /// An object.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&Object> {
+        self.objects.get(&Id::new(kind, name))
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.objects.values().filter(move |object| object.kind == kind)
+    }
+
+    /// All objects of a kind that an object controls.
+    pub fn controlled<'a>(&'a self, kind: Kind, owner: Option<&'a Object>) -> Vec<&'a Object> {
+        let uid = owner.map(Object::uid);
+        self.all(kind).filter(|object| uid.is_some() && object.controller() == uid).collect()
+    }
+
+    /// The authority over the unit.
+    pub fn migration(&self) -> Option<MCMMigration> {
+        self.find(Kind::Migration, self.name())?.decoded()
+    }
+
+    /// The infrastructure of the migrated MachinePool, of another provider.
+    pub fn pool(&self) -> Option<&Object> {
+        let reference = "/spec/template/spec/infrastructureRef";
+        let machine_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool())?;
+        let text = |field: &str| machine_pool.text(&format!("{reference}/{field}"));
+        let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().2 == text("kind"))?;
+        self.find(kind, text("name"))
+    }
+
+    /// The deployment of a side, or the MachinePool, unless the unit is a single machine.
+    pub fn deployment_of(&self, side: Side) -> Option<&Object> {
+        match (&self.unit, side) {
+            (Unit::Machine(_), _) => None,
+            (Unit::Pool(name), Side::OtherProvider) => self.find(Kind::MachinePool, name),
+            (unit, side) => self.find(deployment_kind(side), unit.name()),
+        }
+    }
+
+    /// The machine of a side, if the unit is a single machine.
+    pub fn lone_of(&self, side: Side) -> Option<&Object> {
+        self.all(machine_kind(side)).find(|machine| self.unit.is_lone() && lone_name(machine) == Some(self.name()))
+    }
+
+    /// The root object of the unit on a side.
+    pub fn root_of(&self, side: Side) -> Option<&Object> {
+        if self.unit.is_lone() { self.lone_of(side) } else { self.deployment_of(side) }
+    }
+
+    /// The sets of the deployment of a side.
+    pub fn sets_of(&self, side: Side) -> Vec<&Object> {
+        self.controlled(set_kind(side), self.deployment_of(side))
+    }
+
+    /// The object of core whose template names the infrastructure of its machines: the deployment, or the MachinePool.
+    pub fn referring(&self) -> Option<&Object> {
+        let side = if self.unit.is_pool() { Side::OtherProvider } else { Side::ClusterApi };
+        self.deployment_of(side)
+    }
+
+    /// The only set that has machines.
+    pub fn set_of(&self, side: Side) -> Option<&Object> {
+        let sets = self.sets_of(side);
+        let has_machines = |set: &&Object| !self.controlled(machine_kind(side), Some(*set)).is_empty();
+        let mut with_machines = sets.into_iter().filter(has_machines);
+        match (with_machines.next(), with_machines.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The machines of a side, by name.
+    pub fn members_of(&self, side: Side) -> Vec<Member<'_>> {
+        if self.unit.is_pool() && side == Side::OtherProvider {
+            return self.pooled();
+        }
+        let sets = self.sets_of(side);
+        let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
+        let mut members: Vec<Member<'_>> = machines
+            .chain(self.lone_of(side))
+            .map(|machine| match side {
+                Side::ClusterApi | Side::OtherProvider => {
+                    self.member(machine.text("/spec/infrastructureRef/name"), Some(machine))
+                }
+                Side::MachineController => self.member(machine.name(), None),
+            })
+            .collect();
+        members.sort_by_key(|member| member.name);
+        members
+    }
+
+    /// The machines under core, of either provider.
+    pub fn members_under_core(&self) -> Vec<Member<'_>> {
+        let members = self.members_of(Side::ClusterApi);
+        if members.is_empty() { self.members_of(Side::OtherProvider) } else { members }
+    }
+
+    /// The VMs of the pool. A pool names no machines, so each has the name of its VM in the cloud.
+    fn pooled<'a>(&'a self) -> Vec<Member<'a>> {
+        let ids = self.pool().and_then(|pool| pool.value["spec"]["providerIDList"].as_array());
+        let of_vm = |id: &'a str| {
+            let mut member = self.member(id.rsplit('/').next().unwrap_or(id), None);
+            member.known_id = Some(id);
+            member.node = self.all(Kind::Node).find(|node| provider_id::is_same(node.text("/spec/providerID"), id));
+            member
+        };
+        let mut members: Vec<Member<'a>> = ids.into_iter().flatten().filter_map(Value::as_str).map(of_vm).collect();
+        members.sort_by_key(|member| member.name);
+        members
+    }
+
+    /// The set of a side whose machines are migrated, once they are paused.
+    pub fn recorded_set(&self, side: Side) -> Option<&Object> {
+        let migration = self.find(Kind::Migration, self.name())?;
+        self.find(set_kind(side), migration.text("/status/set"))
+    }
+
+    /// The migrated machines, once they are paused.
+    pub fn recorded(&self) -> impl Iterator<Item = Member<'_>> {
+        let names = self.find(Kind::Migration, self.name()).and_then(|one| one.value["status"]["machines"].as_array());
+        names.into_iter().flatten().map(|one| {
+            let text = |key: &str| one[key].as_str().unwrap_or_default();
+            let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
+            member.node = self.find(Kind::Node, text("node")).filter(|node| node.uid() == text("nodeUID"));
+            member.known_id = one["providerID"].as_str();
+            member
+        })
+    }
+
+    /// The number of recorded machines whose Nodes are not lost.
+    pub fn surviving(&self) -> Option<i64> {
+        i64::try_from(self.recorded().filter(|member| member.node.is_some()).count()).ok()
+    }
+
+    /// A machine by the name of its infrastructure object.
+    pub fn member<'a>(&'a self, name: &'a str, machine: Option<&'a Object>) -> Member<'a> {
+        let native = self.find(Kind::Machine, name);
+        let of_capi = machine.map(|machine| machine.text("/status/nodeRef/name")).filter(|node| !node.is_empty());
+        let node = of_capi.or_else(|| native?.label(labels::NODE));
+        Member {
+            name,
+            machine,
+            infra: self.find(Kind::InfraMachine, name),
+            other: Kind::of_others(ProviderRole::Machine).find_map(|kind| self.find(kind, name)),
+            native,
+            node: node.and_then(|node| self.find(Kind::Node, node)),
+            known_id: None,
+        }
+    }
+
+    /// Names of the Secrets that classes and machines refer to.
+    pub fn secret_names(&self) -> BTreeSet<String> {
+        let classes = self.all(Kind::Class).flat_map(|class| {
+            ["/secretRef/name", "/credentialsSecretRef/name"].map(|pointer| class.text(pointer).to_owned())
+        });
+        let inline =
+            [Kind::InfraMachine, Kind::InfraTemplate].into_iter().flat_map(|kind| self.all(kind)).flat_map(|one| {
+                ["/spec/machineClass", "/spec/template/spec/machineClass"]
+                    .map(|path| one.text(&format!("{path}/credentialsSecretRef/name")).to_owned())
+            });
+        let bootstrap = self
+            .all(Kind::CapiDeployment)
+            .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
+        let of_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool());
+        let bootstrap =
+            bootstrap.chain(of_pool.map(|pool| pool.text("/spec/template/spec/bootstrap/dataSecretName").to_owned()));
+        let of_lone = self.lone_of(Side::ClusterApi);
+        let of_lone = of_lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName").to_owned());
+        // The class of a single MCMMachine has no other Secret than that of its content.
+        let shared = self.all(Kind::Class).filter(|class| class.controller().is_none());
+        let default = shared.map(|class| format!("{}-bootstrap", class.name()));
+        let names =
+            classes.chain(inline).chain(bootstrap).chain(of_lone).chain(default).filter(|name| !name.is_empty());
+        let both = |name: String| match name.strip_suffix("-userdata") {
+            Some(source) => [source.to_owned(), name],
+            None => [format!("{name}-userdata"), name],
+        };
+        names.flat_map(both).collect()
+    }
+
+    /// Whether an object of a conversion does not exist yet, or this migration created it.
+    pub fn is_to_be_made(&self, kind: Kind, object: &Value) -> bool {
+        let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
+        known.is_none_or(|known| known.is_of_migration(self.name()))
+    }
+
+    /// Whether another client created an object with a name of the conversion, but other content.
+    pub fn is_taken(&self, kind: Kind, object: &Value) -> bool {
+        let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
+        let Some(known) = known.filter(|known| !known.is_of_migration(self.name())) else { return false };
+        match kind {
+            Kind::Secret => ["value", "userData"].iter().any(|key| {
+                let wanted = &object["data"][key];
+                !wanted.is_null() && known.value["data"][key] != *wanted
+            }),
+            _ => lacking(&with_defaults(known)["spec"], &without_empty(&object["spec"])).is_some(),
+        }
+    }
+
+    /// Objects as users wrote them, as input of a conversion.
+    pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
+        objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
+    }
+}
+
+/// An object as its user wrote it. Without the webhooks of Cluster API core, a health check lacks defaults that a conversion writes.
+fn with_defaults(object: &Object) -> Value {
+    let written = object.as_written();
+    let check = match object.kind {
+        Kind::HealthCheck => serde_json::from_value::<MachineHealthCheck>(written.clone()).ok(),
+        _ => None,
+    };
+    let complete = check.and_then(|mut check| {
+        conversion::default_health_check(&mut check);
+        serde_json::to_value(check).ok()
+    });
+    complete.unwrap_or(written)
+}
+
+/// The name under which a single machine can be migrated; `None` if it has a controller, an owner other than its
+/// Cluster, or belongs to a pool.
+pub fn lone_name(machine: &Object) -> Option<&str> {
+    let owners = machine.value["metadata"]["ownerReferences"].as_array();
+    let is_owned = owners.into_iter().flatten().any(|owner| owner["kind"] != "Cluster" || owner["controller"] == true);
+    let name = match machine.kind {
+        Kind::CapiMachine => machine.text("/spec/infrastructureRef/name"),
+        _ => machine.name(),
+    };
+    let is_of_pool = [names::POOL_NAME, labels::POOL].iter().any(|key| machine.label(key).is_some());
+    (!is_owned && !is_of_pool && !name.is_empty()).then_some(name)
+}
+
+/// Kind of the deployments of a side.
+pub const fn deployment_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiDeployment,
+        Side::MachineController => Kind::Deployment,
+    }
+}
+
+/// Kind of the sets of a side.
+pub const fn set_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiSet,
+        Side::MachineController => Kind::Set,
+    }
+}
+
+/// Kind of the machines of a side.
+pub const fn machine_kind(side: Side) -> Kind {
+    match side {
+        Side::ClusterApi | Side::OtherProvider => Kind::CapiMachine,
+        Side::MachineController => Kind::Machine,
+    }
+}

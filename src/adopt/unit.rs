@@ -1,0 +1,66 @@
+//! The unit of a migration.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use mcm_conversion::types::{MCMMigrationSpec, Migrated};
+
+/// A deployment with its machines, a single machine, or a pool. Also the name of its MCMMigration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unit {
+    /// The name of the deployment, on all sides.
+    Deployment(String),
+    /// The name of a native Machine without a set, which is that of its MCMMachine.
+    Machine(String),
+    /// The name of a MachinePool of another provider, and of the deployment that its machines become.
+    Pool(String),
+}
+
+impl Unit {
+    /// The unit of an MCMMigration with this name.
+    pub fn of(spec: &MCMMigrationSpec, name: &str) -> Self {
+        match spec.kind {
+            Migrated::MachineDeployment => Self::Deployment(name.to_owned()),
+            Migrated::Machine => Self::Machine(name.to_owned()),
+            Migrated::MachinePool => Self::Pool(name.to_owned()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Deployment(name) | Self::Machine(name) | Self::Pool(name) => name,
+        }
+    }
+
+    /// Its kind, as an MCMMigration stores it.
+    pub const fn kind(&self) -> Migrated {
+        match self {
+            Self::Deployment(_) => Migrated::MachineDeployment,
+            Self::Machine(_) => Migrated::Machine,
+            Self::Pool(_) => Migrated::MachinePool,
+        }
+    }
+
+    /// Whether it is a machine without a set.
+    pub const fn is_lone(&self) -> bool {
+        matches!(self, Self::Machine(_))
+    }
+
+    /// Whether it is a pool of another provider.
+    pub const fn is_pool(&self) -> bool {
+        matches!(self, Self::Pool(_))
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deployment(name) => write!(f, "deployment {name}"),
+            Self::Machine(name) => write!(f, "machine {name}"),
+            Self::Pool(name) => write!(f, "machine pool {name}"),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Single checks. An unknown state fails them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde::Serialize;
+
+use super::{
+    object::{Kind, Object},
+    snapshot::{Member, Snapshot},
+    swap,
+};
+use mcm_api::{
+    labels,
+    machine::{MachineTemplate, same_template},
+};
+pub use mcm_conversion::{
+    ProviderRole, provider_id,
+    types::{Side, names},
+};
+
+/// A check and its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// The native Machine; empty if the check is about the whole unit.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+    /// The name of the check.
+    pub check: &'static str,
+    /// Whether the check passed.
+    pub passed: bool,
+    /// The observation, or the remedy.
+    pub text: String,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.machine.as_str() {
+            "" => write!(f, "{}: {}", self.check, self.text),
+            machine => write!(f, "machine {machine}: {}: {}", self.check, self.text),
+        }
+    }
+}
+
+/// The checks of a machine, in order.
+pub const OF_MACHINE: [&str; 4] = ["settled", "node", "vm", "unclaimed"];
+
+pub type Verdict = Result<String, String>;
+
+pub fn of_whole(check: &'static str, verdict: Verdict) -> Check {
+    result("", check, verdict)
+}
+
+pub fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
+    let passed = verdict.is_ok();
+    let text = verdict.unwrap_or_else(|problem| problem);
+    Check { machine: machine.to_owned(), check, passed, text }
+}
+
+pub fn settled(root: &Object) -> Verdict {
+    if root.is_deleting() {
+        return Err("is being deleted".to_owned());
+    }
+    if root.label("topology.cluster.x-k8s.io/owned").is_some() {
+        let text = "belongs to a ClusterClass, which would overwrite it: create a separate deployment";
+        return Err(text.to_owned());
+    }
+    if root.label(names::CONTROL_PLANE).is_some() {
+        return Err("is a control plane".to_owned());
+    }
+    if let Some(pool) = root.label(labels::POOL) {
+        return Err(format!("belongs to MCMMachinePool {pool}, so Cluster API already manages it"));
+    }
+    let is_machine = matches!(root.kind, Kind::CapiMachine | Kind::Machine);
+    if !is_machine && !root.is_observed() && !root.is_paused() {
+        return Err("its controller has not seen its last change: wait, or start the controller".to_owned());
+    }
+    Ok("is settled".to_owned())
+}
+
+pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
+    let Some(cluster) = s.find(Kind::Cluster, &s.cluster) else {
+        return Err(format!("Cluster {} does not exist in this namespace", s.cluster));
+    };
+    if cluster.is_deleting() {
+        return Err(format!("Cluster {} is being deleted", s.cluster));
+    }
+    if to != Side::MachineController && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
+        return Err(format!(
+            "Cluster {} has no infrastructure yet: Cluster API core would not accept machines",
+            s.cluster
+        ));
+    }
+    Ok(format!("Cluster {} exists", s.cluster))
+}
+
+/// Objects that a user paused are refused, because the user expects to resume them.
+pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
+    let cluster = s.find(Kind::Cluster, &s.cluster);
+    if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
+        return Err(format!("Cluster {} is paused: unpause it", s.cluster));
+    }
+    let members = s.members_of(from);
+    let machines =
+        members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
+    let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
+    let is_held = |object: &Object| {
+        let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
+        other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
+    };
+    match all.find(|object| is_held(object)) {
+        Some(object) => Err(format!("{} is paused by another client", object.id())),
+        None => Ok("nothing is paused by another client".to_owned()),
+    }
+}
+
+pub fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'_>]) -> Verdict {
+    let Some(replicas) = deployment.number("/spec/replicas") else {
+        return Err("spec.replicas is absent: write it".to_owned());
+    };
+    if members.is_empty() {
+        return Err("it has no machines: convert its objects with mcm convert instead".to_owned());
+    }
+    if usize::try_from(replicas) != Ok(members.len()) {
+        return Err(format!("{} machines, {replicas} replicas: wait until it is scaled", members.len()));
+    }
+    let Some(set) = s.set_of(from) else {
+        return Err("several sets have machines: wait until the rollout is complete".to_owned());
+    };
+    if set.label(labels::TEMPLATE_HASH).is_none() {
+        return Err(format!("{} has no label {}", set.id(), labels::TEMPLATE_HASH));
+    }
+    if !is_same_template(from, deployment, set) {
+        return Err(format!("{} has another template: wait until the rollout is complete", set.id()));
+    }
+    Ok(format!("{replicas} machines of one template"))
+}
+
+/// Compares templates as the controllers of the side do.
+fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
+    let template = |object: &Object| object.at("/spec/template");
+    match side {
+        Side::ClusterApi | Side::OtherProvider => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
+            .iter()
+            .all(|field| template(deployment)["spec"][field] == template(set)["spec"][field]),
+        Side::MachineController => {
+            let typed = |object: &Object| serde_json::from_value::<MachineTemplate>(template(object));
+            match (typed(deployment), typed(set)) {
+                (Ok(one), Ok(other)) => same_template(&one, &other),
+                _ => false,
+            }
+        }
+    }
+}
+
+/// VMs that a native orphan collector would delete.
+pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
+    let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
+    let natives = s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID").to_owned()));
+    let known: BTreeMap<&str, String> =
+        members.iter().map(|member| (member.name, member.driver_id())).chain(natives).collect();
+    let classes: BTreeSet<String> = members.iter().filter_map(|member| swap::class_name(s, member)).collect();
+    for class in classes {
+        match cloud.listed.get(&class) {
+            None => return Err(format!("the VMs of MachineClass {class} were not listed")),
+            Some(Err(error)) => return Err(format!("the VMs of MachineClass {class} cannot be listed: {error}")),
+            Some(Ok(vms)) => {
+                let is_orphan = |id: &str, name: &str| known.get(name).is_none_or(|known| *known != id);
+                if let Some((id, name)) = vms.iter().find(|(id, name)| is_orphan(id, name)) {
+                    return Err(format!("VM {id} ({name}) has no machine: the MCM orphan collector would delete it"));
+                }
+            }
+        }
+    }
+    Ok("each VM of the class has its machine".to_owned())
+}
+
+pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
+    let Some(native) = member.native else {
+        return Err(match member.other {
+            Some(other) => format!("it has {}: migrate it to the provider mcm first, with --from other", other.id()),
+            None => "it has no MCM Machine".to_owned(),
+        });
+    };
+    let all = [member.machine, member.infra, Some(native), member.node];
+    if let Some(object) = all.into_iter().flatten().find(|object| object.is_deleting()) {
+        return Err(format!("{} is being deleted", object.id()));
+    }
+    let phase = native.text("/status/currentStatus/phase");
+    match from {
+        Side::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
+        Side::ClusterApi if !["Available", "Running"].contains(&phase) => {
+            Err(format!("the phase of the MCM Machine is {phase}"))
+        }
+        Side::ClusterApi => match (member.machine, member.infra) {
+            (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
+                let phase = machine.text("/status/phase");
+                if phase == "Running" {
+                    Ok(phase.to_owned())
+                } else {
+                    Err(format!("its phase is {phase}, not Running"))
+                }
+            }
+            (Some(_), Some(infra)) => Err(format!("{} does not control the MCM Machine", infra.id())),
+            _ => Err("its MCMMachine does not exist: it belongs to another provider".to_owned()),
+        },
+        Side::MachineController | Side::OtherProvider => Ok(phase.to_owned()),
+    }
+}
+
+pub fn node_is_its_own(member: &Member<'_>) -> Verdict {
+    let Some(node) = member.node else { return Err("it has no Node".to_owned()) };
+    let (seen, of_machine) = (node.text("/spec/providerID"), member.vm());
+    if of_machine.is_empty() || provider_id::identity(seen) != of_machine {
+        return Err(format!("{} has VM {seen}, the machine {of_machine}", node.id()));
+    }
+    if node.condition("Ready") != "True" {
+        return Err(format!("{} is not Ready", node.id()));
+    }
+    Ok(node.name().to_owned())
+}
+
+pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let known = member.vm();
+    match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
+        None => Err("the cloud was not asked".to_owned()),
+        Some(Err(error)) => Err(format!("the cloud did not return it: {error}")),
+        Some(Ok(None)) => Err(format!("the cloud does not have VM {known}")),
+        Some(Ok(Some(id))) if provider_id::identity(id) != known => {
+            Err(format!("the cloud has {id} under this name, the machine {known}"))
+        }
+        Some(Ok(Some(id))) => Ok(id.clone()),
+    }
+}
+
+pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
+    let id = member.vm();
+    let kinds = [Kind::Machine, Kind::InfraMachine].into_iter().chain(Kind::of_others(ProviderRole::Machine));
+    let mut others = kinds.flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);
+    match others.find(|other| provider_id::identity(other.text("/spec/providerID")) == id) {
+        Some(other) if !id.is_empty() => Err(format!("{} also has VM {id}", other.id())),
+        _ => Ok("no other object has its VM".to_owned()),
+    }
+}

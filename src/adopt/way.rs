@@ -1,0 +1,136 @@
+//! Directions of a migration.
+
+use super::{object::Kind, unit::Unit};
+pub use mcm_conversion::{
+    ProviderRole,
+    types::{MCMMigrationStatus, Side},
+};
+
+/// A direction. A migration between the native controllers and another provider takes two migrations, by way of core
+/// with the provider mcm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From core, with the provider mcm, to the native controllers.
+    ToNative,
+    /// The reverse.
+    FromNative,
+    /// Core keeps the machines; their infrastructure provider changes from another one to mcm.
+    FromOther,
+    /// The reverse.
+    ToOther,
+    /// From the stand-in for core to the native controllers alone, which already manage the machines. Its reverse leads
+    /// to core.
+    FromStandIn,
+}
+
+impl Way {
+    /// All directions between two sides.
+    pub const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
+
+    /// The direction from one side to another, if there is one.
+    pub fn between(from: Side, to: Side) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| (way.from(), way.to()) == (from, to))
+    }
+
+    /// The direction of a migration that has begun. Migrations of earlier releases had two sides and stored the former
+    /// owner.
+    pub fn begun(status: &MCMMigrationStatus) -> Option<Self> {
+        let from = status.from?;
+        let other = match from {
+            Side::MachineController | Side::OtherProvider => Side::ClusterApi,
+            Side::ClusterApi => Side::MachineController,
+        };
+        Self::between(from, status.to.unwrap_or(other))
+    }
+
+    /// The owner of the machines before the migration.
+    pub const fn from(self) -> Side {
+        match self {
+            Self::ToNative | Self::ToOther | Self::FromStandIn => Side::ClusterApi,
+            Self::FromNative => Side::MachineController,
+            Self::FromOther => Side::OtherProvider,
+        }
+    }
+
+    /// The owner of the machines after the migration.
+    pub const fn to(self) -> Side {
+        match self {
+            Self::ToNative | Self::FromStandIn => Side::MachineController,
+            Self::FromNative | Self::FromOther => Side::ClusterApi,
+            Self::ToOther => Side::OtherProvider,
+        }
+    }
+
+    /// The reverse direction.
+    #[must_use]
+    pub const fn back(self) -> Self {
+        match self {
+            Self::ToNative | Self::FromStandIn => Self::FromNative,
+            Self::FromNative => Self::ToNative,
+            Self::FromOther => Self::ToOther,
+            Self::ToOther => Self::FromOther,
+        }
+    }
+
+    /// Whether core keeps the machines, and only their infrastructure provider changes.
+    pub const fn keeps_core(self) -> bool {
+        matches!(self, Self::FromOther | Self::ToOther)
+    }
+
+    /// The kinds of which all objects of the namespace are read.
+    pub fn kinds(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+        let is_pool = unit.is_pool();
+        let is_read = move |kind: &Kind| match kind {
+            kind if self == Self::FromStandIn => kind.is_of_stand_in(),
+            Kind::MachinePool | Kind::Other(_, ProviderRole::Pool) => is_pool,
+            Kind::Deployment | Kind::Set => !self.keeps_core(),
+            kind => self.keeps_core() || !kind.is_of_other(),
+        };
+        Kind::listed().filter(is_read)
+    }
+
+    /// Every kind that a plan reads, in the order of reading. Secrets last: other objects name them.
+    pub fn everything(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+        self.kinds(unit).chain(self.others().iter().copied())
+    }
+
+    /// The kinds of which single objects are read, or those of the workload cluster.
+    pub const fn others(self) -> &'static [Kind] {
+        match self {
+            Self::FromStandIn => &[Kind::Namespace],
+            Self::ToNative | Self::FromNative | Self::FromOther | Self::ToOther => &[Kind::Node, Kind::Secret],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_leads_back_and_none_leads_past_core() {
+        for way in Way::ALL {
+            assert_eq!(Way::between(way.from(), way.to()), Some(way));
+            assert_eq!((way.back().from(), way.back().to()), (way.to(), way.from()));
+        }
+        assert_eq!(Way::between(Side::OtherProvider, Side::MachineController), None);
+        assert_eq!(Way::between(Side::MachineController, Side::OtherProvider), None);
+    }
+
+    #[test]
+    fn a_migration_of_an_earlier_release_is_understood() {
+        let from = |side| MCMMigrationStatus { from: Some(side), ..MCMMigrationStatus::default() };
+        assert_eq!(Way::begun(&from(Side::ClusterApi)), Some(Way::ToNative));
+        assert_eq!(Way::begun(&from(Side::MachineController)), Some(Way::FromNative));
+        assert_eq!(Way::begun(&MCMMigrationStatus::default()), None);
+    }
+
+    #[test]
+    fn a_migration_remembers_its_way() {
+        for way in Way::ALL {
+            let status =
+                MCMMigrationStatus { from: Some(way.from()), to: Some(way.to()), ..MCMMigrationStatus::default() };
+            assert_eq!(Way::begun(&status), Some(way));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Labels and annotations: which are copied, dropped, noted or crossed by other means.
+
+use std::collections::BTreeMap;
+
+use super::{
+    notes::{self, Notes},
+    report::Report,
+};
+use crate::types::names;
+use mcm_api::labels;
+
+/// Labels or annotations.
+pub(super) type Keys = BTreeMap<String, String>;
+
+/// The treatment of a label or annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Both sides have it.
+    Copy,
+    /// It belongs to the bookkeeping of its side.
+    Drop,
+    /// It means something on its side only.
+    Note,
+}
+
+/// Copies labels or annotations, and notes those with a meaning on one side only. Returns the copied ones and those
+/// that the other side noted.
+pub(super) fn carry(
+    source: &Keys,
+    path: &str,
+    treatment: impl Fn(&str) -> Treatment,
+    notes: &mut Notes,
+    report: &mut Report,
+) -> (Keys, Keys) {
+    let mut carried = Keys::new();
+    for (key, value) in source {
+        match treatment(key) {
+            Treatment::Copy => drop(carried.insert(key.clone(), value.clone())),
+            Treatment::Drop => {}
+            Treatment::Note => {
+                let path = format!("{path}['{key}']");
+                notes.note(&path, value);
+                report.lose(path, "has no effect on the other side", "");
+            }
+        }
+    }
+    (carried, notes.take_keys(path))
+}
+
+/// Labels and annotations on the metadata of an object, in both directions.
+pub(super) fn of_object(key: &str) -> Treatment {
+    if is_bookkeeping(key) {
+        Treatment::Drop
+    } else if is_reserved(key) {
+        Treatment::Note
+    } else {
+        Treatment::Copy
+    }
+}
+
+/// Annotations of a Machine of Cluster API or its template. Annotations with a counterpart are converted elsewhere.
+/// Labels of these objects are all copied, because selectors use them.
+pub(super) fn of_capi_machine(key: &str) -> Treatment {
+    match key {
+        names::DELETE_MACHINE | names::SKIP_REMEDIATION | labels::PRIORITY => Treatment::Drop,
+        key => of_object(key),
+    }
+}
+
+/// Annotations of a native Machine or template.
+pub(super) fn of_native_machine(key: &str) -> Treatment {
+    if key == labels::PRIORITY { Treatment::Drop } else { of_object(key) }
+}
+
+/// Derived by a controller or a tool, or ours.
+pub(super) fn is_bookkeeping(key: &str) -> bool {
+    [labels::KUBECTL_LAST_APPLIED, labels::STAND_IN].contains(&key)
+        || [notes::DOMAIN, names::DERIVED, names::CLONED_FROM, "deployment.kubernetes.io/"]
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+}
+
+/// Labels or annotations but bookkeeping.
+pub(super) fn without_bookkeeping(keys: Option<Keys>) -> Keys {
+    keys.unwrap_or_default().into_iter().filter(|(key, _)| !is_bookkeeping(key)).collect()
+}
+
+/// Means something to Cluster API. The autoscaler's keys are for both sides.
+fn is_reserved(key: &str) -> bool {
+    let domain = key.split('/').next().unwrap_or_default();
+    let is_core = domain == "cluster.x-k8s.io" || domain.ends_with(".cluster.x-k8s.io");
+    let is_shared = [names::AUTOSCALER_MIN, names::AUTOSCALER_MAX].contains(&key)
+        || key.starts_with(names::AUTOSCALING_OPTIONS)
+        || is_in(key, &names::NODE_ANNOTATION_DOMAINS);
+    is_core && !is_shared
+}
+
+/// Whether the key is in one of the domains or below it.
+pub fn is_in(key: &str, domains: &[&str]) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return false };
+    domains.iter().any(|known| {
+        let is_below = domain.strip_suffix(known).is_some_and(|head| head.ends_with('.'));
+        domain == *known || (is_below && *known != "node-role.kubernetes.io")
+    })
+}
+
+/// The labels or annotations of a Machine and of its Node.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Pair {
+    /// Of the Machine.
+    #[serde(default)]
+    pub machine: Keys,
+    /// Of the Node: on the native side all keys from the Machine, on the other side those that the Machine does not
+    /// have.
+    #[serde(default)]
+    pub node: Keys,
+}
+
+impl Pair {
+    /// Cluster API gives the Node the keys in the domains from the Machine; natively the node template has them.
+    pub(super) fn to_native(&self, domains: &[&str]) -> Self {
+        let own = self.machine.iter().filter(|(key, _)| is_in(key, domains));
+        let mut node: Keys = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        node.extend(self.node.clone());
+        Self { machine: self.machine.clone(), node }
+    }
+
+    /// The inverse of [`Self::to_native`].
+    pub(super) fn to_capi(&self, domains: &[&str]) -> Self {
+        let (own, node): (Keys, Keys) = self.node.clone().into_iter().partition(|(key, _)| is_in(key, domains));
+        let mut machine = self.machine.clone();
+        machine.extend(own);
+        Self { machine, node }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    /// Rows on labels and annotations of 3.4.
+    #[rstest]
+    #[case("team", Treatment::Copy)]
+    #[case("example.com/team", Treatment::Copy)]
+    #[case("capacity.cluster-autoscaler.kubernetes.io/cpu", Treatment::Copy)]
+    #[case("cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size", Treatment::Copy)]
+    #[case("cluster.x-k8s.io/autoscaling-options-maxnodeprovisiontime", Treatment::Copy)]
+    #[case("node.cluster.x-k8s.io/size", Treatment::Copy)]
+    #[case("cluster.x-k8s.io/watch-filter", Treatment::Note)]
+    #[case("topology.cluster.x-k8s.io/owned", Treatment::Note)]
+    #[case("machineset.cluster.x-k8s.io/skip-preflight-checks", Treatment::Note)]
+    #[case("machinedeployment.clusters.x-k8s.io/revision", Treatment::Drop)]
+    #[case("deployment.kubernetes.io/revision", Treatment::Drop)]
+    #[case("kubectl.kubernetes.io/last-applied-configuration", Treatment::Drop)]
+    #[case("conversion.mcm/unmapped", Treatment::Drop)]
+    #[case("machine.mcm/stand-in", Treatment::Drop)]
+    fn reserved_keys_are_not_copied(#[case] key: &str, #[case] treatment: Treatment) {
+        assert_eq!(of_object(key), treatment);
+    }
+
+    #[rstest]
+    #[case("node-role.kubernetes.io/worker", true)]
+    #[case("a.node-role.kubernetes.io/worker", false)]
+    #[case("node.cluster.x-k8s.io/a", true)]
+    #[case("b.node.cluster.x-k8s.io/a", true)]
+    #[case("anode.cluster.x-k8s.io/a", false)]
+    #[case("node-restriction.kubernetes.io/a", true)]
+    #[case("node-restriction.kubernetes.io", false)]
+    #[case("worker", false)]
+    fn labels_of_three_domains_go_to_the_node(#[case] key: &str, #[case] expected: bool) {
+        assert_eq!(is_in(key, &names::NODE_LABEL_DOMAINS), expected);
+    }
+}

@@ -1,0 +1,259 @@
+//! Where a server listens: a Unix socket that only its user and perhaps its group can open, or TCP with TLS.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::stream;
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::{Semaphore, mpsc},
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    address::Listen,
+    io::{self as connection, Io},
+    server::Service,
+    tls::{TlsError, TlsFiles},
+};
+use crate::catalogue::Catalogue;
+
+/// How long calls may take after the signal to stop.
+const GRACE: Duration = Duration::from_secs(20);
+/// How long a TLS handshake may take, and how many there are at a time.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKES: usize = 64;
+/// How often a client that is silent is pinged, and how long it has for its answer. Its calls are dropped then.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// Calls of one connection at a time.
+const CALLS: u32 = 1_000;
+/// Pause after a connection could not be accepted, such as for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The address of a server, and its clients.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    pub listen: Listen,
+    /// The certificate of the server, and the CA of its clients.
+    pub tls: TlsFiles,
+    /// Whether clients on the network may connect without TLS, or without a certificate.
+    pub is_insecure: bool,
+    /// Whether the group of a Unix socket may open it.
+    pub has_group_access: bool,
+}
+
+/// A server cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address cannot be had.
+    #[error("listen on {listen}")]
+    Bind {
+        listen: Listen,
+        #[source]
+        source: io::Error,
+    },
+    /// Another process answers there.
+    #[error("listen on {0}: another process listens there already")]
+    InUse(Listen),
+    /// It is a file of another kind.
+    #[error("listen on {0}: the path exists and is not a socket; remove it")]
+    NoSocket(Listen),
+    /// Credentials would travel unprotected.
+    #[error(
+        "listen on {0}: others on the network could read credentials: pass --cert-file, --key-file and --client-ca-file"
+    )]
+    NoTls(SocketAddr),
+    /// Every client could call.
+    #[error("listen on {0}: anyone on the network could call the driver: pass --client-ca-file")]
+    NoClientCa(SocketAddr),
+    /// The TLS files cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The server broke off.
+    #[error("serve {listen}")]
+    Serve {
+        listen: Listen,
+        #[source]
+        source: tonic::transport::Error,
+    },
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener, Option<Arc<Identity>>),
+}
+
+/// The file of a socket, which is removed with its server. Another server may have replaced it.
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            // It fails only if the file was already removed.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The certificate of the server, read again for each connection.
+struct Identity {
+    files: TlsFiles,
+    last: Mutex<Arc<ServerConfig>>,
+}
+
+impl Identity {
+    /// A file that is being written leaves the last certificate in use.
+    async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        let this = Arc::clone(self);
+        let read = spawn_blocking(move || this.files.server()).await;
+        match read {
+            Ok(Ok(config)) => *self.last.lock() = Arc::new(config),
+            Ok(Err(error)) => tracing::warn!(%error, "TLS files cannot be used, keeping the previous ones"),
+            Err(error) => tracing::warn!(%error, "TLS files not read"),
+        }
+        TlsAcceptor::from(Arc::clone(&self.last.lock()))
+    }
+}
+
+/// Serves drivers until `stop`, and calls in flight for a while longer. Tells `started` where.
+///
+/// # Errors
+/// The address cannot be bound, or would be open to the network.
+pub async fn serve(
+    options: &ListenOptions,
+    drivers: Catalogue,
+    started: impl FnOnce(&str),
+    stop: &CancellationToken,
+) -> Result<(), ListenError> {
+    let (listener, address, _file) = bind(options).await?;
+    let (connections, receiver) = mpsc::channel(16);
+    let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, connections)));
+    let incoming = stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|connection| (Ok::<Io, io::Error>(connection), receiver))
+    });
+    started(&address);
+    let serving = tonic::transport::Server::builder()
+        .max_concurrent_streams(CALLS)
+        .http2_keepalive_interval(Some(PING.0))
+        .http2_keepalive_timeout(Some(PING.1))
+        .add_service(Service::of(drivers))
+        .serve_with_incoming_shutdown(incoming, stop.cancelled());
+    let grace = async {
+        stop.cancelled().await;
+        drop(accepting);
+        sleep(GRACE).await;
+    };
+    tokio::select! {
+        outcome = serving => outcome.map_err(|source| ListenError::Serve { listen: options.listen.clone(), source }),
+        () = grace => Ok(()),
+    }
+}
+
+async fn bind(options: &ListenOptions) -> Result<(Listener, String, Option<SocketFile>), ListenError> {
+    let ListenOptions { listen, tls, is_insecure, has_group_access } = options;
+    let failed = |source| ListenError::Bind { listen: listen.clone(), source };
+    match listen {
+        Listen::Unix(path) => {
+            make_way(path, listen).await?;
+            let (listener, file) = bind_unix(path, if *has_group_access { 0o660 } else { 0o600 }).map_err(failed)?;
+            Ok((Listener::Unix(listener), listen.to_string(), Some(file)))
+        }
+        Listen::Tcp(address) => {
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            let is_open = !address.ip().is_loopback() && !is_insecure;
+            if tls.is_empty() {
+                let plain = (Listener::Tcp(listener, None), format!("http://{address}"), None);
+                return if is_open { Err(ListenError::NoTls(address)) } else { Ok(plain) };
+            }
+            if is_open && tls.ca.is_none() {
+                return Err(ListenError::NoClientCa(address));
+            }
+            let identity = Identity { last: Mutex::new(Arc::new(tls.server()?)), files: tls.clone() };
+            Ok((Listener::Tcp(listener, Some(Arc::new(identity))), format!("https://{address}"), None))
+        }
+    }
+}
+
+/// Removes a socket that a killed process left behind.
+async fn make_way(path: &Path, listen: &Listen) -> Result<(), ListenError> {
+    match fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(found) if !found.file_type().is_socket() => Err(ListenError::NoSocket(listen.clone())),
+        Ok(_) => match UnixStream::connect(path).await {
+            Ok(_) => Err(ListenError::InUse(listen.clone())),
+            Err(_) => Ok(()),
+        },
+    }
+}
+
+/// The socket has a temporary name until its permissions are set, so no client can open it earlier.
+fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    let hidden = path.with_extension(format!("{}.new", std::process::id()));
+    let listener = UnixListener::bind(&hidden)?;
+    let inode = fs::symlink_metadata(&hidden)?.ino();
+    let unfinished = SocketFile { path: hidden.clone(), inode };
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(mode))?;
+    fs::rename(&hidden, path)?;
+    drop(unfinished);
+    Ok((listener, SocketFile { path: path.to_owned(), inode }))
+}
+
+async fn accept(listener: Listener, connections: mpsc::Sender<Io>) {
+    match listener {
+        Listener::Unix(listener) => loop {
+            match listener.accept().await {
+                Ok((stream, _)) => drop(connections.send(Io::new(stream)).await),
+                Err(error) => not_accepted(&error).await,
+            }
+        },
+        Listener::Tcp(listener, identity) => {
+            let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+            loop {
+                // The semaphore is never closed.
+                let slot = Arc::clone(&handshakes).acquire_owned().await.ok();
+                match listener.accept().await {
+                    Ok((stream, peer)) => {
+                        let (connections, identity) = (connections.clone(), identity.clone());
+                        tokio::spawn(async move {
+                            match timeout(HANDSHAKE, shake_hands(stream, identity)).await {
+                                Ok(Ok(connection)) => drop(connections.send(connection).await),
+                                Ok(Err(error)) => tracing::info!(%peer, %error, "connection refused"),
+                                Err(_) => tracing::info!(%peer, "connection refused: no TLS handshake in time"),
+                            }
+                            drop(slot);
+                        });
+                    }
+                    Err(error) => not_accepted(&error).await,
+                }
+            }
+        }
+    }
+}
+
+async fn not_accepted(error: &io::Error) {
+    tracing::warn!(%error, "connection not accepted");
+    sleep(PAUSE).await;
+}
+
+async fn shake_hands(stream: TcpStream, identity: Option<Arc<Identity>>) -> io::Result<Io> {
+    connection::keep_alive(&stream)?;
+    match identity {
+        None => Ok(Io::new(stream)),
+        Some(identity) => identity.acceptor().await.accept(stream).await.map(Io::new),
+    }
+}

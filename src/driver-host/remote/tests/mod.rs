@@ -1,0 +1,261 @@
+//! A client and a server in one process.
+
+mod between;
+mod calls;
+mod certificates;
+mod outages;
+mod sockets;
+mod tls;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::channel::oneshot;
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use parking_lot::Mutex;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{
+    runtime::{self, Runtime},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    address::{Address, Endpoint, Listen},
+    client::{RemoteDriver, Texts},
+    line::{Pings, Timing},
+    listen::{ListenError, ListenOptions, serve},
+    tls::TlsFiles,
+};
+use crate::catalogue::Catalogue;
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    code::Code,
+    error::DriverError,
+    guard::Guards,
+    inspection::{Finding, Presence},
+    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    spec::Problems,
+    vm::{Listed, ListedVm, Vm},
+};
+
+fn catalogue(driver: Arc<dyn Driver>) -> Catalogue {
+    Catalogue::of([driver], &Guards::unobserved())
+}
+
+/// Quick, so that tests do not wait.
+const TIMING: Timing = Timing {
+    period: Duration::from_millis(100),
+    limit: Duration::from_millis(500),
+    misses: 2,
+    pauses: (Duration::from_millis(5), Duration::from_millis(20)),
+    pings: Pings { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
+};
+
+/// A server, until it is dropped.
+struct Server {
+    address: Address,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ListenError>>,
+    /// A separate runtime, as in another process: its remaining connections end with it.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Server {
+    async fn start(options: ListenOptions, driver: Arc<dyn Driver>) -> Result<Self, ListenError> {
+        let stop = CancellationToken::new();
+        let (started, address) = oneshot::channel();
+        let ended = stop.clone();
+        let serving = async move {
+            let started = |address: &str| started.send(address.parse().unwrap()).unwrap();
+            serve(&options, catalogue(driver), started, &ended).await
+        };
+        let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let task = runtime.spawn(serving);
+        let mut server = Self { address: Address::Unix(PathBuf::new()), stop, task, runtime: Some(runtime) };
+        match address.await {
+            Ok(address) => {
+                server.address = address;
+                Ok(server)
+            }
+            Err(_) => Err((&mut server.task).await.unwrap().unwrap_err()),
+        }
+    }
+
+    async fn on_socket(path: &Path, driver: Arc<dyn Driver>) -> Self {
+        let listen = Listen::Unix(path.to_owned());
+        let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: false };
+        Self::start(options, driver).await.unwrap()
+    }
+
+    /// As after SIGTERM.
+    async fn stop(mut self) {
+        self.stop.cancel();
+        (&mut self.task).await.unwrap().unwrap();
+    }
+}
+
+fn socket() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("driver.sock");
+    (folder, path)
+}
+
+fn client(name: &str, address: Address) -> RemoteDriver {
+    open(&Endpoint::new(name, address))
+}
+
+fn open(endpoint: &Endpoint) -> RemoteDriver {
+    RemoteDriver::open_with(endpoint, Texts::Cleaned, &Guards::unobserved().observer, TIMING)
+}
+
+fn client_of(name: &str, path: &Path) -> RemoteDriver {
+    client(name, Address::Unix(path.to_owned()))
+}
+
+fn request() -> MachineRequest {
+    let machine = json!({"metadata": {"name": "m", "namespace": "n", "uid": "u"}, "spec": {}});
+    let class = json!({"metadata": {"name": "c", "namespace": "n"}, "provider": "odd", "providerSpec": {}});
+    MachineRequest {
+        machine: Arc::new(serde_json::from_value(machine).unwrap()),
+        class: Arc::new(serde_json::from_value(class).unwrap()),
+        secret: SecretData([("key".to_owned(), b"hunter2-hunter2".to_vec())].into()),
+        owner: "team-a".to_owned(),
+        may_pause: true,
+    }
+}
+
+/// Repeats until the driver responds.
+async fn until_ok<T>(call: impl AsyncFn() -> Result<T, DriverError>) -> T {
+    let calls = async {
+        loop {
+            match call().await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(error.code.is_transient(), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), calls).await.unwrap()
+}
+
+type Answer<T> = Result<T, DriverError>;
+
+/// A driver with configured answers.
+struct Odd {
+    vm: Mutex<Answer<Vm>>,
+    list: Listed,
+    /// The number of polls.
+    looks: Mutex<usize>,
+    /// Provider IDs with the requested tags.
+    tagged: Mutex<Vec<(String, bool)>>,
+    /// How long each call takes.
+    latency: Mutex<Duration>,
+    calls: Mutex<usize>,
+}
+
+impl Odd {
+    fn new() -> Self {
+        let vm = Vm { provider_id: "odd:///1".to_owned(), node_name: "node-1".to_owned(), ..Vm::default() };
+        Self {
+            vm: Mutex::new(Ok(vm)),
+            list: Listed::new(),
+            looks: Mutex::default(),
+            tagged: Mutex::default(),
+            latency: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
+    fn answering(vm: Answer<Vm>) -> Self {
+        Self { vm: Mutex::new(vm), ..Self::new() }
+    }
+
+    fn listing(list: &[(&str, &str)]) -> Self {
+        let list = list.iter().map(|(id, name)| ((*id).to_owned(), ListedVm::unmarked(*name))).collect();
+        Self { list, ..Self::new() }
+    }
+
+    fn taking(latency: Duration) -> Self {
+        Self { latency: Mutex::new(latency), ..Self::new() }
+    }
+
+    async fn answer(&self) -> Answer<Vm> {
+        *self.calls.lock() += 1;
+        let latency = *self.latency.lock();
+        tokio::time::sleep(latency).await;
+        self.vm.lock().clone()
+    }
+}
+
+#[async_trait]
+impl Driver for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        *self.looks.lock() += 1;
+        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    }
+
+    fn validate(&self, class: &MachineClass) -> Problems {
+        let mut problems = Problems::default();
+        if class.provider_spec.get("bad").is_some() {
+            problems.error("providerSpec.bad", "two\nlines");
+        }
+        problems
+    }
+
+    async fn create(&self, _: &MachineRequest) -> Answer<Vm> {
+        self.answer().await
+    }
+
+    async fn initialize(&self, _: &MachineRequest) -> Answer<Vm> {
+        self.answer().await
+    }
+
+    async fn delete(&self, _: &MachineRequest) -> Answer<Option<String>> {
+        self.answer().await.map(|vm| vm.last_known_state)
+    }
+
+    async fn status(&self, _: &MachineRequest) -> Answer<Vm> {
+        self.answer().await
+    }
+
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<Listed> {
+        self.answer().await.map(|_| self.list.clone())
+    }
+
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Answer<Vec<Finding>> {
+        let finding =
+            |path: &str, presence, text: &str| Finding { path: path.to_owned(), presence, text: text.to_owned() };
+        Ok(vec![
+            finding("providerSpec.image", Presence::Present, "here"),
+            finding("providerSpec.network", Presence::Missing, "no\nnetwork"),
+            finding("Secret", Presence::Unknown, "key hunter2-hunter2"),
+        ])
+    }
+
+    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Answer<()> {
+        self.tagged.lock().push((request.machine.spec.provider_id.clone(), is_listed));
+        Ok(())
+    }
+
+    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Answer<Vec<String>> {
+        Ok(vec!["one".to_owned(), "too many".to_owned()])
+    }
+}

@@ -1,0 +1,100 @@
+//! The cache of a driver's answers about classes. A reconcile cannot wait for a call, so it gets the cached answer, and
+//! starts a call for the rest.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
+
+use mcm_api::machine::MachineClass;
+use mcm_driver::spec::Problems;
+
+/// A driver may be replaced by another version.
+const AGE: Duration = Duration::from_secs(600);
+/// After a call that broke.
+pub(super) const PAUSE: Duration = Duration::from_secs(5);
+/// More than any process has classes.
+const MOST: usize = 10_000;
+
+/// A class, without fields that change without a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Subject(u64);
+
+impl Subject {
+    pub(super) fn of(class: &MachineClass) -> Self {
+        let ObjectMeta { name, namespace, .. } = &class.metadata;
+        let metadata = ObjectMeta { name: name.clone(), namespace: namespace.clone(), ..ObjectMeta::default() };
+        let class = MachineClass { metadata, ..class.clone() };
+        let mut hasher = DefaultHasher::new();
+        serde_json::to_string(&class).ok().hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// The last verdicts.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts(Mutex<HashMap<Subject, Verdict>>);
+
+#[derive(Debug, Default)]
+struct Verdict {
+    problems: Option<Problems>,
+    /// The driver is not called again before this time.
+    next: Option<Instant>,
+}
+
+impl Verdicts {
+    /// The cached answer about a class, and whether to call the driver for it now.
+    pub(super) fn look_up(&self, subject: Subject) -> (Option<Problems>, bool) {
+        let mut all = self.0.lock();
+        if all.len() >= MOST {
+            all.clear();
+        }
+        let verdict = all.entry(subject).or_default();
+        let is_due = verdict.next.is_none_or(|next| next <= Instant::now());
+        if is_due {
+            verdict.next = Some(Instant::now() + AGE);
+        }
+        (verdict.problems.clone(), is_due)
+    }
+
+    /// The driver answered, or did not.
+    pub(super) fn put(&self, subject: Subject, problems: Option<Problems>) {
+        let mut all = self.0.lock();
+        let verdict = all.entry(subject).or_default();
+        verdict.next = Some(Instant::now() + if problems.is_some() { AGE } else { PAUSE });
+        if problems.is_some() {
+            verdict.problems = problems;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_class_is_asked_for_once_and_again_when_it_changes() {
+        let mut class = MachineClass::default();
+        let verdicts = Verdicts::default();
+        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, true));
+        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, false), "the call is under way");
+        verdicts.put(Subject::of(&class), Some(Problems::default()));
+        class.metadata.resource_version = Some("2".to_owned());
+        assert_eq!(verdicts.look_up(Subject::of(&class)), (Some(Problems::default()), false));
+        class.provider_spec = json!({"zone": 7});
+        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, true));
+    }
+
+    #[test]
+    fn a_verdict_stays_when_the_driver_cannot_be_asked_again() {
+        let (verdicts, subject) = (Verdicts::default(), Subject::of(&MachineClass::default()));
+        verdicts.put(subject, Some(Problems::default()));
+        verdicts.put(subject, None);
+        assert_eq!(verdicts.look_up(subject), (Some(Problems::default()), false));
+    }
+}

@@ -1,0 +1,131 @@
+//! A driver for the tests in `tests/clouds`, which know no more of this crate than its users.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+
+use super::{Catalogue, Others};
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Environment, Guards, MachineRequest, SecretData, SecretPolicy,
+    conformance::{Subject, run},
+    error::DriverError,
+    interface::Driver,
+};
+
+/// The owner of the VMs.
+pub const OWNER: &str = "tester";
+
+/// A driver with its class and Secret.
+pub struct Tester {
+    driver: Arc<dyn Driver>,
+    class: Arc<MachineClass>,
+    secret: SecretData,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Name of its code.
+    pub code: &'static str,
+    /// Whether it may be repeated at once.
+    pub is_transient: bool,
+    /// The attempted operation and the reason of its failure.
+    pub message: String,
+}
+
+impl Tester {
+    /// The driver that a process would use for a class. `None` if none is built in.
+    pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
+        let guards = Guards::unobserved();
+        // Simulations of clouds are on this host.
+        let endpoints = "http://127.0.0.1".parse().into_iter().collect();
+        let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
+        let environment = Environment { secrets: &secrets };
+        let catalogue = Catalogue::open(Others::default(), &environment, Some(&class.provider), &guards).ok()?;
+        let driver = catalogue.get(&class).ok()?;
+        Some(Self { driver, class: Arc::new(class), secret: SecretData(secret) })
+    }
+
+    /// Errors and warnings of the class.
+    pub fn problems(&self) -> (Vec<String>, Vec<String>) {
+        let problems = self.driver.validate(&self.class);
+        let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
+        (texts(&problems.errors), texts(&problems.warnings))
+    }
+
+    /// Creates the VM of a Machine; returns its provider ID and the name of its Node.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn create(&self, machine: &Machine) -> Result<(String, String), Failed> {
+        let vm = self.driver.create(&self.request(machine)).await?;
+        Ok((vm.provider_id, vm.node_name))
+    }
+
+    /// Looks the VM of a Machine up.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn status(&self, machine: &Machine) -> Result<(String, String), Failed> {
+        let vm = self.driver.status(&self.request(machine)).await?;
+        Ok((vm.provider_id, vm.node_name))
+    }
+
+    /// Initializes the VM of a Machine.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn initialize(&self, machine: &Machine) -> Result<(), Failed> {
+        Ok(self.driver.initialize(&self.request(machine)).await.map(drop)?)
+    }
+
+    /// Deletes the VM of a Machine.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn delete(&self, machine: &Machine) -> Result<(), Failed> {
+        Ok(self.driver.delete(&self.request(machine)).await.map(drop)?)
+    }
+
+    /// All VMs of the class: provider ID to Machine name.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn list(&self) -> Result<BTreeMap<String, String>, Failed> {
+        let listed = self.driver.list(&self.class, &self.secret).await?;
+        Ok(listed.into_iter().map(|(id, vm)| (id, vm.machine)).collect())
+    }
+
+    /// Runs the conformance suite; returns the checks that failed and the whole report.
+    pub async fn conformance(
+        &self,
+        invalid: MachineClass,
+        foreign: MachineClass,
+        volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
+    ) -> (Vec<&'static str>, String) {
+        let subject = Subject {
+            driver: &*self.driver,
+            class: (*self.class).clone(),
+            invalid_class: Some(invalid),
+            foreign_class: Some(foreign),
+            secret: self.secret.clone(),
+            volumes,
+            prefix: "conformance".to_owned(),
+        };
+        let report = run(&subject).await;
+        (report.failed(), report.to_string())
+    }
+
+    fn request(&self, machine: &Machine) -> MachineRequest {
+        let (machine, class) = (Arc::new(machine.clone()), Arc::clone(&self.class));
+        MachineRequest { machine, class, secret: self.secret.clone(), owner: OWNER.to_owned(), may_pause: false }
+    }
+}
+
+impl From<DriverError> for Failed {
+    fn from(error: DriverError) -> Self {
+        let (code, is_transient) = (error.code.as_str(), error.code.is_transient());
+        Self { code, is_transient, message: error.message }
+    }
+}

@@ -1,0 +1,530 @@
+//! The objects of an API server, and the requests on them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use axum::body::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{
+    call::{Call, Verb},
+    kinds::{BUDGETS, Kind, PODS},
+    merge,
+    merge::merge_strategically,
+};
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub struct Object {
+    pub value: Value,
+    pub version: u64,
+    text: OnceLock<Bytes>,
+}
+
+impl Object {
+    fn new(value: Value, version: u64) -> Arc<Self> {
+        Arc::new(Self { value, version, text: OnceLock::new() })
+    }
+
+    /// JSON, made once.
+    pub(super) fn text(&self) -> Bytes {
+        self.text.get_or_init(|| Bytes::from(self.value.to_string())).clone()
+    }
+
+    pub fn name(&self) -> &str {
+        self.value["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    pub fn uid(&self) -> &str {
+        self.value["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        self.value["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    pub fn finalizers(&self) -> impl Iterator<Item = &str> {
+        self.value["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+}
+
+/// A change as watches report it.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub version: u64,
+    pub at: Instant,
+    pub what: &'static str,
+    pub object: Arc<Object>,
+}
+
+/// A request that was turned down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into() }
+    }
+
+    fn conflict(message: impl Into<String>) -> Self {
+        Self::new(409, "Conflict", message)
+    }
+}
+
+/// The effect of a request.
+#[derive(Debug)]
+pub(super) struct Effect {
+    pub before: Option<Arc<Object>>,
+    /// The stored object afterwards.
+    pub after: Option<Arc<Object>>,
+    /// The object in the answer; `None` for a status that says "success".
+    pub answer: Option<Arc<Object>>,
+}
+
+/// A mutating admission policy: it changes the object of a request. It does not see writes of subresources.
+pub type Admission = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
+
+type Objects = BTreeMap<(String, String), Arc<Object>>;
+
+#[derive(Default)]
+pub(super) struct Store {
+    version: u64,
+    serial: u64,
+    objects: BTreeMap<&'static str, Objects>,
+    history: BTreeMap<&'static str, Vec<Change>>,
+    /// Changes up to this version are forgotten.
+    forgotten: BTreeMap<&'static str, u64>,
+    /// Changes objects before they are stored.
+    pub(super) admission: Option<Admission>,
+    /// The rest of lists that are read page by page.
+    pages: BTreeMap<String, (u64, Vec<Arc<Object>>)>,
+}
+
+/// The most changes of a kind that are kept for watches.
+const LONGEST: usize = 20_000;
+
+/// One page of a list.
+pub(super) struct Page {
+    pub version: u64,
+    pub objects: Vec<Arc<Object>>,
+    pub rest: Option<String>,
+}
+
+impl Store {
+    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.objects.get(kind.plural)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    pub(super) fn all(&self, kind: &Kind) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.get(kind.plural).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn list(&mut self, call: &Call, largest_page: usize) -> Result<Page, Refusal> {
+        let (version, mut objects) = match call.query.get("continue").filter(|token| !token.is_empty()) {
+            Some(token) => {
+                let expired = || Refusal::new(410, "Expired", "The provided continue parameter is too old");
+                self.pages.remove(token).ok_or_else(expired)?
+            }
+            None => (self.version, self.all(call.kind).filter(|object| is_selected(call, object)).cloned().collect()),
+        };
+        let limit = call.query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
+        let rest = objects.split_off(limit.unwrap_or(usize::MAX).min(largest_page).min(objects.len()));
+        let rest = (!rest.is_empty()).then(|| {
+            self.serial += 1;
+            let token = format!("{version}-{}", self.serial);
+            self.pages.insert(token.clone(), (version, rest));
+            token
+        });
+        Ok(Page { version, objects, rest })
+    }
+
+    /// Changes of a kind after a version, or `None` if they are forgotten.
+    pub(super) fn changes_after(&self, kind: &Kind, version: u64) -> Option<&[Change]> {
+        if self.forgotten.get(kind.plural).is_some_and(|forgotten| version < *forgotten) {
+            return None;
+        }
+        let all = self.history.get(kind.plural).map(Vec::as_slice).unwrap_or_default();
+        let first = all.partition_point(|change| change.version <= version);
+        Some(&all[first..])
+    }
+
+    /// Watches have to list again.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn forget_history(&mut self, kind: &Kind) {
+        self.version += 1;
+        self.forgotten.insert(kind.plural, self.version);
+        self.history.remove(kind.plural);
+        self.pages.clear();
+    }
+
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn write(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+        match call.verb {
+            Verb::Create if call.subresource == "eviction" => self.evict(call, now),
+            Verb::Create => self.create(call, now),
+            Verb::Delete => self.delete(call, now),
+            _ => self.patch(call),
+        }
+    }
+
+    /// Stores an object of another API server with its metadata; only the resource version is new. Every object gets a UID, without
+    /// which caches do not keep it.
+    pub(super) fn seed(&mut self, kind: &Kind, mut value: Value) -> Option<Arc<Object>> {
+        value["apiVersion"] = json!(kind.api_version());
+        value["kind"] = json!(kind.name);
+        let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let name = value["metadata"]["name"].as_str()?.to_owned();
+        if !value["metadata"]["uid"].is_string() {
+            value["metadata"]["uid"] = json!(format!("{}-{name}", kind.name.to_lowercase()));
+        }
+        Some(self.put(kind, (namespace, name), value, "ADDED"))
+    }
+
+    fn create(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+        let kind = call.kind;
+        if !call.body["metadata"].is_object() {
+            return Err(Refusal::new(400, "BadRequest", "the object has no metadata"));
+        }
+        let mut value = Value::clone(&call.body);
+        self.admit(call, &mut value);
+        self.serial += 1;
+        let serial = self.serial;
+        let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
+        if let (None, Some(prefix)) = (value["metadata"]["name"].as_str(), prefix) {
+            value["metadata"]["name"] = json!(format!("{prefix}{serial:05}"));
+        }
+        let Some(name) = value["metadata"]["name"].as_str().map(str::to_owned) else {
+            return Err(Refusal::new(422, "Invalid", "name or generateName is required"));
+        };
+        let key = (call.namespace.clone(), name.clone());
+        if self.objects.get(kind.plural).is_some_and(|objects| objects.contains_key(&key)) {
+            let message = format!("{} \"{name}\" already exists", kind.plural);
+            return Err(Refusal::new(409, "AlreadyExists", message));
+        }
+        value["apiVersion"] = json!(kind.api_version());
+        value["kind"] = json!(kind.name);
+        if kind.is_custom && kind.has_status {
+            set(&mut value, "status", Value::Null);
+        }
+        let meta = &mut value["metadata"];
+        set(meta, "deletionTimestamp", Value::Null);
+        set(meta, "uid", json!(format!("{}-{serial}", kind.name.to_lowercase())));
+        set(meta, "creationTimestamp", json!(written(now)));
+        if kind.is_custom {
+            set(meta, "generation", json!(1));
+        }
+        if kind.is_namespaced {
+            set(meta, "namespace", json!(call.namespace));
+        }
+        let object = self.put(kind, key, value, "ADDED");
+        Ok(Effect { before: None, after: Some(Arc::clone(&object)), answer: Some(object) })
+    }
+
+    /// A patch or an update.
+    fn patch(&mut self, call: &Call) -> Result<Effect, Refusal> {
+        let (kind, name) = (call.kind, &call.name);
+        let before = self.find(call)?;
+        if call.uid().is_some_and(|uid| uid != before.uid()) {
+            return Err(Refusal::conflict(format!("Precondition failed: UID in precondition: {:?}", call.uid())));
+        }
+        if call.version().is_some_and(|version| version != before.version.to_string()) {
+            return Err(Refusal::conflict(format!(
+                "Operation cannot be fulfilled on {} \"{name}\": the object has been modified; please apply your changes to the latest version and try again",
+                kind.plural
+            )));
+        }
+        let mut after = match call.verb {
+            Verb::Update => Value::clone(&call.body),
+            _ => before.value.clone(),
+        };
+        match call.verb {
+            Verb::MergePatch => merge(&mut after, &call.body),
+            Verb::StrategicPatch => merge_strategically(&mut after, &call.body),
+            _ => {}
+        }
+        keep_what_is_not_written(call, &before.value, &mut after);
+        self.admit(call, &mut after);
+        if before.is_terminating() {
+            let added =
+                strings(&after["metadata"]["finalizers"]).find(|new| !before.finalizers().any(|old| old == *new));
+            if let Some(added) = added {
+                let message = format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+                );
+                return Err(Refusal::new(422, "Invalid", message));
+            }
+        }
+        Ok(self.store(call, before, after))
+    }
+
+    fn admit(&self, call: &Call, object: &mut Value) {
+        if let Some(admission) = self.admission.as_ref().filter(|_| call.subresource.is_empty()) {
+            admission(call, object);
+        }
+    }
+
+    /// The object as a creation or a merge patch would store it.
+    pub(super) fn dry_run(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
+        if call.verb == Verb::Create {
+            let mut value = Value::clone(&call.body);
+            self.admit(call, &mut value);
+            value["apiVersion"] = json!(call.kind.api_version());
+            value["kind"] = json!(call.kind.name);
+            return Ok(Object::new(value, self.version));
+        }
+        let before = self.find(call)?;
+        let mut after = before.value.clone();
+        merge(&mut after, &call.body);
+        keep_what_is_not_written(call, &before.value, &mut after);
+        self.admit(call, &mut after);
+        Ok(Object::new(after, before.version))
+    }
+
+    fn store(&mut self, call: &Call, before: Arc<Object>, mut after: Value) -> Effect {
+        if before.value == after {
+            return Effect {
+                before: Some(Arc::clone(&before)),
+                after: Some(Arc::clone(&before)),
+                answer: Some(before),
+            };
+        }
+        if call.kind.is_custom && call.subresource.is_empty() && without_meta(&before.value) != without_meta(&after) {
+            let generation = before.value["metadata"]["generation"].as_i64().unwrap_or_default();
+            after["metadata"]["generation"] = json!(generation + 1);
+        }
+        let key = (call.namespace.clone(), call.name.clone());
+        let grace = after["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        let is_terminating = after["metadata"]["deletionTimestamp"].is_string();
+        if is_terminating && grace == 0 && strings(&after["metadata"]["finalizers"]).next().is_none() {
+            let object = self.remove(call.kind, &key, after);
+            return Effect { before: Some(before), after: None, answer: Some(object) };
+        }
+        let object = self.put(call.kind, key, after, "MODIFIED");
+        Effect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) }
+    }
+
+    fn delete(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+        let before = self.find(call)?;
+        if call.uid().is_some_and(|uid| uid != before.uid()) {
+            let message = format!(
+                "Precondition failed: UID in precondition: {:?}, UID in object meta: {}",
+                call.uid(),
+                before.uid()
+            );
+            return Err(Refusal::conflict(message));
+        }
+        if call.version().is_some_and(|version| version != before.version.to_string()) {
+            return Err(Refusal::conflict("Precondition failed: ResourceVersion in precondition"));
+        }
+        let grace = if call.kind == &PODS { grace_of(call, &before.value) } else { 0 };
+        let held_grace = before.value["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        if before.is_terminating() && (call.kind != &PODS || held_grace.is_some_and(|held| held <= grace)) {
+            return Ok(Effect {
+                before: Some(Arc::clone(&before)),
+                after: Some(Arc::clone(&before)),
+                answer: Some(before),
+            });
+        }
+        let mut after = before.value.clone();
+        if grace == 0 && before.finalizers().next().is_none() {
+            let key = (call.namespace.clone(), call.name.clone());
+            self.remove(call.kind, &key, after);
+            return Ok(Effect { before: Some(before), after: None, answer: None });
+        }
+        let ends = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+        after["metadata"]["deletionTimestamp"] = json!(written(ends));
+        after["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        if let Some(generation) = after["metadata"]["generation"].as_i64() {
+            after["metadata"]["generation"] = json!(generation + 1);
+        }
+        let key = (call.namespace.clone(), call.name.clone());
+        let object = self.put(call.kind, key, after, "MODIFIED");
+        Ok(Effect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) })
+    }
+
+    /// A delete that budgets may refuse.
+    fn evict(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+        let pod = self.find(call)?;
+        let covering: Vec<Arc<Object>> =
+            self.all(&BUDGETS).filter(|budget| covers(&budget.value, &pod.value)).cloned().collect();
+        if covering.len() > 1 {
+            let message =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Refusal::new(500, "InternalError", message));
+        }
+        let is_ready = !matches!(pod.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let budget = covering.first().filter(|_| is_ready && !pod.is_terminating());
+        if let Some(budget) = budget {
+            let allowed = budget.value["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
+            if allowed <= 0 {
+                let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+                return Err(Refusal::new(429, "TooManyRequests", message));
+            }
+        }
+        let mut delete = call.clone();
+        delete.verb = Verb::Delete;
+        delete.body = Arc::new(call.body["deleteOptions"].clone());
+        let effect = self.delete(&delete, now)?;
+        if let Some(budget) = budget {
+            let mut after = budget.value.clone();
+            let allowed = after["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
+            after["status"]["disruptionsAllowed"] = json!(allowed - 1);
+            let key = (call.namespace.clone(), budget.name().to_owned());
+            self.put(&BUDGETS, key, after, "MODIFIED");
+        }
+        Ok(Effect { answer: None, ..effect })
+    }
+
+    /// Changes an object from outside.
+    pub(super) fn edit(&mut self, call: &Call, change: impl FnOnce(&mut Value)) -> Result<Effect, Refusal> {
+        let before = self.find(call)?;
+        let mut after = before.value.clone();
+        change(&mut after);
+        self.admit(call, &mut after);
+        Ok(self.store(call, before, after))
+    }
+
+    fn find(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
+        let found = self.get(call.kind, &call.namespace, &call.name);
+        let message = || format!("{} \"{}\" not found", call.kind.plural, call.name);
+        found.ok_or_else(|| Refusal::new(404, "NotFound", message()))
+    }
+
+    fn put(&mut self, kind: &Kind, key: (String, String), mut value: Value, what: &'static str) -> Arc<Object> {
+        self.version += 1;
+        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Object::new(value, self.version);
+        let plural = plural_of(kind);
+        self.objects.entry(plural).or_default().insert(key, Arc::clone(&object));
+        self.report(plural, what, &object);
+        object
+    }
+
+    fn remove(&mut self, kind: &Kind, key: &(String, String), mut value: Value) -> Arc<Object> {
+        self.version += 1;
+        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Object::new(value, self.version);
+        let plural = plural_of(kind);
+        self.objects.entry(plural).or_default().remove(key);
+        self.report(plural, "DELETED", &object);
+        object
+    }
+
+    fn report(&mut self, plural: &'static str, what: &'static str, object: &Arc<Object>) {
+        let change = Change { version: self.version, at: Instant::now(), what, object: Arc::clone(object) };
+        let history = self.history.entry(plural).or_default();
+        history.push(change);
+        if history.len() > LONGEST {
+            // Watches that are this late list again.
+            let forgotten = history.drain(..LONGEST / 2).next_back();
+            self.forgotten.extend(forgotten.map(|change| (plural, change.version)));
+        }
+    }
+}
+
+const fn plural_of(kind: &Kind) -> &'static str {
+    kind.plural
+}
+
+/// A write of an object leaves its status, a write of the status leaves everything else.
+fn keep_what_is_not_written(call: &Call, before: &Value, after: &mut Value) {
+    if call.subresource == "status" {
+        let status = after["status"].take();
+        *after = before.clone();
+        set(after, "status", status);
+    } else if call.kind.has_status && (call.kind.is_custom || call.verb != Verb::Create) {
+        set(after, "status", before["status"].clone());
+    }
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "name",
+        "namespace",
+        "resourceVersion",
+    ] {
+        let kept = before["metadata"][field].clone();
+        set(&mut after["metadata"], field, kept);
+    }
+    set(after, "apiVersion", before["apiVersion"].clone());
+    set(after, "kind", before["kind"].clone());
+    for list in ["labels", "annotations"] {
+        if after["metadata"][list].as_object().is_some_and(Map::is_empty) || after["metadata"][list].is_null() {
+            set(&mut after["metadata"], list, Value::Null);
+        }
+    }
+    if after["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+        set(&mut after["metadata"], "finalizers", Value::Null);
+    }
+}
+
+fn set(target: &mut Value, field: &str, value: Value) {
+    let Value::Object(target) = target else { return };
+    if value.is_null() {
+        target.remove(field);
+    } else {
+        target.insert(field.to_owned(), value);
+    }
+}
+
+fn without_meta(value: &Value) -> impl PartialEq + '_ {
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter(|(key, _)| *key != "metadata" && *key != "status").collect::<Vec<_>>()
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn grace_of(call: &Call, pod: &Value) -> i64 {
+    let is_bound = pod["spec"]["nodeName"].as_str().is_some_and(|name| !name.is_empty());
+    let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let asked = call.body["gracePeriodSeconds"].as_i64();
+    if !is_bound || is_finished {
+        return 0;
+    }
+    asked.unwrap_or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30))
+}
+
+fn covers(budget: &Value, pod: &Value) -> bool {
+    let labels = &budget["spec"]["selector"]["matchLabels"];
+    budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
+        && labels
+            .as_object()
+            .is_some_and(|labels| labels.iter().all(|(key, value)| pod["metadata"]["labels"].get(key) == Some(value)))
+}
+
+/// Times are stored in whole seconds.
+pub(super) fn written(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Namespace, field selector and label selector of a list or watch.
+pub(super) fn is_selected(call: &Call, object: &Object) -> bool {
+    let meta = &object.value["metadata"];
+    let in_namespace = call.namespace.is_empty() || meta["namespace"].as_str() == Some(&call.namespace);
+    let fields = call.query.get("fieldSelector").map(String::as_str).unwrap_or_default();
+    let by_fields = terms(fields).all(|(key, value)| {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        object.value.pointer(&pointer).and_then(Value::as_str).unwrap_or_default() == value
+    });
+    let labels = call.query.get("labelSelector").map(String::as_str).unwrap_or_default();
+    in_namespace && by_fields && terms(labels).all(|(key, value)| meta["labels"][key].as_str() == Some(value))
+}
+
+fn terms(selector: &str) -> impl Iterator<Item = (&str, &str)> {
+    selector.split(',').filter_map(|term| term.split_once('=')).map(|(key, value)| (key, value.trim_start_matches('=')))
+}

@@ -1,0 +1,278 @@
+//! Location and selection of the machines.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{
+    api::labels,
+    cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
+    process::{DriverSources, SimulatedPlace},
+    simulated_cloud::{Client, Cloud, CloudApi, Control},
+};
+use mcm_adopt::{
+    Kind, Object, StayingPool, Unit, Way, has_finalizer, lone_name,
+    observe::{NotRead, World},
+    way_of,
+};
+use mcm_conversion::types::{MCMMigration, Side, names};
+use mcm_driver::Guards;
+use mcm_driver_host::Catalogue;
+use mcm_runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent};
+
+/// Label of an MCM object of a Cluster.
+const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
+
+/// Location of objects, Nodes and VMs.
+#[derive(Args, Clone, Debug)]
+#[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
+pub(super) struct Place {
+    /// Name of the Cluster whose machines are migrated; required, but for --from orphans
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub(super) cluster: String,
+    /// Migrate only this MachineDeployment; may be repeated. Without --deployment, --machine and --machine-pool all
+    /// deployments and machines of the Cluster are migrated
+    #[arg(long, value_name = "NAME")]
+    deployment: Vec<String>,
+    /// Migrate only this Machine without a MachineSet, by the name of its MCM Machine, which is also the name of its
+    /// MCMMachine; may be repeated
+    #[arg(long, value_name = "NAME")]
+    machine: Vec<String>,
+    /// Migrate only this MachinePool of CAPA, whose VMs become a MachineDeployment of the same name, or back; may be repeated.
+    /// The plan names the commands of AWS that are run by hand
+    #[arg(long, value_name = "NAME")]
+    machine_pool: Vec<String>,
+    /// Namespace of the objects; that of the kubeconfig if absent
+    #[arg(short = 'n', long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Kubeconfig of the management cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the cluster with the Nodes; if absent, the kubeconfig Secret of the Cluster
+    #[arg(long, value_name = "FILE")]
+    target_kubeconfig: Option<PathBuf>,
+    /// Secret with the credentials of a MachineClass that is created from the template of another provider
+    #[arg(long, value_name = "NAME")]
+    credentials_secret: Option<String>,
+    #[command(flatten)]
+    answers: AnswerOptions,
+    #[command(flatten)]
+    drivers: DriverOptions,
+}
+
+impl Place {
+    /// API servers and drivers. Migrations from the stand-in do not read Nodes.
+    pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
+        if self.cluster.is_empty() {
+            let message = "this migration needs --cluster NAME".to_owned();
+            let hint = "mcm adopt plan --cluster demo --from capi --to native".to_owned();
+            bail!(Misuse { message, hint });
+        }
+        let control = ControlKubeconfig::from(self.kubeconfig.clone());
+        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
+        kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+        let workload = match ways {
+            [Way::FromStandIn] => management.clone(),
+            _ => self.workload(&management, &namespace).await?,
+        };
+        let credentials = self.credentials_secret.clone();
+        let answers = self.answers.answers();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
+    }
+
+    /// API servers and drivers for VMs without a machine. The Nodes are in the same cluster, unless a kubeconfig names another.
+    pub(super) async fn world_of_orphans(&self) -> Result<World> {
+        if !self.cluster.is_empty() || !self.named().is_empty() {
+            bail!(
+                "--from orphans takes all VMs of a namespace: omit --cluster, --deployment, --machine and --machine-pool"
+            );
+        }
+        let control = ControlKubeconfig::from(self.kubeconfig.clone());
+        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
+        kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+        let workload = match &self.target_kubeconfig {
+            None => management.clone(),
+            Some(_) => self.workload(&management, &namespace).await?,
+        };
+        let answers = self.answers.answers();
+        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials: None, answers })
+    }
+
+    async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {
+        let target = self.target(management, namespace).await?;
+        let workload = kubeconfig::client(&target, UserAgent::Mcm).await?;
+        kubeconfig::wait_until_ready(&workload, &target.config.cluster_url).await?;
+        Ok(workload)
+    }
+
+    /// The cluster of the Nodes.
+    async fn target(&self, management: &kube::Client, namespace: &str) -> Result<Cluster> {
+        if let Some(path) = &self.target_kubeconfig {
+            let target = TargetKubeconfig::Path(path.clone());
+            return Ok(Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?.control);
+        }
+        let name = format!("{}-kubeconfig", self.cluster);
+        let text = World::kubeconfig_of(management, namespace, &self.cluster).await?;
+        let Some(text) = text else { bail!(self.no_kubeconfig(management, namespace, &name).await) };
+        let text = String::from_utf8(text).with_context(|| format!("Secret {name} is no text"))?;
+        Ok(Cluster::from_text(&text, "Secret", &name).await?)
+    }
+
+    /// Why there is no kubeconfig: a Cluster of that name is missing, or only its Secret is.
+    async fn no_kubeconfig(&self, management: &kube::Client, namespace: &str, secret: &str) -> Misuse {
+        let clusters = World::clusters(management, namespace).await.unwrap_or_default();
+        if clusters.contains(&self.cluster) {
+            let key = names::KUBECONFIG_KEY;
+            return Misuse {
+                message: format!("Secret {secret} with key {key} does not exist in namespace {namespace}"),
+                hint: "pass --target-kubeconfig FILE".to_owned(),
+            };
+        }
+        let hint = match clusters.is_empty() {
+            true => format!("namespace {namespace} has no Clusters: pass --namespace"),
+            false => format!("Clusters here: {}", clusters.join(", ")),
+        };
+        Misuse { message: format!("there is no Cluster {} in namespace {namespace}", self.cluster), hint }
+    }
+
+    fn drivers(&self) -> Result<Catalogue> {
+        // Without an address nothing is in it, so nothing is found.
+        let simulated_cloud = || {
+            Ok(match &self.drivers.simulated_cloud {
+                Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+                Some(SimulatedPlace::Embedded) | None => {
+                    Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>
+                }
+            })
+        };
+        #[cfg(feature = "remote")]
+        let remote = self.drivers.remote.endpoints();
+        #[cfg(feature = "remote")]
+        if let Some(exposed) =
+            remote.iter().find(|one| one.address.is_exposed() && !self.drivers.remote.driver_insecure)
+        {
+            bail!("credentials would be sent unencrypted to {}: use https://, or --driver-insecure", exposed.address);
+        }
+        let sources = DriverSources {
+            simulated_cloud: Some(&simulated_cloud),
+            secrets: &self.drivers.secrets.policy(),
+            #[cfg(feature = "remote")]
+            remote: &remote,
+        };
+        Ok(sources.open(self.drivers.provider.as_deref(), &Guards::unobserved())?)
+    }
+
+    /// The migrations of the Cluster. What the stand-in serves is not one.
+    pub(super) async fn migrations(&self, world: &World) -> Result<Vec<(Unit, MCMMigration)>> {
+        let all = world.list(Kind::Migration).await?;
+        let named = self.named();
+        let mut found = Vec::new();
+        for object in all.into_iter().filter(|one| one.label(labels::STAND_IN).is_none()) {
+            let Some(migration) = object.decoded::<MCMMigration>() else { bail!("{} cannot be read", object.id()) };
+            let unit = Unit::of(&migration.spec, object.name());
+            if migration.spec.cluster_name == self.cluster && (named.is_empty() || named.contains(&unit)) {
+                found.push((unit, migration));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Units of the Cluster at the start of the first migration, and units in one of the migrations.
+    pub(super) async fn units(&self, world: &World, ways: &[Way]) -> Result<BTreeSet<Unit>> {
+        if ways.contains(&Way::FromStandIn) && !self.machine.is_empty() {
+            bail!("the stand-in serves MachineDeployments only: name them with --deployment");
+        }
+        if !self.machine_pool.is_empty() && !ways.iter().all(|way| way.keeps_core()) {
+            bail!("MachinePools are migrated only between other and capi: pass --from other --to capi, or the reverse");
+        }
+        let mut units = self.named();
+        if !units.is_empty() {
+            return Ok(units);
+        }
+        for way in ways.iter().take(1) {
+            units.extend(self.deployments(world, *way).await?);
+            units.extend(self.machines(world, *way).await?);
+        }
+        let migrations = self.migrations(world).await?;
+        // The deployments of pools are theirs.
+        units.retain(|unit| !migrations.iter().any(|(other, _)| other.is_pool() && other.name() == unit.name()));
+        units.extend(migrations.into_iter().filter(|(_, one)| ways.contains(&way_of(one))).map(|(unit, _)| unit));
+        if units.is_empty() {
+            let pools = self.staying_pools(world, ways).await?;
+            let pools: String =
+                pools.iter().map(|one| format!("; MachinePool {} stays: {}", one.machine_pool, one.reason)).collect();
+            bail!(
+                "Cluster {} has nothing to migrate in namespace {}: name it with --deployment, --machine or --machine-pool{pools}",
+                self.cluster,
+                world.namespace
+            );
+        }
+        Ok(units)
+    }
+
+    /// MachinePools of the Cluster that keep their owner, unless single units are named.
+    pub(super) async fn staying_pools(&self, world: &World, ways: &[Way]) -> Result<Vec<StayingPool>> {
+        let Some(way) = ways.first().filter(|way| **way != Way::FromStandIn && self.named().is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let all = match world.list(Kind::MachinePool).await {
+            // Without the kind there are no pools.
+            Err(NotRead::NotServed { .. }) => Vec::new(),
+            listed => listed?,
+        };
+        let own = all.iter().filter(|pool| pool.text("/spec/clusterName") == self.cluster);
+        Ok(own.filter_map(|pool| StayingPool::of(pool, *way)).collect())
+    }
+
+    fn named(&self) -> BTreeSet<Unit> {
+        let deployments = self.deployment.iter().cloned().map(Unit::Deployment);
+        let machines = self.machine.iter().cloned().map(Unit::Machine);
+        deployments.chain(machines).chain(self.machine_pool.iter().cloned().map(Unit::Pool)).collect()
+    }
+
+    async fn deployments(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
+        let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
+        let is_native = |one: &Object| one.text(CLUSTER) == self.cluster && one.label(labels::POOL).is_none();
+        let is_of_core = |one: &Object| one.text("/spec/clusterName") == self.cluster;
+        let is_at_beginning = |one: &Object| match way {
+            Way::ToNative => is_of_core(one),
+            Way::FromNative => is_native(one),
+            Way::FromOther => is_of_core(one) && !is_of_mcm(one),
+            Way::ToOther => is_of_core(one) && is_of_mcm(one),
+            Way::FromStandIn if one.kind == Kind::Deployment => is_native(one) && one.label(labels::STAND_IN).is_some(),
+            Way::FromStandIn => is_of_core(one) && has_finalizer(one),
+        };
+        let mut all = Vec::new();
+        if way.from() != Side::MachineController {
+            all.extend(world.list(Kind::CapiDeployment).await?);
+        }
+        if matches!(way, Way::FromNative | Way::FromStandIn) {
+            all.extend(world.list(Kind::Deployment).await?);
+        }
+        let found = all.iter().filter(|one| is_at_beginning(one));
+        Ok(found.map(|one| Unit::Deployment(one.name().to_owned())).collect())
+    }
+
+    /// Machines without a set. Those of a control plane are moved only if they are named, and then refused.
+    async fn machines(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
+        let (kind, cluster) = match way {
+            Way::ToNative => (Kind::CapiMachine, "/spec/clusterName"),
+            Way::FromNative => (Kind::Machine, CLUSTER),
+            Way::FromOther | Way::ToOther | Way::FromStandIn => return Ok(Vec::new()),
+        };
+        let all = world.list(kind).await?;
+        // Machines of a set have no owner while they are removed; their migration knows them.
+        let is_meant = |one: &&Object| {
+            one.text(cluster) == self.cluster
+                && one.label(names::CONTROL_PLANE).is_none()
+                && one.annotation(labels::MIGRATION).is_none()
+        };
+        let meant = all.iter().filter(is_meant);
+        Ok(meant.filter_map(lone_name).map(|name| Unit::Machine(name.to_owned())).collect())
+    }
+}

@@ -1,0 +1,80 @@
+//! Results of checks.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::cli::{exit::Exit, terminal::Mark};
+pub(super) use mcm_rules::plan::some_of;
+
+/// A result, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub(in crate::cli) enum Level {
+    /// As it should be.
+    Good,
+    /// Worth a look; it prevents nothing.
+    Note,
+    /// It could not be checked.
+    Unknown,
+    /// The controllers cannot work until it is corrected.
+    Problem,
+}
+
+impl Level {
+    /// The mark beside the text.
+    pub(super) const fn mark(self) -> Mark {
+        match self {
+            Self::Good => Mark::Good,
+            Self::Note => Mark::Look,
+            Self::Unknown => Mark::Refused,
+            Self::Problem => Mark::Bad,
+        }
+    }
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(in crate::cli) struct Finding {
+    /// Name of the check, one word.
+    pub check: &'static str,
+    pub result: Level,
+    pub text: String,
+    /// A command or an instruction; `None` if nothing has to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(check: &'static str, result: Level, text: impl Into<String>) -> Self {
+        Self { check, result, text: text.into(), next: None }
+    }
+
+    pub(super) fn good(check: &'static str, text: impl Into<String>) -> Self {
+        Self::new(check, Level::Good, text)
+    }
+
+    pub(super) fn note(check: &'static str, text: impl Into<String>) -> Self {
+        Self::new(check, Level::Note, text)
+    }
+
+    pub(super) fn unknown(check: &'static str, text: impl Into<String>) -> Self {
+        Self::new(check, Level::Unknown, text)
+    }
+
+    pub(super) fn problem(check: &'static str, text: impl Into<String>) -> Self {
+        Self::new(check, Level::Problem, text)
+    }
+
+    pub(super) fn then(self, next: impl Into<String>) -> Self {
+        Self { next: Some(next.into()), ..self }
+    }
+}
+
+/// Only problems make the answer no.
+pub(super) fn exit(findings: &[Finding]) -> Exit {
+    if findings.iter().any(|finding| finding.result == Level::Problem) { Exit::No } else { Exit::Good }
+}
+
+/// `1 machine`, `2 machines`.
+pub(super) fn count(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

@@ -1,0 +1,241 @@
+//! Reads clusters for the checks. Every request is a read or a review.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use futures::{StreamExt, stream};
+use http::{Request, header::DATE};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use k8s_openapi::{
+    api::{
+        authentication::v1::SelfSubjectReview,
+        authorization::v1::{
+            LocalSubjectAccessReview, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+            SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+        },
+        core::v1::Secret as StoredSecret,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Client, ResourceExt, api::PostParams, client::Body};
+use tokio::time::timeout;
+
+use super::{
+    install::{Class, Secret, Server, Target},
+    kinds::Definition,
+    rights::{Answer, In, Of, RULES, Rule, SEE_OTHERS, SERVICE_ACCOUNT, Who},
+};
+use crate::{
+    api::{
+        crd::crds,
+        machine::{MachineClass, SecretRef},
+    },
+    cli::{class, objects, reading::story::ByName},
+    process::Reach,
+};
+use mcm_controllers::machine_class;
+use mcm_driver::SecretData;
+use mcm_driver_host::Catalogue;
+use mcm_runtime::{
+    dated::DatedObject,
+    kubeconfig::{API_VERSION, cause, wait_until_ready},
+    objects::read as read_object,
+};
+
+/// Reviews in flight at once.
+const AT_ONCE: usize = 8;
+/// Time limit of one question.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The API server of the control cluster.
+///
+/// # Errors
+/// It does not answer.
+pub(super) async fn control(reach: &Reach) -> Result<Server> {
+    let info = wait_until_ready(&reach.control, &reach.server).await?;
+    Ok(Server { version: info.git_version, skew: skew(&reach.control).await })
+}
+
+/// The API server of the target cluster.
+pub(super) async fn target(reach: &Reach) -> Target {
+    let Some((client, server)) = &reach.target else { return Target::None };
+    match wait_until_ready(client, server).await {
+        Ok(info) => Target::Answers(Server { version: info.git_version, skew: skew(client).await }),
+        Err(error) => Target::Fails(error.to_string()),
+    }
+}
+
+/// The lead of the clock of an API server over that of this computer. A `Date` has whole seconds.
+async fn skew(client: &Client) -> Option<SignedDuration> {
+    let request = Request::get("/version").body(Body::empty()).ok()?;
+    let response = timeout(PATIENCE, client.send(request)).await.ok()?.ok()?;
+    let date = response.headers().get(DATE)?.to_str().ok()?;
+    let server = rfc2822::parse(date).ok()?.timestamp();
+    Some(server.duration_since(Timestamp::now()))
+}
+
+/// Names of the resources that are served in our version; empty if it is not served.
+///
+/// # Errors
+/// The API server refuses the question.
+pub(super) async fn resources(client: &Client) -> Result<Vec<String>> {
+    match client.list_api_group_resources(API_VERSION).await {
+        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The definitions of our kinds.
+pub(super) async fn definitions(client: &Client) -> Vec<Definition> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut found = Vec::new();
+    for crd in crds() {
+        found.push(api.get_opt(&crd.name_any()).await.map_err(|error| cause(&error)));
+    }
+    found
+}
+
+/// The identity of our requests.
+pub(super) async fn whoami(client: &Client) -> Who {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    let user = review.ok().and_then(|review| review.status).and_then(|status| status.user_info);
+    Who::me(&user.and_then(|user| user.username).unwrap_or_else(|| "this user".to_owned()))
+}
+
+/// Asks for every right in the clusters that have a client.
+pub(super) async fn rights(
+    who: Option<&Who>,
+    control: &Client,
+    target: Option<&Client>,
+    namespace: &str,
+) -> Vec<(Rule, &'static str, Answer)> {
+    let all = RULES.into_iter().chain([SEE_OTHERS]);
+    let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
+    let asked = all.filter_map(|(rule, verb)| {
+        let client = if rule.cluster == In::Control { Some(control) } else { target };
+        client.map(|client| async move { (rule, verb, ask(who, client, &rule, verb, namespace).await) })
+    });
+    stream::iter(asked.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
+}
+
+/// Asks the API server about one right: ours if `who` is `None`.
+async fn ask(who: Option<&Who>, client: &Client, rule: &Rule, verb: &str, namespace: &str) -> Answer {
+    let attributes = attributes(rule, verb, namespace);
+    let answer = timeout(PATIENCE, async {
+        match (who, &attributes.namespace) {
+            (None, _) => mine(client, attributes).await,
+            (Some(who), Some(namespace)) => within(client, who, &namespace.clone(), attributes).await,
+            (Some(who), None) => everywhere(client, who, attributes).await,
+        }
+    });
+    match answer.await {
+        Ok(Ok(Some(status))) if status.allowed => Answer::Allowed,
+        Ok(Ok(Some(_))) => Answer::Denied,
+        Ok(Ok(None)) => Answer::Unknown("the review has no answer".to_owned()),
+        Ok(Err(error)) => Answer::Unknown(cause(&error)),
+        Err(_) => Answer::Unknown(format!("no review within {} s", PATIENCE.as_secs())),
+    }
+}
+
+fn attributes(rule: &Rule, verb: &str, namespace: &str) -> ResourceAttributes {
+    let (resource, subresource) = rule.resource.split_once('/').unwrap_or((rule.resource, ""));
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    ResourceAttributes {
+        group: Some(rule.group.to_owned()),
+        resource: some(resource),
+        subresource: some(subresource),
+        name: some(rule.name),
+        verb: some(verb),
+        namespace: match rule.of {
+            Of::Control => some(namespace),
+            Of::Named(name) => some(name),
+            Of::Cluster => None,
+        },
+        ..ResourceAttributes::default()
+    }
+}
+
+type Asked = kube::Result<Option<SubjectAccessReviewStatus>>;
+
+async fn mine(client: &Client, attributes: ResourceAttributes) -> Asked {
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    Ok(reviews.create(&PostParams::default(), &review).await?.status)
+}
+
+async fn within(client: &Client, who: &Who, namespace: &str, attributes: ResourceAttributes) -> Asked {
+    let metadata = ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() };
+    let review = LocalSubjectAccessReview { metadata, spec: of(who, attributes), status: None };
+    let reviews: Api<LocalSubjectAccessReview> = Api::namespaced(client.clone(), namespace);
+    Ok(reviews.create(&PostParams::default(), &review).await?.status)
+}
+
+async fn everywhere(client: &Client, who: &Who, attributes: ResourceAttributes) -> Asked {
+    let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec: of(who, attributes), status: None };
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    Ok(reviews.create(&PostParams::default(), &review).await?.status)
+}
+
+/// A ServiceAccount is in the groups that its tokens have.
+fn of(who: &Who, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
+    let namespace = who.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split(':').next()).unwrap_or_default();
+    let groups = vec![
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+        "system:authenticated".to_owned(),
+    ];
+    SubjectAccessReviewSpec {
+        user: Some(who.name.clone()),
+        groups: Some(groups),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    }
+}
+
+/// Classes as their drivers judge them, and the Secrets that they name.
+pub(super) async fn classes(
+    reach: &Reach,
+    drivers: &Catalogue,
+    stored: &ByName<MachineClass>,
+) -> (Vec<Class>, Vec<Secret>) {
+    let api: Api<DatedObject<StoredSecret>> = Api::namespaced(reach.control.clone(), &reach.namespace);
+    let mut read: BTreeMap<String, Result<Option<SecretData>, String>> = BTreeMap::new();
+    let (mut classes, mut secrets) = (Vec::new(), Vec::new());
+    for (name, class) in stored {
+        let mut data = Some([None, None]);
+        let references = [&class.secret_ref, &class.credentials_secret_ref];
+        for (index, reference) in references.into_iter().enumerate() {
+            let Some(SecretRef { name: secret, .. }) = reference else { continue };
+            if !read.contains_key(secret) {
+                let found = read_object(&api, secret).await.map_err(|error| cause(&error));
+                read.insert(secret.clone(), found.map(|found| found.map(objects::data_of)));
+            }
+            match read.get(secret) {
+                Some(Ok(Some(found))) => {
+                    secrets.push(Secret::There);
+                    if let Some(data) = &mut data {
+                        data[index] = Some(found.clone());
+                    }
+                }
+                Some(Ok(None)) => {
+                    secrets.push(Secret::Missing(secret.clone(), name.clone()));
+                    data = None;
+                }
+                Some(Err(cause)) => {
+                    secrets.push(Secret::Unread(cause.clone()));
+                    data = None;
+                }
+                None => data = None,
+            }
+        }
+        let data = data.map(|[other, credentials]| machine_class::login_data(other, credentials));
+        let lines = class::findings(drivers, class, data.as_ref()).await;
+        let driver = drivers.get(class).map(drop).map_err(|error| error.to_string());
+        classes.push(Class { name: name.clone(), provider: class.provider.clone(), driver, lines });
+    }
+    (classes, secrets)
+}

@@ -1,0 +1,257 @@
+//! The page as HTML. Pure.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::{
+    html::{InQuery, Text},
+    view::{Bar, Chosen, Row, View},
+};
+use crate::cli::{
+    events::Line,
+    reading::story::{Answer, Verdict},
+    terminal::ago,
+};
+use mcm_rules::plan::guide::Danger;
+
+/// Seconds after which a browser without script loads the page again.
+const REFRESH: u32 = 5;
+
+/// The page.
+pub(super) fn page(view: &View<'_>) -> String {
+    let mut main = String::new();
+    push_list(&mut main, view);
+    main.push_str("<section class=\"detail\">");
+    match &view.chosen {
+        Some(chosen) => push_chosen(&mut main, chosen, view.now),
+        None => main.push_str("<h1>There is no MachineDeployment</h1>"),
+    }
+    main.push_str("</section>");
+    let mut header = format!(
+        "<header><b class=\"brand\">mcm</b><span>namespace <b>{}</b></span><span class=\"muted\">read-only, as of \
+         <time datetime=\"{:.0}\">{}</time></span>",
+        Text(view.namespace),
+        view.now,
+        view.now.strftime("%H:%M:%S UTC")
+    );
+    if !(view.managers.is_empty() && view.notes.is_empty()) {
+        header.push_str("<ul class=\"facts\">");
+        for manager in view.managers {
+            let _ = write!(header, "<li>{}</li>", Text(&manager.state(view.now)));
+        }
+        for note in view.notes {
+            let _ = write!(header, "<li class=\"note\">{}</li>", Text(note));
+        }
+        header.push_str("</ul>");
+    }
+    header.push_str("</header>");
+    document(&format!("mcm · {}", view.namespace), &format!("{header}<main>{main}</main>"))
+}
+
+/// A page that only says what went wrong.
+pub(super) fn failure(text: &str) -> String {
+    let body = format!("<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p></section></main>", Text(text));
+    document("mcm", &body)
+}
+
+fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <link rel=\"stylesheet\" href=\"style.css\">\
+         <noscript><meta http-equiv=\"refresh\" content=\"{REFRESH}\"></noscript>\
+         <script src=\"script.js\" defer></script></head><body>{body}</body></html>\n",
+        Text(title)
+    )
+}
+
+fn push_list(html: &mut String, view: &View<'_>) {
+    let number = view.deployments.len();
+    let _ = write!(html, "<nav aria-label=\"Deployments\"><h2>Deployments · {number}</h2><ul>");
+    for row in &view.deployments {
+        let is_chosen = view.chosen.as_ref().is_some_and(|chosen| chosen.answer.object.name == row.name);
+        push_row(html, row, is_chosen, view.now);
+    }
+    html.push_str("</ul></nav>");
+}
+
+fn push_row(html: &mut String, row: &Row, is_chosen: bool, now: Timestamp) {
+    let current = if is_chosen { " aria-current=\"page\"" } else { "" };
+    let name = Text(&row.name);
+    let _ =
+        write!(html, "<li><a href=\"?deployment={}\"{current}><span class=\"row\"><b>{name}</b>", InQuery(&row.name));
+    push_pill(html, row.verdict, row.since, now);
+    html.push_str("</span>");
+    push_bar(html, row.bar);
+    let _ = write!(
+        html,
+        "<span class=\"row muted\"><span>{} of {} new</span><span>{} available</span></span></a></li>",
+        row.bar.new, row.bar.wanted, row.bar.available
+    );
+}
+
+/// Words of a verdict and the class of its colour.
+const fn class_of(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Settled => "good",
+        Verdict::Progressing => "busy",
+        Verdict::Waiting => "wait",
+        Verdict::Unknown | Verdict::Blocked => "bad",
+    }
+}
+
+fn push_pill(html: &mut String, verdict: Verdict, since: Option<Timestamp>, now: Timestamp) {
+    let since = since.filter(|_| verdict != Verdict::Settled).map(|since| format!(" {}", ago(now, since)));
+    let word = verdict.word().to_lowercase();
+    let _ = write!(html, "<span class=\"pill {}\">{word}{}</span>", class_of(verdict), since.unwrap_or_default());
+}
+
+/// The machines as one line. Its numbers stand beside it as text.
+fn push_bar(html: &mut String, bar: Bar) {
+    let total = (bar.new + bar.old + bar.going).max(bar.wanted).max(1);
+    let _ = write!(
+        html,
+        "<svg class=\"bar\" viewBox=\"0 0 {total} 1\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"{} new, {} old, {} being deleted, {} wanted\">",
+        bar.new, bar.old, bar.going, bar.wanted
+    );
+    let mut x = 0;
+    for (class, width) in [("new", bar.new), ("old", bar.old), ("going", bar.going)] {
+        if width > 0 {
+            let _ = write!(html, "<rect class=\"{class}\" x=\"{x}\" y=\"0\" width=\"{width}\" height=\"1\"/>");
+        }
+        x += width;
+    }
+    html.push_str("</svg>");
+}
+
+fn push_chosen(html: &mut String, chosen: &Chosen<'_>, now: Timestamp) {
+    let Chosen { answer, bar, .. } = chosen;
+    let _ = write!(html, "<div class=\"card\"><div class=\"row\"><h1>{}</h1>", Text(&answer.object.name));
+    let _ = write!(html, "<span class=\"muted\">{}</span></div>", Text(&chosen.strategy));
+    push_bar(html, *bar);
+    html.push_str("<ul class=\"numbers\">");
+    for (class, number, word) in [
+        ("new", bar.new, "new"),
+        ("old", bar.old, "old"),
+        ("going", bar.going, "being deleted"),
+        ("available", bar.available, "available"),
+        ("wanted", bar.wanted, "wanted"),
+    ] {
+        let _ = write!(html, "<li class=\"{class}\"><b>{number}</b> {word}</li>");
+    }
+    html.push_str("</ul></div>");
+    push_why(html, answer, now);
+    push_machines(html, &chosen.machines, now);
+    push_time_line(html, &chosen.events, now);
+}
+
+fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
+    let title = match answer.verdict {
+        Verdict::Settled => "It is settled",
+        Verdict::Progressing => "It goes on",
+        Verdict::Waiting | Verdict::Unknown | Verdict::Blocked => "Why it does not go on",
+    };
+    let _ = write!(html, "<div class=\"card why {}\"><div class=\"row\"><h2>{title}</h2>", class_of(answer.verdict));
+    push_pill(html, answer.verdict, answer.since, now);
+    let _ = write!(html, "</div><p>{}</p>", Text(&answer.state));
+    push_chains(html, answer);
+    push_waits(html, answer, now);
+    for step in answer.next.iter().take(5) {
+        let _ = write!(html, "<p>next: {}: {}</p>", Text(&step.action), Text(&step.reason));
+    }
+    push_remedies(html, answer);
+    html.push_str("</div>");
+}
+
+/// From the deployment to the cause, for the worst machines.
+fn push_chains(html: &mut String, answer: &Answer) {
+    let below = answer.sets.iter().chain(&answer.machines);
+    let worst = below.filter(|one| !one.waits.is_empty() || one.failed.is_some()).take(3);
+    for machine in worst {
+        let _ = write!(
+            html,
+            "<ol class=\"chain\"><li>{}</li><li>{} is {}</li><li class=\"end\">{}</li></ol>",
+            Text(&answer.object.name),
+            Text(&machine.object.name),
+            Text(&machine.state),
+            Text(&reason(machine))
+        );
+    }
+}
+
+fn push_waits(html: &mut String, answer: &Answer, now: Timestamp) {
+    for (number, wait) in answer.waits.iter().enumerate() {
+        let until = wait.until.map(|until| format!(", {} longer at the most", ago(until, now))).unwrap_or_default();
+        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", Text(&wait.text), Text(&until));
+        let is_last = answer.waits.get(number + 1).is_none_or(|next| next.meaning != wait.meaning);
+        if is_last {
+            let _ = write!(html, "<p class=\"muted\">{}</p>", Text(wait.meaning));
+        }
+    }
+    if let Some(failed) = &answer.failed {
+        let _ = write!(html, "<p><b>failed:</b> {}</p>", Text(failed));
+    }
+}
+
+/// The worst wait, failure or next step.
+fn reason(answer: &Answer) -> String {
+    let wait = answer.waits.first().map(|wait| format!("waits for {}", wait.text));
+    let step = answer.next.first().map(|step| format!("next: {}", step.action));
+    wait.or_else(|| answer.failed.clone()).or(step).unwrap_or_default()
+}
+
+fn push_remedies(html: &mut String, answer: &Answer) {
+    let remedies = answer.remedies();
+    if remedies.is_empty() {
+        return;
+    }
+    html.push_str("<h3>You can</h3><ul class=\"remedies\">");
+    for remedy in remedies {
+        let class = if remedy.danger == Danger::Safe { "good" } else { "bad" };
+        let _ = write!(html, "<li><span class=\"pill {class}\">{}</span> ", Text(remedy.danger.text()));
+        let element = if remedy.is_command() { "code" } else { "span" };
+        let (text, note) = (Text(&remedy.text), Text(remedy.note));
+        let _ = write!(html, "<{element}>{text}</{element}> <span class=\"muted\">{note}</span></li>");
+    }
+    html.push_str("</ul>");
+}
+
+fn push_machines(html: &mut String, machines: &[Answer], now: Timestamp) {
+    let _ = write!(html, "<div class=\"card\"><h2>Machines · {}</h2><ul class=\"tiles\">", machines.len());
+    for machine in machines {
+        let since = machine.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
+        let _ = write!(
+            html,
+            "<li class=\"tile {}\"><b>{}</b><span>{}{since}, {}</span><span class=\"muted\">{}</span></li>",
+            class_of(machine.verdict),
+            Text(&machine.object.name),
+            Text(&machine.state),
+            machine.verdict.word().to_lowercase(),
+            Text(&reason(machine))
+        );
+    }
+    html.push_str("</ul></div>");
+}
+
+fn push_time_line(html: &mut String, events: &[&Line], now: Timestamp) {
+    html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Ago</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
+    for one in events {
+        let class = if one.is_warning { " class=\"warning\"" } else { "" };
+        let count = if one.count > 1 { format!(" ×{}", one.count) } else { String::new() };
+        let _ = write!(
+            html,
+            "<tr{class}><td><time datetime=\"{:.0}\">{}</time></td><td>{}</td><td>{}</td><td>{}{count}</td></tr>",
+            one.last,
+            ago(now, one.last),
+            Text(&one.name),
+            Text(&one.reason),
+            Text(&one.message)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The demo: creates, rolls, kills, drains and deletes machines, and shows it on the screen. And what other demos are made of.
+
+mod acts;
+mod cloud;
+mod control_plane;
+mod options;
+mod process;
+mod props;
+mod scene;
+mod screen;
+mod show;
+mod shown;
+mod simulated;
+mod stage;
+mod summary;
+mod svg;
+mod view;
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, Result};
+
+use mcm_driver::tls::use_ring;
+
+pub use self::{
+    cloud::{Cloud, Vms},
+    options::{DemoOptions, Output, ShowOptions},
+    process::run_here,
+    scene::Scene,
+    screen::{Picture, Screen},
+    show::{Progress, Show},
+    shown::{Shown, shortened, table},
+    summary::{Act, Summary},
+};
+use self::{
+    control_plane::{ControlPlane, Programs},
+    process::Process,
+    simulated::Simulated,
+    stage::Stage,
+};
+
+/// Runs the demo in the simulated cloud, on a cluster, or on its own control plane.
+///
+/// # Errors
+/// A process cannot be started, or an act does not reach its goal in time.
+pub async fn run(mut options: DemoOptions) -> Result<()> {
+    let program = std::env::current_exe().context("find this program")?;
+    let folder = tempfile::Builder::new().prefix("mcm-demo-").tempdir().context("create a temporary directory")?;
+    let own_logs = options.show.logs.is_none();
+    options.show.logs.get_or_insert_with(|| folder.path().join("logs"));
+    let state = folder.path().join("control-plane");
+    let outcome = match options.kubeconfig.clone() {
+        Some(kubeconfig) => on_cluster(&options, &program, &kubeconfig).await.map(drop),
+        None => on_own_control_plane(&options, &program, &state).await,
+    };
+    if own_logs && (outcome.is_err() && options.show.logs().exists() || options.leaves_processes()) {
+        std::fs::remove_dir_all(state).ok();
+        let _ = folder.keep();
+    }
+    outcome
+}
+
+/// Runs the demo in a cloud that lives as long as this process does. `program` is mcm.
+///
+/// # Errors
+/// As [`run`], or there is no `--kubeconfig`.
+pub async fn run_in(options: &DemoOptions, program: &Path, cloud: Arc<dyn Cloud>) -> Result<()> {
+    use_ring();
+    let kubeconfig = options.kubeconfig.as_deref().context("this demo needs --kubeconfig")?;
+    play(options, program, kubeconfig, cloud, None).await.map(drop)
+}
+
+async fn on_cluster(options: &DemoOptions, program: &Path, kubeconfig: &Path) -> Result<Option<Kept>> {
+    stage::check(kubeconfig).await?;
+    let (cloud, process) = Simulated::start(program, options, kubeconfig).await.context("prepare the demo")?;
+    play(options, program, kubeconfig, Arc::new(cloud), Some(process)).await
+}
+
+/// Whatever happens, Ctrl-C as well, all its processes end before this returns.
+async fn on_own_control_plane(options: &DemoOptions, program: &Path, state: &Path) -> Result<()> {
+    let programs = Programs::find(options.control_plane_binaries.as_deref())?;
+    let (mut control_plane, mut kept) = (ControlPlane::default(), None);
+    options
+        .show
+        .screen()
+        .say("Starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler");
+    let demo = async {
+        let started = control_plane.start(&programs, state, options.show.logs()).await;
+        let kubeconfig = started.context("start a control plane for the demo")?;
+        kept = on_cluster(options, program, &kubeconfig).await?;
+        Ok(())
+    };
+    let outcome = run_here(demo, options.show.keep).await;
+    if let Some(mut kept) = kept {
+        kept.end().await;
+    }
+    control_plane.stop().await;
+    outcome
+}
+
+/// A demo that is over and runs on.
+struct Kept {
+    stage: Stage,
+    process: Option<Process>,
+}
+
+impl Kept {
+    async fn end(&mut self) {
+        self.stage.clear().await;
+        if let Some(process) = &mut self.process {
+            process.stop().await;
+        }
+    }
+}
+
+/// Runs the demo in a cloud. `program` is mcm; `process` is that of the cloud and ends with the demo. With `--keep` all of it is
+/// returned.
+async fn play(
+    options: &DemoOptions,
+    program: &Path,
+    kubeconfig: &Path,
+    cloud: Arc<dyn Cloud>,
+    process: Option<Process>,
+) -> Result<Option<Kept>> {
+    let show = &options.show;
+    let screen = show.screen();
+    let stage = Stage::set(options, program, kubeconfig, cloud).await.context("prepare the demo")?;
+    let own = Some(std::process::id());
+    show.record_processes([process.as_ref().map_or(own, Process::id), stage.process()].into_iter().flatten())?;
+    let outcome = acts::play(&stage, &screen, show.keep).await;
+    let outcome = outcome.with_context(|| format!("see the logs in {}", show.logs().display()));
+    let mut kept = Kept { stage, process };
+    if !show.keep || outcome.is_err() {
+        kept.end().await;
+    }
+    show.report(&screen, &outcome?)?;
+    if show.keep {
+        let end = if options.leaves_processes() { "hack/demo stop" } else { "Ctrl-C" };
+        screen.say(&kept.stage.how_to_look_around(end));
+    }
+    Ok(show.keep.then_some(kept))
+}

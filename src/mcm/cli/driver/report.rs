@@ -1,0 +1,107 @@
+//! The report of a test.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use crate::cli::{exit::No, format::Format, table::table};
+use mcm_driver::conformance::{self, CheckResult, Outcome};
+use mcm_driver_host::remote::Endpoint;
+
+/// The report of a test.
+#[derive(Debug)]
+pub struct Report {
+    /// Format of the report.
+    pub text: String,
+    failed: usize,
+    checks: usize,
+}
+
+impl Report {
+    pub(super) fn new(endpoint: &Endpoint, results: conformance::Report, format: Format) -> Self {
+        let count = |outcome| results.results.iter().filter(|one| one.outcome == outcome).count();
+        let (passed, failed, skipped) = (count(Outcome::Passed), results.failed().len(), count(Outcome::Skipped));
+        let text = match format {
+            Format::Json => {
+                let results: Vec<_> = results.results.iter().map(json_of).collect();
+                let document = json!({
+                    "provider": endpoint.name, "address": endpoint.address.to_string(),
+                    "passed": passed, "failed": failed, "skipped": skipped, "checks": results,
+                });
+                format!("{document:#}\n")
+            }
+            Format::Text => {
+                let mut text = table_of(&results.results);
+                let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
+                text
+            }
+        };
+        Self { text, failed, checks: results.results.len() }
+    }
+
+    /// An error if a check failed.
+    ///
+    /// # Errors
+    /// How many did.
+    pub fn verdict(&self) -> Result<(), No> {
+        if self.failed > 0 {
+            return Err(No(format!("{} of {} checks failed", self.failed, self.checks)));
+        }
+        Ok(())
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "FAILED",
+        Outcome::Skipped => "skipped",
+    }
+}
+
+/// Nothing is to be done for a check that passed.
+fn advice(result: &CheckResult) -> &'static str {
+    if result.outcome == Outcome::Failed { conformance::advice(result.name) } else { "" }
+}
+
+fn json_of(result: &CheckResult) -> serde_json::Value {
+    json!({
+        "check": result.name, "result": word(result.outcome).to_lowercase(),
+        "detail": result.detail, "advice": advice(result),
+    })
+}
+
+fn table_of(results: &[CheckResult]) -> String {
+    let row = |one: &CheckResult| [one.name, word(one.outcome), &one.detail, advice(one)].map(str::to_owned);
+    table(&["check", "result", "why", "what to do"], results.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcome: Outcome, format: Format) -> Report {
+        let name = "delete of a machine without a VM succeeds";
+        let results = vec![CheckResult { name, outcome, detail: "because".to_owned() }];
+        let endpoint = "p=unix:///s".parse().unwrap();
+        Report::new(&endpoint, conformance::Report { results }, format)
+    }
+
+    #[test]
+    fn a_failed_check_says_what_to_do_and_fails_the_command() {
+        let failed = report(Outcome::Failed, Format::Text);
+        assert!(failed.text.contains("FAILED") && failed.text.contains("success"), "{}", failed.text);
+        assert_eq!(failed.verdict().unwrap_err().to_string(), "1 of 1 checks failed");
+        for outcome in [Outcome::Passed, Outcome::Skipped] {
+            report(outcome, Format::Text).verdict().unwrap();
+        }
+    }
+
+    #[test]
+    fn programs_get_json() {
+        let document: serde_json::Value = serde_json::from_str(&report(Outcome::Failed, Format::Json).text).unwrap();
+        assert_eq!(document["failed"], 1);
+        assert_eq!(document["checks"][0]["result"], "failed");
+        assert_eq!(document["checks"][0]["advice"], "a VM that is gone already is success");
+    }
+}

@@ -1,0 +1,201 @@
+//! Events of a family of objects, deduplicated and in order. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Event;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::cli::{
+    reading::{
+        family::Change,
+        story::{CLASS, DEPLOYMENT, Facts, MACHINE, NODE, SET},
+    },
+    rollout::history::revisions,
+    terminal::{Look, Mark, cut},
+};
+use mcm_rules::plan::Subject;
+
+/// From this age on, a time has its date.
+const DAY: SignedDuration = SignedDuration::from_hours(12);
+
+/// An event, with how often it occurred: a line of JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(title = "Event")]
+pub(in crate::cli) struct Line {
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub first: Timestamp,
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub last: Timestamp,
+    pub kind: String,
+    pub name: String,
+    pub is_warning: bool,
+    pub reason: String,
+    pub message: String,
+    pub count: i32,
+}
+
+impl Line {
+    /// Differs for each time that the event occurred.
+    pub(super) fn occurrence(&self) -> (String, String, String, String, i32) {
+        let Self { kind, name, reason, message, count, .. } = self.clone();
+        (kind, name, reason, message, count)
+    }
+}
+
+/// The objects whose events are shown.
+pub(super) struct Members {
+    objects: BTreeSet<(String, String)>,
+    /// Names of deployments and sets, whose sets and machines may have been deleted since.
+    deployments: BTreeSet<String>,
+    sets: BTreeSet<String>,
+}
+
+impl Members {
+    /// An object with everything below it; everything if it is `None`.
+    pub(super) fn of(facts: &Facts, object: Option<&Subject>) -> Self {
+        let roots: Vec<Subject> = match object {
+            Some(object) => vec![object.clone()],
+            None => {
+                let of_kind = |kind: &'static str| facts.names(kind).map(|name| facts.subject(kind, name));
+                [DEPLOYMENT, SET, MACHINE, CLASS].into_iter().flat_map(of_kind).collect()
+            }
+        };
+        let mut members = Self { objects: BTreeSet::new(), deployments: BTreeSet::new(), sets: BTreeSet::new() };
+        for root in roots {
+            members.add(facts, &root);
+        }
+        members
+    }
+
+    fn add(&mut self, facts: &Facts, object: &Subject) {
+        if !self.objects.insert((object.kind.clone(), object.name.clone())) {
+            return;
+        }
+        match object.kind.as_str() {
+            DEPLOYMENT => {
+                self.deployments.insert(object.name.clone());
+                let sets = facts.family(&object.name).map(|family| family.sets).unwrap_or_default();
+                for set in sets.into_iter().filter_map(|set| set.metadata.name.as_deref()) {
+                    self.add(facts, &facts.subject(SET, set));
+                }
+            }
+            SET => {
+                self.sets.insert(object.name.clone());
+                let machines: Vec<String> = facts.machines_of(object).cloned().collect();
+                for machine in machines {
+                    self.add(facts, &facts.subject(MACHINE, &machine));
+                }
+            }
+            MACHINE => {
+                let node = facts.machines.get(&object.name).and_then(|machine| machine.node_name());
+                self.objects.extend(node.map(|node| (NODE.to_owned(), node.to_owned())));
+            }
+            _ => {}
+        }
+    }
+
+    fn contain(&self, kind: &str, name: &str) -> bool {
+        let is_child =
+            |parents: &BTreeSet<String>| name.rsplit_once('-').is_some_and(|(parent, _)| parents.contains(parent));
+        self.objects.contains(&(kind.to_owned(), name.to_owned()))
+            || kind == MACHINE && is_child(&self.sets)
+            || kind == SET && is_child(&self.deployments)
+    }
+}
+
+/// The events of members, with one line for equal events.
+pub(super) fn lines(members: &Members, events: &[Event]) -> Vec<Line> {
+    let mut found: BTreeMap<(String, String, String, String), Line> = BTreeMap::new();
+    for event in events {
+        let about = &event.involved_object;
+        let (kind, name) = (about.kind.clone().unwrap_or_default(), about.name.clone().unwrap_or_default());
+        if !members.contain(&kind, &name) {
+            continue;
+        }
+        let Some((first, last)) = times(event) else { continue };
+        let series = event.series.as_ref().and_then(|series| series.count);
+        let count = series.or(event.count).unwrap_or(1).max(1);
+        let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
+        let key = (kind.clone(), name.clone(), reason.clone(), message.clone());
+        let is_warning = event.type_.as_deref() == Some("Warning");
+        let line = Line { first, last, kind, name, is_warning, reason, message, count: 0 };
+        let line = found.entry(key).or_insert(line);
+        line.first = line.first.min(first);
+        line.last = line.last.max(last);
+        line.count = line.count.saturating_add(count);
+    }
+    found.into_values().collect()
+}
+
+/// When it occurred first and last.
+fn times(event: &Event) -> Option<(Timestamp, Timestamp)> {
+    let micro = event.event_time.as_ref().map(|time| time.0);
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
+    let first = event.first_timestamp.as_ref().map(|time| time.0).or(micro);
+    let last = series.or(event.last_timestamp.as_ref().map(|time| time.0)).or(micro);
+    let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let last = last.or(first).or(created)?;
+    Some((first.unwrap_or(last), last))
+}
+
+/// Changes of templates, which have no event.
+pub(super) fn changes(facts: &Facts, members: &Members) -> Vec<Line> {
+    let families = members.deployments.iter().filter_map(|name| facts.family(name).map(|family| (name, family)));
+    let mut found = Vec::new();
+    for (name, family) in families {
+        for revision in revisions(facts, &family) {
+            let Some(created) = revision.created.filter(|_| !revision.changes.is_empty()) else { continue };
+            let by = if revision.by.is_empty() { String::new() } else { format!(" ({})", revision.by) };
+            let fields = revision.changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ");
+            found.push(Line {
+                first: created,
+                last: created,
+                kind: DEPLOYMENT.to_owned(),
+                name: name.clone(),
+                is_warning: false,
+                reason: "Changed".to_owned(),
+                message: format!("revision {}: {fields}{by}", revision.revision),
+                count: 1,
+            });
+        }
+    }
+    found
+}
+
+/// Lines for people: time, object, reason and message; as wide as a terminal, and whole in a pipe.
+pub(in crate::cli) fn text(look: Look, lines: &[Line], now: Timestamp) -> String {
+    let widest = |text: fn(&Line) -> usize, most: usize| lines.iter().map(text).max().unwrap_or_default().min(most);
+    let name = widest(|line| line.name.chars().count(), look.width / 3);
+    let reason = widest(|line| line.reason.chars().count(), 24);
+    let mut text = String::new();
+    for line in lines {
+        let time = if now.duration_since(line.last) < DAY { "%H:%M:%S" } else { "%m-%d %H:%M" };
+        let mark = if line.is_warning { look.mark(Mark::Look) } else { " ".to_owned() };
+        let count = if line.count > 1 { format!("  ×{}", line.count) } else { String::new() };
+        let time = line.last.strftime(time).to_string();
+        let head = format!("{time}  {:<name$}  ", line.name);
+        let left = if look.is_terminal {
+            look.width.saturating_sub(head.chars().count() + reason + 4 + count.chars().count()).max(10)
+        } else {
+            usize::MAX
+        };
+        let message = line.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(text, "{head}{mark} {:<reason$}  {}{count}", line.reason, cut(&message, left));
+    }
+    look.written(&text)
+}
+
+/// One JSON document in each line.
+pub(super) fn json_lines(lines: &[Line]) -> String {
+    let line = |line: &Line| serde_json::to_string(line).map(|text| format!("{text}\n")).unwrap_or_default();
+    lines.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! `mcm plan`: says what a change would do to machines, before it is made.
+
+mod answer;
+pub(super) mod change;
+mod everything;
+mod fields;
+mod fold;
+mod live;
+mod obstacles;
+mod outcome;
+mod planner;
+mod policy;
+mod rehearse;
+mod report;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use anyhow::Result;
+use clap::{ArgAction, Args, ValueEnum};
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub(super) use self::answer::Plan;
+use self::{
+    answer::{Action, ObjectPlan, Verdict},
+    change::{Change, Wish},
+    everything::Namespaces,
+    fields::to_value,
+    planner::plan_of,
+};
+use super::{
+    error::Misuse,
+    exit::{Answer, Exit},
+    format::{Format, OutputOptions},
+    objects::{self, Depth},
+    reading::{
+        self, ReadingOptions,
+        family::Family,
+        story::{CLASS, DEPLOYMENT, Facts},
+    },
+    terminal::Look,
+};
+use crate::{
+    api::labels,
+    process::{Reach, ReadOnly},
+};
+use mcm_rules::plan::shell::word;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct PlanOptions {
+    /// The MachineDeployment or MachineClass: NAME or KIND/NAME. Without a change, the plan is what is about to happen anyway.
+    /// Without an object and files, it is for each MachineDeployment of the namespace and each MachineSet that has none
+    #[arg(value_name = "OBJECT", conflicts_with = "files")]
+    object: Option<String>,
+    /// Files or folders with the objects as they would be applied; "-" is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    files: Vec<PathBuf>,
+    /// Read the folders within these folders as well
+    #[arg(short = 'R', long, requires = "files")]
+    recursive: bool,
+    /// Plan what is about to happen in all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["object", "files", "namespace"])]
+    all_namespaces: bool,
+    /// A field and its new value, such as template.spec.class.name=small; a dot in a name is written "\."
+    #[arg(long = "set", value_name = "FIELD=VALUE", action = ArgAction::Append, conflicts_with_all = ["files", "delete"], requires = "object")]
+    set: Vec<String>,
+    /// The new number of machines
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"], requires = "object")]
+    replicas: Option<i32>,
+    /// The revision whose template the deployment gets; 0 is the previous one
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "delete"], requires = "object")]
+    to_revision: Option<i64>,
+    /// The object is deleted
+    #[arg(long, conflicts_with = "files", requires = "object")]
+    delete: bool,
+    /// The rounds: equal ones as one, or all
+    #[arg(long, value_enum, default_value_t = Steps::Summary)]
+    steps: Steps,
+    /// Ask the cloud, with the credentials in the Secrets of classes and calls that only read, whether it has what new VMs need
+    #[arg(long)]
+    live: bool,
+    /// Flags of the manager: a command line, a manifest or the answer of /configz; if absent, the manager is asked
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Exit with 3 if the plan has one of these
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "EFFECT")]
+    fail_on: Vec<FailOn>,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+/// The rounds that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Steps {
+    /// Equal rounds as one.
+    Summary,
+    /// The round of each machine beside it.
+    All,
+}
+
+/// A plan that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// Machines are replaced.
+    Replace,
+    /// Machines or objects are deleted without a replacement.
+    Delete,
+    /// Machines are updated in place.
+    InPlace,
+    /// Something is in the way that a user has to end.
+    Blocked,
+    /// An object could not be judged.
+    Unknown,
+    /// Anything changes.
+    Change,
+}
+
+impl FailOn {
+    fn is_met(self, plan: &Plan) -> bool {
+        let any = |is_met: fn(&ObjectPlan) -> bool| plan.objects.iter().any(is_met);
+        match self {
+            // A rollout that was not played to its end has the verdict unknown.
+            Self::Replace => any(|object| object.machines.iter().any(|machine| machine.action == Action::Replace)),
+            Self::Delete => {
+                any(|object| object.verdict == Verdict::Deletes || object.summary.delete > object.summary.create)
+            }
+            Self::InPlace => plan.summary.in_place > 0,
+            Self::Blocked => plan.blocked,
+            Self::Unknown => !plan.complete,
+            Self::Change => any(|object| object.verdict != Verdict::NoChange),
+        }
+    }
+}
+
+/// Says what a change would do.
+///
+/// # Errors
+/// The clusters or files cannot be read, or there is no such object.
+pub async fn run(options: PlanOptions) -> Result<Answer> {
+    let plan = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
+    let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
+    let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
+    let text = match options.output.format {
+        Format::Text => report(options.output.look(), &plan, options.steps),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+    };
+    Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })
+}
+
+/// The plan for objects of one namespace.
+async fn in_one(options: &PlanOptions) -> Result<Plan> {
+    let depth = if options.recursive { Depth::Folders } else { Depth::Folder };
+    let files: Vec<Value> = options
+        .files
+        .iter()
+        .map(|path| objects::read_within(path, depth))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    // As for kubectl, the namespace that the files name needs no flag.
+    let mut reading = options.reading.clone();
+    reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
+    let cell = reading.open().await?;
+    if options.object.is_none() && options.files.is_empty() {
+        return of_everything(options, cell).await;
+    }
+    let changes = |facts: &Facts| match &options.object {
+        Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
+        None => changes_of_files(&files, &facts.namespace),
+    };
+    let new_secrets = secrets_of_files(&files, &cell.namespace);
+    of_changes(options, cell, new_secrets, changes).await
+}
+
+/// The plan for everything in all namespaces.
+async fn in_all(options: &PlanOptions) -> Result<Plan> {
+    let now = Timestamp::now();
+    let reach = options.reading.reach().await?;
+    reach.check().await?;
+    let Namespaces { used, refused } = everything::namespaces(&reach).await?;
+    let plans = used.into_iter().map(|namespace| of_namespace(options, reach.within(&namespace)));
+    let plans = stream::iter(plans).buffered(everything::AT_A_TIME).try_collect().await?;
+    Ok(everything::joined(now, plans, &refused))
+}
+
+async fn of_namespace(options: &PlanOptions, reach: Reach) -> Result<(String, Plan)> {
+    let namespace = reach.namespace.clone();
+    Ok((namespace, of_everything(options, options.reading.cell(reach).await?).await?))
+}
+
+/// The plan for everything in a namespace. Settled objects are counted.
+async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
+    let plan = of_changes(options, cell, BTreeSet::new(), |facts| Ok(everything::changes(facts))).await?;
+    Ok(plan.without_settled())
+}
+
+/// The plan for changes that follow from the objects of a namespace, with notes about these.
+async fn of_changes(
+    options: &PlanOptions,
+    mut cell: ReadOnly,
+    new_secrets: BTreeSet<String>,
+    changes: impl FnOnce(&Facts) -> Result<(Vec<Change>, Vec<String>)>,
+) -> Result<Plan> {
+    let facts = reading::unplanned(&cell).await?;
+    let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
+    let (changes, mut notes) = changes(&facts)?;
+    notes.extend(reading::notes(&cell, &facts));
+    let mut plan = plan_of(&cell, &facts, &changes, new_secrets, options.live).await?;
+    plan.notes.splice(0..0, notes);
+    plan.flags = Some(flags);
+    Ok(plan)
+}
+
+/// The plan as text.
+pub(super) fn report(look: Look, plan: &Plan, steps: Steps) -> String {
+    report::plan(look, plan, steps == Steps::All)
+}
+
+fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Change> {
+    let object = reading::find(facts, wanted)?;
+    let kind = match object.kind.as_str() {
+        DEPLOYMENT => DEPLOYMENT,
+        CLASS => CLASS,
+        other => {
+            let message =
+                format!("a plan is for a MachineDeployment or a MachineClass, and {} is a {other}", object.name);
+            return Err(Misuse { message, hint: "name the MachineDeployment that owns it".to_owned() }.into());
+        }
+    };
+    if options.delete {
+        return Ok(Change { kind, name: object.name, wish: Wish::Delete });
+    }
+    let misuse = |message: String| Misuse { message, hint: "see mcm plan --help".to_owned() };
+    let mut patches = Vec::new();
+    if kind == CLASS && (options.replicas.is_some() || options.to_revision.is_some()) {
+        return Err(misuse("a MachineClass has neither replicas nor revisions".to_owned()).into());
+    }
+    if let Some(revision) = options.to_revision {
+        patches.push(to_revision(facts, &object.name, revision)?);
+    }
+    patches.extend(options.replicas.map(|replicas| json!({ "spec": { "replicas": replicas } })));
+    for text in &options.set {
+        let patch = fields::assignment(text).map_err(misuse)?;
+        let is_whole = kind == CLASS || patch.get("spec").is_some() || patch.get("metadata").is_some();
+        patches.push(if is_whole { patch } else { json!({ "spec": patch }) });
+    }
+    let wish = if patches.is_empty() {
+        Wish::Nothing
+    } else {
+        // Merging keeps the nulls of a merge patch, which remove fields.
+        Wish::Patch(patches.into_iter().fold(json!({}), |mut all, one| {
+            fields::join(&mut all, one);
+            all
+        }))
+    };
+    Ok(Change { kind, name: object.name, wish })
+}
+
+/// A merge patch that gives a deployment the template of an earlier revision; 0 is the previous one.
+///
+/// # Errors
+/// There is no such revision.
+pub(super) fn to_revision(facts: &Facts, name: &str, revision: i64) -> Result<Value, Misuse> {
+    let family = facts.family(name);
+    let found = family.as_ref().and_then(|family| family.of_revision(Some(revision).filter(|wanted| *wanted != 0)));
+    let Some(set) = found else {
+        let known: Vec<String> = family.iter().flat_map(Family::revisions).rev().map(|one| one.to_string()).collect();
+        let message = format!("deployment {name} has no revision {revision} to return to");
+        return Err(Misuse { message, hint: format!("its revisions are {}", known.join(", ")) });
+    };
+    let live = family.map(|family| to_value(&family.deployment.spec.template)).unwrap_or_default();
+    let mut template = to_value(&set.spec.template);
+    if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
+        labels.remove(labels::TEMPLATE_HASH);
+    }
+    let patch = crate::api::patch::diff(&live, &template).unwrap_or_else(|| json!({}));
+    Ok(json!({ "spec": { "template": patch } }))
+}
+
+/// The namespace that all objects of files which are planned name; `None` if one of them names another, or none.
+fn namespace_of(files: &[Value]) -> Option<String> {
+    let planned = files.iter().filter(|object| change::kind_of(object).is_some());
+    let mut namespaces = planned.map(|object| object["metadata"]["namespace"].as_str());
+    let first = namespaces.next()??;
+    namespaces.all(|other| other == Some(first)).then(|| first.to_owned())
+}
+
+fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Vec<String>)> {
+    let (mut changes, mut notes) = (Vec::new(), Vec::new());
+    for object in files {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let own = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
+        match change::kind_of(object) {
+            Some(kind) if own == namespace => changes.push(Change { kind, name, wish: Wish::File(object.clone()) }),
+            Some(kind) => {
+                let message =
+                    format!("{kind} {name} is in namespace {own}, and the command reads namespace {namespace}");
+                return Err(Misuse {
+                    message,
+                    hint: format!("mcm plan -f FILE -n {}, with the files of one namespace", word(own)),
+                }
+                .into());
+            }
+            None => notes.push(format!("{} {name} was not planned", object["kind"].as_str().unwrap_or("object"))),
+        }
+    }
+    if changes.is_empty() {
+        let message = "the files have no MachineDeployment and no MachineClass".to_owned();
+        return Err(Misuse { message, hint: "mcm plan NAME plans an object that exists".to_owned() }.into());
+    }
+    // The classes come first: deployments are played with them.
+    changes.sort_by_key(|change| change.kind != CLASS);
+    Ok((changes, notes))
+}
+
+/// Names of the Secrets in files, which will exist.
+fn secrets_of_files(files: &[Value], namespace: &str) -> BTreeSet<String> {
+    let is_secret = |object: &&Value| {
+        object["kind"] == "Secret" && object["metadata"]["namespace"].as_str().is_none_or(|own| own == namespace)
+    };
+    let names = files.iter().filter(is_secret).filter_map(|object| object["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,813 @@
+pub use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use rstest::rstest;
+
+use super::{
+    answer::{Effect, Summary},
+    outcome::Case,
+    *,
+};
+use crate::{
+    api::machine::MachineDeployment,
+    cli::{
+        flags::{ControlKubeconfig, TargetKubeconfig},
+        run::reading_options,
+    },
+    process::Unread,
+    rehearsal::{
+        cloud::Pace,
+        play::{Cue, Seed, Stage, play},
+        record::Ending,
+    },
+};
+use mcm_driver_host::Catalogue;
+use mcm_fake_api::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS, clock::VirtualClock};
+
+const NAMESPACE: &str = "demo";
+
+fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "provider": "elsewhere", "providerSpec": { "image": "one" },
+        "secretRef": { "name": "pool", "namespace": NAMESPACE },
+    })
+}
+
+fn deployment(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": { "name": "pool", "namespace": NAMESPACE },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "pool": "pool" } },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 1 } },
+            "template": {
+                "metadata": { "labels": { "pool": "pool" } },
+                "spec": { "class": { "kind": "MachineClass", "name": "large" }, "drainTimeout": "10m" },
+            },
+        },
+    })
+}
+
+/// An object of a rehearsal with identifiers that no other rehearsal gives.
+fn elsewhere(value: &Value) -> Value {
+    let text =
+        value.to_string().replace("\"uid\":\"", "\"uid\":\"elsewhere-").replace("rehearsal:///", "elsewhere:///");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A control plane with a pool that is settled.
+struct Plane {
+    server: ApiServer,
+    cell: ReadOnly,
+}
+
+impl Plane {
+    async fn of(deployment: &Value) -> Self {
+        Self::with(deployment, |_| {}).await
+    }
+
+    /// With a change of the objects.
+    async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<Seed>)) -> Self {
+        let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
+        let settings = crate::process::settings(&process, true, Catalogue::default());
+        let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
+        let mut seeds: Vec<Seed> = vec![(&CLASSES, class("small")), (&CLASSES, class("large")), (&SECRETS, secret)];
+        let classes = seeds.iter().map(|(kind, value)| {
+            let mut value = value.clone();
+            value["provider"] = json!("");
+            (*kind, value)
+        });
+        // An hour ago, in whole seconds, so that ages are the same in each run.
+        let now = Timestamp::from_second(Timestamp::now().as_second() - 3600).unwrap();
+        let stage = Stage {
+            now,
+            namespace: NAMESPACE.to_owned(),
+            name: "pool".to_owned(),
+            seeds: classes.collect(),
+            cues: vec![Cue::Create(deployment.clone())],
+            settings,
+            has_target: true,
+            pace: Pace {
+                join: Duration::from_secs(124),
+                leave: Duration::from_secs(5),
+                update: Duration::from_secs(60),
+            },
+            selects: false,
+            judge: Arc::new(|_| None),
+            budget: Duration::from_secs(60),
+        };
+        let courses = play(stage, &Arc::new(AtomicUsize::new(0)), Duration::from_secs(60)).await.unwrap();
+        let course = &courses[0];
+        assert_eq!(
+            course.ending,
+            Ending::Settled,
+            "{:?} {:?}\n{:#?}",
+            course.waits,
+            course.entries,
+            course.objects["Machine"].first()
+        );
+        for (kind, name) in [(&DEPLOYMENTS, "MachineDeployment"), (&SETS, "MachineSet"), (&MACHINES, "Machine")] {
+            seeds.extend(course.objects[name].iter().map(|value| (kind, elsewhere(value))));
+        }
+        seeds.extend(course.nodes.values().map(|node| (&NODES, elsewhere(node))));
+        change(&mut seeds);
+        let server = ApiServer::new(&VirtualClock::starting(Timestamp::now()), Arc::new(Perfect));
+        for (kind, value) in seeds {
+            server.seed(kind, value);
+        }
+        let client = server.client("plan");
+        let uri = http::Uri::default();
+        let reach = Reach {
+            control: client.clone(),
+            server: uri.clone(),
+            target: Some((client, uri)),
+            namespace: NAMESPACE.to_owned(),
+        };
+        let cell = ReadOnly::of(&process, reach, Catalogue::default()).await;
+        Self { server, cell }
+    }
+
+    async fn plan(&self, changes: &[Change]) -> Plan {
+        let facts = reading::unplanned(&self.cell).await.unwrap();
+        let mut plan = plan_of(&self.cell, &facts, changes, BTreeSet::new(), false).await.unwrap();
+        plan.at = "2026-11-26T10:04:53Z".to_owned();
+        plan
+    }
+
+    async fn patched(&self, patch: Value) -> Plan {
+        self.plan(&[change(Wish::Patch(patch))]).await
+    }
+
+    fn writes(&self) -> usize {
+        use mcm_fake_api::Verb;
+        let reads = [Verb::Get, Verb::List, Verb::Watch];
+        let is_write =
+            |call: &&Arc<mcm_fake_api::Call>| !reads.contains(&call.verb) && !call.query.contains_key("dryRun");
+        self.server.calls().iter().filter(is_write).count()
+    }
+}
+
+fn change(wish: Wish) -> Change {
+    Change { kind: DEPLOYMENT, name: "pool".to_owned(), wish }
+}
+
+fn of_template(spec: &Value) -> Value {
+    json!({ "spec": { "template": { "spec": spec } } })
+}
+
+fn text(plan: &Plan) -> String {
+    report(Look::PLAIN, plan, Steps::Summary)
+}
+
+#[tokio::test]
+async fn a_new_class_replaces_each_machine_within_the_bounds() {
+    let plane = Plane::of(&deployment(5)).await;
+    let patch = of_template(&json!({
+        "class": { "name": "small" }, "drainTimeout": "2m", "nodeTemplate": { "metadata": { "labels": { "team": "blue" } } },
+    }));
+    let plan = plane.patched(patch).await;
+    insta::assert_snapshot!("new_class", text(&plan));
+    let wide = report(Look { width: 200, ..Look::PLAIN }, &plan, Steps::All);
+    assert!(text(&plan).lines().count() <= 24 && wide.lines().count() <= 50, "{wide}");
+    insta::assert_snapshot!("new_class_wide", wide);
+    insta::assert_snapshot!("new_class_json", serde_json::to_string_pretty(&plan).unwrap());
+    assert_eq!(plane.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_duration_that_is_written_differently_changes_nothing() {
+    let plane = Plane::of(&deployment(2)).await;
+    let plan = plane.patched(of_template(&json!({ "drainTimeout": "600s" }))).await;
+    insta::assert_snapshot!("written_differently", text(&plan));
+    let nothing = plane.plan(&[change(Wish::Nothing)]).await;
+    assert_eq!(nothing.objects[0].verdict, Verdict::NoChange, "{nothing:?}");
+}
+
+#[tokio::test]
+async fn replicas_scale_and_a_deletion_deletes() {
+    let plane = Plane::of(&deployment(3)).await;
+    for (name, wish) in [
+        ("scale_up", Wish::Patch(json!({ "spec": { "replicas": 5 } }))),
+        ("scale_down", Wish::Patch(json!({ "spec": { "replicas": 1 } }))),
+        ("delete", Wish::Delete),
+    ] {
+        insta::assert_snapshot!(name, text(&plane.plan(&[change(wish)]).await));
+    }
+}
+
+#[tokio::test]
+async fn an_in_place_update_keeps_the_machines() {
+    let mut pool = deployment(3);
+    pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
+        "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 1 } });
+    let plane = Plane::of(&pool).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    insta::assert_snapshot!("in_place", text(&plan));
+}
+
+#[tokio::test]
+async fn a_missing_class_and_a_paused_deployment_are_in_the_way() {
+    let plane = Plane::of(&deployment(2)).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "nonesuch" } }))).await;
+    insta::assert_snapshot!("missing_class", text(&plan));
+    assert!(plan.blocked, "{plan:?}");
+    let paused = json!({ "spec": { "paused": true, "template": { "spec": { "class": { "name": "small" } } } } });
+    let plan = plane.patched(paused).await;
+    insta::assert_snapshot!("paused", text(&plan));
+    let invalid = plane.patched(json!({ "spec": { "strategy": { "type": "Sometimes" } } })).await;
+    insta::assert_snapshot!("refused", text(&invalid));
+}
+
+#[tokio::test]
+async fn a_class_replaces_nothing_and_a_new_deployment_is_created_with_it() {
+    let plane = Plane::of(&deployment(2)).await;
+    let mut small = class("large");
+    small["providerSpec"]["image"] = json!("two");
+    let mut other = deployment(3);
+    other["metadata"]["name"] = json!("other");
+    for label in ["/spec/selector/matchLabels/pool", "/spec/template/metadata/labels/pool"] {
+        *other.pointer_mut(label).unwrap() = json!("other");
+    }
+    let (changes, notes) = changes_of_files(&[other, small], NAMESPACE).unwrap();
+    assert!(notes.is_empty());
+    insta::assert_snapshot!("files", text(&plane.plan(&changes).await));
+}
+
+/// Adds a set without a deployment and without the two machines that it wants.
+fn add_lone_set(seeds: &mut Vec<Seed>) {
+    let of_pool = &seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1;
+    let mut set: Value = serde_json::from_str(&of_pool.to_string().replace("\"pool\"", "\"alone\"")).unwrap();
+    (set["metadata"]["name"], set["metadata"]["uid"]) = (json!("alone"), json!("alone"));
+    set["metadata"]["ownerReferences"] = json!([]);
+    set["status"] = json!({});
+    seeds.push((&SETS, set));
+}
+
+#[tokio::test]
+async fn without_a_named_object_sets_without_a_deployment_are_planned_and_settled_deployments_are_counted() {
+    let plane = Plane::with(&deployment(2), add_lone_set).await;
+    let facts = reading::unplanned(&plane.cell).await.unwrap();
+    let plan = plane.plan(&everything::changes(&facts).0).await.without_settled();
+    insta::assert_snapshot!("everything", text(&plan));
+    assert_eq!(plan.settled, Some(answer::Settled { deployments: 1, sets: 0 }));
+    assert_eq!((plan.objects.len(), plan.objects[0].verdict), (1, Verdict::Scales), "{plan:?}");
+    assert!(plan.objects[0].settles && plan.objects[0].bounds.is_none(), "{plan:?}");
+}
+
+/// The plan for a pool of two is settled, but for one machine in a phase.
+#[tokio::test]
+async fn a_deployment_with_a_machine_under_way_is_not_settled() {
+    let pending = |seeds: &mut Vec<Seed>| {
+        let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
+        machine.unwrap().1["status"]["currentStatus"]["phase"] = json!("Pending");
+    };
+    let plane = Plane::with(&deployment(2), pending).await;
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.without_settled();
+    assert_eq!(plan.objects[0].remarks, ["already under way: 1 machine being created"], "{plan:?}");
+}
+
+/// The fields of a schema, each with another value.
+fn leaves(found: &mut Vec<(String, Value)>, at: &str, schema: &Value) {
+    if let Some(fields) = schema["properties"].as_object() {
+        for (name, field) in fields {
+            leaves(found, &format!("{at}/{name}"), field);
+        }
+        return;
+    }
+    let value = match schema["type"].as_str().unwrap() {
+        "object" => json!({ "team": "blue" }),
+        "array" if at.ends_with("/taints") => json!([{ "key": "team", "value": "blue", "effect": "NoSchedule" }]),
+        "array" => json!(["team"]),
+        "boolean" => json!(true),
+        "integer" => json!(7),
+        _ if at.ends_with("/class/name") => json!("small"),
+        _ if at.ends_with("Timeout") => json!("3m0s"),
+        _ => json!("other"),
+    };
+    found.push((at.to_owned(), value));
+}
+
+/// Every field of the template in the schema of the kind: a plan replaces machines if and only if the set of the deployment does
+/// not make the template any more, by the rule of the controllers.
+#[tokio::test]
+async fn the_effect_of_each_field_is_that_of_the_comparison_of_templates() {
+    let plane = Plane::of(&deployment(1)).await;
+    let crds = to_value(&crate::api::crd::crds());
+    let crds = crds.as_array().unwrap().iter();
+    let crd = crds.clone().find(|crd| crd["spec"]["names"]["kind"] == DEPLOYMENT).unwrap();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/template";
+    let mut values = Vec::new();
+    leaves(&mut values, "", crd.pointer(schema).unwrap());
+    assert!(values.len() > 20, "{values:?}");
+    let (mut told, facts) = (String::new(), reading::facts(&plane.cell).await.unwrap());
+    let live = &facts.deployments["pool"];
+    for (pointer, value) in values {
+        let template =
+            pointer.rsplit('/').filter(|part| !part.is_empty()).fold(value, |inner, part| json!({ part: inner }));
+        let patch = json!({ "spec": { "template": template } });
+        let mut wanted = to_value(live);
+        crate::api::patch::apply(&mut wanted, &patch);
+        let typed: MachineDeployment = serde_json::from_value(wanted).unwrap();
+        let is_equal = facts.sets.values().next().unwrap().spec.makes(&typed.spec.template);
+        let plan = plane.patched(patch).await;
+        let object = &plan.objects[0];
+        assert_eq!(object.fields.len(), 1, "{pointer}: {object:?}");
+        let effect = object.fields[0].effect;
+        assert_eq!(effect == Effect::Replace, !is_equal, "{pointer}: {object:?}");
+        assert_eq!(object.summary.delete > 0, !is_equal, "{pointer}: {object:?}");
+        told.push_str(&format!("{pointer}: {effect:?}\n"));
+    }
+    insta::assert_snapshot!("effects", told);
+}
+
+#[tokio::test]
+async fn rounds_of_many_machines_are_folded() {
+    let plane = Plane::of(&deployment(50)).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    assert_eq!((plan.summary.create, plan.summary.delete), (50, 50), "{}", text(&plan));
+    assert!(text(&plan).lines().count() < 24, "{}", text(&plan));
+}
+
+/// A machine with a separate annotation is unlike the others, so that all are played.
+fn unlike(seeds: &mut Vec<Seed>) {
+    let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
+    machine.unwrap().1["metadata"]["annotations"]["note"] = json!("unlike the others");
+}
+
+/// Plans of the same change with few machines, and with all.
+async fn few_and_all(pool: &Value, wish: Wish) -> (ObjectPlan, ObjectPlan) {
+    let few = Plane::of(pool).await.plan(&[change(wish.clone())]).await.objects.remove(0);
+    let all = Plane::with(pool, unlike).await.plan(&[change(wish)]).await.objects.remove(0);
+    (few, all)
+}
+
+/// The plans are the same, but for a remark and a part of the time.
+fn assert_same(mut few: ObjectPlan, mut all: ObjectPlan) {
+    assert_eq!((few.remarks.len(), all.remarks.len(), few.is_estimate), (1, 0, false), "{few:?}\n{all:?}");
+    few.remarks.clear();
+    let seconds = |plan: &mut ObjectPlan| plan.duration.as_mut().and_then(|takes| takes.expected_seconds.take());
+    if let (Some(of_few), Some(of_all)) = (seconds(&mut few), seconds(&mut all)) {
+        assert!(of_few.abs_diff(of_all) <= of_all / 100 + 2, "{of_few} {of_all}");
+    }
+    assert_eq!(few, all);
+}
+
+#[rstest]
+#[case::surge(36, 1, 0)]
+#[case::unavailable(36, 0, 1)]
+#[case::both(36, 1, 1)]
+#[case::three_at_once(36, 2, 1)]
+#[case::a_wide_surge(40, 10, 0)]
+#[case::widely_unavailable(40, 0, 10)]
+#[case::both_widely(40, 10, 10)]
+#[case::more_surge(48, 16, 8)]
+#[case::less_surge(48, 6, 16)]
+#[case::all_at_once(30, 30, 0)]
+#[case::all_unavailable(30, 0, 30)]
+#[tokio::test]
+async fn a_rollout_that_is_played_with_few_machines_equals_one_with_all(
+    #[case] replicas: i32,
+    #[case] surge: i32,
+    #[case] unavailable: i32,
+) {
+    let mut pool = deployment(replicas);
+    pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
+    let wish = Wish::Patch(of_template(&json!({ "class": { "name": "small" } })));
+    let (few, all) = few_and_all(&pool, wish).await;
+    assert_same(few, all);
+}
+
+#[rstest]
+#[case::grows(&json!({ "replicas": 60 }))]
+#[case::grows_without_a_common_divisor(&json!({ "replicas": 53 }))]
+#[case::shrinks(&json!({ "replicas": 10 }))]
+#[case::shrinks_without_a_common_divisor(&json!({ "replicas": 3 }))]
+#[case::shrinks_to_nothing(&json!({ "replicas": 0 }))]
+#[case::grows_and_is_rolled(&json!({ "replicas": 60, "template": { "spec": { "class": { "name": "small" } } } }))]
+#[case::shrinks_and_is_rolled(&json!({ "replicas": 20, "template": { "spec": { "class": { "name": "small" } } } }))]
+#[case::is_recreated(&json!({ "strategy": { "type": "Recreate", "rollingUpdate": null }, "template": { "spec": { "class": { "name": "small" } } } }))]
+#[tokio::test]
+async fn a_change_that_is_played_with_few_machines_equals_one_with_all(#[case] spec: &Value) {
+    let mut pool = deployment(40);
+    pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": 10, "maxUnavailable": 10 });
+    let (few, all) = few_and_all(&pool, Wish::Patch(json!({ "spec": spec }))).await;
+    assert_same(few, all);
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_played_with_few_machines_equals_one_with_all() {
+    let (few, all) = few_and_all(&deployment(41), Wish::Delete).await;
+    assert_same(few, all);
+}
+
+#[tokio::test]
+async fn updates_in_place_that_are_played_with_few_machines_equal_those_with_all() {
+    let mut pool = deployment(30);
+    pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
+        "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 10 } });
+    let (few, all) = few_and_all(&pool, Wish::Patch(of_template(&json!({ "class": { "name": "small" } })))).await;
+    assert_same(few, all);
+}
+
+#[rstest]
+#[case::at_once(10)]
+#[case::one_by_one(1)]
+#[tokio::test]
+async fn a_rollout_that_stops_is_played_once_with_few_machines_and_stops_as_with_all(#[case] amount: i32) {
+    let mut pool = deployment(40);
+    pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": amount, "maxUnavailable": amount });
+    let (few, all) = few_and_all(&pool, Wish::Patch(of_template(&json!({ "class": { "name": "nonesuch" } })))).await;
+    assert!(!few.settles, "{few:?}");
+    assert_same(few, all);
+}
+
+#[tokio::test]
+async fn a_creation_of_many_machines_is_played_with_few() {
+    let plane = Plane::of(&deployment(1)).await;
+    let mut other = deployment(1234);
+    other["metadata"]["name"] = json!("other");
+    for label in ["/spec/selector/matchLabels/pool", "/spec/template/metadata/labels/pool"] {
+        *other.pointer_mut(label).unwrap() = json!("other");
+    }
+    let (changes, _) = changes_of_files(&[other], NAMESPACE).unwrap();
+    insta::assert_snapshot!("many_created", text(&plane.plan(&changes).await));
+}
+
+/// A settled pool of many machines, copied from the first of a small one.
+fn crowd(seeds: &mut Vec<Seed>, count: usize) {
+    let first = |kind| seeds.iter().find(|(one, _)| *one == kind).unwrap().1.clone();
+    let (machine, node) = (first(&MACHINES), first(&NODES));
+    let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
+    let (uid, id) = (machine["metadata"]["uid"].as_str().unwrap(), machine["spec"]["providerID"].as_str().unwrap());
+    let copy = |value: &Value, at: usize| {
+        let text = value.to_string().replace(uid, &format!("crowd-{at}")).replace(id, &format!("elsewhere:///{at}"));
+        let text = text.replace("\"uid\":\"elsewhere-node", &format!("\"uid\":\"crowd-{at}-"));
+        serde_json::from_str::<Value>(&text.replace(&name, &format!("pool-{at:04}"))).unwrap()
+    };
+    seeds.retain(|(kind, _)| *kind != &MACHINES && *kind != &NODES);
+    seeds.extend((0..count).flat_map(|at| [(&MACHINES, copy(&machine, at)), (&NODES, copy(&node, at))]));
+    for (kind, value) in seeds.iter_mut().filter(|(kind, _)| *kind == &SETS || *kind == &DEPLOYMENTS) {
+        value["spec"]["replicas"] = json!(count);
+        for (_, number) in
+            value["status"].as_object_mut().unwrap().iter_mut().filter(|(field, _)| field.ends_with("eplicas"))
+        {
+            *number = json!(count);
+        }
+        if *kind == &SETS {
+            value["metadata"]["annotations"][labels::DESIRED_REPLICAS] = count.to_string().into();
+            value["metadata"]["annotations"][labels::MAX_REPLICAS] = (count + 1).to_string().into();
+        }
+    }
+}
+
+/// 600 machines, or as many as the variable says. The aim for 5,000 is a minute in a debug build.
+fn many() -> usize {
+    std::env::var("MCM_PLANS_MACHINES").ok().and_then(|text| text.parse().ok()).unwrap_or(600)
+}
+
+#[tokio::test]
+async fn changes_of_many_machines_are_answered() {
+    let count = many();
+    let plane = Plane::with(&deployment(2), |seeds| crowd(seeds, count)).await;
+    let rolled = |surge: Value, unavailable: Value| {
+        let amounts = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
+        json!({ "strategy": { "rollingUpdate": amounts }, "template": { "spec": { "class": { "name": "small" } } } })
+    };
+    let patch = |spec: Value| Wish::Patch(json!({ "spec": spec }));
+    for (what, wish, verdict, (create, delete), is_estimate) in [
+        ("maxSurge 1", patch(rolled(json!(1), json!(0))), Verdict::Replaces, (count, count), false),
+        ("25 %", patch(rolled(json!("25%"), json!("25%"))), Verdict::Replaces, (count, count), false),
+        ("101 and 67", patch(rolled(json!(101), json!(67))), Verdict::Replaces, (count, count), true),
+        ("100 more", patch(json!({ "replicas": count + 100 })), Verdict::Scales, (100, 0), false),
+        ("100 left", patch(json!({ "replicas": 100 })), Verdict::Scales, (0, count - 100), false),
+        ("deletion", Wish::Delete, Verdict::Deletes, (0, count), false),
+    ] {
+        let begun = std::time::Instant::now();
+        let plan = plane.plan(&[change(wish)]).await;
+        println!("{what} of {count} machines: {:.1?}\n{}", begun.elapsed(), text(&plan));
+        let object = &plan.objects[0];
+        assert_eq!((object.verdict, object.is_estimate), (verdict, is_estimate), "{what}: {}", text(&plan));
+        assert_eq!((object.summary.create, object.summary.delete), (create, delete), "{what}: {}", text(&plan));
+        assert_eq!(object.machines.len(), count, "{what}");
+        if let Some(bounds) = object.bounds {
+            let total = object.rounds.iter().map(|round| round.total).max().unwrap();
+            assert!(i32::try_from(total).unwrap() <= bounds.max_total || is_estimate, "{what}: {}", text(&plan));
+        }
+    }
+}
+
+/// Machines of a large deployment are never all alike.
+#[tokio::test]
+async fn changes_of_many_machines_of_which_some_differ_are_estimated() {
+    let count = many();
+    let differ = |seeds: &mut Vec<Seed>| {
+        crowd(seeds, count);
+        unlike(seeds);
+        let mut machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES);
+        machines.nth(count / 2).unwrap().1["status"]["currentStatus"]["phase"] = json!("Unknown");
+    };
+    let plane = Plane::with(&deployment(2), differ).await;
+    let patch = |amounts: Value| json!({ "spec": { "strategy": { "rollingUpdate": amounts }, "template": { "spec": { "class": { "name": "small" } } } } });
+    let wide = plane.patched(patch(json!({ "maxSurge": "25%", "maxUnavailable": "10%" }))).await.objects.remove(0);
+    assert_eq!((wide.verdict, wide.is_estimate, wide.settles), (Verdict::Replaces, true, true), "{wide:?}");
+    assert_eq!((wide.summary.create, wide.summary.delete, wide.rounds.is_empty()), (count, count, false), "{wide:?}");
+    let narrow = plane.patched(patch(json!({ "maxSurge": 1, "maxUnavailable": 0 }))).await.objects.remove(0);
+    assert_eq!((narrow.verdict, narrow.is_estimate, narrow.settles), (Verdict::Replaces, true, true), "{narrow:?}");
+    assert_eq!((narrow.summary.create, narrow.summary.delete), (count, count), "{narrow:?}");
+    assert_eq!((narrow.rounds.len(), &narrow.duration), (0, &None), "{narrow:?}");
+}
+
+/// Names of the machines with an action.
+fn names(plan: &ObjectPlan, action: Action) -> Vec<&str> {
+    plan.machines.iter().filter(|machine| machine.action == action).map(|machine| machine.name.as_str()).collect()
+}
+
+#[rstest]
+#[case::one_is_unhealthy("Unknown", [0, 1, 300])]
+#[case::one_is_about_to_be_healthy_again("True", [0, 1, 2])]
+#[tokio::test]
+async fn of_many_machines_in_several_states_as_many_are_deleted_as_are_too_many(
+    #[case] node: &str,
+    #[case] deleted: [usize; 3],
+) {
+    let count = many();
+    let unhealthy = |seeds: &mut Vec<Seed>| {
+        crowd(seeds, count);
+        let mut machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES);
+        machines.nth(300).unwrap().1["status"]["currentStatus"]["phase"] = json!("Unknown");
+        let mut nodes = seeds.iter_mut().filter(|(kind, _)| *kind == &NODES);
+        nodes.nth(300).unwrap().1["status"]["conditions"][0]["status"] = json!(node);
+    };
+    let plane = Plane::with(&deployment(2), unhealthy).await;
+    let plan = plane.patched(json!({ "spec": { "replicas": count - 3 } })).await.objects.remove(0);
+    let deleted = deleted.map(|at| format!("pool-{at:04}"));
+    assert_eq!(names(&plan, Action::Delete), deleted, "{:?}", plan.remarks);
+    assert_eq!((plan.summary.create, plan.settles), (0, true), "{plan:?}");
+}
+
+/// All but the first machines are those of a newer set.
+fn halfway(seeds: &mut Vec<Seed>, old: usize) {
+    let set = seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1.clone();
+    let text = |pointer: &str| set.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+    let (uid, name) = (text("/metadata/uid"), text("/metadata/name"));
+    let hash = set["metadata"]["labels"][labels::TEMPLATE_HASH].as_str().unwrap().to_owned();
+    let of_newer = |value: &Value| {
+        let text = value.to_string().replace(&uid, "newer").replace(&name, "pool-newer").replace(&hash, "newer");
+        serde_json::from_str::<Value>(&text.replace("\"large\"", "\"small\"")).unwrap()
+    };
+    let mut newer = 0;
+    for (_, machine) in seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES).skip(old) {
+        *machine = of_newer(machine);
+        newer += 1;
+    }
+    for (kind, value) in seeds.iter_mut() {
+        if *kind == &DEPLOYMENTS {
+            value["spec"]["template"]["spec"]["class"]["name"] = json!("small");
+            value["status"]["updatedReplicas"] = json!(newer);
+        }
+        if *kind == &SETS {
+            *value = sized(value, old);
+        }
+    }
+    seeds.push((&SETS, sized(&of_newer(&set), newer)));
+}
+
+fn sized(set: &Value, count: usize) -> Value {
+    let mut set = set.clone();
+    set["spec"]["replicas"] = json!(count);
+    for field in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+        set["status"][field] = json!(count);
+    }
+    set
+}
+
+#[tokio::test]
+async fn numbers_are_an_estimate_if_the_replicas_change_during_a_rollout_of_many_machines() {
+    let count = many();
+    let begun = |seeds: &mut Vec<Seed>| {
+        crowd(seeds, count);
+        halfway(seeds, 20);
+    };
+    let plane = Plane::with(&deployment(2), begun).await;
+    let plan = plane.patched(json!({ "spec": { "replicas": count - 30 } })).await.objects.remove(0);
+    let is_said = plan.remarks.iter().any(|remark| remark.starts_with("the numbers are an estimate"));
+    assert!(plan.settles && plan.is_estimate && is_said, "{:?}", plan.remarks);
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    assert_eq!((plan.summary.create, plan.summary.delete), (20, 20), "{:?}", plan.remarks);
+}
+
+/// The list of machines that the autoscaler chose, and replicas without them.
+fn scaled_down(chosen: &[String], replicas: usize) -> Value {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let list: Vec<String> = chosen.iter().map(|name| format!("{name}~{now}")).collect();
+    let annotations = json!({ (labels::TRIGGER_DELETION): list.join(","), (labels::LAST_SCALER_CHANGE): now });
+    json!({ "metadata": { "annotations": annotations }, "spec": { "replicas": replicas } })
+}
+
+#[rstest]
+#[case::few(40)]
+#[case::many(many())]
+#[tokio::test]
+async fn the_machines_that_the_autoscaler_chose_are_deleted(#[case] count: usize) {
+    let plane = Plane::with(&deployment(2), |seeds| crowd(seeds, count)).await;
+    let chosen: Vec<String> = [7, count / 2, count - 1].iter().map(|at| format!("pool-{at:04}")).collect();
+    let plan = plane.patched(scaled_down(&chosen, count - 3)).await.objects.remove(0);
+    assert_eq!(names(&plan, Action::Delete), chosen, "{:?}", plan.remarks);
+    assert_eq!((plan.summary.create, plan.settles), (0, true), "{plan:?}");
+}
+
+#[tokio::test]
+async fn one_of_many_machines_whose_node_is_missing_is_replaced_alone() {
+    let count = many();
+    let lost = |seeds: &mut Vec<Seed>| {
+        crowd(seeds, count);
+        let first = seeds.iter().position(|(kind, _)| *kind == &NODES).unwrap();
+        seeds.remove(first);
+    };
+    let plane = Plane::with(&deployment(2), lost).await;
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    assert_eq!(names(&plan, Action::Replace), ["pool-0000"], "{:?}", plan.remarks);
+    assert_eq!((plan.summary.create, plan.summary.delete), (1, 1), "{plan:?}");
+}
+
+/// The guard against meltdowns counts machines, however many each of those that are played stands for.
+#[tokio::test]
+async fn unhealthy_machines_are_replaced_one_after_the_other_also_if_all_are_alike() {
+    let sick = |seeds: &mut Vec<Seed>| {
+        for (_, node) in seeds.iter_mut().filter(|(kind, _)| *kind == &NODES) {
+            node["status"]["conditions"][0]["status"] = json!("Unknown");
+        }
+    };
+    let mut pool = deployment(24);
+    pool["spec"]["template"]["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("pool");
+    let plane = Plane::with(&pool, sick).await;
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    assert_eq!((plan.summary.create, plan.is_estimate, plan.remarks.len()), (24, false, 0), "{plan:?}");
+    assert!(plan.rounds.iter().all(|round| round.drain <= 1), "{:?}", plan.rounds);
+}
+
+#[tokio::test]
+async fn steps_of_many_unhealthy_machines_are_not_known() {
+    let sick = |seeds: &mut Vec<Seed>| {
+        crowd(seeds, many());
+        for (_, node) in seeds.iter_mut().filter(|(kind, _)| *kind == &NODES) {
+            node["status"]["conditions"][0]["status"] = json!("Unknown");
+        }
+    };
+    let mut pool = deployment(2);
+    pool["spec"]["template"]["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("pool");
+    let plane = Plane::with(&pool, sick).await;
+    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    assert_eq!((plan.summary.create, plan.is_estimate, plan.rounds.len()), (many(), true, 0), "{:?}", plan.remarks);
+    assert_eq!(plan.duration, None);
+}
+
+#[tokio::test]
+async fn nodes_in_different_stages_of_an_update_are_not_alike() {
+    let mut pool = deployment(24);
+    pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
+        "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 8 } });
+    let selected = |seeds: &mut Vec<Seed>| {
+        let node = seeds.iter_mut().find(|(kind, _)| *kind == &NODES).unwrap();
+        node.1["metadata"]["labels"][labels::CANDIDATE_FOR_UPDATE] = json!(labels::SET);
+    };
+    let plan = Plane::with(&pool, selected).await;
+    let plan = plan.patched(of_template(&json!({ "class": { "name": "small" } }))).await.objects.remove(0);
+    assert_eq!((plan.summary.in_place, plan.remarks.len()), (24, 0), "{plan:?}");
+}
+
+#[tokio::test]
+async fn a_secret_that_a_new_class_names_has_to_exist_or_come_with_it() {
+    let plane = Plane::of(&deployment(1)).await;
+    let mut fresh = class("fresh");
+    fresh["secretRef"]["name"] = json!("fresh");
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "fresh" } });
+    let facts = reading::unplanned(&plane.cell).await.unwrap();
+    for (files, is_blocked) in [(vec![fresh.clone()], true), (vec![secret, fresh], false)] {
+        let (changes, _) = changes_of_files(&files, NAMESPACE).unwrap();
+        let secrets = secrets_of_files(&files, NAMESPACE);
+        let plan = plan_of(&plane.cell, &facts, &changes, secrets, false).await.unwrap();
+        assert_eq!(plan.blocked, is_blocked, "{}", text(&plan));
+    }
+}
+
+/// Unknown is not absent: the controllers count such a machine, and a rehearsal without it would create another.
+#[tokio::test]
+async fn a_deployment_with_a_machine_that_cannot_be_decoded_is_not_judged() {
+    let break_one = |seeds: &mut Vec<Seed>| {
+        let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES).unwrap();
+        machine.1["spec"]["drainTimeout"] = json!("2 hours");
+    };
+    let plane = Plane::with(&deployment(3), break_one).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    assert_eq!((plan.objects[0].verdict, plan.complete), (Verdict::Unknown, false), "{}", text(&plan));
+    let reason = plan.objects[0].reason.clone().unwrap();
+    assert!(reason.contains("cannot be read") && reason.contains("2 hours"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_deployment_whose_machines_may_not_be_listed_is_not_judged() {
+    let mut plane = Plane::of(&deployment(1)).await;
+    plane.cell.unread = vec![Unread { kind: "machines".to_owned(), refusal: Some("forbidden".to_owned()) }];
+    let plan = plane.patched(json!({ "spec": { "replicas": 2 } })).await;
+    assert_eq!(plan.objects[0].reason.as_deref(), Some("you may not list machines"), "{}", text(&plan));
+}
+
+#[rstest]
+#[case::left_out(None, Verdict::NoChange)]
+#[case::zero(Some(0), Verdict::Scales)]
+#[tokio::test]
+async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32>, #[case] verdict: Verdict) {
+    let applied = deployment(3);
+    let plane = Plane::with(&applied, |seeds| {
+        let live = seeds.iter_mut().find(|(kind, _)| *kind == &DEPLOYMENTS).unwrap();
+        live.1["metadata"]["annotations"][labels::KUBECTL_LAST_APPLIED] = json!(applied.to_string());
+        live.1["metadata"]["managedFields"] = json!([{
+            "manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { "f:replicas": {}, "f:template": {} } },
+        }]);
+    });
+    let mut file = applied.clone();
+    file["spec"]["replicas"] = json!(replicas);
+    if replicas.is_none() {
+        file["spec"].as_object_mut().unwrap().remove("replicas");
+    }
+    let (changes, _) = changes_of_files(&[file], NAMESPACE).unwrap();
+    let plan = plane.await.plan(&changes).await.objects.remove(0);
+    assert_eq!((plan.verdict, plan.remarks.len()), (verdict, usize::from(replicas.is_none())), "{plan:?}");
+    assert_eq!(plan.summary.delete, replicas.map_or(0, |_| 3), "{plan:?}");
+}
+
+#[test]
+fn an_effect_on_one_object_is_refused_whatever_happens_to_others() {
+    let object = |verdict, create, delete, actions: &[Action]| {
+        let machine = |action: &Action| answer::MachinePlan { name: "m".to_owned(), action: *action, step: Some(1) };
+        let summary = Summary { create, delete, ..Summary::default() };
+        let machines = actions.iter().map(machine).collect();
+        ObjectPlan { summary, machines, ..ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", verdict) }
+    };
+    let plan = |objects| Plan::of(Timestamp::UNIX_EPOCH, objects, Vec::new());
+    let shrinks = object(Verdict::Scales, 0, 2, &[Action::Delete, Action::Delete]);
+    let grows = object(Verdict::Scales, 5, 0, &[]);
+    assert!(FailOn::Delete.is_met(&plan(vec![shrinks, grows.clone()])), "others are created elsewhere");
+    assert!(!FailOn::Delete.is_met(&plan(vec![grows])));
+    let cut = plan(vec![object(Verdict::Unknown, 1, 1, &[Action::Replace])]);
+    assert!(FailOn::Replace.is_met(&cut), "some of its machines are replaced in the rounds that were played");
+    assert!(!FailOn::Delete.is_met(&cut));
+}
+
+#[tokio::test]
+async fn a_change_without_a_rollout_is_played_with_few_machines_and_keeps_all() {
+    let plane = Plane::of(&deployment(36)).await;
+    let plan = plane.patched(of_template(&json!({ "drainTimeout": "2m" }))).await.objects.remove(0);
+    assert_eq!((plan.summary.propagate, plan.machines.len(), plan.remarks.len()), (36, 36, 1), "{plan:?}");
+    assert!(plan.machines.iter().all(|machine| machine.action == answer::Action::Keep), "{plan:?}");
+}
+
+#[test]
+fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
+    use crate::rehearsal::record::{Act, Course, Entry};
+
+    let deployment: MachineDeployment = serde_json::from_value(deployment(5)).unwrap();
+    let create =
+        Entry { at: Duration::ZERO, act: Act::Create, machine: "new".to_owned(), is_known: false, tallies: [].into() };
+    let course = Course {
+        entries: vec![create],
+        ending: Ending::Cut,
+        took: Duration::from_secs(1),
+        objects: [].into(),
+        nodes: [].into(),
+        tallies: [].into(),
+        kept: [].into(),
+        waits: Vec::new(),
+    };
+    let policy = mcm_controllers::machine::Policy::default();
+    let case = Case { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
+    let mut plan = ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", Verdict::Unknown);
+    case.fill(&mut plan, &course);
+    let plan = Plan::of(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
+    assert!(!plan.complete);
+    insta::assert_snapshot!("cut", text(&plan));
+}
+
+#[test]
+fn the_schema_is_published() {
+    crate::cli::document::tests::published::<Plan>("plan");
+}
+
+#[test]
+fn remedies_of_waits_are_for_the_object_that_waits() {
+    use crate::rehearsal::record::Told;
+    use mcm_rules::plan::{Wait, WaitKind};
+
+    let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
+    let told = |kind: &'static str, name: &str| Told { kind, name: name.to_owned(), wait: wait.clone() };
+    let found = obstacles::of_waits(&[told("MachineSet", "pool-1")], NAMESPACE);
+    let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");
+    assert_eq!(obstacles::of_waits(&[told("Machine", "pool-1-a")], NAMESPACE)[0].remedies, []);
+}

@@ -1,0 +1,165 @@
+//! A rollout in numbers. Pure.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::story::{Answer, DEPLOYMENT, Facts, Told, Verdict};
+use crate::api::{
+    machine::{Machine, MachineDeployment},
+    reasons::{ConditionReason, ConditionType},
+};
+use mcm_controllers::{
+    machine_deployment::{bounds_of, revision_of},
+    object::condition,
+};
+use mcm_rules::plan::WaitKind;
+
+/// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Progress {
+    /// Name of the deployment.
+    pub name: String,
+    /// The revision of the current template; 0 before its set exists.
+    pub revision: i64,
+    /// The class, and the former one if machines of it are left.
+    pub classes: Vec<String>,
+    /// `spec.replicas`.
+    pub wanted: i32,
+    /// Machines of the current template that are available.
+    pub new: i32,
+    /// Machines of the current template that are not available yet.
+    pub starting: i32,
+    /// Machines of former templates.
+    pub old: i32,
+    /// Machines that are deleted.
+    pub going: i32,
+    /// Machines that exist.
+    pub total: i32,
+    /// The most that may exist.
+    pub most: i32,
+    /// Available machines.
+    pub up: i32,
+    /// The fewest that may be available.
+    pub least: i32,
+}
+
+/// The state of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(in crate::cli) enum State {
+    /// All machines have the current template and are available, and no other is left.
+    Done,
+    /// It is under way.
+    Rolling,
+    /// It makes no progress, for this reason.
+    Blocked(String),
+    /// The deployment says that it failed, for this reason.
+    Failed(String),
+}
+
+/// Waits that every rollout has.
+const UNDER_WAY: [WaitKind; 8] = [
+    WaitKind::CloudOperation,
+    WaitKind::InPlaceUpdate,
+    WaitKind::MachineAvailability,
+    WaitKind::MachineDeletion,
+    WaitKind::NodeJoin,
+    WaitKind::PodTermination,
+    WaitKind::Rollout,
+    WaitKind::VolumeTurn,
+];
+
+impl Facts {
+    /// The numbers of the rollout of a deployment.
+    pub(in crate::cli) fn progress(&self, name: &str) -> Option<Progress> {
+        let family = self.family(name)?;
+        let deployment = family.deployment;
+        let mut progress = Progress { name: name.to_owned(), wanted: deployment.spec.replicas, ..Progress::default() };
+        let new_set = family.new_set().and_then(|set| set.metadata.name.as_deref());
+        progress.revision = family.new_set().map(revision_of).unwrap_or_default();
+        progress.classes.push(deployment.spec.template.spec.class.name.clone());
+        for set in &family.sets {
+            let is_new = set.metadata.name.as_deref() == new_set;
+            for machine in self.machines_of_set(set.metadata.name.as_deref().unwrap_or_default()) {
+                progress.count(machine, is_new);
+                let class = &machine.spec.class.name;
+                if !is_new && !progress.classes.contains(class) {
+                    progress.classes.insert(0, class.clone());
+                }
+            }
+        }
+        let bounds = bounds_of(deployment).ok();
+        progress.most = bounds.map_or(progress.wanted, |bounds| bounds.max_replicas());
+        progress.least = bounds.map_or(progress.wanted, |bounds| bounds.min_available());
+        Some(progress)
+    }
+
+    /// The state of a rollout. `answer` is that of its deployment.
+    pub(in crate::cli) fn state(&self, progress: &Progress, answer: &Answer) -> State {
+        let Some(deployment) = self.deployments.get(&progress.name) else {
+            return State::Failed("the deployment was deleted".to_owned());
+        };
+        if is_complete(deployment, progress) {
+            return State::Done;
+        }
+        if let Some(message) = missed_deadline(deployment) {
+            return State::Failed(message);
+        }
+        if deployment.spec.paused && progress.old > 0 {
+            return State::Blocked("it is paused".to_owned());
+        }
+        match obstacle(answer) {
+            Some(reason) => State::Blocked(reason),
+            None if answer.verdict == Verdict::Unknown => State::Blocked(answer.state.clone()),
+            None if !answer.next.is_empty() && answer.verdict == Verdict::Blocked => {
+                let state = self.manager_of(DEPLOYMENT).map(|manager| manager.state(self.now));
+                State::Blocked(state.unwrap_or_default())
+            }
+            None => State::Rolling,
+        }
+    }
+}
+
+impl Progress {
+    fn count(&mut self, machine: &Machine, is_new: bool) {
+        self.total += 1;
+        self.up += i32::from(machine.is_available());
+        let number = match (machine.is_terminating(), is_new, machine.is_available()) {
+            (true, ..) => &mut self.going,
+            (_, true, true) => &mut self.new,
+            (_, true, false) => &mut self.starting,
+            (_, false, _) => &mut self.old,
+        };
+        *number += 1;
+    }
+
+    /// In words, such as `1 of 3 new, 2 available, 4 in total`.
+    pub(in crate::cli) fn text(&self) -> String {
+        format!("{} of {} new, {} available, {} in total", self.new, self.wanted, self.up, self.total)
+    }
+}
+
+/// As the Go program and the autoscaler judge it.
+fn is_complete(deployment: &MachineDeployment, progress: &Progress) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = deployment.spec.replicas;
+    status.observed_generation >= deployment.metadata.generation.unwrap_or_default()
+        && [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
+        && (progress.new, progress.total) == (wanted, wanted)
+}
+
+fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
+    let progressing = condition::find(&deployment.status.as_ref()?.conditions, ConditionType::Progressing)?;
+    (progressing.reason == ConditionReason::ProgressDeadlineExceeded.as_str()).then(|| progressing.message.clone())
+}
+
+/// The worst wait of the deployment or one of its sets and machines that a rollout does not have when all is well.
+pub(in crate::cli) fn obstacle(answer: &Answer) -> Option<String> {
+    let is_obstacle = |wait: &&Told| !UNDER_WAY.contains(&wait.kind);
+    let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
+    let of_machine = |machine: &Answer| {
+        let wait = machine.waits.iter().find(is_obstacle)?;
+        Some(format!("{} waits for {}", machine.object.name, wait.text))
+    };
+    own.or_else(|| answer.sets.iter().chain(&answer.machines).find_map(of_machine))
+}

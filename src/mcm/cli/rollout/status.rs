@@ -1,0 +1,209 @@
+//! `mcm rollout status`: reads the caches until the rollout ends.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::{interval, sleep};
+
+use super::{report, seen::Seen};
+use crate::{
+    cli::{
+        document::Document,
+        exit::{Ended, Exit},
+        flags::value,
+        format::{Format, OutputOptions},
+        reading::{
+            self, ReadingOptions,
+            progress::{Progress, State},
+            story::Answer,
+        },
+        terminal::{Look, redraw},
+    },
+    process::ReadOnly,
+};
+use mcm_rules::plan::PreviewStep;
+use mcm_rules::plan::Subject;
+
+/// Time between two looks at the caches.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks at the caches between two looks at the Leases.
+const LEASES: usize = 40;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct StatusOptions {
+    /// Name of the MachineDeployment
+    #[arg(value_name = "DEPLOYMENT")]
+    deployment: String,
+    /// End after this time with exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
+    timeout: Option<Duration>,
+    /// End with exit code 3 if the rollout makes no progress for this time, for example because of a disruption budget
+    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
+    fail_when_blocked: Option<Duration>,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+/// Follows a rollout until it ends.
+///
+/// # Errors
+/// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
+pub(super) async fn run(options: StatusOptions) -> Result<()> {
+    let cell = options.reading.open().await?;
+    let object = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?;
+    let name = &object.name;
+    let follow = follow(&cell, &object, &options);
+    let Some(timeout) = options.timeout else { return follow.await };
+    tokio::select! {
+        ended = follow => ended,
+        () = sleep(timeout) => Err(Ended {
+            message: format!("the rollout of {name} is not done after {timeout:?} (--timeout)"),
+            hint: why(&cell, name),
+            exit: Exit::TimedOut,
+        }
+        .into()),
+    }
+}
+
+fn why(cell: &ReadOnly, name: &str) -> String {
+    format!("mcm why {name} -n {}", cell.namespace)
+}
+
+async fn follow(cell: &ReadOnly, object: &Subject, options: &StatusOptions) -> Result<()> {
+    let (look, name) = (options.output.look(), &object.name);
+    let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output.format));
+    let mut managers = reading::managers(cell).await;
+    let mut ticks = interval(LOOK);
+    for tick in 1_usize.. {
+        ticks.tick().await;
+        if tick % LEASES == 0 {
+            managers = reading::managers(cell).await;
+        }
+        let facts = reading::cached(cell, managers.clone());
+        let Some(seen) = Seen::of(&facts, object) else {
+            return Err(Ended::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
+        };
+        let blocked = watch.look(facts.now, &seen);
+        screen.show(&seen, blocked, facts.now)?;
+        match (&seen.state, blocked.zip(options.fail_when_blocked)) {
+            (State::Done, _) => return Ok(()),
+            (State::Failed(reason), _) => {
+                return Err(Ended::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
+            }
+            (State::Blocked(reason), Some((since, limit))) if is_longer(facts.now, since, limit) => {
+                let since = report::clock(since);
+                let message =
+                    format!("the rollout of {name} is blocked since {since} (--fail-when-blocked {limit:?}): {reason}");
+                return Err(Ended::no(message, why(cell, name)).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_longer(now: Timestamp, since: Timestamp, limit: Duration) -> bool {
+    SignedDuration::try_from(limit).is_ok_and(|limit| now.duration_since(since) >= limit)
+}
+
+/// Finds out since when a rollout is blocked: its numbers have not changed since.
+#[derive(Default)]
+pub(super) struct Watch {
+    last: Option<Progress>,
+    blocked: Option<Timestamp>,
+}
+
+impl Watch {
+    /// Since when the rollout is blocked; `None` if it is not.
+    pub(super) fn look(&mut self, now: Timestamp, seen: &Seen) -> Option<Timestamp> {
+        let has_moved = self.last.as_ref().is_some_and(|last| *last != seen.progress);
+        if has_moved || !matches!(seen.state, State::Blocked(_)) {
+            self.blocked = None;
+        }
+        if matches!(seen.state, State::Blocked(_)) {
+            self.blocked.get_or_insert(now);
+        }
+        self.last = Some(seen.progress.clone());
+        self.blocked
+    }
+}
+
+/// A line of JSON.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(title = "RolloutStatus")]
+struct Status<'a> {
+    /// `Done`, `Rolling`, `Blocked` or `Failed`.
+    state: &'static str,
+    /// Why it is blocked, or failed.
+    reason: Option<&'a str>,
+    /// Since when the command sees no progress.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    blocked_since: Option<Timestamp>,
+    progress: &'a Progress,
+    /// The next steps of the controllers.
+    next: &'a [PreviewStep],
+    /// Machines that are not as they should be, with the reason.
+    machines: &'a [Answer],
+}
+
+impl<'a> Status<'a> {
+    fn of(seen: &'a Seen, blocked_since: Option<Timestamp>) -> Self {
+        Self {
+            state: report::word(&seen.state),
+            reason: report::reason_of(&seen.state),
+            blocked_since,
+            progress: &seen.progress,
+            next: &seen.answer.next,
+            machines: &seen.answer.machines,
+        }
+    }
+}
+
+/// Standard output: redrawn in place on a terminal, a line for each change elsewhere.
+struct Screen {
+    look: Look,
+    output: Format,
+    shown: String,
+    lines: usize,
+}
+
+impl Screen {
+    fn new(look: Look, output: Format) -> Self {
+        Self { look, output, shown: String::new(), lines: 0 }
+    }
+
+    fn show(&mut self, seen: &Seen, blocked: Option<Timestamp>, now: Timestamp) -> Result<()> {
+        let is_live = self.look.is_terminal && self.output == Format::Text;
+        let (key, text) = match self.output {
+            Format::Json => {
+                let status = Status::of(seen, blocked);
+                (serde_json::to_string(&status)?, Document::of("RolloutStatus", now, status).line()?)
+            }
+            Format::Text if is_live => {
+                let frame = report::frame(self.look, seen, blocked, now);
+                (frame.clone(), frame)
+            }
+            Format::Text => {
+                let line = self.look.written(&report::line(seen));
+                (line.clone(), format!("{} {line}\n", report::clock(now)))
+            }
+        };
+        if key == self.shown {
+            return Ok(());
+        }
+        let back = if is_live && self.lines > 0 { format!("\x1b[{}A\x1b[J", self.lines) } else { String::new() };
+        (self.shown, self.lines) = (key, text.lines().count());
+        redraw(&back, &text).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! `mcm top`: deployments and their machines on the whole screen.
+
+mod view;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use ratatui::{
+    DefaultTerminal,
+    crossterm::event::{self, Event, KeyEventKind},
+};
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    events,
+    exit::{Answer, Exit},
+    reading::{self, ReadingOptions, story::Facts},
+    terminal::{Look, LookOptions},
+    tree, why,
+};
+use crate::process::ReadOnly;
+use mcm_rules::plan::Subject;
+use view::{Effect, Model, Page, View};
+
+/// Time between two looks at the caches.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks at the caches between two looks at the Leases.
+const LEASES: usize = 10;
+/// Keys that wait to be handled.
+const KEYS: usize = 64;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct TopOptions {
+    #[command(flatten)]
+    reading: ReadingOptions,
+    #[command(flatten)]
+    look: LookOptions,
+}
+
+/// Shows the screen until the user ends it; in a pipe one frame.
+///
+/// # Errors
+/// The control cluster cannot be read, or the terminal cannot be used.
+pub async fn run(options: TopOptions) -> Result<Answer> {
+    let look = options.look.stdout();
+    let cell = options.reading.open().await?;
+    if !look.is_terminal {
+        let facts = reading::cached(&cell, reading::managers(&cell).await);
+        return Ok(Answer { text: view::plain(look, &Model::of(&facts)), exit: Exit::Good });
+    }
+    let terminal = ratatui::try_init().context("use the terminal")?;
+    let ended = follow(terminal, cell, &options, look).await;
+    ratatui::restore();
+    ended.map(|()| Answer { text: String::new(), exit: Exit::Good })
+}
+
+async fn follow(mut terminal: DefaultTerminal, mut cell: ReadOnly, options: &TopOptions, look: Look) -> Result<()> {
+    let (mut keys, mut view) = (keys(), View::default());
+    let mut managers = reading::managers(&cell).await;
+    let mut facts = reading::cached(&cell, managers.clone());
+    let mut model = Model::of(&facts);
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut shown = Vec::new();
+    for tick in 1_usize.. {
+        let size = terminal.size().context("read the size of the terminal")?;
+        let lines = view.lines(&model, look, usize::from(size.width), usize::from(size.height));
+        if lines != shown {
+            terminal.draw(|frame| view::draw(frame, &lines, look)).context("write to the terminal")?;
+            shown = lines;
+        }
+        tokio::select! {
+            event = keys.recv() => match event {
+                None => return Ok(()),
+                // A new size clears the screen.
+                Some(Event::Resize(..)) => shown.clear(),
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match view.key(key, &model) {
+                    Effect::None => {}
+                    Effect::Quit => return Ok(()),
+                    Effect::Open(page, object) => view.open(page, text(&cell, &facts, page, &object, look).await),
+                    Effect::Namespace(namespace) => {
+                        let mut reading = options.reading.clone();
+                        reading.namespace = Some(namespace);
+                        cell = reading.open().await?;
+                        managers = reading::managers(&cell).await;
+                        facts = reading::cached(&cell, managers.clone());
+                        model = Model::of(&facts);
+                    }
+                },
+                Some(_) => {}
+            },
+            _ = ticks.tick() => {
+                if tick % LEASES == 0 {
+                    managers = reading::managers(&cell).await;
+                }
+                facts = reading::cached(&cell, managers.clone());
+                model = Model::of(&facts);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads keys in a thread, which ends with the process.
+fn keys() -> mpsc::Receiver<Event> {
+    let (sender, receiver) = mpsc::channel(KEYS);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// The text of a page about an object.
+async fn text(cell: &ReadOnly, facts: &Facts, page: Page, object: &Subject, look: Look) -> String {
+    let look = Look { colours: false, ..look };
+    match page {
+        Page::Why => {
+            let notes = reading::notes(cell, facts);
+            why::report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts.now)
+        }
+        Page::Tree => {
+            let (branches, notes) = tree::grow(cell, facts, std::slice::from_ref(object)).await;
+            notes.iter().fold(tree::report::text(look, &branches, false, facts.now), |text, note| {
+                format!("{text}note: {note}\n")
+            })
+        }
+        Page::Events => match events::lines(cell, facts, Some(object)).await {
+            Ok((lines, _)) => events::text(look, &lines, facts.now),
+            Err(error) => format!("{error:#}\n"),
+        },
+        Page::Help => view::HELP.to_owned(),
+    }
+}

@@ -1,0 +1,434 @@
+//! The screen: from facts and keys to lines. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use ratatui::{
+    Frame,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    style::{Color, Modifier, Style},
+    text::{Line, Span},
+    widgets::Paragraph,
+};
+
+use crate::cli::{
+    reading::{
+        progress::{Progress, State},
+        story::{Answer, DEPLOYMENT, Facts, MACHINE, Verdict},
+    },
+    rollout::bar,
+    terminal::{Look, Mark, ago, cut},
+    why::report::reason,
+};
+use mcm_rules::plan::{Subject, counted};
+
+/// Columns of the bar of a deployment.
+const BAR: usize = 8;
+/// The widest name of a deployment.
+const WIDEST_NAME: usize = 28;
+/// Height of a frame in a pipe, which is not cut.
+const WHOLE: usize = usize::MAX;
+/// Width of a frame in a pipe.
+const WIDE: usize = 160;
+
+/// The keys.
+pub(super) const HELP: &str = "\
+↑ ↓ k j    choose a deployment; scroll a text
+enter      why the chosen deployment does not progress
+t          its tree
+e          its events
+l          only deployments that are not settled
+/          filter by name; enter ends it
+s          sort by name, by state, or by the number of machines
+n          another namespace
+?          this help
+q Esc      back; quit
+";
+const KEYS: &str =
+    " ↑↓ choose  enter why  t tree  e events  l only waiting  / filter  s sort  n namespace  ? help  q quit";
+const KEYS_SHORT: &str = " enter why  t tree  e events  l waiting  / filter  s sort  n ns  ? help  q quit";
+
+/// Everything that the screen shows.
+pub(super) struct Model {
+    namespace: String,
+    now: Timestamp,
+    manager: String,
+    phases: BTreeMap<String, usize>,
+    deployments: Vec<Deployment>,
+}
+
+struct Deployment {
+    object: Subject,
+    progress: Progress,
+    answer: Answer,
+    state: State,
+    machines: Vec<Row>,
+}
+
+/// A machine.
+struct Row {
+    name: String,
+    phase: String,
+    class: String,
+    node: String,
+    age: String,
+    verdict: Verdict,
+    why: String,
+}
+
+/// A page over the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Why,
+    Tree,
+    Events,
+    Help,
+}
+
+/// An effect of a key outside the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    None,
+    Quit,
+    /// Open a page about an object.
+    Open(Page, Subject),
+    /// Show another namespace.
+    Namespace(String),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sort {
+    #[default]
+    Name,
+    State,
+    Size,
+}
+
+/// A text that the user types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prompt {
+    Filter,
+    Namespace,
+}
+
+/// The choices of the user.
+#[derive(Default)]
+pub(super) struct View {
+    chosen: usize,
+    only_waiting: bool,
+    filter: String,
+    sort: Sort,
+    prompt: Option<(Prompt, String)>,
+    page: Option<(Page, String)>,
+    scroll: usize,
+}
+
+/// A line of the screen with its role.
+pub(super) type Shown = (Tone, String);
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Head,
+    Chosen,
+    Good,
+    Busy,
+    Look,
+    Bad,
+    Faint,
+}
+
+impl Model {
+    pub(super) fn of(facts: &Facts) -> Self {
+        let mut phases = BTreeMap::new();
+        for machine in facts.machines.values() {
+            let phase =
+                if machine.is_terminating() { "Terminating".to_owned() } else { machine.phase().as_str().to_owned() };
+            *phases.entry(if phase.is_empty() { "New".to_owned() } else { phase }).or_default() += 1;
+        }
+        let deployment = |name: &String| {
+            let (object, progress) = (facts.subject(DEPLOYMENT, name), facts.progress(name)?);
+            let answer = facts.answer(&object);
+            let state = facts.state(&progress, &answer);
+            let mut machines: Vec<Row> = facts.machines_of(&object).filter_map(|name| row(facts, name)).collect();
+            machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
+            Some(Deployment { object, progress, answer, state, machines })
+        };
+        let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
+            true => format!("{} leads", manager.holder),
+            false => manager.state(facts.now),
+        });
+        let deployments = facts.deployments.keys().filter_map(deployment).collect();
+        let manager = manager.unwrap_or_default();
+        Self { namespace: facts.namespace.clone(), now: facts.now, manager, phases, deployments }
+    }
+}
+
+fn row(facts: &Facts, name: &str) -> Option<Row> {
+    let machine = facts.machines.get(name)?;
+    let answer = facts.answer(&facts.subject(MACHINE, name));
+    let created = machine.metadata.creation_timestamp.as_ref();
+    Some(Row {
+        name: name.to_owned(),
+        phase: answer.state.clone(),
+        class: machine.spec.class.name.clone(),
+        node: machine.node_name().unwrap_or_default().to_owned(),
+        age: created.map(|created| ago(facts.now, created.0)).unwrap_or_default(),
+        verdict: answer.verdict,
+        why: if answer.verdict == Verdict::Settled { String::new() } else { reason(&answer) },
+    })
+}
+
+impl Deployment {
+    fn state(&self, now: Timestamp) -> (Mark, Tone, String) {
+        let since = self.answer.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
+        match &self.state {
+            State::Done => (Mark::Good, Tone::Good, format!("settled{since}")),
+            State::Rolling => (Mark::Busy, Tone::Busy, "rolling".to_owned()),
+            State::Blocked(_) => (Mark::Bad, Tone::Bad, format!("blocked{since}")),
+            State::Failed(_) => (Mark::Bad, Tone::Bad, format!("failed{since}")),
+        }
+    }
+
+    fn wait(&self) -> String {
+        match &self.state {
+            State::Done => String::new(),
+            State::Rolling => reason(&self.answer),
+            State::Blocked(reason) | State::Failed(reason) => reason.clone(),
+        }
+    }
+}
+
+impl View {
+    /// Handles a key.
+    pub(super) fn key(&mut self, key: KeyEvent, model: &Model) -> Effect {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Effect::Quit;
+        }
+        if let Some((prompt, text)) = self.prompt.take() {
+            return self.type_key(prompt, text, key.code);
+        }
+        if self.page.is_some() {
+            match key.code {
+                KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
+                KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
+                _ => self.page = None,
+            }
+            return Effect::None;
+        }
+        let count = self.visible(model).len();
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Effect::Quit,
+            KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(count.saturating_sub(1)),
+            KeyCode::Enter => return self.about(Page::Why, model),
+            KeyCode::Char('t') => return self.about(Page::Tree, model),
+            KeyCode::Char('e') => return self.about(Page::Events, model),
+            KeyCode::Char('?') => self.open(Page::Help, HELP.to_owned()),
+            KeyCode::Char('l') => self.only_waiting = !self.only_waiting,
+            KeyCode::Char('s') => {
+                self.sort = match self.sort {
+                    Sort::Name => Sort::State,
+                    Sort::State => Sort::Size,
+                    Sort::Size => Sort::Name,
+                }
+            }
+            KeyCode::Char('/') => self.prompt = Some((Prompt::Filter, self.filter.clone())),
+            KeyCode::Char('n') => self.prompt = Some((Prompt::Namespace, String::new())),
+            _ => {}
+        }
+        Effect::None
+    }
+
+    fn type_key(&mut self, prompt: Prompt, mut text: String, key: KeyCode) -> Effect {
+        match key {
+            KeyCode::Esc => return Effect::None,
+            KeyCode::Enter => {
+                if prompt == Prompt::Namespace && !text.is_empty() {
+                    self.chosen = 0;
+                    return Effect::Namespace(text);
+                }
+                return Effect::None;
+            }
+            KeyCode::Backspace => drop(text.pop()),
+            KeyCode::Char(sign) => text.push(sign),
+            _ => {}
+        }
+        if prompt == Prompt::Filter {
+            self.filter.clone_from(&text);
+        }
+        self.prompt = Some((prompt, text));
+        Effect::None
+    }
+
+    fn about(&self, page: Page, model: &Model) -> Effect {
+        let chosen = self.chosen(model).map(|deployment| deployment.object.clone());
+        chosen.map_or(Effect::None, |object| Effect::Open(page, object))
+    }
+
+    /// Shows a page over the list.
+    pub(super) fn open(&mut self, page: Page, text: String) {
+        (self.page, self.scroll) = (Some((page, text)), 0);
+    }
+
+    fn visible<'a>(&self, model: &'a Model) -> Vec<&'a Deployment> {
+        let is_shown = |one: &&Deployment| {
+            (!self.only_waiting || one.state != State::Done) && one.progress.name.contains(&self.filter)
+        };
+        let mut found: Vec<&Deployment> = model.deployments.iter().filter(is_shown).collect();
+        match self.sort {
+            Sort::Name => {}
+            Sort::State => found.sort_by_key(|one| std::cmp::Reverse((one.state != State::Done, one.answer.verdict))),
+            Sort::Size => found.sort_by_key(|one| std::cmp::Reverse(one.progress.total)),
+        }
+        found
+    }
+
+    fn chosen<'a>(&self, model: &'a Model) -> Option<&'a Deployment> {
+        let visible = self.visible(model);
+        visible.get(self.chosen.min(visible.len().saturating_sub(1))).copied()
+    }
+
+    /// The lines of the screen.
+    pub(super) fn lines(&self, model: &Model, look: Look, width: usize, height: usize) -> Vec<Shown> {
+        let mut lines = vec![(Tone::Head, head(model, width)), (Tone::Plain, phases(model))];
+        let foot = match &self.prompt {
+            Some((Prompt::Filter, text)) => format!(" filter: {text}_"),
+            Some((Prompt::Namespace, text)) => format!(" namespace: {text}_"),
+            None if width > KEYS.chars().count() => KEYS.to_owned(),
+            None => KEYS_SHORT.to_owned(),
+        };
+        let room = height.saturating_sub(lines.len() + 1);
+        match &self.page {
+            Some((_, text)) => {
+                let all = text.lines().count();
+                let skipped = self.scroll.min(all.saturating_sub(room));
+                lines.extend(text.lines().skip(skipped).take(room).map(|line| (Tone::Plain, format!(" {line}"))));
+            }
+            None => self.push_list(&mut lines, model, look, width, room),
+        }
+        if height != WHOLE {
+            lines.resize(height.saturating_sub(1), (Tone::Plain, String::new()));
+            lines.push((Tone::Faint, foot));
+        }
+        let written = |(tone, text): Shown| (tone, look.written(cut(&text, width).trim_end()));
+        lines.into_iter().map(written).collect()
+    }
+
+    fn push_list(&self, lines: &mut Vec<Shown>, model: &Model, look: Look, width: usize, room: usize) {
+        let visible = self.visible(model);
+        let chosen = self.chosen.min(visible.len().saturating_sub(1));
+        let name =
+            visible.iter().map(|one| one.progress.name.chars().count()).max().unwrap_or(4).clamp(10, WIDEST_NAME);
+        let head = format!(
+            " {:<name$}  {:<BAR$}  {:<8}  {:<8}  {:<16} LONGEST WAIT",
+            "DEPLOYMENT", "NEW", "UP", "TOTAL", "STATE"
+        );
+        lines.push((Tone::Head, head));
+        if visible.is_empty() {
+            lines.push((Tone::Plain, format!(" no deployment in namespace {}", model.namespace)));
+        }
+        // A third of the screen at most is for the deployments; the chosen one is among those shown.
+        let most = (room / 3).max(3);
+        let first = chosen.saturating_sub(most.saturating_sub(1));
+        for (number, one) in visible.iter().enumerate().skip(first).take(most) {
+            let Progress { up, wanted, total, most, .. } = one.progress;
+            let (mark, tone, state) = one.state(model.now);
+            let mark = Look { colours: false, ..look }.mark(mark);
+            let pointer = if number == chosen { '▸' } else { ' ' };
+            let (up, total) = (format!("{up}/{wanted}"), format!("{total}/{most}"));
+            let text = format!(
+                "{pointer}{:<name$}  {}  {up:<8}  {total:<8}  {mark} {state:<14} {}",
+                cut(&one.progress.name, name),
+                bar(&one.progress, BAR),
+                one.wait(),
+            );
+            lines.push((if number == chosen { Tone::Chosen } else { tone }, text));
+        }
+        if let Some(one) = visible.get(chosen) {
+            let left = room.saturating_sub(visible.len().saturating_sub(first).min(most) + 3);
+            push_machines(lines, one, width, left);
+        }
+    }
+}
+
+fn push_machines(lines: &mut Vec<Shown>, deployment: &Deployment, width: usize, room: usize) {
+    let title = format!(" ── {} ", deployment.progress.name);
+    let rule = "─".repeat(width.saturating_sub(title.chars().count()));
+    lines.push((Tone::Faint, format!("{title}{rule}")));
+    let widest = |text: fn(&Row) -> &String, least: usize, most: usize| {
+        let widths = deployment.machines.iter().map(|row| text(row).chars().count());
+        widths.max().unwrap_or(least).clamp(least, most)
+    };
+    let (name, phase) = (widest(|row| &row.name, 7, width / 3), widest(|row| &row.phase, 5, 18));
+    let (class, node) = (widest(|row| &row.class, 5, 16), widest(|row| &row.node, 4, width / 5));
+    // The name of a Node is dropped first where the screen is narrow.
+    let shows_node = width >= 110;
+    let line = |row: [&str; 6]| {
+        let [machine, in_phase, of_class, on_node, age, why] = row;
+        let on_node = if shows_node { format!("{:<node$}  ", cut(on_node, node)) } else { String::new() };
+        format!(
+            " {:<name$}  {:<phase$}  {:<class$}  {on_node}{age:<6}  {why}",
+            cut(machine, name),
+            cut(in_phase, phase),
+            cut(of_class, class)
+        )
+    };
+    lines.push((Tone::Head, line(["MACHINE", "PHASE", "CLASS", "NODE", "AGE", "WAITS FOR"])));
+    let shown = if deployment.machines.len() > room { room.saturating_sub(1) } else { room };
+    for row in deployment.machines.iter().take(shown) {
+        let tone = match row.verdict {
+            Verdict::Settled => Tone::Plain,
+            Verdict::Progressing => Tone::Busy,
+            Verdict::Waiting => Tone::Look,
+            Verdict::Unknown | Verdict::Blocked => Tone::Bad,
+        };
+        lines.push((tone, line([&row.name, &row.phase, &row.class, &row.node, &row.age, &row.why])));
+    }
+    if let Some(more) = deployment.machines.len().checked_sub(shown).filter(|more| *more > 0) {
+        lines.push((Tone::Faint, format!(" and {more} more")));
+    }
+}
+
+fn head(model: &Model, width: usize) -> String {
+    let machines: usize = model.phases.values().sum();
+    let (deployments, machines) = (counted(model.deployments.len(), "deployment"), counted(machines, "machine"));
+    let left = format!(" mcm top   {}   {deployments}  {machines}", model.namespace);
+    let time = model.now.strftime("%H:%M:%S").to_string();
+    let room = width.saturating_sub(left.chars().count() + time.len() + 5);
+    let manager = cut(&model.manager, room.min(60));
+    let gap = width.saturating_sub(left.chars().count() + manager.chars().count() + time.len() + 4);
+    format!("{left}   {manager}{}{time} ", " ".repeat(gap))
+}
+
+fn phases(model: &Model) -> String {
+    let parts = model.phases.iter().map(|(phase, number)| format!("{phase} {number}"));
+    format!(" {}", parts.collect::<Vec<_>>().join("   "))
+}
+
+/// One frame as text, of any height.
+pub(super) fn plain(look: Look, model: &Model) -> String {
+    let lines = View::default().lines(model, look, look.width.max(WIDE), WHOLE);
+    lines.into_iter().map(|(_, text)| format!("{text}\n")).collect()
+}
+
+/// Draws lines.
+pub(super) fn draw(frame: &mut Frame<'_>, lines: &[Shown], look: Look) {
+    let style = |tone: Tone| match tone {
+        Tone::Chosen => Style::default().add_modifier(Modifier::REVERSED),
+        Tone::Head => Style::default().add_modifier(Modifier::BOLD),
+        _ if !look.colours => Style::default(),
+        Tone::Plain => Style::default(),
+        Tone::Good => Style::default().fg(Color::Green),
+        Tone::Busy => Style::default().fg(Color::Blue),
+        Tone::Look => Style::default().fg(Color::Yellow),
+        Tone::Bad => Style::default().fg(Color::Red),
+        Tone::Faint => Style::default().add_modifier(Modifier::DIM),
+    };
+    let lines = lines.iter().map(|(tone, text)| Line::from(Span::styled(text.clone(), style(*tone))));
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), frame.area());
+}
+
+#[cfg(test)]
+mod tests;

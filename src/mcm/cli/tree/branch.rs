@@ -1,0 +1,205 @@
+//! The tree of objects, from facts. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    api::{
+        machine::{Machine, MachineSet},
+        node::Node,
+    },
+    cli::{
+        reading::{
+            progress::State,
+            story::{Answer, CLASS, DEPLOYMENT, Facts, MACHINE, SET, Verdict},
+        },
+        terminal::ago,
+        why::report::reason,
+    },
+};
+use mcm_rules::{
+    drain::{PodFacts, Refusal},
+    plan::{Subject, counted},
+};
+
+/// Nodes of machines, pods that a drain has to evict, and the budgets in their way.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    pub nodes: BTreeMap<String, Arc<Node>>,
+    /// By Node.
+    pub pods: BTreeMap<String, Vec<PodFacts>>,
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// Notes about what could not be read.
+    pub unread: Vec<String>,
+}
+
+/// An object with those below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Branch {
+    pub kind: String,
+    /// API group of the kind, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    /// More about the object, such as the class of a set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// How it is; absent for objects that no controller plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Its state in words.
+    pub now: String,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub since: Option<Timestamp>,
+    /// The reason; empty if it is as it should be.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Self>,
+}
+
+/// All objects of the namespace that nothing shown owns: deployments, and sets and machines without an owner here.
+pub(super) fn roots(facts: &Facts) -> Vec<Subject> {
+    let of_kind = |kind: &'static str| facts.names(kind).map(|name| facts.subject(kind, name));
+    let is_root = |object: &Subject| {
+        let owner = facts.answer(object).owners.into_iter().next();
+        owner.is_none_or(|owner| !facts.names(&owner.kind).any(|name| *name == owner.name) || owner.kind == CLASS)
+    };
+    let others = of_kind(SET).chain(of_kind(MACHINE)).filter(is_root);
+    of_kind(DEPLOYMENT).chain(others).collect()
+}
+
+/// The tree of an object.
+pub(super) fn of(facts: &Facts, around: &Surroundings, object: &Subject) -> Branch {
+    match object.kind.as_str() {
+        DEPLOYMENT => of_deployment(facts, around, object),
+        SET => facts.sets.get(&object.name).map(|set| of_set(facts, around, set, "")).unwrap_or_default(),
+        MACHINE => {
+            facts.machines.get(&object.name).map(|machine| of_machine(facts, around, machine)).unwrap_or_default()
+        }
+        _ => plain(object, &facts.answer(object)),
+    }
+}
+
+pub(super) fn plain(object: &Subject, answer: &Answer) -> Branch {
+    Branch {
+        kind: object.kind.clone(),
+        api_group: answer.api_group,
+        namespace: object.namespace.clone(),
+        name: object.name.clone(),
+        verdict: Some(answer.verdict),
+        now: if answer.state.is_empty() { answer.verdict.word().to_owned() } else { answer.state.clone() },
+        since: answer.since,
+        why: if answer.verdict == Verdict::Settled { String::new() } else { reason(answer) },
+        ..Branch::default()
+    }
+}
+
+fn of_deployment(facts: &Facts, around: &Surroundings, object: &Subject) -> Branch {
+    let answer = facts.answer(object);
+    let mut branch = plain(object, &answer);
+    let (Some(family), Some(progress)) = (facts.family(&object.name), facts.progress(&object.name)) else {
+        return branch;
+    };
+    let state = facts.state(&progress, &answer);
+    branch.now = match &state {
+        State::Done => format!("{} of {} running", progress.new, progress.wanted),
+        State::Rolling => format!("{} of {} new", progress.new, progress.wanted),
+        State::Blocked(_) => format!("{} of {} new, blocked", progress.new, progress.wanted),
+        State::Failed(_) => format!("{} of {} new, failed", progress.new, progress.wanted),
+    };
+    branch.why = match state {
+        State::Done => String::new(),
+        State::Rolling => reason(&answer),
+        State::Blocked(why) | State::Failed(why) => why,
+    };
+    let new = family.new_set().map(|set| set.name_any());
+    let is_shown = |set: &&&MachineSet| {
+        set.spec.replicas > 0 || Some(set.name_any()) == new || !facts.machines_of_set(&set.name_any()).is_empty()
+    };
+    let age = |set: &MachineSet| if Some(set.name_any()) == new { "new" } else { "old" };
+    branch.children = family.sets.iter().filter(is_shown).map(|set| of_set(facts, around, set, age(set))).collect();
+    branch
+}
+
+fn of_set(facts: &Facts, around: &Surroundings, set: &MachineSet, age: &str) -> Branch {
+    let object = facts.subject(SET, &set.name_any());
+    // The answer without its machines, which have their own lines.
+    let answer = facts.answer(&object);
+    let machines = facts.machines_of_set(&object.name);
+    let going = machines.iter().filter(|machine| machine.is_terminating()).count();
+    let up = machines.iter().filter(|machine| machine.is_available()).count();
+    let going = if going > 0 { format!(", {going} going") } else { String::new() };
+    let class = &set.spec.template.spec.class.name;
+    let mut branch = plain(&object, &answer);
+    branch.label = [age, class].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    branch.now = format!("{up} of {} up{going}", set.spec.replicas);
+    branch.verdict = None;
+    branch.why = match (answer.waits.first(), answer.next.first()) {
+        (Some(wait), _) => wait.text.clone(),
+        (None, Some(step)) => format!("next: {}: {}", step.action, step.reason),
+        (None, None) => String::new(),
+    };
+    branch.children = machines.into_iter().map(|machine| of_machine(facts, around, machine)).collect();
+    branch.children.sort_by_key(|child| std::cmp::Reverse(child.verdict));
+    branch
+}
+
+fn of_machine(facts: &Facts, around: &Surroundings, machine: &Machine) -> Branch {
+    let object = facts.subject(MACHINE, &machine.name_any());
+    let answer = facts.answer(&object);
+    let mut branch = plain(&object, &answer);
+    if let Some(until) = answer.waits.first().and_then(|wait| wait.until).filter(|until| *until > facts.now) {
+        branch.why = format!("{}, at the latest in {}", branch.why, ago(until, facts.now));
+    }
+    if let Some(node) = machine.node_name() {
+        branch.children.extend(around.nodes.get(node).map(|found| of_node(around, node, found)));
+    }
+    branch
+}
+
+fn of_node(around: &Surroundings, name: &str, node: &Node) -> Branch {
+    let is_ready = node.status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
+    let pods = around.pods.get(name);
+    let ready = if is_ready { "Ready" } else { "NotReady" };
+    let mut branch = Branch { kind: "Node".to_owned(), name: name.to_owned(), ..Branch::default() };
+    branch.now = if node.spec.unschedulable { format!("{ready}, cordoned") } else { ready.to_owned() };
+    branch.why = pods.map(|pods| format!("{} left", counted(pods.len(), "pod"))).unwrap_or_default();
+    branch.children = pods.into_iter().flatten().map(|pod| of_pod(around, pod)).collect();
+    branch
+}
+
+fn of_pod(around: &Surroundings, pod: &PodFacts) -> Branch {
+    let mut branch = Branch {
+        kind: "Pod".to_owned(),
+        namespace: pod.pod.namespace.clone(),
+        name: pod.pod.name.clone(),
+        ..Branch::default()
+    };
+    if let Some(since) = pod.terminating_since {
+        (branch.now, branch.since, branch.verdict) = ("ends".to_owned(), Some(since), Some(Verdict::Progressing));
+        return branch;
+    }
+    (branch.now, branch.verdict) = ("not evicted".to_owned(), Some(Verdict::Waiting));
+    let refusal = Refusal::of(pod, &around.budgets, "");
+    let budget = refusal.budget.as_deref().and_then(|budget| budget.split_once('/'));
+    let allowed = |(namespace, name): (&str, &str)| {
+        let is_it = |one: &&PodDisruptionBudget| {
+            one.metadata.name.as_deref() == Some(name) && one.metadata.namespace.as_deref() == Some(namespace)
+        };
+        let status = around.budgets.iter().find(is_it).and_then(|one| one.status.as_ref());
+        status.map(|status| format!("budget {name}, {} allowed", status.disruptions_allowed))
+    };
+    branch.why = budget.and_then(allowed).unwrap_or_default();
+    branch
+}

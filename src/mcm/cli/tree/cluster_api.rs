@@ -1,0 +1,221 @@
+//! The tree of an object of Cluster API, down to the Nodes.
+
+use std::collections::BTreeSet;
+
+use super::{
+    branch::{self, Branch, Surroundings, plain},
+    surroundings,
+};
+use crate::{
+    cli::{
+        error::Misuse,
+        reading::{
+            cluster_api::{
+                self, Sight, World,
+                chain::node_of,
+                object::{Kind, Object},
+            },
+            story::{Facts, Link, MACHINE, Verdict},
+        },
+    },
+    process::ReadOnly,
+};
+use mcm_rules::plan::Subject;
+
+/// Reads the objects of Cluster API, and grows the tree of one. With notes about what could not be read.
+///
+/// # Errors
+/// There is no such object.
+pub(super) async fn grow(
+    cell: &ReadOnly,
+    facts: &Facts,
+    kind: Kind,
+    name: &str,
+) -> Result<(Vec<Branch>, Vec<String>), Misuse> {
+    let objects = cluster_api::read(&cell.control, &cell.namespace).await;
+    let world = World { facts, objects: &objects };
+    let below: Vec<Subject> = world.natives_below(kind, name);
+    let around = surroundings::read(cell, facts, &below).await;
+    let tree = of(world, &around, kind, name)?;
+    Ok((vec![tree], around.unread.into_iter().chain(objects.notes).collect()))
+}
+
+/// Grows the trees of all Clusters of the namespace, and of the MCM objects that belong to none. `None` without a Cluster.
+pub(super) async fn grow_all(cell: &ReadOnly, facts: &Facts) -> Option<(Vec<Branch>, Vec<String>)> {
+    if !cluster_api::has_clusters(&cell.control, &cell.namespace).await {
+        return None;
+    }
+    let objects = cluster_api::read(&cell.control, &cell.namespace).await;
+    let around = surroundings::read(cell, facts, &branch::roots(facts)).await;
+    let trees = all(World { facts, objects: &objects }, &around);
+    Some((trees, around.unread.into_iter().chain(objects.notes).collect()))
+}
+
+/// The trees of all Clusters, and then of the MCM objects that are in none of these.
+fn all(world: World<'_>, around: &Surroundings) -> Vec<Branch> {
+    let mut trees = Grower { world, around }.all(Kind::Cluster, world.objects.all(Kind::Cluster));
+    let mut shown = BTreeSet::new();
+    trees.iter().for_each(|tree| collect_natives(tree, &mut shown));
+    let is_left = |root: &Subject| !shown.contains(&(root.kind.clone(), root.name.clone()));
+    let left = branch::roots(world.facts).into_iter().filter(is_left);
+    trees.extend(left.map(|root| branch::of(world.facts, around, &root)));
+    trees
+}
+
+/// Kind and name of each object without an API group of Cluster API.
+fn collect_natives(tree: &Branch, found: &mut BTreeSet<(String, String)>) {
+    if tree.api_group.is_none() {
+        found.insert((tree.kind.clone(), tree.name.clone()));
+    }
+    tree.children.iter().for_each(|child| collect_natives(child, found));
+}
+
+/// The tree of an object.
+///
+/// # Errors
+/// There is no such object.
+pub(super) fn of(world: World<'_>, around: &Surroundings, kind: Kind, name: &str) -> Result<Branch, Misuse> {
+    Ok(match world.objects.see(kind, name) {
+        Sight::Present(object) => Grower { world, around }.branch(kind, object),
+        _ => {
+            let answer = world.answer(kind, name)?;
+            plain(&answer.object, &answer)
+        }
+    })
+}
+
+struct Grower<'a> {
+    world: World<'a>,
+    around: &'a Surroundings,
+}
+
+impl Grower<'_> {
+    fn branch(&self, kind: Kind, object: &Object) -> Branch {
+        let answer = self.world.brief(kind, object);
+        let mut branch = plain(&answer.object, &answer);
+        // The details of a state are in the answer of `mcm why`.
+        branch.now = branch.now.split([',', '(']).next().unwrap_or_default().trim_end().to_owned();
+        branch.children = self.children(kind, object);
+        if kind != Kind::Cluster {
+            branch.children.sort_by_key(|child| std::cmp::Reverse(child.verdict));
+        }
+        branch
+    }
+
+    fn all<'b>(&self, kind: Kind, objects: impl Iterator<Item = &'b Object>) -> Vec<Branch> {
+        objects.map(|object| self.branch(kind, object)).collect()
+    }
+
+    fn children(&self, kind: Kind, object: &Object) -> Vec<Branch> {
+        let (objects, name) = (self.world.objects, object.name());
+        match kind {
+            Kind::Cluster => self.of_cluster(object),
+            Kind::MachineDeployment => {
+                let sets = objects.owned(Kind::MachineSet, (kind.name(), name));
+                let is_used = |set: &&Object| set.spec.replicas != Some(0) || set.status.replicas > 0;
+                self.all(Kind::MachineSet, sets.filter(is_used))
+            }
+            Kind::MachineSet => self.all(Kind::Machine, objects.owned(Kind::Machine, (kind.name(), name))),
+            Kind::Machine => self.of_machine(object),
+            Kind::MachinePool => {
+                let infrastructure = &object.spec.template.spec.infrastructure_ref;
+                self.referenced(Kind::MCMMachinePool, &infrastructure.kind, &infrastructure.name)
+            }
+            Kind::MCMMachinePool => {
+                let natives = self.world.deployments_of(name).into_iter();
+                natives.map(|native| branch::of(self.world.facts, self.around, &native.object)).collect()
+            }
+            Kind::MCMMachine => {
+                let native = self.world.native(object).map(|native| native.object);
+                native.map(|native| branch::of(self.world.facts, self.around, &native)).into_iter().collect()
+            }
+            Kind::MCMCluster => Vec::new(),
+        }
+    }
+
+    fn of_cluster(&self, cluster: &Object) -> Vec<Branch> {
+        let (objects, name) = (self.world.objects, cluster.name());
+        let infrastructure = &cluster.spec.infrastructure_ref;
+        let mut children = self.referenced(Kind::MCMCluster, &infrastructure.kind, &infrastructure.name);
+        let machines = || objects.in_cluster(Kind::Machine, name);
+        let control_plane = &cluster.spec.control_plane_ref;
+        let of_control_plane = self.all(Kind::Machine, machines().filter(|machine| machine.is_control_plane()));
+        if control_plane.name.is_empty() {
+            children.extend(of_control_plane);
+        } else {
+            let initialized = cluster.status.initialization.control_plane_initialized;
+            children.push(Branch {
+                kind: control_plane.kind.clone(),
+                name: control_plane.name.clone(),
+                now: if initialized { "initialized" } else { "not initialized" }.to_owned(),
+                children: of_control_plane,
+                ..Branch::default()
+            });
+        }
+        children.extend(self.all(Kind::MachineDeployment, objects.in_cluster(Kind::MachineDeployment, name)));
+        let sets = objects.in_cluster(Kind::MachineSet, name);
+        let alone = sets.filter(|set| set.owner(Kind::MachineDeployment.name()).is_none());
+        children.extend(self.all(Kind::MachineSet, alone));
+        children.extend(self.all(Kind::MachinePool, objects.in_cluster(Kind::MachinePool, name)));
+        let is_owned = |machine: &Object| {
+            let owners = [Kind::MachineSet, Kind::MachinePool];
+            machine.is_control_plane() || owners.iter().any(|kind| machine.owner(kind.name()).is_some())
+        };
+        children.extend(self.all(Kind::Machine, machines().filter(|machine| !is_owned(machine))));
+        children
+    }
+
+    fn of_machine(&self, machine: &Object) -> Vec<Branch> {
+        let infrastructure = &machine.spec.infrastructure_ref;
+        let mut children = self.referenced(Kind::MCMMachine, &infrastructure.kind, &infrastructure.name);
+        if let Some(node) = node_of(machine) {
+            hang(&mut children, of_link(&node));
+        }
+        children
+    }
+
+    /// The infrastructure of an object, if it is of this provider; otherwise only its name.
+    fn referenced(&self, own: Kind, kind: &str, name: &str) -> Vec<Branch> {
+        match self.world.objects.see(own, name).known().filter(|_| kind == own.name()) {
+            Some(object) => vec![self.branch(own, object)],
+            None if name.is_empty() => Vec::new(),
+            None => vec![Branch { kind: kind.to_owned(), name: name.to_owned(), ..Branch::default() }],
+        }
+    }
+}
+
+/// Adds the Node of a Machine at the end of its branch, unless it is there.
+fn hang(branches: &mut Vec<Branch>, node: Branch) {
+    match branches.first_mut() {
+        Some(first) if first.kind == node.kind => {}
+        Some(first) => hang(&mut first.children, node),
+        None => branches.push(node),
+    }
+}
+
+fn of_link(link: &Link) -> Branch {
+    let is_well = link.verdict == Verdict::Settled;
+    Branch {
+        kind: link.kind.clone(),
+        name: link.name.clone(),
+        now: if is_well { link.state.clone() } else { "not healthy".to_owned() },
+        why: if is_well { String::new() } else { link.state.clone() },
+        ..Branch::default()
+    }
+}
+
+impl World<'_> {
+    /// The MCM Machines below an object.
+    fn natives_below(&self, kind: Kind, name: &str) -> Vec<Subject> {
+        let machines = match (kind, self.objects.see(kind, name).known()) {
+            (Kind::Machine, Some(machine)) => vec![machine],
+            _ => self.objects.machines_below(kind, name),
+        };
+        let named = machines.iter().map(|machine| machine.spec.infrastructure_ref.name.as_str());
+        let names = named.filter(|name| self.facts.machines.contains_key(*name));
+        names.map(|name| self.facts.subject(MACHINE, name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

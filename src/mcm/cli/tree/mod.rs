@@ -1,0 +1,120 @@
+//! `mcm tree`: a deployment with its sets, machines and Nodes, and what is in the way.
+
+pub(super) mod branch;
+mod cluster_api;
+pub(super) mod report;
+mod surroundings;
+
+use anyhow::Result;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    document::Document,
+    exit::{Answer, Exit},
+    format::{Format, OutputOptions},
+    reading::{self, ReadingOptions, cluster_api::named, story::Facts, watch},
+    why::report::empty,
+};
+use crate::process::ReadOnly;
+pub(super) use branch::Branch;
+
+/// Options of the command.
+#[derive(Args, Debug)]
+pub struct TreeOptions {
+    /// The object: NAME or KIND/NAME of a MachineDeployment, MachineSet, Machine or Node, or cluster/NAME and the other objects of
+    /// Cluster API, as mcm why takes them. Without it, the whole namespace is shown, its Clusters first
+    #[arg(value_name = "OBJECT")]
+    object: Option<String>,
+    /// Show every machine, also those that are alike
+    #[arg(long)]
+    all: bool,
+    /// Show it again after each change, until Ctrl-C
+    #[arg(short = 'w', long)]
+    watch: bool,
+    #[command(flatten)]
+    reading: ReadingOptions,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+/// The answer as JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Tree")]
+struct Trees<'a> {
+    objects: &'a [Branch],
+    /// Facts that could not be read.
+    notes: &'a [String],
+}
+
+/// Shows objects with everything that belongs to them.
+///
+/// # Errors
+/// The control cluster cannot be read, or has no such object.
+pub async fn run(options: TreeOptions) -> Result<Answer> {
+    let cell = options.reading.open().await?;
+    if !options.watch {
+        let (text, _) = ask(&cell, &options).await?;
+        return Ok(Answer { text, exit: Exit::Good });
+    }
+    let (object, look) = (options.object.as_deref(), options.output.look());
+    watch::follow(&cell, object, look, async || ask(&cell, &options).await, |_| false).await?;
+    Ok(Answer { text: String::new(), exit: Exit::Good })
+}
+
+/// The trees, as text and as they are.
+async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Branch>)> {
+    let facts = reading::facts(cell).await?;
+    let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
+        Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
+        Some((wanted, None)) => grow(cell, &facts, &[reading::find(&facts, wanted)?]).await,
+        None => match cluster_api::grow_all(cell, &facts).await {
+            Some(grown) => grown,
+            None => grow(cell, &facts, &branch::roots(&facts)).await,
+        },
+    };
+    notes.extend(reading::notes(cell, &facts));
+    let text = match options.output.format {
+        Format::Text => {
+            let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
+            if branches.is_empty() {
+                text = empty(&facts.namespace);
+            }
+            notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+            text
+        }
+        Format::Json => Document::of("Tree", facts.now, Trees { objects: &branches, notes: &notes }).pretty()?,
+    };
+    Ok((text, branches))
+}
+
+/// The trees of objects, and notes about what could not be read.
+pub(super) async fn grow(
+    cell: &ReadOnly,
+    facts: &Facts,
+    roots: &[mcm_rules::plan::Subject],
+) -> (Vec<Branch>, Vec<String>) {
+    let surroundings = surroundings::read(cell, facts, roots).await;
+    let branches = roots.iter().map(|root| branch::of(facts, &surroundings, root)).collect();
+    (branches, surroundings.unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{
+        document::tests::{fits, published},
+        reading::testing::{NOW, at, blocked_pool},
+    };
+
+    #[test]
+    fn the_schema_is_published_and_a_tree_fits_it() {
+        published::<Document<Trees<'_>>>("tree");
+        let facts = blocked_pool();
+        let around = branch::Surroundings::default();
+        let objects: Vec<Branch> = branch::roots(&facts).iter().map(|root| branch::of(&facts, &around, root)).collect();
+        let document = Document::of("Tree", at(NOW), Trees { objects: &objects, notes: &[] });
+        fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+    }
+}

@@ -1,0 +1,93 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    api::node::Node,
+    cli::{
+        reading::{
+            story::{DEPLOYMENT, Facts},
+            testing::{NOW, TERMINAL, at, blocked_pool, machine, pool},
+        },
+        tree::branch::{self, Surroundings},
+    },
+};
+use mcm_rules::drain::PodFacts;
+
+/// Three pods on a Node, which a budget keeps.
+fn surroundings() -> Surroundings {
+    let node = "pool-6d689-gmjqk";
+    let found: Node = serde_json::from_value(json!({
+        "metadata": {"name": node}, "spec": {"unschedulable": true},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap();
+    let pod = |name: &str| {
+        let pod = json!({"metadata": {"name": name, "namespace": "demo", "labels": {"app": "web"}}});
+        PodFacts::of(&serde_json::from_value(pod).unwrap())
+    };
+    let budget: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "strict", "namespace": "demo"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 0, "expectedPods": 6, "currentHealthy": 6, "desiredHealthy": 6},
+    }))
+    .unwrap();
+    Surroundings {
+        nodes: [(node.to_owned(), Arc::new(found))].into(),
+        pods: [(node.to_owned(), ["web-6jt7p", "web-pnw8n", "web-vzd9w"].map(pod).into())].into(),
+        budgets: vec![budget],
+        unread: Vec::new(),
+    }
+}
+
+fn tree(facts: &Facts, look: Look, all: bool) -> String {
+    let object = facts.subject(DEPLOYMENT, "pool");
+    text(look, &[branch::of(facts, &surroundings(), &object)], all, at(NOW))
+}
+
+#[test]
+fn a_blocked_rollout_shows_the_pods_and_the_budget_in_its_way() {
+    let text = tree(&blocked_pool(), TERMINAL, false);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!("80-columns", text);
+    insta::assert_snapshot!("200-columns", tree(&blocked_pool(), Look { width: 200, ..TERMINAL }, false));
+}
+
+#[test]
+fn in_a_pipe_no_text_is_cut_and_nothing_is_coloured() {
+    let text = tree(&blocked_pool(), Look::PLAIN, false);
+    assert!(!text.contains('…') && !text.contains('\x1b'), "{text}");
+    insta::assert_snapshot!("pipe", text);
+}
+
+#[test]
+fn with_ascii_all_characters_are_ascii() {
+    let look = Look { unicode: false, ..TERMINAL };
+    let text = tree(&blocked_pool(), look, false);
+    assert!(text.is_ascii(), "{text}");
+    assert!(text.contains("`- Machine"), "{text}");
+}
+
+#[test]
+fn colours_repeat_what_marks_and_words_say() {
+    let colourful = tree(&blocked_pool(), Look { colours: true, ..TERMINAL }, false);
+    let plain =
+        colourful.split('\x1b').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect::<String>();
+    assert!(plain.contains("Terminating"));
+    assert_eq!(colourful.split('\x1b').next().unwrap().lines().count(), 2, "the head has no colour");
+}
+
+#[test]
+fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
+    let none = json!({});
+    let mut machines: Vec<_> =
+        (0..23).map(|number| machine("pool-84dff", &format!("{number:05}"), "small", "Running", &none)).collect();
+    machines.push(crate::cli::reading::testing::blocked("pool-6d689", "gmjqk"));
+    let facts = pool(23, machines);
+    let text = tree(&facts, TERMINAL, false);
+    assert!(text.contains("22 more Running"), "{text}");
+    assert!(text.contains("pool-6d689-gmjqk"), "{text}");
+    assert_eq!(tree(&facts, Look { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
+}

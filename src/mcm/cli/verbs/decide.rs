@@ -1,0 +1,339 @@
+//! From the objects and a verb to a patch, or the reason why it makes no sense. Pure.
+
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::verb::{Preserve, Verb};
+use crate::{
+    api::{
+        labels,
+        machine::{Machine, MachineDeployment, MachineSet, PreserveMode, StrategyType},
+    },
+    cli::{
+        exit::Ended,
+        reading::{
+            family::{Family, changes, is_frozen, is_set_frozen},
+            story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
+        },
+    },
+};
+use mcm_controllers::machine_deployment::revision_of;
+use mcm_rules::plan::{Subject, shell::word};
+
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub object: Subject,
+    /// Its resource version when the change was decided.
+    pub version: String,
+    /// JSON merge patch.
+    pub patch: Value,
+    /// The change and its effect, in one or two sentences.
+    pub says: String,
+    /// Machines are replaced or pods are deleted.
+    pub needs_consent: bool,
+    /// The next command of the user.
+    pub next: Option<String>,
+}
+
+impl Change {
+    /// The command of kubectl that does the same.
+    pub(super) fn kubectl(&self) -> String {
+        let Subject { kind, namespace, name } = &self.object;
+        let patch = self.patch.to_string();
+        format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", kind.to_lowercase(), word(&patch))
+    }
+
+    /// The patch, which the API server refuses if the object was changed meanwhile.
+    pub(super) fn patch_at_version(&self) -> Value {
+        let mut patch = self.patch.clone();
+        if !self.version.is_empty() {
+            patch["metadata"]["resourceVersion"] = json!(self.version);
+        }
+        patch
+    }
+}
+
+/// Decides about a verb for an object.
+pub(super) fn decide(facts: &Facts, verb: Verb, object: &Subject) -> Result<Change, Ended> {
+    let wrong = || Ended::no(format!("{} {} has no such state", object.kind, object.name), suitable(verb));
+    match verb {
+        Verb::Pause | Verb::Resume | Verb::Restart | Verb::Undo(_) => {
+            let family = facts.family(&object.name).filter(|_| object.kind == DEPLOYMENT).ok_or_else(wrong)?;
+            of_deployment(facts, verb, object, &family)
+        }
+        Verb::Freeze => freeze(facts, object),
+        Verb::Unfreeze => unfreeze(facts, object),
+        Verb::ForceDrain | Verb::Preserve(_) | Verb::Forget { .. } => {
+            let machine = facts.machines.get(&object.name).filter(|_| object.kind == MACHINE).ok_or_else(wrong)?;
+            match verb {
+                Verb::ForceDrain => force_drain(object, machine),
+                Verb::Preserve(preserve) => keep(object, machine, preserve),
+                _ => forget(facts, object, machine, verb == Verb::Forget { leaves_vm: true }),
+            }
+        }
+    }
+}
+
+const fn suitable(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Pause | Verb::Resume | Verb::Restart | Verb::Undo(_) => "name a MachineDeployment",
+        Verb::Freeze | Verb::Unfreeze => "name a MachineSet",
+        Verb::ForceDrain | Verb::Preserve(_) | Verb::Forget { .. } => "name a Machine",
+    }
+}
+
+fn change(object: &Subject, of: &impl Resource, patch: Value, says: String) -> Change {
+    let version = of.meta().resource_version.clone().unwrap_or_default();
+    Change { object: object.clone(), version, patch, says, needs_consent: false, next: None }
+}
+
+fn deleted(object: &Subject, of: &impl Resource) -> Result<(), Ended> {
+    if of.meta().deletion_timestamp.is_none() {
+        return Ok(());
+    }
+    let Subject { kind, namespace, name } = object;
+    Err(Ended::no(
+        format!("{kind} {name} is being deleted"),
+        format!("mcm why {}/{name} -n {namespace}", kind.to_lowercase()),
+    ))
+}
+
+fn of_deployment(facts: &Facts, verb: Verb, object: &Subject, family: &Family<'_>) -> Result<Change, Ended> {
+    let (deployment, name, namespace) = (family.deployment, &object.name, &object.namespace);
+    deleted(object, deployment)?;
+    let paused = || {
+        Ended::no(
+            format!("MachineDeployment {name} is paused, so this would have no effect"),
+            format!("mcm rollout resume {name} -n {namespace}"),
+        )
+    };
+    let follow = Some(format!("mcm rollout status {name} -n {namespace}"));
+    match (verb, deployment.spec.paused) {
+        (Verb::Pause, true) => Err(Ended::no(
+            format!("MachineDeployment {name} is paused already"),
+            format!("mcm why {name} -n {namespace}"),
+        )),
+        (Verb::Resume, false) => {
+            Err(Ended::no(format!("MachineDeployment {name} is not paused"), format!("mcm why {name} -n {namespace}")))
+        }
+        (Verb::Pause, false) => {
+            let says = format!("pauses MachineDeployment {name}: machines are scaled, and not replaced");
+            let next = Some(format!("mcm rollout resume {name} -n {namespace}"));
+            Ok(Change { next, ..change(object, deployment, json!({"spec": {"paused": true}}), says) })
+        }
+        (Verb::Resume, true) => {
+            let left = replaced(facts, family, family.new_set());
+            let says = format!("resumes MachineDeployment {name}: {} left to replace", machines(left));
+            Ok(Change {
+                next: follow,
+                needs_consent: left > 0,
+                ..change(object, deployment, json!({"spec": {"paused": false}}), says)
+            })
+        }
+        (_, true) => Err(paused()),
+        (Verb::Undo(revision), false) => Ok(Change { next: follow, ..undo(facts, object, family, revision)? }),
+        (_, false) => Ok(Change { next: follow, ..restart(facts, object, family)? }),
+    }
+}
+
+fn restart(facts: &Facts, object: &Subject, family: &Family<'_>) -> Result<Change, Ended> {
+    let (deployment, name) = (family.deployment, &object.name);
+    if deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate) {
+        return Err(Ended::no(
+            format!("MachineDeployment {name} has the strategy InPlaceUpdate, which replaces no machine"),
+            format!("kubectl delete machine NAME -n {} replaces one machine", object.namespace),
+        ));
+    }
+    let at = format!("{:.0}", facts.now);
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {labels::RESTARTED_AT: at}}}}});
+    let left = replaced(facts, family, None);
+    let says = format!("replaces {} of MachineDeployment {name}", machines(left));
+    Ok(Change { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+}
+
+fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64>) -> Result<Change, Ended> {
+    let (deployment, name) = (family.deployment, &object.name);
+    let hint = format!("mcm rollout history {name} -n {}", object.namespace);
+    let Some(set) = family.of_revision(wanted) else {
+        let message = match wanted {
+            Some(wanted) => format!("MachineDeployment {name} has no revision {wanted}"),
+            None => format!("MachineDeployment {name} has no earlier revision"),
+        };
+        return Err(Ended::no(message, hint));
+    };
+    let revision = revision_of(set);
+    if set.spec.makes(&deployment.spec.template) {
+        return Err(Ended::no(
+            format!("MachineDeployment {name} has the template of revision {revision} already"),
+            hint,
+        ));
+    }
+    let changes = changes(&deployment.spec.template, &set.spec.template);
+    let changes = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let left = replaced(facts, family, Some(set));
+    let says =
+        format!("returns MachineDeployment {name} to revision {revision} ({changes}): replaces {}", machines(left));
+    let patch = json!({"spec": {"rollbackTo": {"revision": revision}}});
+    Ok(Change { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+}
+
+/// Machines of other sets, which a rollout to a set would replace.
+fn replaced(facts: &Facts, family: &Family<'_>, set: Option<&MachineSet>) -> usize {
+    let kept = set.and_then(|set| set.metadata.name.clone());
+    let others = family.sets.iter().map(|set| set.name_any()).filter(|name| Some(name) != kept.as_ref());
+    others.map(|name| facts.machines_of_set(&name).iter().filter(|one| !one.is_terminating()).count()).sum()
+}
+
+fn machines(number: usize) -> String {
+    if number == 1 { "1 machine".to_owned() } else { format!("{number} machines") }
+}
+
+fn freeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
+    let (name, namespace) = (&object.name, &object.namespace);
+    let Some(set) = facts.sets.get(name).filter(|_| object.kind == SET) else {
+        return Err(Ended::no(
+            format!("a freeze of {} {name} holds nothing back", object.kind),
+            format!("freeze a MachineSet, or pause the rollout: mcm rollout pause {name} -n {namespace}"),
+        ));
+    };
+    deleted(object, set)?;
+    if labels::is_true(set, labels::FREEZE) {
+        return Err(Ended::no(
+            format!("MachineSet {name} is frozen already"),
+            format!("mcm unfreeze machineset/{name} -n {namespace}"),
+        ));
+    }
+    let says = format!(
+        "freezes MachineSet {name}: it creates no machines until the next overshoot check, which ends the freeze within a minute \
+         unless the set has too many machines"
+    );
+    let patch = json!({"metadata": {"labels": {labels::FREEZE: labels::TRUE}}});
+    Ok(Change { next: Some(format!("mcm why machineset/{name} -n {namespace}")), ..change(object, set, patch, says) })
+}
+
+fn unfreeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
+    let (name, namespace) = (&object.name, &object.namespace);
+    let patch = json!({"metadata": {"annotations": {labels::UNFREEZE: labels::TRUE}}});
+    let says = format!("asks the controller to end the freeze of {} {name}", object.kind);
+    let why = format!("mcm why {}/{name} -n {namespace}", object.kind.to_lowercase());
+    let not_frozen = || Ended::no(format!("{} {name} is not frozen", object.kind), why.clone());
+    let change = match object.kind.as_str() {
+        SET => {
+            let set = facts.sets.get(name).filter(|set| is_set_frozen(set)).ok_or_else(not_frozen)?;
+            change(object, set, patch, says)
+        }
+        DEPLOYMENT => {
+            let is_frozen = |one: &&MachineDeployment| {
+                let sets = facts.family(name).map(|family| family.sets).unwrap_or_default();
+                let conditions = one.status.as_ref().map(|status| status.conditions.as_slice());
+                is_frozen(*one, conditions.unwrap_or_default()) || sets.into_iter().any(is_set_frozen)
+            };
+            let deployment = facts.deployments.get(name).filter(is_frozen).ok_or_else(not_frozen)?;
+            change(object, deployment, patch, says)
+        }
+        _ => return Err(not_frozen()),
+    };
+    Ok(Change { next: Some(why), ..change })
+}
+
+fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
+    let (name, namespace) = (&object.name, &object.namespace);
+    let is_drained_in_place =
+        machine.node_name().is_some() && (machine.phase().as_str() == "InPlaceUpdating" || is_preserved(machine));
+    let (label, what) = if machine.is_terminating() {
+        (labels::FORCE_DELETION, "its deletion continues even if the drain fails")
+    } else if is_drained_in_place {
+        (labels::FORCE_DRAIN, "the machine stays")
+    } else {
+        return Err(Ended::no(
+            format!("Machine {name} is not drained"),
+            format!("kubectl delete machine {name} -n {namespace} drains and replaces it"),
+        ));
+    };
+    if labels::is_true(machine, label) {
+        return Err(Ended::no(
+            format!("the drain of Machine {name} is forced already"),
+            format!("mcm why machine/{name} -n {namespace}"),
+        ));
+    }
+    let says = format!("forces the drain of Machine {name}: deletes its pods and ignores their budgets; {what}");
+    let patch = json!({"metadata": {"labels": {label: labels::TRUE}}});
+    let next = Some(format!("mcm why machine/{name} -n {namespace}"));
+    Ok(Change { needs_consent: true, next, ..change(object, machine, patch, says) })
+}
+
+fn is_preserved(machine: &Machine) -> bool {
+    machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some())
+}
+
+fn keep(object: &Subject, machine: &Machine, preserve: Preserve) -> Result<Change, Ended> {
+    let name = &object.name;
+    if machine.is_terminating() {
+        return Err(Ended::no(
+            format!("Machine {name} is being deleted, which cannot be undone"),
+            format!("mcm why machine/{name} -n {}", object.namespace),
+        ));
+    }
+    let (mode, says) = match preserve {
+        Preserve::Now => {
+            (PreserveMode::Now, format!("keeps Machine {name} from now on, until its preserve timeout ends"))
+        }
+        Preserve::WhenFailed => (PreserveMode::WhenFailed, format!("keeps Machine {name} once it fails")),
+        Preserve::Never => {
+            (PreserveMode::Never, format!("keeps Machine {name} no longer: if it failed, it is replaced"))
+        }
+    };
+    if machine.preserve_mode() == Some(mode) {
+        return Err(Ended::no(
+            format!("Machine {name} has the annotation {}={} already", labels::PRESERVE, mode.as_str()),
+            format!("mcm tree machine/{name} -n {}", object.namespace),
+        ));
+    }
+    let patch = json!({"metadata": {"annotations": {labels::PRESERVE: mode.as_str()}}});
+    let needs_consent = preserve == Preserve::Never && machine.phase().as_str() == "Failed";
+    Ok(Change { needs_consent, ..change(object, machine, patch, says) })
+}
+
+fn forget(facts: &Facts, object: &Subject, machine: &Machine, leaves_vm: bool) -> Result<Change, Ended> {
+    let (name, namespace) = (&object.name, &object.namespace);
+    if machine.metadata.deletion_timestamp.is_none() {
+        return Err(Ended::no(
+            format!("Machine {name} is not being deleted"),
+            format!("kubectl delete machine {name} -n {namespace} deletes it with its VM"),
+        ));
+    }
+    let finalizers: Vec<&String> = machine.finalizers().iter().filter(|one| *one != labels::FINALIZER).collect();
+    if finalizers.len() == machine.finalizers().len() {
+        return Err(Ended::no(
+            format!("Machine {name} has no finalizer of the machine controller"),
+            format!("kubectl get machine {name} -n {namespace} -o jsonpath='{{.metadata.finalizers}}'"),
+        ));
+    }
+    let class = &machine.spec.class.name;
+    if facts.classes.contains_key(class) && !leaves_vm {
+        return Err(Ended::no(
+            format!("MachineClass {class} exists, so the controller can delete the VM of Machine {name}"),
+            format!("mcm why machine/{name} -n {namespace}; or add --leave-vm and delete the VM yourself"),
+        ));
+    }
+    let is_class = |one: &&Unreadable| one.kind == CLASS && one.name == *class;
+    if let Some(class) = facts.unreadable.iter().find(is_class).filter(|_| !leaves_vm) {
+        let hint = "correct it, and the controller deletes the VM; or add --leave-vm and delete the VM yourself";
+        return Err(Ended::no(class.to_string(), hint));
+    }
+    let vm = &machine.spec.provider_id;
+    if !vm.is_empty() && !leaves_vm {
+        return Err(Ended::no(
+            format!("Machine {name} has the VM {vm}, which would stay in the cloud"),
+            format!("create MachineClass {class} again, or add --leave-vm and delete the VM yourself"),
+        ));
+    }
+    let vm = if vm.is_empty() { "no VM of it is known".to_owned() } else { format!("its VM {vm} stays in the cloud") };
+    let says = format!("removes the finalizer of Machine {name}: {vm}");
+    let patch = json!({"metadata": {"finalizers": finalizers}});
+    Ok(Change { needs_consent: true, ..change(object, machine, patch, says) })
+}
+
+#[cfg(test)]
+mod tests;

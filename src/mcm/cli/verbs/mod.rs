@@ -1,0 +1,309 @@
+//! Commands that change one object: `mcm rollout undo|pause|resume|restart`, `mcm freeze|unfreeze`, `mcm drain force` and
+//! `mcm machine preserve|forget`. Each is one patch, and prints the kubectl command that does the same.
+
+mod decide;
+#[cfg(test)]
+mod tests;
+mod verb;
+
+use std::{
+    io::{self, BufRead, IsTerminal, Read, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+
+use super::{
+    exit::{Answer, Ended, Exit},
+    reading,
+};
+use crate::api::machine::{GROUP, VERSION};
+use decide::Change;
+use mcm_rules::plan::Subject;
+use mcm_runtime::kubeconfig::{self, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent};
+pub use verb::{Preserve, Verb};
+
+/// The field manager of these commands.
+const MANAGER: &str = "mcm-cli";
+/// The most attempts to write: the manager may write a status between reading and writing.
+const MOST_ATTEMPTS: u32 = 5;
+/// The most bytes of an answer.
+const MOST_ANSWER: u64 = 64;
+
+/// The cluster, and whether to write.
+#[derive(Args, Clone, Debug)]
+pub struct WritingOptions {
+    /// Namespace of the object; that of the kubeconfig if absent
+    #[arg(short = 'n', long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Kubeconfig of the control cluster, which contains the machine objects; if absent, KUBECONFIG, the credentials of this pod,
+    /// or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Let the API server check the change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask for confirmation where machines are replaced or pods are deleted
+    #[arg(short = 'y', long)]
+    yes: bool,
+}
+
+/// Options of a verb for a deployment.
+#[derive(Args, Debug)]
+pub struct DeploymentOptions {
+    /// Name of the MachineDeployment
+    #[arg(value_name = "DEPLOYMENT")]
+    deployment: String,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Options of `mcm rollout undo`.
+#[derive(Args, Debug)]
+pub struct UndoOptions {
+    /// Name of the MachineDeployment
+    #[arg(value_name = "DEPLOYMENT")]
+    deployment: String,
+    /// The revision, as mcm rollout history shows it; the one before the current one if absent
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
+    to_revision: Option<i64>,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Options of `mcm freeze` and `mcm unfreeze`.
+#[derive(Args, Debug)]
+pub struct FreezeOptions {
+    /// The object: NAME or KIND/NAME of a MachineSet; for mcm unfreeze also of a MachineDeployment
+    #[arg(value_name = "OBJECT")]
+    object: String,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Options of a verb for a machine.
+#[derive(Args, Debug)]
+pub struct MachineOptions {
+    /// Name of the Machine
+    #[arg(value_name = "MACHINE")]
+    machine: String,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Options of `mcm machine preserve`.
+#[derive(Args, Debug)]
+pub struct PreserveOptions {
+    /// Name of the Machine
+    #[arg(value_name = "MACHINE")]
+    machine: String,
+    /// Keep the machine only once it fails
+    #[arg(long, conflicts_with = "stop")]
+    when_failed: bool,
+    /// Keep it no longer
+    #[arg(long)]
+    stop: bool,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Options of `mcm machine forget`.
+#[derive(Args, Debug)]
+pub struct ForgetOptions {
+    /// Name of the Machine
+    #[arg(value_name = "MACHINE")]
+    machine: String,
+    /// Accept that its VM stays in the cloud, where you have to delete it
+    #[arg(long)]
+    leave_vm: bool,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
+/// Sub-commands of `mcm drain`.
+#[derive(Debug, Subcommand)]
+pub enum DrainCommand {
+    /// Force the drain of a machine: its pods are deleted, and budgets are ignored
+    #[command(
+        after_help = "Examples:\n  mcm drain force pool-6d689-gmjqk -n demo\n  mcm drain force pool-6d689-gmjqk -n demo --dry-run\n\nNext: mcm why machine/pool-6d689-gmjqk -n demo says what is left to wait for."
+    )]
+    Force(Box<MachineOptions>),
+}
+
+/// Sub-commands of `mcm machine`.
+#[derive(Debug, Subcommand)]
+pub enum MachineCommand {
+    /// Keep a machine, so that it can be inspected after it failed
+    ///
+    /// It is kept for the preserve timeout of the machine, 96h by default.
+    #[command(
+        after_help = "Examples:\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine preserve pool-6d689-gmjqk -n demo --when-failed\n  mcm machine preserve pool-6d689-gmjqk -n demo --stop\n\nNext: mcm tree machine/pool-6d689-gmjqk -n demo shows it."
+    )]
+    Preserve(Box<PreserveOptions>),
+    /// Give up a machine that cannot be deleted, without its VM
+    ///
+    /// Removes the finalizer of a Machine that is being deleted, for example because its MachineClass no longer exists. Nothing
+    /// is deleted in the cloud.
+    #[command(
+        after_help = "Examples:\n  mcm machine forget pool-6d689-gmjqk -n demo\n  mcm machine forget pool-6d689-gmjqk -n demo --leave-vm\n\nNext: look in the cloud for a VM of the name of the machine, and delete it."
+    )]
+    Forget(Box<ForgetOptions>),
+}
+
+/// A verb with its object.
+#[derive(Debug)]
+pub struct Request {
+    verb: Verb,
+    /// `NAME` or `KIND/NAME`.
+    object: String,
+    /// The kind of the object if it has none; empty for any.
+    kind: &'static str,
+    writing: WritingOptions,
+}
+
+impl DeploymentOptions {
+    pub(super) fn verb(self, verb: Verb) -> Request {
+        Request { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+    }
+}
+
+impl UndoOptions {
+    pub(super) fn verb(self) -> Request {
+        let verb = Verb::Undo(self.to_revision);
+        Request { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+    }
+}
+
+impl FreezeOptions {
+    pub(super) fn verb(self, verb: Verb) -> Request {
+        Request { verb, object: self.object, kind: "", writing: self.writing }
+    }
+}
+
+impl DrainCommand {
+    pub(super) fn verb(self) -> Request {
+        let Self::Force(options) = self;
+        Request { verb: Verb::ForceDrain, object: options.machine, kind: "Machine", writing: options.writing }
+    }
+}
+
+impl MachineCommand {
+    pub(super) fn verb(self) -> Request {
+        let (verb, object, writing) = match self {
+            Self::Preserve(options) => {
+                let preserve = match (options.stop, options.when_failed) {
+                    (true, _) => Preserve::Never,
+                    (false, true) => Preserve::WhenFailed,
+                    (false, false) => Preserve::Now,
+                };
+                (Verb::Preserve(preserve), options.machine, options.writing)
+            }
+            Self::Forget(options) => (Verb::Forget { leaves_vm: options.leave_vm }, options.machine, options.writing),
+        };
+        Request { verb, object, kind: "Machine", writing }
+    }
+}
+
+/// Decides about the change, asks where machines would be replaced, and writes it.
+///
+/// # Errors
+/// The control cluster cannot be used, the change makes no sense, or the user says no.
+pub async fn run(request: Request) -> Result<Answer> {
+    let Request { verb, object, kind, writing } = request;
+    let (client, namespace) = connect(&writing).await?;
+    let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
+    // One time for all attempts: a change that contains it stays the same.
+    let now = Timestamp::now();
+    let decided = async || {
+        let facts = reading::objects(&client, &namespace, now).await?;
+        anyhow::Ok(decide::decide(&facts, verb, &reading::find(&facts, &wanted)?)?)
+    };
+    let change = decided().await?;
+    if change.needs_consent && !writing.dry_run && !writing.yes {
+        consent(&change)?;
+    }
+    carry_out(&client, &change, writing.dry_run, decided).await?;
+    let mut text = format!("{}\nthe same with kubectl: {}\n", change.says, change.kubectl());
+    if writing.dry_run {
+        text += "dry run: the API server accepts the change, and nothing was changed\n";
+    } else if let Some(next) = &change.next {
+        text += &format!("next: {next}\n");
+    }
+    Ok(Answer { text, exit: Exit::Good })
+}
+
+async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
+    let control = ControlKubeconfig::from(writing.kubeconfig.clone());
+    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+    let client = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
+    kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
+    let namespace = writing.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
+    Ok((client, namespace))
+}
+
+/// Asks on a terminal. Without one, `--yes` is needed.
+fn consent(change: &Change) -> Result<()> {
+    let says = &change.says;
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let hint = "add --yes if you mean it, or --dry-run to try it";
+        return Err(Ended::no(format!("this needs a confirmation: {says}"), hint).into());
+    }
+    let mut screen = io::stderr().lock();
+    write!(screen, "{says}\nContinue? [y/N] ").and_then(|()| screen.flush()).context("write to standard error")?;
+    let mut answer = String::new();
+    io::stdin().lock().take(MOST_ANSWER).read_line(&mut answer).context("read the answer")?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Ended::no("nothing was changed", "answer y, or add --yes").into()),
+    }
+}
+
+/// Writes a change. If the object was changed meanwhile, as by a status of the manager, decides again, and goes on as long as
+/// the change stays the same.
+async fn carry_out(
+    client: &Client,
+    change: &Change,
+    dry_run: bool,
+    decided: impl AsyncFn() -> Result<Change>,
+) -> Result<()> {
+    let mut latest = change.clone();
+    for _ in 0..MOST_ATTEMPTS {
+        if write(client, &latest, dry_run).await? == Written::Yes {
+            return Ok(());
+        }
+        latest = decided().await?;
+        if latest.patch != change.patch {
+            break;
+        }
+    }
+    let Subject { kind, name, .. } = &change.object;
+    let message = format!("{kind} {name} was changed meanwhile, so nothing was written");
+    Err(Ended { message, hint: "try again".to_owned(), exit: Exit::Failed }.into())
+}
+
+/// The answer of the API server to a patch.
+#[derive(PartialEq)]
+enum Written {
+    Yes,
+    /// The object was written since it was read.
+    Conflict,
+}
+
+/// Sends the patch, with the resource version of the object that was read as its precondition.
+async fn write(client: &Client, change: &Change, dry_run: bool) -> Result<Written> {
+    let Subject { kind, namespace, name } = &change.object;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let parameters = PatchParams { dry_run, field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch(name, &parameters, &Patch::Merge(change.patch_at_version())).await {
+        Ok(_) => Ok(Written::Yes),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
+        Err(error) => Err(error).with_context(|| format!("patch {kind} {namespace}/{name}")),
+    }
+}

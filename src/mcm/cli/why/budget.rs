@@ -1,0 +1,98 @@
+//! The drains that a disruption budget blocks.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::{Api, ResourceExt, api::ListParams, core::Selector};
+
+use crate::{
+    cli::{
+        error::Misuse,
+        reading::{
+            self,
+            story::{Answer, Facts, MACHINE, Verdict},
+        },
+    },
+    process::ReadOnly,
+};
+use mcm_rules::plan::Subject;
+
+/// The name of a budget, or `NAMESPACE/NAME`, in `pdb/NAME`.
+pub(super) fn name_of(wanted: &str) -> Option<&str> {
+    let (kind, name) = wanted.split_once('/')?;
+    ["pdb", "poddisruptionbudget", "poddisruptionbudgets"].contains(&kind.to_ascii_lowercase().as_str()).then_some(name)
+}
+
+/// The drains that a budget of the target cluster blocks.
+///
+/// # Errors
+/// There is no such budget, or it cannot be read.
+pub(super) async fn answer(cell: &ReadOnly, facts: &Facts, wanted: &str) -> Result<Answer> {
+    let budget = find(cell, wanted).await?;
+    let nodes = nodes_of(cell, &budget).await?;
+    let status = budget.status.clone().unwrap_or_default();
+    let drained = facts.machines.iter().filter(|(_, machine)| {
+        machine.metadata.deletion_timestamp.is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
+    });
+    let machines: Vec<Answer> = match status.disruptions_allowed {
+        0 => drained.map(|(name, _)| facts.answer(&facts.subject(MACHINE, name))).collect(),
+        _ => Vec::new(),
+    };
+    let is_never = status.disruptions_allowed == 0 && status.desired_healthy >= status.expected_pods;
+    let never = if is_never { ". It can never allow one" } else { "" };
+    let object = Subject {
+        kind: "PodDisruptionBudget".to_owned(),
+        namespace: budget.namespace().unwrap_or_default(),
+        name: budget.name_any(),
+    };
+    let verdict = match (machines.is_empty(), is_never) {
+        (true, _) => Verdict::Settled,
+        (false, true) => Verdict::Blocked,
+        (false, false) => Verdict::Waiting,
+    };
+    let state = format!(
+        "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
+        status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy
+    );
+    Ok(Answer { machines, ..Answer::new(object, verdict, state, Vec::new()) })
+}
+
+async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
+    let client = cell.target.clone().unwrap_or_else(|| cell.control.clone());
+    let (api, name): (Api<PodDisruptionBudget>, &str) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Api::namespaced(client, namespace), name),
+        None => (Api::all(client), wanted),
+    };
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = reading::pages(&api, params).await.context("read the target cluster")?;
+    let names: Vec<String> =
+        found.iter().map(|one| format!("pdb/{}/{}", one.namespace().unwrap_or_default(), one.name_any())).collect();
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (Some(budget), None) => Ok(budget),
+        (Some(_), Some(_)) => Err(Misuse {
+            message: format!("several namespaces have a PodDisruptionBudget {name}"),
+            hint: format!("name one: {}", names.join(", ")),
+        }
+        .into()),
+        (None, _) => Err(Misuse {
+            message: format!("there is no PodDisruptionBudget {wanted} in the target cluster"),
+            hint: "kubectl get pdb -A lists them".to_owned(),
+        }
+        .into()),
+    }
+}
+
+/// The Nodes of the pods that a budget protects.
+async fn nodes_of(cell: &ReadOnly, budget: &PodDisruptionBudget) -> Result<BTreeSet<String>> {
+    let client = cell.target.clone().unwrap_or_else(|| cell.control.clone());
+    let pods: Api<Pod> = Api::namespaced(client, &budget.namespace().unwrap_or_default());
+    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
+        return Ok(BTreeSet::new());
+    };
+    let selector = Selector::try_from(selector).context("the selector of the budget")?;
+    let params = ListParams::default().labels_from(&selector);
+    let pods = reading::pages(&pods, params).await.context("read the pods of the budget")?;
+    Ok(pods.into_iter().filter_map(|pod| pod.spec?.node_name).collect())
+}

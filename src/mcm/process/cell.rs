@@ -1,0 +1,247 @@
+//! Runs one cell, from its kubeconfigs to its Leases.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    clients::{self, Clients},
+    connect::{Connection, connect},
+    drivers::{self, DriverOptions},
+    host::Host,
+    options::{CellOptions, ProcessOptions, TargetKubeconfigs},
+};
+use mcm_capi::{provider, stand_in};
+use mcm_controllers::{KINDS, SETS, Settings, machine_deployment, node};
+use mcm_driver_host::Catalogue;
+use mcm_runtime::{
+    cache::Bounds,
+    cell::{Cell, Config, Shared},
+    events::Events,
+    kubeconfig::{TargetKubeconfig, address},
+    lead::lead,
+    leader::{Election, LeaseConfig, Timing, identity},
+    panics::{self, Place},
+    role::Role,
+    shutdown,
+    target::{Assignment, TargetId, Targets},
+};
+
+/// Retry period for the kubeconfig of a target that cannot be used.
+const TARGET_RETRY: Duration = Duration::from_secs(10);
+
+/// Runs a cell until `stop`.
+///
+/// # Errors
+/// Its clusters cannot be reached, or a Lease is lost.
+pub(super) async fn run(host: &Host, options: &CellOptions, stop: &CancellationToken) -> Result<()> {
+    match reach(&host.options, options, stop).await? {
+        Some(connection) => run_connected(host, options, &connection, stop).await,
+        None => Ok(()),
+    }
+}
+
+/// Connects to the clusters of a cell; `None` if it was stopped in the meantime.
+///
+/// # Errors
+/// They cannot be reached.
+pub(super) async fn reach(
+    process: &ProcessOptions,
+    options: &CellOptions,
+    stop: &CancellationToken,
+) -> Result<Option<Connection>> {
+    let same = match &options.targets {
+        TargetKubeconfigs::Same(target) => target,
+        TargetKubeconfigs::ByLabel { .. } => &TargetKubeconfig::None,
+    };
+    let connecting = connect(&options.control, same, process.fallback, process.agent);
+    Ok(stop.run_until_cancelled(connecting).await.transpose()?)
+}
+
+/// Runs a connected cell until `stop`.
+///
+/// # Errors
+/// A Lease is lost.
+pub(super) async fn run_connected(
+    host: &Host,
+    options: &CellOptions,
+    connection: &Connection,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let process = &host.options;
+    // Tasks of this run end with it, and not with the cell, which may run again.
+    let running = stop.child_token();
+    let _ended = running.clone().drop_guard();
+    let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&options.name));
+    let sharing = sharing.as_ref();
+    let _registered = match &host.fleet {
+        Some(fleet) => Some(fleet.register(options, &connection.clusters.control.config.cluster_url)?),
+        None => None,
+    };
+    let clients = Clients::new(connection, process, sharing, &host.shared.metrics, &host.elections)?;
+    // Ages of objects are computed with the clock that stamped them.
+    let host =
+        &Host { shared: Shared { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() }, ..host.clone() };
+    let component = match &process.provider {
+        Some(_) => "capi-manager",
+        None if process.roles.contains(&SETS) => "machine-controller-manager",
+        None => "machine-controller",
+    };
+    let events =
+        Events::start(clients.events.clone(), component, Arc::clone(&host.shared.clock), host.shared.metrics.clone());
+    let drivers = match &process.drivers {
+        Some(choice) => {
+            let secrets = options.secret_policy(&choice.secrets);
+            let options = DriverOptions {
+                provider: choice.provider.as_deref(),
+                simulated_cloud: choice.simulated_cloud.as_ref(),
+                secrets: &secrets,
+                control_server: &connection.clusters.control.config.cluster_url,
+                namespace: &options.leases,
+                #[cfg(feature = "remote")]
+                remote: &choice.remote,
+                target: clients.target.as_ref().map(|target| &target.requests),
+            };
+            drivers::open(&options, &host.guards, &running)?
+        }
+        None => Catalogue::default(),
+    };
+    let provided = drivers.names().join(",");
+    let cell = start(host, options, &clients, events.clone(), drivers);
+    let _targets = connect_targets(host, options, &cell);
+    if let Some(fleet) = &host.fleet {
+        fleet.census.started(&options.name).ready();
+    }
+    let server = &connection.control_info.git_version;
+    tracing::info!(cell = options.name, server, scope = %options.scope, drivers = provided, "connected");
+
+    let outcome =
+        lead_all(host, options, &cell, &clients, &events, &connection.clusters.control.config.cluster_url, stop).await;
+    events.flush(shutdown::EVENTS).await;
+    outcome
+}
+
+fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, drivers: Catalogue) -> Arc<Cell> {
+    let assignment = match (&options.targets, &clients.target) {
+        _ if host.options.provider.is_some() => Assignment::Rule,
+        (TargetKubeconfigs::ByLabel { label, .. }, _) => Assignment::Label(label.clone()),
+        (TargetKubeconfigs::Same(_), Some(_)) => Assignment::One(TargetId::only()),
+        (TargetKubeconfigs::Same(_), None) => Assignment::None,
+    };
+    let targets = Targets::new(assignment, node::cache_for(&host.options.roles));
+    targets.limit(Bounds::for_objects(host.options.max_nodes));
+    if let Some(target) = &clients.target {
+        targets.connect(&TargetId::only(), target);
+    }
+    let process = &host.options;
+    let settings = settings(process, targets.exist(), drivers);
+    let config = Config {
+        name: options.name.clone(),
+        scope: options.scope.clone(),
+        control: clients.control.clone(),
+        targets,
+        events,
+        kinds: mcm_capi::kind_caches(),
+        shared: host.shared.clone(),
+    };
+    match &process.provider {
+        Some(options) if options.stand_in => {
+            let settings =
+                stand_in::Settings { watch_filter: options.watch_filter.clone(), concurrency: options.concurrency };
+            Cell::new(config, stand_in::KINDS, &process.roles, &settings)
+        }
+        Some(options) => {
+            let (flags, metrics) = (Arc::clone(&host.options), host.shared.metrics.clone());
+            let settings = provider::Settings {
+                native: settings,
+                watch_filter: options.watch_filter.clone(),
+                concurrency: options.concurrency,
+                replaces_native_manager: options.replaces_native_manager,
+                connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, None, &metrics)),
+            };
+            Cell::new(config, provider::KINDS, &process.roles, &settings)
+        }
+        None => Cell::new(config, KINDS, &process.roles, &settings),
+    }
+}
+
+/// The settings of the controllers.
+pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Catalogue) -> Settings {
+    Settings {
+        machine: process.machine.clone(),
+        deployment: machine_deployment::Policy { has_target, ..process.deployment },
+        overshoot: process.overshoot,
+        node: process.node,
+        orphans: process.orphans,
+        probing: process.probing,
+        drivers: Arc::new(drivers),
+        slots: process.slots,
+    }
+}
+
+/// Connects the targets that a label names. A target that cannot be reached, or an invalid kubeconfig, affects no
+/// other.
+fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<AbortOnDropHandle<()>> {
+    let TargetKubeconfigs::ByLabel { paths, .. } = &options.targets else { return Vec::new() };
+    let connect = |(name, path): (&String, &PathBuf)| {
+        let id = TargetId::named(name);
+        let (host, targets, cell, path) =
+            (host.clone(), Arc::clone(cell.targets()), options.name.clone(), path.clone());
+        panics::keep(Place::Task, format!("target {id}"), move || {
+            connect_target(host.clone(), Arc::clone(&targets), cell.clone(), id.clone(), path.clone())
+        })
+    };
+    paths.iter().map(connect).collect()
+}
+
+async fn connect_target(host: Host, targets: Arc<Targets>, cell: String, id: TargetId, path: PathBuf) {
+    let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&cell));
+    loop {
+        match clients::target(&path, &host.options, sharing.as_ref(), &host.shared.metrics).await {
+            Ok(clients) => return drop(targets.connect(&id, &clients)),
+            Err(error) => tracing::warn!(cell, target = %id, error = format!("{error:#}"), "target not connected"),
+        }
+        sleep(TARGET_RETRY).await;
+    }
+}
+
+fn part_of(options: &CellOptions, what: &str) -> String {
+    if options.name.is_empty() { what.to_owned() } else { format!("cell {}: {what}", options.name) }
+}
+
+async fn lead_all(
+    host: &Host,
+    options: &CellOptions,
+    cell: &Cell,
+    clients: &Clients,
+    events: &Events,
+    server: &http::Uri,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let identity = identity();
+    let server = &address(server);
+    let candidates = host.options.roles.iter().map(|role| {
+        let part = host.readiness.expect(part_of(options, &format!("lease {}", role.lease)));
+        let Some(timing) = host.options.leases else {
+            part.ready();
+            return Ok((*role, None));
+        };
+        let lease_config = lease_config(options, role, &identity, timing);
+        let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
+            .within(host.elections.handle().clone());
+        Ok((*role, Some(election.at(server.clone()).recording(events.with_component(role.lease)).reporting(part))))
+    });
+    let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
+    Ok(lead(cell, candidates, &|_| (), stop).await?)
+}
+
+fn lease_config(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> LeaseConfig {
+    LeaseConfig {
+        namespace: options.leases.clone(),
+        name: role.lease.to_owned(),
+        identity: identity.to_owned(),
+        timing,
+    }
+}

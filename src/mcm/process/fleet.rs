@@ -1,0 +1,512 @@
+//! Many cells in one process, started and stopped according to a file.
+
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use futures::future::join_all;
+use rand::seq::SliceRandom;
+use serde::Deserialize;
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cell,
+    host::{Fleet, Host},
+    options::{CellOptions, CellSecrets, TargetKubeconfigs},
+};
+use crate::api::{
+    backoff::Backoff,
+    decode::{self, YamlLimits},
+};
+use mcm_runtime::{
+    cell::Scope,
+    files,
+    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
+    objects::chain,
+    panics::{self, Place},
+};
+
+/// How often the file is read. Mounted files are replaced by a rename, which not every file watch notices.
+const PERIOD: Duration = Duration::from_secs(2);
+/// First and longest pause before a failed cell is restarted.
+const RESTART: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
+const SPREAD: Duration = Duration::from_millis(100);
+
+/// Content of the cells file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    cells: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Entry {
+    /// Names the cell in logs, metrics and `/readyz`.
+    name: String,
+    /// The control namespace; `*` for all of them.
+    namespace: String,
+    /// The namespace of the leases; the control namespace if not given.
+    lease_namespace: Option<String>,
+    /// Path of the kubeconfig of the control cluster; the cluster this pod runs in if not given.
+    kubeconfig: Option<PathBuf>,
+    /// Path of the kubeconfig of the target cluster, or `none`.
+    target_kubeconfig: Option<String>,
+    /// Several target clusters in its place.
+    targets: Option<ByLabel>,
+    /// Namespaces of the cell whose classes may use the cloud credentials of the process; `*` for all.
+    #[serde(default)]
+    process_credentials_namespaces: Vec<String>,
+    /// The folder with the token files that Secrets of the cell may name. If it has all namespaces, each has the folder of its
+    /// name below it.
+    credential_files_folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ByLabel {
+    /// The label of Machines whose value names their target.
+    label: String,
+    /// Paths of kubeconfigs, by the value of the label.
+    kubeconfigs: BTreeMap<String, PathBuf>,
+}
+
+/// Every namespace of the control cluster.
+const ALL_NAMESPACES: &str = "*";
+/// No target cluster.
+const NO_TARGET: &str = "none";
+
+impl TryFrom<Entry> for CellOptions {
+    type Error = anyhow::Error;
+
+    fn try_from(entry: Entry) -> Result<Self> {
+        let Entry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets, .. } = entry;
+        if name.is_empty() || namespace.is_empty() {
+            bail!("name and namespace must not be empty");
+        }
+        let is_served = |one: &String| *one == namespace || namespace == ALL_NAMESPACES;
+        if let Some(other) = entry.process_credentials_namespaces.iter().find(|one| !is_served(one)) {
+            bail!("processCredentialsNamespaces lists {other:?}, and the cell serves namespace {namespace:?} only");
+        }
+        if entry.credential_files_folder.as_deref().is_some_and(|folder| !is_folder(folder)) {
+            bail!("credentialFilesFolder must be the absolute path of a folder below /");
+        }
+        let secrets = CellSecrets {
+            process_credentials: entry.process_credentials_namespaces,
+            folder: entry.credential_files_folder,
+        };
+        let targets = match (target_kubeconfig.as_deref(), targets) {
+            (Some(NO_TARGET), None) => TargetKubeconfigs::Same(TargetKubeconfig::None),
+            (Some(path), None) if !path.is_empty() => TargetKubeconfigs::Same(TargetKubeconfig::Path(path.into())),
+            (None, Some(ByLabel { label, kubeconfigs })) => TargetKubeconfigs::ByLabel { label, paths: kubeconfigs },
+            _ => bail!("give either targetKubeconfig (a path or {NO_TARGET:?}) or targets"),
+        };
+        let (scope, leases) = match (namespace.as_str(), lease_namespace) {
+            (ALL_NAMESPACES, None) => bail!("namespace {ALL_NAMESPACES:?} needs a leaseNamespace"),
+            (ALL_NAMESPACES, Some(leases)) => (Scope::All, leases),
+            (_, leases) => (Scope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
+        };
+        let control = kubeconfig.map_or(ControlKubeconfig::InCluster, ControlKubeconfig::Path);
+        Ok(Self { name, scope, leases, control, targets, secrets: Some(secrets) })
+    }
+}
+
+/// True for an absolute path in its only spelling, except `/`.
+fn is_folder(path: &Path) -> bool {
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    path.is_absolute() && is_plain && path.parent().is_some()
+}
+
+/// Refuses a folder with token files that is in the folder of another cell, which could then name them.
+fn check_folders(cells: &BTreeMap<String, CellOptions>) -> Result<()> {
+    let folder = |cell: &CellOptions| cell.secrets.as_ref().and_then(|secrets| secrets.folder.clone());
+    let folders: Vec<(&String, PathBuf)> =
+        cells.iter().filter_map(|(name, cell)| Some((name, folder(cell)?))).collect();
+    for (name, folder) in &folders {
+        let is_in = |(other, above): &&(&String, PathBuf)| other != name && folder.starts_with(above);
+        if let Some((other, above)) = folders.iter().find(is_in) {
+            bail!(
+                "cell {name:?} has the credentialFilesFolder {}, which is in that of cell {other:?}, {}: separate them",
+                folder.display(),
+                above.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Reads the cells of a file, by name.
+fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
+    let file: File = decode::yaml(text, YamlLimits::FILES)?;
+    let mut cells = BTreeMap::new();
+    for entry in file.cells {
+        let name = entry.name.clone();
+        let options = CellOptions::try_from(entry).with_context(|| format!("cell {name:?}"))?;
+        if cells.insert(name.clone(), options).is_some() {
+            bail!("cell {name:?} is listed twice: give each cell a unique name");
+        }
+    }
+    check_folders(&cells)?;
+    Ok(cells)
+}
+
+async fn read(path: &Path) -> Result<BTreeMap<String, CellOptions>> {
+    let text = {
+        let path = path.to_owned();
+        spawn_blocking(move || files::read_text(&path, files::CONFIG)).await?
+    };
+    let text = text.with_context(|| format!("read cells from {}", path.display()))?;
+    parse(&text).with_context(|| format!("parse cells of {}", path.display()))
+}
+
+fn warn_of_none(path: &Path, cells: &BTreeMap<String, CellOptions>) {
+    if cells.is_empty() {
+        tracing::warn!(file = %path.display(), "no cells in the file: nothing is reconciled");
+    }
+}
+
+struct Running {
+    options: CellOptions,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Runs the cells of a file until `stop` and applies its changes. A file that cannot be read later changes nothing.
+///
+/// # Errors
+/// The file cannot be read at the start, or there are too few file descriptors for a cell.
+pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
+    let Some(fleet) = &host.fleet else { bail!("run cells: the process has no cells file") };
+    fleet.check_room()?;
+    let mut desired = read(path).await?;
+    warn_of_none(path, &desired);
+    let mut running = BTreeMap::new();
+    let mut complaint = None;
+    loop {
+        follow(host, fleet, &desired, &mut running, stop).await;
+        if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
+            break;
+        }
+        match read(path).await {
+            Ok(cells) => {
+                if !desired.is_empty() {
+                    warn_of_none(path, &cells);
+                }
+                (desired, complaint) = (cells, None);
+            }
+            Err(error) => {
+                let text = format!("{error:#}");
+                if complaint.as_ref() != Some(&text) {
+                    tracing::warn!(error = text, "cells file cannot be used, keeping the current cells");
+                    complaint = Some(text);
+                }
+            }
+        }
+    }
+    join_all(running.into_values().map(|cell| cell.task)).await;
+    Ok(())
+}
+
+/// Stops cells that were removed or changed, and starts new ones.
+async fn follow(
+    host: &Host,
+    fleet: &Fleet,
+    desired: &BTreeMap<String, CellOptions>,
+    running: &mut BTreeMap<String, Running>,
+    stop: &CancellationToken,
+) {
+    let is_ending = |name: &String, cell: &mut Running| desired.get(name) != Some(&cell.options);
+    let ending: Vec<(String, Running)> = running.extract_if(.., is_ending).collect();
+    for (name, cell) in &ending {
+        tracing::info!(cell = name, "cell stopped");
+        cell.stop.cancel();
+    }
+    let census = &fleet.census;
+    join_all(ending.into_iter().map(|(name, cell)| async move {
+        let _ = cell.task.await;
+        census.ended(&name);
+    }))
+    .await;
+    let mut missing: Vec<&String> = desired.keys().filter(|name| !running.contains_key(*name)).collect();
+    missing.shuffle(&mut rand::rng());
+    let room = fleet.most_cells.saturating_sub(running.len());
+    let refused = missing.split_off(room.min(missing.len()));
+    fleet.refuse(&refused);
+    for name in missing {
+        let options = desired[name].clone();
+        tracing::info!(cell = name, scope = %options.scope, "cell started");
+        fleet.census.started(name);
+        let stop = stop.child_token();
+        let task = {
+            let (host, options, stop) = (host.clone(), options.clone(), stop.clone());
+            let census = Arc::clone(&fleet.census);
+            tokio::spawn(async move {
+                let failed = |error: &str| census.failed(&options.name, error);
+                keep_running(&options.name, &stop, failed, || cell::run(&host, &options, &stop)).await;
+            })
+        };
+        let until = stop.clone();
+        running.insert(name.clone(), Running { options, stop, task });
+        if until.run_until_cancelled(sleep(SPREAD)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Runs a cell and restarts it after a failure or a panic. Other cells are not affected.
+async fn keep_running<F>(name: &str, stop: &CancellationToken, failed: impl Fn(&str), run: impl Fn() -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut pauses = RESTART.pauses();
+    while !stop.is_cancelled() {
+        let started = Instant::now();
+        let what = || format!("cell {name}");
+        let run = panics::of_cell(name.into(), panics::caught(Place::Cell, what, async { run().await })).await;
+        let error = match run {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => chain(error.as_ref()),
+            Err(panicked) => panicked.to_string(),
+        };
+        pauses.reset_after(started.elapsed());
+        failed(&error);
+        // Not all cells of a server that was away come back at the same moment.
+        let jitter = if cfg!(test) { 0.0 } else { rand::random::<f64>() };
+        let retry_in = pauses.advance().mul_f64(1.0 + 0.5 * jitter);
+        tracing::warn!(cell = name, error, ?retry_in, "cell failed, restarting");
+        if stop.run_until_cancelled(sleep(retry_in)).await.is_none() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http::Uri;
+
+    use super::*;
+    use mcm_driver::SecretPolicy;
+    use mcm_runtime::{cell::Shared, http::Readiness};
+
+    #[test]
+    fn a_file_names_cells_with_their_namespaces_and_targets() {
+        let text = "cells:\n- {name: a, namespace: shoot--a, kubeconfig: /c, targetKubeconfig: /t}\n\
+                    - {name: b, namespace: shoot--b, targetKubeconfig: none}\n";
+        let cells = parse(text).unwrap();
+        assert_eq!(cells["a"].control, ControlKubeconfig::Path("/c".into()));
+        assert_eq!(cells["a"].targets, TargetKubeconfigs::Same(TargetKubeconfig::Path("/t".into())));
+        assert_eq!(cells["b"].control, ControlKubeconfig::InCluster);
+        assert_eq!(cells["b"].targets, TargetKubeconfigs::Same(TargetKubeconfig::None));
+        assert_eq!(cells["b"].scope, Scope::Namespace("shoot--b".to_owned()));
+        assert_eq!(cells["b"].leases, "shoot--b");
+    }
+
+    #[test]
+    fn a_cell_may_have_all_namespaces_and_a_target_for_each_value_of_a_label() {
+        let text = "cells:\n- name: a\n  namespace: '*'\n  leaseNamespace: mcm-system\n  \
+                    targets: {label: cluster, kubeconfigs: {one: /one, two: /two}}\n";
+        let cells = parse(text).unwrap();
+        assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&Scope::All, "mcm-system"));
+        let paths = [("one".to_owned(), "/one".into()), ("two".to_owned(), "/two".into())].into();
+        assert_eq!(cells["a"].targets, TargetKubeconfigs::ByLabel { label: "cluster".to_owned(), paths });
+    }
+
+    /// Two cells with a namespace and a token each, and one with all namespaces of another server.
+    const TENANTS: &str = "cells:
+- {name: a, namespace: team-a, targetKubeconfig: none, credentialFilesFolder: /wi/a, processCredentialsNamespaces: [team-a]}
+- {name: b, namespace: team-b, targetKubeconfig: none, credentialFilesFolder: /wi/b}
+- {name: c, namespace: team-a, kubeconfig: /other, targetKubeconfig: none}
+- {name: all, namespace: '*', leaseNamespace: l, targetKubeconfig: none, credentialFilesFolder: /wi/all, processCredentialsNamespaces: [team-b]}
+";
+
+    fn class_in(namespace: &str) -> crate::api::machine::MachineClass {
+        let class = serde_json::json!({ "metadata": { "name": "c", "namespace": namespace }, "providerSpec": {} });
+        serde_json::from_value(class).unwrap()
+    }
+
+    /// The flags of a process with cells allow nothing of it.
+    fn policy_of(cell: &str) -> SecretPolicy {
+        let flags = SecretPolicy {
+            process_credentials: vec![ALL_NAMESPACES.to_owned()],
+            endpoints: vec!["ec2.example.com".parse().unwrap()],
+            ..SecretPolicy::default()
+        };
+        parse(TENANTS).unwrap()[cell].secret_policy(&flags)
+    }
+
+    #[rstest::rstest]
+    #[case("a", "team-a", &["/wi/a/token", "/wi/a/aws/token"])]
+    #[case("b", "team-b", &["/wi/b/token"])]
+    #[case("c", "team-a", &[])]
+    #[case("all", "team-a", &["/wi/all/team-a/token"])]
+    #[case("all", "team-b", &["/wi/all/team-b/token", "/wi/all/token"])]
+    fn the_secrets_of_a_cell_name_its_token_files_and_no_others(
+        #[case] cell: &str,
+        #[case] namespace: &str,
+        #[case] allowed: &[&str],
+    ) {
+        let policy = policy_of(cell);
+        let policy = policy.of(&class_in(namespace));
+        let files = [
+            "/wi/a/token",
+            "/wi/a/aws/token",
+            "/wi/a/../b/token",
+            "/wi/b/token",
+            "/wi/token",
+            "/wi/all/token",
+            "/wi/all/team-a/token",
+            "/wi/all/team-b/token",
+            "/var/run/secrets/gardener.cloud/workload-identity/token",
+        ];
+        let found: Vec<&str> = files.into_iter().filter(|file| policy.check_file("file", file).is_ok()).collect();
+        let mut allowed = allowed.to_vec();
+        allowed.sort_by_key(|one| files.iter().position(|file| file == one));
+        assert_eq!(found, allowed);
+        assert!(policy.check_url("url", "https://ec2.example.com", &[]).is_ok(), "hosts are those of the process");
+    }
+
+    #[rstest::rstest]
+    #[case("a", "team-a", true)]
+    #[case("b", "team-b", false)]
+    #[case::of_the_same_name_on_another_server("c", "team-a", false)]
+    #[case("all", "team-a", false)]
+    #[case("all", "team-b", true)]
+    fn the_credentials_of_the_process_serve_the_namespaces_that_their_cell_lists(
+        #[case] cell: &str,
+        #[case] namespace: &str,
+        #[case] is_allowed: bool,
+    ) {
+        let checked = policy_of(cell).check_process_credentials(&class_in(namespace), "KEYS");
+        assert_eq!(checked.is_ok(), is_allowed, "{checked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cell_that_panics_is_restarted_ever_later_and_another_one_runs_on() {
+        let (stop, starts, ticks) = (CancellationToken::new(), AtomicU32::new(0), AtomicU32::new(0));
+        let poisoned = keep_running(
+            "poisoned",
+            &stop,
+            |_| (),
+            || async {
+                starts.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                assert!(stop.is_cancelled(), "a bug");
+                Ok(())
+            },
+        );
+        let healthy = keep_running(
+            "healthy",
+            &stop,
+            |_| (),
+            || async {
+                while stop.run_until_cancelled(sleep(Duration::from_secs(1))).await.is_some() {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            },
+        );
+        let end = async {
+            sleep(Duration::from_millis(10_500)).await;
+            stop.cancel();
+        };
+        tokio::join!(poisoned, healthy, end);
+        assert_eq!(starts.load(Ordering::Relaxed), 4, "after 1, 2 and 4 s");
+        assert_eq!(ticks.load(Ordering::Relaxed), 10);
+        assert_eq!((panics::counted(Place::Cell, "poisoned"), panics::counted(Place::Cell, "healthy")), (4, 0));
+    }
+
+    fn fleet(descriptors: Option<u64>) -> (Arc<Fleet>, Readiness) {
+        let shared = Shared {
+            clock: Arc::new(mcm_runtime::clock::SystemClock),
+            metrics: mcm_runtime::metrics::Metrics::new(),
+            caches: Arc::default(),
+            entropy: Arc::new(rand::random),
+            cells: Arc::default(),
+        };
+        let readiness = Readiness::of_cells();
+        (Fleet::new(&readiness, &shared, descriptors), readiness)
+    }
+
+    #[test]
+    fn two_cells_with_the_same_leases_are_refused_by_name_until_one_ends() {
+        let (fleet, _) = fleet(None);
+        let text = "cells:\n- {name: a, namespace: n, targetKubeconfig: none}\n- {name: b, namespace: n, targetKubeconfig: none}\n";
+        let cells = parse(text).unwrap();
+        let server = Uri::from_static("https://seed:6443");
+        let first = fleet.register(&cells["a"], &server).unwrap();
+        let error = fleet.register(&cells["b"], &server).err().unwrap().to_string();
+        assert!(error.contains("cell a has the Leases of namespace n on https://seed:6443"), "{error}");
+        assert!(fleet.register(&cells["b"], &Uri::from_static("https://other:6443")).is_ok());
+        drop(first);
+        assert!(fleet.register(&cells["b"], &server).is_ok());
+    }
+
+    #[test]
+    fn cells_without_file_descriptors_are_named() {
+        let (fleet, readiness) = fleet(Some(1024));
+        assert_eq!(fleet.most_cells, 38);
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        fleet.refuse(&[&b, &a]);
+        assert!(
+            readiness.missing()[0]
+                .starts_with("cell a: run: not started: the limit of open files allows 38 cells; raise it")
+        );
+        fleet.refuse(&[&b]);
+        assert_eq!(readiness.missing().len(), 1);
+        fleet.refuse(&[]);
+        assert!(readiness.missing().is_empty());
+    }
+
+    #[test]
+    fn a_low_limit_of_open_files_allows_a_few_cells_and_one_that_allows_none_is_an_error() {
+        let few = fleet(Some(256)).0;
+        assert_eq!(few.most_cells, 6);
+        few.check_room().unwrap();
+        let error = fleet(Some(119)).0.check_room().unwrap_err().to_string();
+        assert!(error.contains("allows no cell: raise it to 120 or more"), "{error}");
+        fleet(Some(120)).0.check_room().unwrap();
+        fleet(None).0.check_room().unwrap();
+    }
+
+    #[rstest::rstest]
+    #[case::twice(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none}\n- {name: a, namespace: m, targetKubeconfig: none}\n",
+        "listed twice"
+    )]
+    #[case::unknown_key("cells:\n- {name: a, namespace: n, targetKubeconfig: none, qps: 3}\n", "qps")]
+    #[case::no_target("cells:\n- {name: a, namespace: n}\n", "targetKubeconfig")]
+    #[case::all_without_leases("cells:\n- {name: a, namespace: '*', targetKubeconfig: none}\n", "leaseNamespace")]
+    #[case::empty_namespace("cells:\n- {name: a, namespace: '', targetKubeconfig: none}\n", "must not be empty")]
+    #[case::credentials_for_another(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, processCredentialsNamespaces: [m]}\n",
+        "serves namespace \"n\" only"
+    )]
+    #[case::folder_that_is_all(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /}\n",
+        "credentialFilesFolder must be"
+    )]
+    #[case::folder_with_another_spelling(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /a/../b}\n",
+        "credentialFilesFolder must be"
+    )]
+    #[case::folder_of_another(
+        "cells:\n- {name: a, namespace: n, targetKubeconfig: none, credentialFilesFolder: /wi}\n\
+         - {name: b, namespace: m, targetKubeconfig: none, credentialFilesFolder: /wi/b}\n",
+        "which is in that of cell \"a\""
+    )]
+    fn a_file_that_is_wrong_is_refused_with_the_reason(#[case] text: &str, #[case] reason: &str) {
+        let error = format!("{:#}", parse(text).unwrap_err());
+        assert!(error.contains(reason), "{error}");
+    }
+}

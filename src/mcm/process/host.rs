@@ -1,0 +1,123 @@
+//! Parts of a process that its cells share.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Result, bail};
+use http::Uri;
+use parking_lot::Mutex;
+
+use super::{
+    census::Census,
+    clients::Sharing,
+    options::{CellOptions, ProcessOptions},
+};
+use mcm_driver::Guards;
+use mcm_runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime};
+
+/// File descriptors of the process itself: 64 for connections of probes and scrapers, and the others for threads, files and drivers.
+const RESERVED: u64 = 96;
+
+/// File descriptors of one cell: a dozen when it rests, and more while it works.
+const PER_CELL: u64 = 24;
+
+/// State that all cells of a process share.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) options: Arc<ProcessOptions>,
+    pub(super) shared: Shared,
+    pub(super) readiness: Readiness,
+    pub(super) guards: Arc<Guards>,
+    /// The runtime of elections and their clients.
+    pub(super) elections: Arc<SeparateRuntime>,
+    /// State that the cells of a file share; `None` for a single cell.
+    pub(super) fleet: Option<Arc<Fleet>>,
+}
+
+/// State that the cells of a file share.
+pub(super) struct Fleet {
+    pub census: Arc<Census>,
+    budgets: Budgets,
+    /// The cell that has each namespace of Leases, by server.
+    registered: Arc<Mutex<BTreeMap<(String, String), String>>>,
+    /// As many as there are file descriptors for.
+    pub(super) most_cells: usize,
+    refused: Mutex<Vec<String>>,
+}
+
+impl Fleet {
+    /// For a process with so many file descriptors.
+    pub fn new(readiness: &Readiness, shared: &Shared, descriptors: Option<u64>) -> Arc<Self> {
+        let census = Census::new(readiness, &shared.caches);
+        shared.metrics.attach(&census);
+        let (registered, refused) = Default::default();
+        let most_cells = descriptors.map_or(usize::MAX, most_cells);
+        Arc::new(Self { census, budgets: Budgets::default(), registered, most_cells, refused })
+    }
+
+    /// For the clients of a cell.
+    pub fn sharing(&self, cell: &str) -> Sharing {
+        Sharing { budgets: self.budgets.clone(), cell: cell.to_owned() }
+    }
+
+    /// Registers the Leases of a cell, until the result is dropped.
+    ///
+    /// # Errors
+    /// Another cell has the same Leases, so one of the two would never lead.
+    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<Registered> {
+        let key = (address(server), options.leases.clone());
+        let mut registered = self.registered.lock();
+        if let Some(other) = registered.get(&key) {
+            bail!("cell {other} has the Leases of namespace {} on {} already: remove one of the two", key.1, key.0);
+        }
+        registered.insert(key.clone(), options.name.clone());
+        Ok(Registered { key, all: Arc::clone(&self.registered) })
+    }
+
+    /// # Errors
+    /// There are not even file descriptors for one cell.
+    pub fn check_room(&self) -> Result<()> {
+        if self.most_cells == 0 {
+            bail!(
+                "the limit of open files allows no cell: raise it to {} or more (ulimit -n, LimitNOFILE)",
+                RESERVED + PER_CELL
+            );
+        }
+        Ok(())
+    }
+
+    /// Reports cells for which there are no file descriptors.
+    pub(super) fn refuse(&self, names: &[&String]) {
+        let mut sorted: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        sorted.sort();
+        let mut refused = self.refused.lock();
+        let most = self.most_cells;
+        for name in &sorted {
+            let error = format!("not started: the limit of open files allows {most} cells; raise it");
+            self.census.started(name).missing(error);
+        }
+        if !sorted.is_empty() && sorted.len() != refused.len() {
+            let cells = sorted.join(", ");
+            tracing::error!(cells, most, "cells not started: raise the limit of open files (ulimit -n, LimitNOFILE)");
+        }
+        for gone in refused.iter().filter(|name| !sorted.contains(name)) {
+            self.census.ended(gone);
+        }
+        *refused = sorted;
+    }
+}
+
+fn most_cells(descriptors: u64) -> usize {
+    usize::try_from(descriptors.saturating_sub(RESERVED) / PER_CELL).unwrap_or(usize::MAX)
+}
+
+/// The Leases of a cell.
+pub(super) struct Registered {
+    key: (String, String),
+    all: Arc<Mutex<BTreeMap<(String, String), String>>>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.key);
+    }
+}

@@ -1,0 +1,170 @@
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+
+use mcm_controllers::{machine, machine_deployment, node, orphans, overshoot};
+use mcm_driver::SecretPolicy;
+use mcm_rules::safety::api_server::Probing;
+use mcm_runtime::{
+    cell::Scope,
+    http::{CertificateFiles, Readers},
+    kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
+    leader::Timing,
+    limiter::Rate,
+    role::Role,
+};
+
+/// Settings of the process, from the flags.
+#[derive(Clone)]
+pub(crate) struct ProcessOptions {
+    /// User agent of the clients.
+    pub agent: UserAgent,
+    /// Where to find a kubeconfig if none is given.
+    pub fallback: Fallback,
+    /// The roles of this process.
+    pub roles: Vec<Role>,
+    /// Listen address of the HTTP endpoints.
+    pub listen: SocketAddr,
+    /// Where metrics are served.
+    pub diagnostics: Diagnostics,
+    /// The callers that may read `/explain` and `/configz` without authentication.
+    pub readers: Readers,
+    /// Whether `/debug/pprof` is served.
+    pub profiling: bool,
+    /// Rate limit of each client of the controllers.
+    pub rate: Rate,
+    /// Nodes of one target cluster.
+    pub max_nodes: usize,
+    /// Timing of leader election; `None` runs without it.
+    pub leases: Option<Timing>,
+    /// For Machines.
+    pub machine: machine::Policy,
+    /// For MachineDeployments. The cell sets whether there is a target.
+    pub deployment: machine_deployment::Policy,
+    /// For the overshoot freeze.
+    pub overshoot: overshoot::Policy,
+    /// For Nodes.
+    pub node: node::Policy,
+    /// For the probes of API servers.
+    pub probing: Probing,
+    /// For the orphan collector.
+    pub orphans: orphans::Policy,
+    /// Slots per account, for creations and for deletions each.
+    pub slots: usize,
+    /// The drivers; `None` if this process calls none.
+    pub drivers: Option<DriverChoice>,
+    /// The provider for Cluster API, in place of the other controllers.
+    pub provider: Option<ProviderOptions>,
+    /// The cells.
+    pub cells: Cells,
+}
+
+/// The address at which metrics are served, and its access control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Diagnostics {
+    /// With the other endpoints.
+    Beside,
+    /// At a separate address, without authentication.
+    At(SocketAddr),
+    /// At a separate address, with TLS, to users whom the control cluster authorizes. The certificate is self-signed if
+    /// there are no files.
+    Secured(SocketAddr, Option<CertificateFiles>),
+}
+
+/// Settings of the provider for Cluster API, or of the stand-in for its core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderOptions {
+    /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
+    pub watch_filter: Option<String>,
+    /// Concurrent reconciles of each kind.
+    pub concurrency: usize,
+    /// The stand-in for core runs in place of the provider.
+    pub stand_in: bool,
+    /// A native manager in the same namespace is no obstacle: this process replaces it.
+    pub replaces_native_manager: bool,
+}
+
+/// The simulated cloud that a process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SimulatedPlace {
+    /// One in this process.
+    Embedded,
+    /// A cloud with this URL.
+    Url(String),
+}
+
+/// Configuration of the drivers.
+#[derive(Clone, Debug)]
+pub(crate) struct DriverChoice {
+    /// Only classes of this provider.
+    pub provider: Option<String>,
+    /// The simulated cloud; its classes are not served if `None`.
+    pub simulated_cloud: Option<SimulatedPlace>,
+    /// Restricts the Secrets of classes.
+    pub secrets: SecretPolicy,
+    /// Drivers in other processes.
+    #[cfg(feature = "remote")]
+    pub remote: Vec<mcm_driver_host::remote::Endpoint>,
+}
+
+/// The cells of a process.
+#[derive(Clone)]
+pub(crate) enum Cells {
+    /// One cell; the process ends with it.
+    One(CellOptions),
+    /// The cells of a file, which is reloaded when it changes.
+    File(PathBuf),
+}
+
+/// One control namespace and its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CellOptions {
+    /// Its name in logs.
+    pub name: String,
+    /// The control namespace, or all of them.
+    pub scope: Scope,
+    /// The namespace of its Leases.
+    pub leases: String,
+    /// The control cluster.
+    pub control: ControlKubeconfig,
+    /// The target clusters.
+    pub targets: TargetKubeconfigs,
+    /// The credentials and files of the process that its Secrets may use; `None` if the flags say it, for the only cell.
+    pub secrets: Option<CellSecrets>,
+}
+
+/// The target clusters of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TargetKubeconfigs {
+    /// At most one target, for all Machines.
+    Same(TargetKubeconfig),
+    /// One target for each value of a label of the Machines.
+    ByLabel {
+        /// The label.
+        label: String,
+        /// Paths of kubeconfigs, by the value of the label.
+        paths: BTreeMap<String, PathBuf>,
+    },
+}
+
+/// The credentials and files of the process that the Secrets of one cell of several may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CellSecrets {
+    /// Namespaces whose classes may use the cloud credentials of the process; `*` means all.
+    pub process_credentials: Vec<String>,
+    /// The folder with the token files.
+    pub folder: Option<PathBuf>,
+}
+
+impl CellOptions {
+    /// Restricts the Secrets of its classes. Of a process with several cells it has the hosts only: namespaces and folders are
+    /// those of the cell.
+    pub(super) fn secret_policy(&self, process: &SecretPolicy) -> SecretPolicy {
+        let Some(CellSecrets { process_credentials, folder }) = self.secrets.clone() else { return process.clone() };
+        SecretPolicy {
+            process_credentials,
+            folders: folder.into_iter().collect(),
+            flat_folders: Vec::new(),
+            confines_files: self.scope == Scope::All,
+            ..process.clone()
+        }
+    }
+}

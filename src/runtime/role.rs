@@ -1,0 +1,10 @@
+//! The roles of a process.
+
+/// A role: kinds that are reconciled under one Lease, that of the corresponding Go program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Its name in [`Kind::role`](super::cell::Kind::role).
+    pub name: &'static str,
+    /// The name of its lease.
+    pub lease: &'static str,
+}
