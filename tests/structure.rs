@@ -15,6 +15,8 @@ use tree::{Crate, PRODUCT, Tree, circles, code_of, crates_of, product_of, words_
 mod conformance;
 #[path = "structure/faults.rs"]
 mod faults;
+#[path = "structure/names.rs"]
+mod names;
 #[path = "structure/prose.rs"]
 mod prose;
 #[path = "structure/tree.rs"]

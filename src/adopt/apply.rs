@@ -9,17 +9,17 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Pre
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use mirror::Mirror;
+use mirror::MigrationCache;
 
 use super::{
-    object::{Id, Kind},
-    observe::{NotRead, World},
+    object::{Kind, ObjectId},
+    observe::{MigrationEnvironment, NotRead},
     plan::{NoAbort, NoPlan, Plan, abort, plan},
     snapshot::Snapshot,
-    stage::Stage,
+    stage::MigrationStage,
     step::Action,
-    unit::Unit,
-    way::Way,
+    unit::MigrationUnit,
+    way::MigrationDirection,
 };
 
 /// Field manager of all writes.
@@ -41,7 +41,7 @@ pub enum Event<'a> {
 
 /// A migration stopped. It can be continued or undone.
 #[derive(Debug, thiserror::Error)]
-pub enum Stopped {
+pub enum MigrationError {
     /// Something cannot be read.
     #[error(transparent)]
     Read(#[from] NotRead),
@@ -58,7 +58,7 @@ pub enum Stopped {
     #[error("{unit}: waiting for {on}; run the command again to continue{undo}")]
     Waited {
         /// The migrated unit.
-        unit: Unit,
+        unit: MigrationUnit,
         /// The awaited event.
         on: String,
         /// How to undo it, if that is possible.
@@ -68,7 +68,7 @@ pub enum Stopped {
     #[error("{unit}: another client keeps overwriting the same fields: stop it, then run the command again ({writes})")]
     Contested {
         /// The migrated unit.
-        unit: Unit,
+        unit: MigrationUnit,
         /// The writes of the step.
         writes: String,
     },
@@ -76,7 +76,7 @@ pub enum Stopped {
     #[error("{unit}: {action}: {problem}; then run the command again")]
     NotTagged {
         /// The migrated unit.
-        unit: Unit,
+        unit: MigrationUnit,
         /// The action.
         action: Box<Action>,
         /// The error of the driver.
@@ -101,12 +101,17 @@ fn listed(actions: &[Action]) -> String {
     actions.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl World {
+impl MigrationEnvironment {
     /// The plan for a unit, including the answers of the cloud if it needs them.
     ///
     /// # Errors
     /// Something cannot be read, or the unit is being migrated in another direction.
-    pub async fn plan(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Plan, Stopped> {
+    pub async fn plan(
+        &self,
+        cluster: &str,
+        unit: &MigrationUnit,
+        way: MigrationDirection,
+    ) -> Result<Plan, MigrationError> {
         let mut snapshot = self.observe(cluster, unit, way).await?;
         let first = plan(&snapshot, way)?;
         if !first.asks_cloud {
@@ -123,17 +128,17 @@ impl World {
     /// A check fails, other controllers do not do their part in time, or an API server cannot be used.
     pub async fn walk(
         &self,
-        (cluster, unit): (&str, &Unit),
-        way: Way,
+        (cluster, unit): (&str, &MigrationUnit),
+        way: MigrationDirection,
         limit: Duration,
         mut show: impl FnMut(Event<'_>),
-    ) -> Result<(), Stopped> {
-        let mut mirror = Mirror::new(self, cluster, unit, way);
+    ) -> Result<(), MigrationError> {
+        let mut mirror = MigrationCache::new(self, cluster, unit, way);
         let (mut since, mut answered) = (Instant::now(), Instant::now());
         let (mut step, mut rounds) = (None, 0);
         loop {
             let plan = match planned(&mut mirror, way).await {
-                Err(Stopped::Read(_)) if answered.elapsed() < PATIENCE => {
+                Err(MigrationError::Read(_)) if answered.elapsed() < PATIENCE => {
                     sleep(PERIOD).await;
                     continue;
                 }
@@ -141,18 +146,18 @@ impl World {
             };
             answered = Instant::now();
             show(Event::Round(&plan));
-            if plan.stage == Stage::Done {
+            if plan.stage == MigrationStage::Done {
                 return Ok(());
             }
-            if plan.stage == Stage::Fresh && plan.failed().next().is_some() {
-                return Err(Stopped::Refused(Box::new(plan)));
+            if plan.stage == MigrationStage::Fresh && plan.failed().next().is_some() {
+                return Err(MigrationError::Refused(Box::new(plan)));
             }
             if plan.todo.actions.is_empty() {
                 if since.elapsed() > limit {
                     let on = plan.todo.waits.join(", ");
-                    let can_undo = plan.stage == Stage::Forward && way != Way::FromStandIn;
+                    let can_undo = plan.stage == MigrationStage::Forward && way != MigrationDirection::FromStandIn;
                     let undo = if can_undo { ", or mcm adopt abort to undo it" } else { "" };
-                    return Err(Stopped::Waited { unit: plan.unit, on, undo });
+                    return Err(MigrationError::Waited { unit: plan.unit, on, undo });
                 }
                 mirror.changed().await;
                 continue;
@@ -161,14 +166,14 @@ impl World {
             rounds = if current == step { rounds + 1 } else { 0 };
             step = current;
             if rounds > MOST_ROUNDS {
-                return Err(Stopped::Contested { unit: plan.unit, writes: listed(&plan.todo.actions) });
+                return Err(MigrationError::Contested { unit: plan.unit, writes: listed(&plan.todo.actions) });
             }
             since = Instant::now();
             for action in &plan.todo.actions {
                 show(Event::Write(action));
                 let written = self.execute(mirror.seen(), way, action).await;
                 mirror.wrote(action.id().kind);
-                if written? == Written::Changed {
+                if written? == StepWriteResult::Changed {
                     break;
                 }
             }
@@ -181,11 +186,11 @@ impl World {
     /// As for [`Self::walk`], or there is nothing to undo.
     pub async fn undo(
         &self,
-        (cluster, unit): (&str, &Unit),
-        way: Way,
+        (cluster, unit): (&str, &MigrationUnit),
+        way: MigrationDirection,
         limit: Duration,
         show: impl FnMut(Event<'_>),
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), MigrationError> {
         let snapshot = self.observe(cluster, unit, way).await?;
         let (back, actions) = abort(&snapshot)?;
         for action in &actions {
@@ -194,7 +199,12 @@ impl World {
         self.walk((cluster, unit), back, limit, show).await
     }
 
-    async fn execute(&self, s: &Snapshot, way: Way, action: &Action) -> Result<Written, Stopped> {
+    async fn execute(
+        &self,
+        s: &Snapshot,
+        way: MigrationDirection,
+        action: &Action,
+    ) -> Result<StepWriteResult, MigrationError> {
         let api = self.api(action.id().kind);
         let name = &action.id().name;
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -214,7 +224,7 @@ impl World {
             }
             Action::Tag { id, is_listed } => {
                 let tagged = self.tag(s, way, &id.name, *is_listed).await;
-                return tagged.map(|()| Written::Done).map_err(|problem| Stopped::NotTagged {
+                return tagged.map(|()| StepWriteResult::Done).map_err(|problem| MigrationError::NotTagged {
                     unit: s.unit.clone(),
                     action: Box::new(action.clone()),
                     problem,
@@ -234,16 +244,16 @@ impl World {
             }
         };
         match written {
-            Ok(()) => Ok(Written::Done),
+            Ok(()) => Ok(StepWriteResult::Done),
             // Another client wrote it first. The next plan contains the remaining actions.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Changed),
-            Err(source) => Err(Stopped::Write { action: Box::new(action.clone()), source: Box::new(source) }),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(StepWriteResult::Changed),
+            Err(source) => Err(MigrationError::Write { action: Box::new(action.clone()), source: Box::new(source) }),
         }
     }
 }
 
 /// The next plan of a running migration.
-async fn planned(mirror: &mut Mirror<'_>, way: Way) -> Result<Plan, Stopped> {
+async fn planned(mirror: &mut MigrationCache<'_>, way: MigrationDirection) -> Result<Plan, MigrationError> {
     let first = plan(mirror.look().await?, way)?;
     if !first.asks_cloud {
         return Ok(first);
@@ -252,13 +262,13 @@ async fn planned(mirror: &mut Mirror<'_>, way: Way) -> Result<Plan, Stopped> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+enum StepWriteResult {
     Done,
     Changed,
 }
 
 /// The patch for the object as the plan read it. Nodes change all the time, so only a list of theirs is a precondition.
-fn guarded(s: &Snapshot, id: &Id, patch: &Value) -> Value {
+fn guarded(s: &Snapshot, id: &ObjectId, patch: &Value) -> Value {
     let mut patch = patch.clone();
     let Some(object) = s.objects.get(id) else { return patch };
     patch["metadata"]["uid"] = json!(object.uid());

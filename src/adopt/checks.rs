@@ -4,23 +4,23 @@ use serde_json::Value;
 
 use super::{
     lone,
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     pool_checks,
-    snapshot::{Member, Snapshot, deployment_kind, machine_kind, set_kind},
+    snapshot::{MachineObjects, Snapshot, deployment_kind, machine_kind, set_kind},
     swap, swap_checks, to_capi, to_native,
     verdicts::{
-        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        CheckVerdict, MigrationCheck, OF_MACHINE, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
         node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
     },
-    way::Way,
+    way::MigrationDirection,
 };
 use mcm_conversion::{
-    Conversion,
-    types::{INFRASTRUCTURE_GROUP, Side, names},
+    ConversionResult,
+    types::{INFRASTRUCTURE_GROUP, MigrationSide, names},
 };
 
 /// All checks for a direction.
-pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
+pub fn checks(s: &Snapshot, way: MigrationDirection) -> Vec<MigrationCheck> {
     let (from, to) = (way.from(), way.to());
     let what = if s.unit.is_lone() { "machine" } else { "deployment" };
     let Some(root) = s.root_of(from) else { return vec![of_whole(what, Err(missing(s, from)))] };
@@ -57,7 +57,7 @@ pub fn checks(s: &Snapshot, way: Way) -> Vec<Check> {
     all
 }
 
-fn missing(s: &Snapshot, from: Side) -> String {
+fn missing(s: &Snapshot, from: MigrationSide) -> String {
     if s.unit.is_lone() {
         return format!(
             "there is no {} {} without an owner; a Machine of a MachineSet is migrated with its MachineDeployment",
@@ -65,16 +65,22 @@ fn missing(s: &Snapshot, from: Side) -> String {
             s.name()
         );
     }
-    let kind = if s.unit.is_pool() && from == Side::OtherProvider { Kind::MachinePool } else { deployment_kind(from) };
+    let kind = if s.unit.is_pool() && from == MigrationSide::OtherProvider {
+        Kind::MachinePool
+    } else {
+        deployment_kind(from)
+    };
     format!("{kind} {} does not exist", s.name())
 }
 
-fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
+fn names_are_free(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let (from, to) = (way.from(), way.to());
     let set = s.set_of(from).and_then(|set| s.find(set_kind(to), set.name()));
     let machines = members.iter().flat_map(|member| match to {
-        Side::ClusterApi | Side::OtherProvider => [member.infra, s.find(machine_kind(to), member.name)],
-        Side::MachineController => [None, None],
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => {
+            [member.infra, s.find(machine_kind(to), member.name)]
+        }
+        MigrationSide::MachineController => [None, None],
     });
     let mut taken = s.deployment_of(to).into_iter().chain(set).chain(machines.flatten());
     match taken.find(|object| !object.is_of_migration(s.name())) {
@@ -83,12 +89,16 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
     }
 }
 
-fn health_checks(s: &Snapshot, to: Side) -> Verdict {
-    if to != Side::MachineController {
+fn health_checks(s: &Snapshot, to: MigrationSide) -> CheckVerdict {
+    if to != MigrationSide::MachineController {
         return Ok("MCM has none".to_owned());
     }
-    let own: Vec<&str> =
-        s.members_of(Side::ClusterApi).iter().filter_map(|member| member.machine).map(Object::name).collect();
+    let own: Vec<&str> = s
+        .members_of(MigrationSide::ClusterApi)
+        .iter()
+        .filter_map(|member| member.machine)
+        .map(UnstructuredObject::name)
+        .collect();
     for check in to_native::health_checks(s) {
         let mut others = s.all(Kind::CapiMachine).filter(|machine| !own.contains(&machine.name()));
         if let Some(other) = others.find(|machine| to_native::is_selected(check, machine)) {
@@ -99,9 +109,10 @@ fn health_checks(s: &Snapshot, to: Side) -> Verdict {
 }
 
 /// Every refusal is a failed check, with its path.
-fn conversion(s: &Snapshot, way: Way, made: Conversion) -> Vec<Check> {
-    let Conversion { objects, refusals, .. } = made;
-    let mut all: Vec<Check> = refusals.iter().map(|refusal| of_whole("conversion", Err(refusal.to_string()))).collect();
+fn conversion(s: &Snapshot, way: MigrationDirection, made: ConversionResult) -> Vec<MigrationCheck> {
+    let ConversionResult { objects, refusals, .. } = made;
+    let mut all: Vec<MigrationCheck> =
+        refusals.iter().map(|refusal| of_whole("conversion", Err(refusal.to_string()))).collect();
     if all.is_empty() {
         all.push(of_whole("conversion", Ok("every field has a counterpart or is noted".to_owned())));
         all.push(of_whole("bootstrap", boots(s, way, &objects)));
@@ -122,25 +133,25 @@ const fn has_own_check(kind: Kind) -> bool {
 }
 
 /// The objects of the other side.
-pub fn converted(s: &Snapshot, way: Way) -> Conversion {
+pub fn converted(s: &Snapshot, way: MigrationDirection) -> ConversionResult {
     match way {
-        Way::FromNative if s.unit.is_lone() => lone::to_capi_of(s),
-        Way::ToNative if s.unit.is_lone() => lone::to_native_of(s),
-        Way::FromNative => to_capi::converted(s),
-        Way::ToNative => to_native::converted(s),
-        Way::FromStandIn => Conversion::default(),
-        Way::FromOther => swap::class_made(s),
-        Way::ToOther => swap::template_made(s),
+        MigrationDirection::FromNative if s.unit.is_lone() => lone::to_capi_of(s),
+        MigrationDirection::ToNative if s.unit.is_lone() => lone::to_native_of(s),
+        MigrationDirection::FromNative => to_capi::converted(s),
+        MigrationDirection::ToNative => to_native::converted(s),
+        MigrationDirection::FromStandIn => ConversionResult::default(),
+        MigrationDirection::FromOther => swap::class_made(s),
+        MigrationDirection::ToOther => swap::template_made(s),
     }
 }
 
 /// Later machines need bootstrap data, and the provider needs a template.
-fn boots(s: &Snapshot, way: Way, objects: &[Value]) -> Verdict {
+fn boots(s: &Snapshot, way: MigrationDirection, objects: &[Value]) -> CheckVerdict {
     let (kind, of_machine) = match s.unit.is_lone() {
         true => (Kind::CapiMachine, "/spec"),
         false => (Kind::CapiDeployment, "/spec/template/spec"),
     };
-    if way == Way::ToNative {
+    if way == MigrationDirection::ToNative {
         let path = format!("{of_machine}/bootstrap/dataSecretName");
         let secret = s.root_of(way.from()).map(|one| one.text(&path));
         let secret = secret.unwrap_or_default();

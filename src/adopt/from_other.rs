@@ -8,12 +8,12 @@
 use serde_json::json;
 
 use super::{
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     snapshot::Snapshot,
-    step::{Step, Todo, detach, pause_each, paused, resume_each},
+    step::{RemainingWork, Step, detach, pause_each, paused, resume_each},
     swap, to_capi,
 };
-use mcm_conversion::types::Side;
+use mcm_conversion::types::MigrationSide;
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
@@ -30,20 +30,20 @@ pub const AFTER: [Step; 3] = [
 ];
 
 /// Step 1. Core confirms that each object is paused.
-fn pause_all(s: &Snapshot) -> Todo {
+fn pause_all(s: &Snapshot) -> RemainingWork {
     let mut todo = pause_each(s, &[swap::of_core(s), others(s)].concat());
     swap::hold(&mut todo, s);
     todo
 }
 
 /// The class stays, because other machines may use it by now.
-fn resume_all(s: &Snapshot) -> Todo {
+fn resume_all(s: &Snapshot) -> RemainingWork {
     resume_each(&[others(s), swap::of_core(s)].concat()).then(|| swap::release(s))
 }
 
 /// Step 2. An MCMMachine without an owner has no controller.
-fn describe(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn describe(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let (Some(class), false) = (swap::class(s), swap::template_name(s).is_empty()) else {
         todo.expect(false, "the template to be convertible again, or mcm adopt abort");
         return todo;
@@ -72,13 +72,13 @@ fn describe(s: &Snapshot) -> Todo {
     todo
 }
 
-fn forget(s: &Snapshot) -> Todo {
+fn forget(s: &Snapshot) -> RemainingWork {
     swap::forget(s, Kind::InfraTemplate)
 }
 
 /// Step 3. The provider mcm confirms that it runs and that each MCMMachine is paused, before anything refers to one.
-fn refer(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn refer(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for member in s.recorded() {
         let (Some(machine), Some(infra)) = (member.machine, member.infra) else {
             todo.expect(false, format!("Machine {} and its MCMMachine", member.name));
@@ -90,11 +90,11 @@ fn refer(s: &Snapshot) -> Todo {
     todo.then(|| swap::refer(s, Kind::InfraTemplate))
 }
 
-fn refer_back(s: &Snapshot) -> Todo {
+fn refer_back(s: &Snapshot) -> RemainingWork {
     match swap::other_template(s) {
         Some(template) => swap::refer(s, template.kind),
         None => {
-            let mut todo = Todo::default();
+            let mut todo = RemainingWork::default();
             todo.expect(false, format!("the template {} of the other provider", swap::template_name(s)));
             todo
         }
@@ -102,18 +102,18 @@ fn refer_back(s: &Snapshot) -> Todo {
 }
 
 /// First after the switch: there are no references to the objects of the other provider any more. Their templates stay.
-fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     detach(&mut todo, s.recorded().filter_map(|member| member.other));
     todo
 }
 
 /// Last: resumes from the MCMMachines, which adopt the VMs, up to the deployment.
-fn start(s: &Snapshot) -> Todo {
+fn start(s: &Snapshot) -> RemainingWork {
     to_capi::start(s).then(|| swap::release(s))
 }
 
 /// The infrastructure objects of the other provider.
-fn others(s: &Snapshot) -> Vec<&Object> {
-    s.members_of(Side::OtherProvider).into_iter().filter_map(|member| member.other).collect()
+fn others(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    s.members_of(MigrationSide::OtherProvider).into_iter().filter_map(|member| member.other).collect()
 }

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::{
     group,
-    object::{Kind, Object, lacking},
+    object::{Kind, UnstructuredObject, lacking},
     snapshot::Snapshot,
-    step::{Action, Step, Todo, pause_each, paused, resume_each},
+    step::{Action, RemainingWork, Step, pause_each, paused, resume_each},
     swap,
-    to_capi::{self, Described},
+    to_capi::{self, CoreSideObjects},
 };
 use mcm_api::labels;
-use mcm_conversion::types::{INFRASTRUCTURE_GROUP, Side, names};
+use mcm_conversion::types::{INFRASTRUCTURE_GROUP, MigrationSide, names};
 
 const NOT_CONVERTIBLE: &str = "the pool to be convertible again, or mcm adopt abort";
 
@@ -39,36 +39,36 @@ pub const AFTER: [Step; 3] = [
 ];
 
 /// The MachinePool and its infrastructure. Without one of them, the migration waits.
-pub fn both(s: &Snapshot) -> Result<(&Object, &Object), Todo> {
-    s.deployment_of(Side::OtherProvider).zip(s.pool()).ok_or_else(|| {
-        let mut todo = Todo::default();
+pub fn both(s: &Snapshot) -> Result<(&UnstructuredObject, &UnstructuredObject), RemainingWork> {
+    s.deployment_of(MigrationSide::OtherProvider).zip(s.pool()).ok_or_else(|| {
+        let mut todo = RemainingWork::default();
         todo.expect(false, format!("MachinePool {} and its infrastructure, or a MachinePool of that name", s.name()));
         todo
     })
 }
 
 /// The MachinePool and its infrastructure, as far as they exist.
-pub fn pools(s: &Snapshot) -> Vec<&Object> {
-    s.deployment_of(Side::OtherProvider).into_iter().chain(s.pool()).collect()
+pub fn pools(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    s.deployment_of(MigrationSide::OtherProvider).into_iter().chain(s.pool()).collect()
 }
 
 /// Step 1. Core confirms the pause of the MachinePool. The other provider ignores a paused pool, which it does not confirm.
-fn pause_all(s: &Snapshot) -> Todo {
+fn pause_all(s: &Snapshot) -> RemainingWork {
     let mut todo = pause_each(s, &pools(s));
     swap::hold(&mut todo, s);
     todo
 }
 
 /// First the infrastructure, so that core sees the VMs in it.
-fn resume_all(s: &Snapshot) -> Todo {
-    let infrastructure: Vec<&Object> = s.pool().into_iter().collect();
+fn resume_all(s: &Snapshot) -> RemainingWork {
+    let infrastructure: Vec<&UnstructuredObject> = s.pool().into_iter().collect();
     let todo = resume_each(&infrastructure).then(|| resume_each(&pools(s)));
     todo.then(|| swap::release(s))
 }
 
 /// Step 2. The members of the group are listed with the class, also to undo the migration without the flags for the class.
-fn supply(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn supply(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     todo.expect(swap::class(s).is_some(), NOT_CONVERTIBLE);
     for made in swap::class_made(s).objects {
         todo.make(s, Kind::Class, &paused(Kind::Class, made, s));
@@ -77,9 +77,9 @@ fn supply(s: &Snapshot) -> Todo {
 }
 
 /// Step 4. Each MCMMachine has the ID of its VM, and its controllers confirm the pause.
-fn describe(s: &Snapshot) -> Todo {
+fn describe(s: &Snapshot) -> RemainingWork {
     let Some(wanted) = described(s) else {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         todo.expect(false, NOT_CONVERTIBLE);
         return todo;
     };
@@ -87,8 +87,8 @@ fn describe(s: &Snapshot) -> Todo {
 }
 
 /// The deployment has the template of the pool, with its bootstrap data.
-fn described(s: &Snapshot) -> Option<Described> {
-    let machine_pool = s.deployment_of(Side::OtherProvider)?;
+fn described(s: &Snapshot) -> Option<CoreSideObjects> {
+    let machine_pool = s.deployment_of(MigrationSide::OtherProvider)?;
     let class = swap::class(s)?["metadata"]["name"].clone();
     let template = json!({
         "apiVersion": Kind::InfraTemplate.api_version(), "kind": "MCMMachineTemplate",
@@ -119,21 +119,21 @@ fn described(s: &Snapshot) -> Option<Described> {
         },
     });
     let hash = machine_pool.uid().split('-').next()?.to_owned();
-    Some(Described { hash, deployment, template, others })
+    Some(CoreSideObjects { hash, deployment, template, others })
 }
 
-fn start(s: &Snapshot) -> Todo {
+fn start(s: &Snapshot) -> RemainingWork {
     to_capi::start(s).then(|| swap::release(s))
 }
 
 /// Last. Core deletes the Nodes that a MachinePool lists without their VMs, so it lists none before it is unpaused. With a
 /// minimum of 0, the provider leaves its group empty.
-fn empty(s: &Snapshot) -> Todo {
+fn empty(s: &Snapshot) -> RemainingWork {
     let (machine_pool, pool) = match both(s) {
         Ok(both) => both,
         Err(missing) => return missing,
     };
-    let mut todo = Todo::default();
+    let mut todo = RemainingWork::default();
     if pool.is_of_migration(s.name()) {
         let before = pool.annotation(labels::BEFORE_MIGRATION).map(str::to_owned);
         let before = before.unwrap_or_else(|| json!({ "minSize": pool.at("/spec/minSize") }).to_string());
@@ -150,8 +150,8 @@ fn empty(s: &Snapshot) -> Todo {
         let patch = lacking(&machine_pool.value, &json!({ "status": { "nodeRefs": null } }));
         todo.actions.extend(patch.map(|patch| Action::PatchStatus { id: machine_pool.id(), patch }));
     }
-    let is_empty = |one: &Object| one.number("/status/replicas").unwrap_or_default() == 0;
-    let unpause = |one: &Object| {
+    let is_empty = |one: &UnstructuredObject| one.number("/status/replicas").unwrap_or_default() == 0;
+    let unpause = |one: &UnstructuredObject| {
         let mut todo = resume_each(&[one]);
         todo.expect(is_empty(one), format!("{} to have no machines", one.id()));
         todo
@@ -160,7 +160,7 @@ fn empty(s: &Snapshot) -> Todo {
 }
 
 /// The bounds of a pool before it was emptied, as a patch that restores them.
-pub fn bounds_before(pool: &Object) -> Option<Value> {
+pub fn bounds_before(pool: &UnstructuredObject) -> Option<Value> {
     let before = serde_json::from_str::<Value>(pool.annotation(labels::BEFORE_MIGRATION)?).ok()?;
     Some(json!({
         "metadata": { "annotations": { (labels::BEFORE_MIGRATION): null } },

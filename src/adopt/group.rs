@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{
-    snapshot::{Member, Snapshot},
-    step::Todo,
+    snapshot::{MachineObjects, Snapshot},
+    step::RemainingWork,
     swap,
-    way::Way,
+    way::MigrationDirection,
 };
 pub use mcm_conversion::provider_id;
 use mcm_rules::plan::shell::word;
@@ -16,24 +16,24 @@ use mcm_rules::plan::shell::word;
 const MOST: usize = 19;
 
 /// The commands of a migration in this direction, in order.
-pub fn commands(s: &Snapshot, way: Way) -> Vec<String> {
+pub fn commands(s: &Snapshot, way: MigrationDirection) -> Vec<String> {
     let members = s.members_of(way.from());
-    let ids: BTreeSet<String> = members.iter().map(Member::vm).collect();
-    if way == Way::ToOther { attach(s, &ids) } else { detach(s, &ids) }
+    let ids: BTreeSet<String> = members.iter().map(MachineObjects::vm).collect();
+    if way == MigrationDirection::ToOther { attach(s, &ids) } else { detach(s, &ids) }
 }
 
 /// Waits until no VM is a member.
-pub fn leave(s: &Snapshot) -> Todo {
+pub fn leave(s: &Snapshot) -> RemainingWork {
     complete(s, left(s))
 }
 
 /// Waits until each VM is a member.
-pub fn join(s: &Snapshot) -> Todo {
+pub fn join(s: &Snapshot) -> RemainingWork {
     complete(s, joined(s))
 }
 
 /// Undoes [`join`], also for VMs that ended.
-pub fn left(s: &Snapshot) -> Todo {
+pub fn left(s: &Snapshot) -> RemainingWork {
     settle(s, |recorded, members| {
         let inside: BTreeSet<String> = members.intersection(recorded).cloned().collect();
         (!inside.is_empty()).then(|| ("to leave", inside.clone(), detach(s, &inside)))
@@ -41,8 +41,8 @@ pub fn left(s: &Snapshot) -> Todo {
 }
 
 /// Undoes [`leave`]. A VM that ended cannot join; the group replaces it after its provider was unpaused.
-pub fn joined(s: &Snapshot) -> Todo {
-    let ended: BTreeSet<String> = ended(s).iter().map(Member::vm).collect();
+pub fn joined(s: &Snapshot) -> RemainingWork {
+    let ended: BTreeSet<String> = ended(s).iter().map(MachineObjects::vm).collect();
     settle(s, |recorded, members| {
         let outside: BTreeSet<String> =
             recorded.difference(members).filter(|id| !ended.contains(*id)).cloned().collect();
@@ -51,13 +51,13 @@ pub fn joined(s: &Snapshot) -> Todo {
 }
 
 /// The recorded machines whose VMs ended.
-fn ended(s: &Snapshot) -> Vec<Member<'_>> {
+fn ended(s: &Snapshot) -> Vec<MachineObjects<'_>> {
     let Some(cloud) = &s.cloud else { return Vec::new() };
     s.recorded().filter(|member| cloud.lacks(member)).collect()
 }
 
 /// Nothing goes on without a VM that ended: after it is undone, the owner of the machines replaces it.
-fn complete(s: &Snapshot, mut todo: Todo) -> Todo {
+fn complete(s: &Snapshot, mut todo: RemainingWork) -> RemainingWork {
     for member in ended(s) {
         todo.expect(false, format!("VM {}, which ended: undo the migration with mcm adopt abort", member.name));
     }
@@ -65,14 +65,17 @@ fn complete(s: &Snapshot, mut todo: Todo) -> Todo {
 }
 
 /// The VMs that have to change, the change, and its commands.
-type Change = (&'static str, BTreeSet<String>, Vec<String>);
+type GroupChange = (&'static str, BTreeSet<String>, Vec<String>);
 
 /// Waits for a change of the members. A member without a record was started by the group meanwhile.
-fn settle(s: &Snapshot, change: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>) -> Option<Change>) -> Todo {
-    let mut todo = Todo { asks_cloud: true, ..Todo::default() };
+fn settle(
+    s: &Snapshot,
+    change: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>) -> Option<GroupChange>,
+) -> RemainingWork {
+    let mut todo = RemainingWork { asks_cloud: true, ..RemainingWork::default() };
     let recorded: BTreeSet<String> = s.recorded().map(|member| member.vm()).collect();
     if recorded.is_empty() {
-        return Todo::default();
+        return RemainingWork::default();
     }
     let group = format!("Auto Scaling group {}", name(s));
     let members = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {

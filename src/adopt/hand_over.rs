@@ -12,14 +12,14 @@
 use serde_json::json;
 
 use super::{
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     snapshot::Snapshot,
-    stage::Stage,
-    step::{Action, Step, Todo},
-    verdicts::{Check, Verdict, of_whole},
+    stage::MigrationStage,
+    step::{Action, RemainingWork, Step},
+    verdicts::{CheckVerdict, MigrationCheck, of_whole},
 };
 use mcm_api::labels;
-use mcm_conversion::types::{Authority, Side, names};
+use mcm_conversion::types::{MachineAuthority, MigrationSide, names};
 
 /// Conditions of the stand-in.
 const STAND_IN: &str = "StandIn";
@@ -33,20 +33,20 @@ pub const STEPS: [Step; 3] = [
 ];
 
 /// The stage of the hand-over of a deployment; a finished one is `Closing`.
-pub fn stage_of(s: &Snapshot) -> Stage {
+pub fn stage_of(s: &Snapshot) -> MigrationStage {
     let migration = s.find(Kind::Migration, s.name());
     let is_moved = migration.is_some_and(|migration| !is_of_stand_in(migration));
-    let is_given = migration.is_some_and(|one| one.at("/spec/authority") == json!(Side::MachineController));
+    let is_given = migration.is_some_and(|one| one.at("/spec/authority") == json!(MigrationSide::MachineController));
     match shown(s) {
-        Some(deployment) if deployment.is_deleting() && (is_given || migration.is_none()) => Stage::Closing,
-        Some(_) if is_given => Stage::Forward,
-        None if is_moved || native(s).is_some() => Stage::Closing,
-        Some(_) | None => Stage::Fresh,
+        Some(deployment) if deployment.is_deleting() && (is_given || migration.is_none()) => MigrationStage::Closing,
+        Some(_) if is_given => MigrationStage::Forward,
+        None if is_moved || native(s).is_some() => MigrationStage::Closing,
+        Some(_) | None => MigrationStage::Fresh,
     }
 }
 
 /// Preconditions for releasing the machines from the stand-in.
-pub fn checks(s: &Snapshot) -> Vec<Check> {
+pub fn checks(s: &Snapshot) -> Vec<MigrationCheck> {
     let Some(deployment) = shown(s) else {
         return vec![of_whole("deployment", Err(format!("{} {} does not exist", Kind::CapiDeployment, s.name())))];
     };
@@ -59,7 +59,7 @@ pub fn checks(s: &Snapshot) -> Vec<Check> {
     ]
 }
 
-fn is_served(deployment: &Object) -> Verdict {
+fn is_served(deployment: &UnstructuredObject) -> CheckVerdict {
     if deployment.is_deleting() {
         return Err("is being deleted, and its machines with it".to_owned());
     }
@@ -70,7 +70,7 @@ fn is_served(deployment: &Object) -> Verdict {
 }
 
 /// The stand-in does its part only while it is active.
-fn serves(s: &Snapshot) -> Verdict {
+fn serves(s: &Snapshot) -> CheckVerdict {
     if !asks(s) {
         return Err(format!("Namespace {} has no label {}={}", s.namespace, labels::STAND_IN, labels::SERVED));
     }
@@ -83,7 +83,7 @@ fn serves(s: &Snapshot) -> Verdict {
     }
 }
 
-fn nobody_paused(s: &Snapshot, deployment: &Object) -> Verdict {
+fn nobody_paused(s: &Snapshot, deployment: &UnstructuredObject) -> CheckVerdict {
     let cluster = s.find(Kind::Cluster, &s.cluster);
     if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
         return Err(format!("Cluster {} is paused: unpause it", s.cluster));
@@ -95,7 +95,7 @@ fn nobody_paused(s: &Snapshot, deployment: &Object) -> Verdict {
 }
 
 /// The stand-in changes no authority while the sides differ.
-fn is_synchronized(deployment: &Object) -> Verdict {
+fn is_synchronized(deployment: &UnstructuredObject) -> CheckVerdict {
     let conditions = deployment.at("/status/conditions");
     let condition = conditions.as_array().into_iter().flatten().find(|one| one["type"] == SYNCHRONIZED);
     let is_true = condition.is_some_and(|one| {
@@ -107,7 +107,7 @@ fn is_synchronized(deployment: &Object) -> Verdict {
     }
 }
 
-fn has_native(s: &Snapshot) -> Verdict {
+fn has_native(s: &Snapshot) -> CheckVerdict {
     match native(s) {
         None => Err(format!("there is no {} {} of the stand-in", Kind::Deployment, s.name())),
         Some(native) if native.is_deleting() => Err(format!("{} is being deleted", native.id())),
@@ -116,24 +116,24 @@ fn has_native(s: &Snapshot) -> Verdict {
 }
 
 /// From now on the deletion of the MachineDeployment deletes nothing natively.
-fn give(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    if shown(s).is_none_or(Object::is_deleting) {
+fn give(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
+    if shown(s).is_none_or(UnstructuredObject::is_deleting) {
         return todo;
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {
         todo.expect(false, format!("{} {}, which the stand-in creates", Kind::Migration, s.name()));
         return todo;
     };
-    todo.want(migration, &json!({ "spec": { "authority": Side::MachineController } }));
-    let is_given = migration.value["status"]["authority"] == json!(Authority::MachineController);
+    todo.want(migration, &json!({ "spec": { "authority": MigrationSide::MachineController } }));
+    let is_given = migration.value["status"]["authority"] == json!(MachineAuthority::MachineController);
     todo.expect(is_given, "the stand-in to transfer the authority to the MCM controllers");
     todo
 }
 
 /// The stand-in removes the rest.
-fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     match shown(s) {
         Some(deployment) if deployment.is_deleting() => {
             todo.expect(false, format!("{} to be deleted", deployment.id()))
@@ -143,8 +143,8 @@ fn remove(s: &Snapshot) -> Todo {
         }
         None => {}
     }
-    let is_mirror = |one: &&Object| one.annotation(labels::MIRROR).is_some();
-    let is_own = |one: &&Object| one.label(names::DEPLOYMENT_NAME) == Some(s.name());
+    let is_mirror = |one: &&UnstructuredObject| one.annotation(labels::MIRROR).is_some();
+    let is_own = |one: &&UnstructuredObject| one.label(names::DEPLOYMENT_NAME) == Some(s.name());
     let mirrors = s.all(Kind::CapiSet).chain(s.all(Kind::CapiMachine)).filter(is_mirror).filter(is_own);
     let migration = s.find(Kind::Migration, s.name()).filter(|one| is_of_stand_in(one));
     for left in mirrors.chain(migration) {
@@ -154,8 +154,8 @@ fn remove(s: &Snapshot) -> Todo {
 }
 
 /// The last deployment also removes the label, which keeps core from acting in the namespace.
-fn leave(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn leave(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     match s.find(Kind::Namespace, &s.namespace) {
         None => todo.expect(false, format!("Namespace {}", s.namespace)),
         Some(_) if other(s).is_some() => {}
@@ -171,17 +171,17 @@ pub fn kept_label(s: &Snapshot) -> Option<String> {
 }
 
 /// The deployment as the stand-in serves it, or will serve it.
-fn shown(s: &Snapshot) -> Option<&Object> {
+fn shown(s: &Snapshot) -> Option<&UnstructuredObject> {
     s.find(Kind::CapiDeployment, s.name()).filter(|one| has_finalizer(one) || asks(s))
 }
 
 /// The native deployment that the stand-in created.
-fn native(s: &Snapshot) -> Option<&Object> {
+fn native(s: &Snapshot) -> Option<&UnstructuredObject> {
     s.find(Kind::Deployment, s.name()).filter(|one| one.label(labels::STAND_IN) == Some(s.name()))
 }
 
 /// Another deployment of the namespace, of any Cluster.
-fn other(s: &Snapshot) -> Option<&Object> {
+fn other(s: &Snapshot) -> Option<&UnstructuredObject> {
     s.all(Kind::CapiDeployment).find(|one| one.name() != s.name())
 }
 
@@ -190,12 +190,12 @@ fn asks(s: &Snapshot) -> bool {
     namespace.and_then(|namespace| namespace.label(labels::STAND_IN)) == Some(labels::SERVED)
 }
 
-fn is_of_stand_in(migration: &Object) -> bool {
+fn is_of_stand_in(migration: &UnstructuredObject) -> bool {
     migration.label(labels::STAND_IN).is_some()
 }
 
 /// Whether the stand-in serves a deployment.
-pub fn has_finalizer(deployment: &Object) -> bool {
+pub fn has_finalizer(deployment: &UnstructuredObject) -> bool {
     let finalizers = deployment.at("/metadata/finalizers");
     finalizers.as_array().is_some_and(|all| all.contains(&json!(labels::STAND_IN_FINALIZER)))
 }

@@ -41,11 +41,11 @@ mod verdicts;
 mod way;
 
 pub use hand_over::has_finalizer;
-pub use object::{Kind, Object};
-pub use plan::{Plan, Progress, way_of};
+pub use object::{Kind, UnstructuredObject};
+pub use plan::{Plan, StepProgress, way_of};
 pub use pools::StayingPool;
 pub use snapshot::lone_name;
-pub use stage::Stage;
-pub use unit::Unit;
-pub use verdicts::{Check, OF_MACHINE};
-pub use way::Way;
+pub use stage::MigrationStage;
+pub use unit::MigrationUnit;
+pub use verdicts::{MigrationCheck, OF_MACHINE};
+pub use way::MigrationDirection;

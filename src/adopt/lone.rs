@@ -14,18 +14,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use super::{
-    object::{Kind, Object, replacing},
-    snapshot::{Member, Snapshot, machine_kind, set_kind},
-    step::{Step, Todo, paused},
+    object::{Kind, UnstructuredObject, replacing},
+    snapshot::{MachineObjects, Snapshot, machine_kind, set_kind},
+    step::{RemainingWork, Step, paused},
     to_capi::{self, is_made},
     to_native::{self, before, is_selected},
-    verdicts::Verdict,
-    way::Way,
+    verdicts::CheckVerdict,
+    way::MigrationDirection,
 };
 use mcm_api::{labels, selector::Selector};
 use {
     mcm_conversion as conversion,
-    mcm_conversion::{Conversion, Options, types::Side},
+    mcm_conversion::{ConversionOptions, ConversionResult, types::MigrationSide},
 };
 
 /// Steps to the native controllers, until the authority is switched.
@@ -59,9 +59,9 @@ pub const AFTER_TO_CAPI: [Step; 2] = [
 ];
 
 /// A derived class, and its Secret.
-fn supply(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let Conversion { objects, refusals, .. } = to_native_of(s);
+fn supply(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
+    let ConversionResult { objects, refusals, .. } = to_native_of(s);
     todo.expect(refusals.is_empty() && !objects.is_empty(), "the Machine to be convertible again, or mcm adopt abort");
     if !todo.is_done() {
         return todo;
@@ -75,8 +75,8 @@ fn supply(s: &Snapshot) -> Todo {
 }
 
 /// The native Machine gets the fields of a Machine without a set, and records its former state.
-fn release(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn release(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let made = to_native_of(s).objects;
     let wanted = made.iter().find(|object| Kind::of(object) == Some(Kind::Machine));
     for member in s.recorded() {
@@ -89,7 +89,7 @@ fn release(s: &Snapshot) -> Todo {
 }
 
 /// Removes all notes of an earlier migration, or undoing would restore them.
-fn as_lone(wanted: &Value, native: &Object, node: &Object, s: &Snapshot) -> Value {
+fn as_lone(wanted: &Value, native: &UnstructuredObject, node: &UnstructuredObject, s: &Snapshot) -> Value {
     let mut spec = wanted["spec"].clone();
     spec["providerID"] = native.at("/spec/providerID");
     let mut keys = wanted["metadata"]["labels"].clone();
@@ -107,17 +107,17 @@ fn as_lone(wanted: &Value, native: &Object, node: &Object, s: &Snapshot) -> Valu
     })
 }
 
-fn start_natively(s: &Snapshot) -> Todo {
+fn start_natively(s: &Snapshot) -> RemainingWork {
     to_native::start_machines(s).then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         to_native::resume_made(&mut todo, s);
         todo
     })
 }
 
 /// Both controllers confirm the pause before the native Machine changes its owner.
-fn describe(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn describe(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let made = to_capi_of(s);
     let of_kind = |wanted: Kind| made.objects.iter().find(|object| Kind::of(object) == Some(wanted)).cloned();
     let (Some(mut machine), Some(mut infra), true) =
@@ -136,7 +136,7 @@ fn describe(s: &Snapshot) -> Todo {
     machine.as_object_mut().map(|fields| fields.remove("status"));
     machine["spec"]["providerID"] = node.at("/spec/providerID");
     todo.make(s, Kind::CapiMachine, &paused(Kind::CapiMachine, machine, s));
-    let Some(machine) = s.lone_of(Side::ClusterApi) else { return todo };
+    let Some(machine) = s.lone_of(MigrationSide::ClusterApi) else { return todo };
     infra["metadata"]["labels"] = machine.at("/metadata/labels");
     infra["metadata"]["ownerReferences"] = machine.as_controller();
     infra["spec"]["providerID"] = node.at("/spec/providerID");
@@ -146,41 +146,42 @@ fn describe(s: &Snapshot) -> Todo {
     todo
 }
 
-fn start_core(s: &Snapshot) -> Todo {
+fn start_core(s: &Snapshot) -> RemainingWork {
     to_capi::start_infrastructure(s).then(|| to_capi::start_machines(s)).then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         to_capi::resume_made(&mut todo, s);
         todo
     })
 }
 
 /// The Machine as a native one, with its class.
-pub fn to_native_of(s: &Snapshot) -> Conversion {
-    let Some(machine) = s.lone_of(Side::ClusterApi) else { return Conversion::default() };
-    let Member { infra, .. } = s.member(s.name(), Some(machine));
+pub fn to_native_of(s: &Snapshot) -> ConversionResult {
+    let Some(machine) = s.lone_of(MigrationSide::ClusterApi) else { return ConversionResult::default() };
+    let MachineObjects { infra, .. } = s.member(s.name(), Some(machine));
     let class = infra.map(|infra| infra.text("/spec/machineClassRef/name"));
     let class = class.and_then(|name| s.find(Kind::Class, name));
     let bootstrap = s.find(Kind::Secret, machine.text("/spec/bootstrap/dataSecretName"));
     let own = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
     let all = [Some(machine), infra, class, bootstrap, own].into_iter().flatten();
-    let options = Options { now: Some(s.now), ..Options::default() };
-    conversion::to_native(&s.written(all.map(Object::id)), &options)
+    let options = ConversionOptions { now: Some(s.now), ..ConversionOptions::default() };
+    conversion::to_native(&s.written(all.map(UnstructuredObject::id)), &options)
 }
 
 /// The native Machine as one of Cluster API, with its MCMMachine.
-pub fn to_capi_of(s: &Snapshot) -> Conversion {
-    let Some(native) = s.find(Kind::Machine, s.name()) else { return Conversion::default() };
+pub fn to_capi_of(s: &Snapshot) -> ConversionResult {
+    let Some(native) = s.find(Kind::Machine, s.name()) else { return ConversionResult::default() };
     let native = as_it_was(native);
     let class = s.find(Kind::Class, native["spec"]["class"]["name"].as_str().unwrap_or_default());
     let secret = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
     let mut all = vec![native];
-    all.extend(s.written([class, secret].into_iter().flatten().map(Object::id)));
-    let options = Options { cluster: Some(s.cluster.clone()), now: Some(s.now), ..Options::default() };
+    all.extend(s.written([class, secret].into_iter().flatten().map(UnstructuredObject::id)));
+    let options =
+        ConversionOptions { cluster: Some(s.cluster.clone()), now: Some(s.now), ..ConversionOptions::default() };
     conversion::to_capi(&all, &options)
 }
 
 /// The state of the native Machine before its MCMMachine took it over. Its generation is not part of it.
-fn as_it_was(native: &Object) -> Value {
+fn as_it_was(native: &UnstructuredObject) -> Value {
     let mut object = native.clone();
     let before = native.annotation(labels::BEFORE_MIGRATION).and_then(|text| serde_json::from_str::<Value>(text).ok());
     if let Some(before) = before {
@@ -194,7 +195,7 @@ fn as_it_was(native: &Object) -> Value {
 }
 
 /// A set adopts a Machine without a controller that it selects.
-pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
+pub fn no_set_adopts_it(s: &Snapshot, way: MigrationDirection, made: &ConversionResult) -> CheckVerdict {
     let now = s.lone_of(way.from()).map(|machine| machine.at("/metadata/labels"));
     let later = made.objects.iter().find(|object| Kind::of(object) == Some(machine_kind(way.to())));
     let later = later.map(|machine| machine["metadata"]["labels"].clone());
@@ -216,9 +217,11 @@ pub fn no_set_adopts_it(s: &Snapshot, way: Way, made: &Conversion) -> Verdict {
 }
 
 /// A machine without a set is never replaced, but a health check may request a repair.
-pub fn nobody_repairs_it(s: &Snapshot) -> Verdict {
-    let Some(machine) = s.lone_of(Side::ClusterApi) else { return Ok("MCM has none".to_owned()) };
-    let repairs = |check: &&Object| !check.at("/spec/remediation/templateRef").is_null() && is_selected(check, machine);
+pub fn nobody_repairs_it(s: &Snapshot) -> CheckVerdict {
+    let Some(machine) = s.lone_of(MigrationSide::ClusterApi) else { return Ok("MCM has none".to_owned()) };
+    let repairs = |check: &&UnstructuredObject| {
+        !check.at("/spec/remediation/templateRef").is_null() && is_selected(check, machine)
+    };
     match s.all(Kind::HealthCheck).find(repairs) {
         Some(check) => Err(format!(
             "{} has another controller repair it (remediation.templateRef), which MCM cannot do: change its selector",

@@ -165,21 +165,21 @@ impl fmt::Display for Kind {
 
 /// The identity of an object in the namespace, or of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id {
+pub struct ObjectId {
     /// Its kind.
     pub kind: Kind,
     /// Its name.
     pub name: String,
 }
 
-impl Id {
+impl ObjectId {
     /// Names an object.
     pub fn new(kind: Kind, name: &str) -> Self {
         Self { kind, name: name.to_owned() }
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
     }
@@ -187,17 +187,17 @@ impl fmt::Display for Id {
 
 /// An object as it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Object {
+pub struct UnstructuredObject {
     /// Its kind.
     pub kind: Kind,
     /// Its fields.
     pub value: Value,
 }
 
-impl Object {
+impl UnstructuredObject {
     /// Its kind and name.
-    pub fn id(&self) -> Id {
-        Id::new(self.kind, self.name())
+    pub fn id(&self) -> ObjectId {
+        ObjectId::new(self.kind, self.name())
     }
 
     /// The text at a JSON pointer; empty if there is none.

@@ -15,30 +15,30 @@ use kube::{
 };
 
 use super::{
-    object::{Kind, Object},
-    snapshot::{Cloud, Listing, Member, Snapshot},
+    object::{Kind, UnstructuredObject},
+    snapshot::{ClassVmNames, CloudAnswers, MachineObjects, Snapshot},
     swap,
-    unit::Unit,
-    way::Way,
+    unit::MigrationUnit,
+    way::MigrationDirection,
 };
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_controllers::machine;
 use mcm_conversion::{
-    Answers,
-    types::{self, Side, names},
+    UserAnswers,
+    types::{self, MigrationSide, names},
 };
 use mcm_driver::{Code, MachineRequest, SecretData};
-use mcm_driver_host::Catalogue;
-use mcm_runtime::{objects::chain, owners::Owners, secrets::Secrets};
+use mcm_driver_host::DriverCatalogue;
+use mcm_runtime::{objects::chain, owners::VmOwners, secrets::SecretCache};
 
 /// Concurrent calls of the cloud.
 const CALLS: usize = 8;
 
 /// The classes of machines by name, and the data of their Secrets; an error is a text for users.
-type Classes = BTreeMap<String, (Arc<MachineClass>, Result<SecretData, String>)>;
+type ClassesByName = BTreeMap<String, (Arc<MachineClass>, Result<SecretData, String>)>;
 
 /// The two API servers and the cloud of a migration.
-pub struct World {
+pub struct MigrationEnvironment {
     /// The management cluster.
     pub management: Client,
     /// The cluster of the Nodes.
@@ -46,11 +46,11 @@ pub struct World {
     /// Namespace of the objects.
     pub namespace: String,
     /// The drivers.
-    pub drivers: Catalogue,
+    pub drivers: DriverCatalogue,
     /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
     /// Values that this template leaves to its provider.
-    pub answers: Answers,
+    pub answers: UserAnswers,
 }
 
 /// Something cannot be read. Nothing is concluded from it.
@@ -91,7 +91,7 @@ pub enum NotRead {
     },
 }
 
-impl World {
+impl MigrationEnvironment {
     /// The objects of a kind.
     pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
         self.api_of(kind)
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// An empty snapshot.
-    pub fn nothing(&self, cluster: &str, unit: &Unit) -> Snapshot {
+    pub fn nothing(&self, cluster: &str, unit: &MigrationUnit) -> Snapshot {
         Snapshot {
             namespace: self.namespace.clone(),
             cluster: cluster.to_owned(),
@@ -129,7 +129,12 @@ impl World {
     ///
     /// # Errors
     /// Something cannot be read.
-    pub async fn observe(&self, cluster: &str, unit: &Unit, way: Way) -> Result<Snapshot, NotRead> {
+    pub async fn observe(
+        &self,
+        cluster: &str,
+        unit: &MigrationUnit,
+        way: MigrationDirection,
+    ) -> Result<Snapshot, NotRead> {
         let mut snapshot = self.nothing(cluster, unit);
         for kind in way.everything(unit) {
             self.read(kind, &mut snapshot).await?;
@@ -170,7 +175,7 @@ impl World {
     ///
     /// # Errors
     /// They cannot be listed.
-    pub async fn list(&self, kind: Kind) -> Result<Vec<Object>, NotRead> {
+    pub async fn list(&self, kind: Kind) -> Result<Vec<UnstructuredObject>, NotRead> {
         match self.api(kind).list(&ListParams::default()).await {
             Ok(list) => Ok(list.iter().filter_map(|one| stored(kind, one)).collect()),
             Err(kube::Error::Api(status)) if status.code == 404 => Err(NotRead::NotServed { kind }),
@@ -179,13 +184,14 @@ impl World {
     }
 
     /// Asks the drivers about the machines of a side: whether they find each VM, and the VMs of each class.
-    pub async fn ask_cloud(&self, s: &Snapshot, way: Way, side: Side) -> Cloud {
+    pub async fn ask_cloud(&self, s: &Snapshot, way: MigrationDirection, side: MigrationSide) -> CloudAnswers {
         let machines: Vec<Machine> =
             asked_for(s, side).iter().filter_map(|member| machine_of(s, member, way)).collect();
         // An orphan collector checks all classes.
-        let of_all = s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(Object::decoded::<MachineClass>);
+        let of_all =
+            s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(UnstructuredObject::decoded::<MachineClass>);
         // Without a watch, so each Secret is read live.
-        let secrets = Secrets::new(mcm_controllers::secret::CACHE.empty(), &self.management);
+        let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &self.management);
         let of_machines = machines.iter().filter_map(|machine| {
             let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
             let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
@@ -201,7 +207,7 @@ impl World {
             (secret, listed)
         };
         let answers = shared(all.values(), ask).await;
-        let (mut classes, mut listed) = (Classes::new(), BTreeMap::new());
+        let (mut classes, mut listed) = (ClassesByName::new(), BTreeMap::new());
         for ((name, class), (secret, vms)) in all.into_iter().zip(answers.into_values()) {
             classes.insert(name.clone(), (class, secret));
             listed.insert(name, vms);
@@ -209,10 +215,10 @@ impl World {
         let found = stream::iter(machines).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);
         let found = found.collect().await;
         let members = self.members_of_group(s, &classes).await;
-        Cloud { found, listed, members }
+        CloudAnswers { found, listed, members }
     }
 
-    async fn list_of(&self, class: &MachineClass, secret: &Result<SecretData, String>) -> Listing {
+    async fn list_of(&self, class: &MachineClass, secret: &Result<SecretData, String>) -> ClassVmNames {
         let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
         let listed = driver.list(class, secret.as_ref().map_err(String::clone)?).await;
         let listed = listed.map_err(|error| error.message)?;
@@ -220,7 +226,11 @@ impl World {
     }
 
     /// The members of the group of the migrated pool.
-    async fn members_of_group(&self, s: &Snapshot, classes: &Classes) -> Option<Result<BTreeSet<String>, String>> {
+    async fn members_of_group(
+        &self,
+        s: &Snapshot,
+        classes: &ClassesByName,
+    ) -> Option<Result<BTreeSet<String>, String>> {
         let pool = s.pool()?;
         let class = swap::class(s).and_then(|class| Some(class["metadata"]["name"].as_str()?.to_owned()));
         let known = class.and_then(|class| classes.get(&class));
@@ -240,24 +250,24 @@ impl World {
     ///
     /// # Errors
     /// The VM cannot be tagged; a text for users.
-    pub async fn tag(&self, s: &Snapshot, way: Way, name: &str, is_listed: bool) -> Result<(), String> {
+    pub async fn tag(&self, s: &Snapshot, way: MigrationDirection, name: &str, is_listed: bool) -> Result<(), String> {
         let member = s.recorded().find(|member| member.name == name);
         let machine = member.and_then(|member| machine_of(s, &member, way));
         let machine = machine.ok_or_else(|| format!("the machine of VM {name} is unknown"))?;
         let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
         let class = stored.or_else(|| swap::class(s)).and_then(|class| serde_json::from_value(class).ok());
         let class: MachineClass = class.ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
-        let secrets = Secrets::new(mcm_controllers::secret::CACHE.empty(), &self.management);
+        let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &self.management);
         let merged = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?;
         let secret = merged.complete().map_err(|missing| format!("VM {name} cannot be tagged without {missing}"))?;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
-        let owner = Owners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
+        let owner = VmOwners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
         let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());
         let request = MachineRequest { machine, class, secret, owner, may_pause: false };
         driver.tag(&request, is_listed).await.map_err(|error| error.message)
     }
 
-    async fn find_vm(&self, machine: Machine, classes: &Classes) -> (String, Result<Option<String>, String>) {
+    async fn find_vm(&self, machine: Machine, classes: &ClassesByName) -> (String, Result<Option<String>, String>) {
         let name = machine.name_any();
         let Some((class, secret)) = classes.get(&machine.spec.class.name) else {
             return (name, Err(format!("MachineClass {} does not exist or cannot be read", machine.spec.class.name)));
@@ -304,7 +314,7 @@ impl World {
     }
 }
 
-async fn secret_of(class: &MachineClass, secrets: &Secrets) -> Result<SecretData, String> {
+async fn secret_of(class: &MachineClass, secrets: &SecretCache) -> Result<SecretData, String> {
     let (name, merged) = (class.name_any(), machine::secrets_of_class(class, secrets).await);
     let merged =
         merged.map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))?;
@@ -330,17 +340,17 @@ async fn shared<T: Clone>(
 }
 
 /// The machines of a side. VMs of a pool may be those of no machine for a while.
-fn asked_for(s: &Snapshot, side: Side) -> Vec<Member<'_>> {
+fn asked_for(s: &Snapshot, side: MigrationSide) -> Vec<MachineObjects<'_>> {
     let mut all = s.members_of(side);
     let known: BTreeSet<&str> = all.iter().map(|member| member.name).collect();
     let recorded = s.recorded().filter(|member| s.unit.is_pool() && !known.contains(member.name));
-    let recorded: Vec<Member<'_>> = recorded.collect();
+    let recorded: Vec<MachineObjects<'_>> = recorded.collect();
     all.extend(recorded);
     all
 }
 
 /// The machine in a request to its driver: the native one, or one with its future name and VM.
-fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
+fn machine_of(s: &Snapshot, member: &MachineObjects<'_>, way: MigrationDirection) -> Option<Machine> {
     if member.native.is_some() || !way.keeps_core() {
         return member.native?.decoded();
     }
@@ -353,11 +363,11 @@ fn machine_of(s: &Snapshot, member: &Member<'_>, way: Way) -> Option<Machine> {
 }
 
 /// Adds the type, which lists leave out.
-fn stored(kind: Kind, object: &DynamicObject) -> Option<Object> {
+fn stored(kind: Kind, object: &DynamicObject) -> Option<UnstructuredObject> {
     let mut value = serde_json::to_value(object).ok()?;
     value["apiVersion"] = kind.api_version().into();
     value["kind"] = kind.resource().2.into();
-    Some(Object { kind, value })
+    Some(UnstructuredObject { kind, value })
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use super::{
     checks::{checks, converted},
     from_other, from_pool, group, hand_over, lone,
-    object::{Id, Kind, Object},
-    snapshot::{Member, Snapshot},
-    stage::Stage,
-    step::{Action, Step, Todo},
+    object::{Kind, ObjectId, UnstructuredObject},
+    snapshot::{MachineObjects, Snapshot},
+    stage::MigrationStage,
+    step::{Action, RemainingWork, Step},
     to_capi, to_native, to_other, to_pool,
-    unit::Unit,
-    verdicts::{Check, OF_MACHINE},
-    way::Way,
+    unit::MigrationUnit,
+    verdicts::{MigrationCheck, OF_MACHINE},
+    way::MigrationDirection,
 };
-use mcm_conversion::types::{Authority, MCMMigration, MCMMigrationStatus, MigratedMachine, Side};
+use mcm_conversion::types::{MCMMigration, MCMMigrationStatus, MachineAuthority, MigratedMachine, MigrationSide};
 
 /// Condition of an MCMMigration.
 pub const MIGRATED: &str = "Migrated";
@@ -28,13 +28,13 @@ const MOST_CHANGES: usize = 20;
 pub struct Plan {
     /// The migrated unit.
     #[serde(flatten)]
-    pub unit: Unit,
+    pub unit: MigrationUnit,
     /// The new owner of the machines.
-    pub to: Side,
+    pub to: MigrationSide,
     /// The stage of the migration.
-    pub stage: Stage,
+    pub stage: MigrationStage,
     /// Preconditions of the migration; empty once it has begun and the machines are recorded.
-    pub checks: Vec<Check>,
+    pub checks: Vec<MigrationCheck>,
     /// Losses that change no VM, and Nodes that were lost or restarted during a complete migration.
     pub losses: Vec<String>,
     /// All steps, in order.
@@ -44,7 +44,7 @@ pub struct Plan {
     pub by_hand: Vec<String>,
     /// The remaining work of the current step.
     #[serde(skip)]
-    pub todo: Todo,
+    pub todo: RemainingWork,
     /// Whether the current step uses answers of the cloud.
     #[serde(skip)]
     pub asks_cloud: bool,
@@ -56,12 +56,12 @@ pub struct StepState {
     /// The purpose of the step.
     pub title: &'static str,
     /// The progress of the step.
-    pub progress: Progress,
+    pub progress: StepProgress,
 }
 
 /// The progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Progress {
+pub enum StepProgress {
     /// No work remains.
     Done,
     /// The next step.
@@ -80,40 +80,40 @@ pub enum NoPlan {
     )]
     OtherWay {
         /// The migrated unit.
-        unit: Unit,
+        unit: MigrationUnit,
         /// The new owner.
-        to: Side,
+        to: MigrationSide,
     },
     /// It is being undone.
     #[error("{unit}: its migration is being undone: complete that with mcm adopt abort")]
     Aborting {
         /// The migrated unit.
-        unit: Unit,
+        unit: MigrationUnit,
     },
     /// The MCMMigration of the name has another unit.
     #[error("{unit}: MCMMigration {} belongs to {other}, which has the same name: rename one of them, or delete the MCMMigration if it is complete and not to be reversed", .unit.name())]
     OtherUnit {
         /// The requested unit.
-        unit: Unit,
+        unit: MigrationUnit,
         /// The unit of the MCMMigration.
-        other: Unit,
+        other: MigrationUnit,
     },
 }
 
 impl Plan {
     /// The failed checks.
-    pub fn failed(&self) -> impl Iterator<Item = &Check> {
+    pub fn failed(&self) -> impl Iterator<Item = &MigrationCheck> {
         self.checks.iter().filter(|check| !check.passed)
     }
 
     /// The side that owns the machines.
-    pub fn side_of_machines(&self, way: Way) -> Side {
-        if self.stage == Stage::Closing { way.to() } else { way.from() }
+    pub fn side_of_machines(&self, way: MigrationDirection) -> MigrationSide {
+        if self.stage == MigrationStage::Closing { way.to() } else { way.from() }
     }
 
     /// The current step, counted from 1.
     pub fn current(&self) -> Option<(usize, &StepState)> {
-        (1..).zip(&self.steps).find(|(_, step)| step.progress == Progress::Current)
+        (1..).zip(&self.steps).find(|(_, step)| step.progress == StepProgress::Current)
     }
 }
 
@@ -121,21 +121,21 @@ impl Plan {
 ///
 /// # Errors
 /// The unit is migrated in another direction.
-pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
-    if way == Way::FromStandIn {
+pub fn plan(s: &Snapshot, way: MigrationDirection) -> Result<Plan, NoPlan> {
+    if way == MigrationDirection::FromStandIn {
         return Ok(plan_hand_over(s));
     }
     let migration = s.migration();
     let stage = stage_of(s, migration.as_ref(), way)?;
     let mut plan = Plan::begun(s, way, stage);
-    let (before, after) = path(if stage == Stage::Backward { way.back() } else { way }, &s.unit);
+    let (before, after) = path(if stage == MigrationStage::Backward { way.back() } else { way }, &s.unit);
     let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
-    if stage == Stage::Fresh || (stage == Stage::Forward && !is_recorded) {
+    if stage == MigrationStage::Fresh || (stage == MigrationStage::Forward && !is_recorded) {
         plan.checks = checks(s, way);
         plan.losses = converted(s, way).losses.iter().map(ToString::to_string).collect();
-        plan.asks_cloud = stage == Stage::Fresh;
+        plan.asks_cloud = stage == MigrationStage::Fresh;
     }
-    if stage == Stage::Backward {
+    if stage == MigrationStage::Backward {
         for step in before.iter().rev() {
             plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
         }
@@ -143,13 +143,14 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
         plan.asks_cloud |= plan.todo.asks_cloud;
         return Ok(plan);
     }
-    if s.unit.is_pool() && matches!(stage, Stage::Fresh | Stage::Forward) {
+    if s.unit.is_pool() && matches!(stage, MigrationStage::Fresh | MigrationStage::Forward) {
         plan.by_hand = group::commands(s, way);
     }
-    let ahead = |is_over: bool, todo: &dyn Fn() -> Todo| if is_over { Todo::default() } else { todo() };
-    let is_begun = stage != Stage::Fresh;
-    let is_switched = matches!(stage, Stage::Closing | Stage::Done);
-    if stage == Stage::Done {
+    let ahead =
+        |is_over: bool, todo: &dyn Fn() -> RemainingWork| if is_over { RemainingWork::default() } else { todo() };
+    let is_begun = stage != MigrationStage::Fresh;
+    let is_switched = matches!(stage, MigrationStage::Closing | MigrationStage::Done);
+    if stage == MigrationStage::Done {
         plan.losses.extend(noted(migration.as_ref()));
     }
     let refused = plan.failed().next().is_some();
@@ -164,17 +165,18 @@ pub fn plan(s: &Snapshot, way: Way) -> Result<Plan, NoPlan> {
     }
     plan.add("switch the authority", || ahead(is_switched, &|| switch(s, way.to(), "Switched")));
     for step in after {
-        plan.add(step.title, || ahead(stage == Stage::Done, &|| (step.todo)(s)));
+        plan.add(step.title, || ahead(stage == MigrationStage::Done, &|| (step.todo)(s)));
     }
-    let is_next = plan.add("compare VMs and Nodes with the record", || ahead(stage == Stage::Done, &|| finish(s, way)));
+    let is_next =
+        plan.add("compare VMs and Nodes with the record", || ahead(stage == MigrationStage::Done, &|| finish(s, way)));
     plan.asks_cloud |= is_next || plan.todo.asks_cloud;
     Ok(plan)
 }
 
 /// The stand-in performs its part, so there is no MCMMigration of ours.
 fn plan_hand_over(s: &Snapshot) -> Plan {
-    let mut plan = Plan::begun(s, Way::FromStandIn, hand_over::stage_of(s));
-    if plan.stage == Stage::Fresh {
+    let mut plan = Plan::begun(s, MigrationDirection::FromStandIn, hand_over::stage_of(s));
+    if plan.stage == MigrationStage::Fresh {
         plan.checks = hand_over::checks(s);
     }
     plan.losses.extend(hand_over::kept_label(s));
@@ -183,20 +185,20 @@ fn plan_hand_over(s: &Snapshot) -> Plan {
         plan.add(step.title, || if is_refused { refused() } else { (step.todo)(s) });
     }
     if plan.current().is_none() {
-        plan.stage = Stage::Done;
+        plan.stage = MigrationStage::Done;
     }
     plan
 }
 
-fn refused() -> Todo {
-    let mut todo = Todo::default();
+fn refused() -> RemainingWork {
+    let mut todo = RemainingWork::default();
     todo.expect(false, "every check to pass");
     todo
 }
 
 impl Plan {
     /// A plan without steps.
-    fn begun(s: &Snapshot, way: Way, stage: Stage) -> Self {
+    fn begun(s: &Snapshot, way: MigrationDirection, stage: MigrationStage) -> Self {
         Self {
             unit: s.unit.clone(),
             to: way.to(),
@@ -205,37 +207,37 @@ impl Plan {
             losses: Vec::new(),
             steps: Vec::new(),
             by_hand: Vec::new(),
-            todo: Todo::default(),
+            todo: RemainingWork::default(),
             asks_cloud: false,
         }
     }
 
     /// Adds a step. True if it is the current one. Later steps are not computed.
-    fn add(&mut self, title: &'static str, todo: impl FnOnce() -> Todo) -> bool {
+    fn add(&mut self, title: &'static str, todo: impl FnOnce() -> RemainingWork) -> bool {
         let progress = if self.current().is_some() {
-            Progress::Later
+            StepProgress::Later
         } else {
             self.todo = todo();
-            if self.todo.is_done() { Progress::Done } else { Progress::Current }
+            if self.todo.is_done() { StepProgress::Done } else { StepProgress::Current }
         };
         self.steps.push(StepState { title, progress });
-        progress == Progress::Current
+        progress == StepProgress::Current
     }
 }
 
 /// The steps before and after the switch.
-fn path(way: Way, unit: &Unit) -> (&'static [Step], &'static [Step]) {
+fn path(way: MigrationDirection, unit: &MigrationUnit) -> (&'static [Step], &'static [Step]) {
     let is_lone = unit.is_lone();
     match way {
-        Way::FromOther if unit.is_pool() => (&from_pool::BEFORE, &from_pool::AFTER),
-        Way::ToOther if unit.is_pool() => (&to_pool::BEFORE, &to_pool::AFTER),
-        Way::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
-        Way::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
-        Way::ToNative => (&to_native::BEFORE, &to_native::AFTER),
-        Way::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
-        Way::FromOther => (&from_other::BEFORE, &from_other::AFTER),
-        Way::ToOther => (&to_other::BEFORE, &to_other::AFTER),
-        Way::FromStandIn => (&[], &[]),
+        MigrationDirection::FromOther if unit.is_pool() => (&from_pool::BEFORE, &from_pool::AFTER),
+        MigrationDirection::ToOther if unit.is_pool() => (&to_pool::BEFORE, &to_pool::AFTER),
+        MigrationDirection::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
+        MigrationDirection::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
+        MigrationDirection::ToNative => (&to_native::BEFORE, &to_native::AFTER),
+        MigrationDirection::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
+        MigrationDirection::FromOther => (&from_other::BEFORE, &from_other::AFTER),
+        MigrationDirection::ToOther => (&to_other::BEFORE, &to_other::AFTER),
+        MigrationDirection::FromStandIn => (&[], &[]),
     }
 }
 
@@ -243,21 +245,21 @@ fn status(migration: &MCMMigration) -> Option<&MCMMigrationStatus> {
     migration.status.as_ref()
 }
 
-fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<Stage, NoPlan> {
-    let Some(migration) = migration else { return Ok(Stage::Fresh) };
+fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: MigrationDirection) -> Result<MigrationStage, NoPlan> {
+    let Some(migration) = migration else { return Ok(MigrationStage::Fresh) };
     let wanted = migration.spec.authority;
     let status = status(migration).cloned().unwrap_or_default();
     let unit = s.unit.clone();
-    let other = Unit::of(&migration.spec, s.name());
+    let other = MigrationUnit::of(&migration.spec, s.name());
     if other != unit {
         return Err(NoPlan::OtherUnit { unit, other });
     }
     let is_undone = status.from == Some(wanted);
-    if status.authority == Some(Authority::Migrating) {
-        let begun = Way::begun(&status);
+    if status.authority == Some(MachineAuthority::Migrating) {
+        let begun = MigrationDirection::begun(&status);
         return match is_undone {
-            false if begun == Some(way) => Ok(Stage::Forward),
-            true if begun == Some(way.back()) => Ok(Stage::Backward),
+            false if begun == Some(way) => Ok(MigrationStage::Forward),
+            true if begun == Some(way.back()) => Ok(MigrationStage::Backward),
             true => Err(NoPlan::Aborting { unit }),
             false => Err(NoPlan::OtherWay { unit, to: wanted }),
         };
@@ -265,27 +267,27 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: Way) -> Result<
     let is_there = status.authority == Some(wanted.into());
     let is_migrated = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True");
     match is_there {
-        true if !is_undone && !is_migrated => match Way::begun(&status) == Some(way) {
-            true => Ok(Stage::Closing),
+        true if !is_undone && !is_migrated => match MigrationDirection::begun(&status) == Some(way) {
+            true => Ok(MigrationStage::Closing),
             false => Err(NoPlan::OtherWay { unit, to: wanted }),
         },
-        true if wanted == way.to() => Ok(Stage::Done),
-        _ => Ok(Stage::Fresh),
+        true if wanted == way.to() => Ok(MigrationStage::Done),
+        _ => Ok(MigrationStage::Fresh),
     }
 }
 
 /// Writes into the MCMMigration that no side has the authority any more.
-fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
+fn begin(s: &Snapshot, way: MigrationDirection, is_refused: bool) -> RemainingWork {
     if is_refused {
         return refused();
     }
-    let mut todo = Todo::default();
+    let mut todo = RemainingWork::default();
     let mut spec = json!({ "authority": way.to(), "clusterName": s.cluster });
-    if !matches!(s.unit, Unit::Deployment(_)) {
+    if !matches!(s.unit, MigrationUnit::Deployment(_)) {
         spec["kind"] = json!(s.unit.kind());
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {
-        let id = Id::new(Kind::Migration, s.name());
+        let id = ObjectId::new(Kind::Migration, s.name());
         let object = json!({
             "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration",
             "metadata": { "name": s.name(), "namespace": s.namespace }, "spec": spec,
@@ -296,7 +298,7 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     todo.want(migration, &json!({ "spec": spec }));
     todo.then(|| {
         let status = json!({
-            "authority": Authority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
+            "authority": MachineAuthority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
             "conditions": conditions(s, "False", "Migrating", String::new()),
         });
         write_status(migration, &status)
@@ -304,8 +306,8 @@ fn begin(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
 }
 
 /// Records the state that must be the same in the end. Everything is paused now, so it is read again.
-fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
-    let mut todo = Todo::default();
+fn record(s: &Snapshot, way: MigrationDirection, is_refused: bool) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
     if is_refused {
         todo.expect(false, "every check to pass, or mcm adopt abort to undo the migration");
@@ -313,15 +315,15 @@ fn record(s: &Snapshot, way: Way, is_refused: bool) -> Todo {
     }
     let from = way.from();
     let machines: Vec<MigratedMachine> = s.members_of(from).iter().filter_map(recorded).collect();
-    let set = s.set_of(from).map(Object::name);
+    let set = s.set_of(from).map(UnstructuredObject::name);
     write_status(migration, &json!({ "machines": machines, "set": set }))
 }
 
-fn recorded(member: &Member<'_>) -> Option<MigratedMachine> {
+fn recorded(member: &MachineObjects<'_>) -> Option<MigratedMachine> {
     let node = member.node?;
     Some(MigratedMachine {
         name: member.name.to_owned(),
-        machine: member.machine.map_or(member.name, Object::name).to_owned(),
+        machine: member.machine.map_or(member.name, UnstructuredObject::name).to_owned(),
         provider_id: node.text("/spec/providerID").to_owned(),
         node: node.name().to_owned(),
         node_uid: node.uid().to_owned(),
@@ -329,25 +331,25 @@ fn recorded(member: &Member<'_>) -> Option<MigratedMachine> {
     })
 }
 
-fn switch(s: &Snapshot, to: Side, reason: &str) -> Todo {
-    let Some(migration) = s.find(Kind::Migration, s.name()) else { return Todo::default() };
-    if migration.value["status"]["authority"] == json!(Authority::from(to)) {
-        return Todo::default();
+fn switch(s: &Snapshot, to: MigrationSide, reason: &str) -> RemainingWork {
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return RemainingWork::default() };
+    if migration.value["status"]["authority"] == json!(MachineAuthority::from(to)) {
+        return RemainingWork::default();
     }
     write_status(
         migration,
-        &json!({ "authority": Authority::from(to), "conditions": conditions(s, "False", reason, String::new()) }),
+        &json!({ "authority": MachineAuthority::from(to), "conditions": conditions(s, "False", reason, String::new()) }),
     )
 }
 
 /// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine. A Node that was lost or
 /// restarted meanwhile is named in the condition: nothing would restore it.
-fn finish(s: &Snapshot, way: Way) -> Todo {
-    let mut todo = Todo::default();
+fn finish(s: &Snapshot, way: MigrationDirection) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
     let lost: Vec<&str> = s.recorded().filter(|member| member.node.is_none()).map(|member| member.name).collect();
     let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
-    let is_meant = |one: &Check| of_cloud.contains(&one.check) && !lost.contains(&one.machine.as_str());
+    let is_meant = |one: &MigrationCheck| of_cloud.contains(&one.check) && !lost.contains(&one.machine.as_str());
     for check in checks(s, way.back()).into_iter().filter(|one| is_meant(one) && !one.passed) {
         todo.expect(false, format!("this check to pass: {check}"));
     }
@@ -377,7 +379,7 @@ fn changes(s: &Snapshot) -> Vec<String> {
     let recorded = s.migration().and_then(|one| one.status).map(|status| status.machines).unwrap_or_default();
     let change = |machine: &MigratedMachine| {
         let node = s.find(Kind::Node, &machine.node).filter(|node| node.uid() == machine.node_uid);
-        let differs = |node: &Object, field: &str, before: &str| node.text(field) != before;
+        let differs = |node: &UnstructuredObject, field: &str, before: &str| node.text(field) != before;
         match node {
             None => Some(format!("Node {} was lost", machine.node)),
             Some(node) if differs(node, "/spec/providerID", &machine.provider_id) => {
@@ -392,10 +394,10 @@ fn changes(s: &Snapshot) -> Vec<String> {
     recorded.iter().filter_map(change).collect()
 }
 
-fn write_status(migration: &Object, status: &Value) -> Todo {
+fn write_status(migration: &UnstructuredObject, status: &Value) -> RemainingWork {
     let patch = super::object::lacking(&migration.value, &json!({ "status": status }));
     let actions = patch.map(|patch| Action::PatchStatus { id: migration.id(), patch });
-    Todo { actions: actions.into_iter().collect(), ..Todo::default() }
+    RemainingWork { actions: actions.into_iter().collect(), ..RemainingWork::default() }
 }
 
 fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Value {
@@ -414,29 +416,29 @@ fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Valu
 ///
 /// # Errors
 /// The authority was already switched, or no migration is running.
-pub fn abort(s: &Snapshot) -> Result<(Way, Vec<Action>), NoAbort> {
+pub fn abort(s: &Snapshot) -> Result<(MigrationDirection, Vec<Action>), NoAbort> {
     let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
-    let (Some(migration), Some(Authority::Migrating), Some(way)) =
-        (s.find(Kind::Migration, s.name()), status.authority, Way::begun(&status))
+    let (Some(migration), Some(MachineAuthority::Migrating), Some(way)) =
+        (s.find(Kind::Migration, s.name()), status.authority, MigrationDirection::begun(&status))
     else {
         return Err(NoAbort { unit: s.unit.clone() });
     };
-    let mut todo = Todo::default();
+    let mut todo = RemainingWork::default();
     todo.want(migration, &json!({ "spec": { "authority": way.from() } }));
     Ok((way.back(), todo.actions))
 }
 
 /// The direction of the running migration, or of the last one.
-pub fn way_of(migration: &MCMMigration) -> Way {
-    let begun = status(migration).and_then(Way::begun).map(|way| {
+pub fn way_of(migration: &MCMMigration) -> MigrationDirection {
+    let begun = status(migration).and_then(MigrationDirection::begun).map(|way| {
         let is_back = migration.spec.authority == way.from();
         if is_back { way.back() } else { way }
     });
     // The status follows the spec in a second write.
     begun.filter(|way| way.to() == migration.spec.authority).unwrap_or(match migration.spec.authority {
-        Side::MachineController => Way::ToNative,
-        Side::ClusterApi => Way::FromNative,
-        Side::OtherProvider => Way::ToOther,
+        MigrationSide::MachineController => MigrationDirection::ToNative,
+        MigrationSide::ClusterApi => MigrationDirection::FromNative,
+        MigrationSide::OtherProvider => MigrationDirection::ToOther,
     })
 }
 
@@ -447,5 +449,5 @@ pub fn way_of(migration: &MCMMigration) -> Way {
      apply completes it, or reverses a complete one"
 )]
 pub struct NoAbort {
-    unit: Unit,
+    unit: MigrationUnit,
 }

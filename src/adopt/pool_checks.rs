@@ -4,38 +4,46 @@ use std::collections::BTreeSet;
 
 use super::{
     from_pool::pools,
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     pools::REPLACE,
-    snapshot::{Member, Snapshot},
+    snapshot::{MachineObjects, Snapshot},
     swap,
     swap_checks::{conversion, no_migration_holds_a_class},
     verdicts::{
-        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        CheckVerdict, MigrationCheck, OF_MACHINE, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
         node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
     },
-    way::Way,
+    way::MigrationDirection,
 };
 pub use mcm_conversion::{
     provider_id,
-    types::{Side, names},
+    types::{MigrationSide, names},
 };
 
 /// The kind of pools whose VMs can leave and return.
 const MOVABLE: &str = "AWSMachinePool";
 
 /// All checks for one of the two directions. `root` is the MachinePool, or the deployment.
-pub fn checks(s: &Snapshot, way: Way, root: &Object, members: &[Member<'_>]) -> Vec<Check> {
+pub fn checks(
+    s: &Snapshot,
+    way: MigrationDirection,
+    root: &UnstructuredObject,
+    members: &[MachineObjects<'_>],
+) -> Vec<MigrationCheck> {
     let mut all = vec![
         of_whole("deployment", settled(root)),
         of_whole("cluster", cluster(s, way.to())),
         of_whole("pause", nobody_else_paused(s, way)),
         of_whole("provider", provider(s)),
-        of_whole("size", if way == Way::ToOther { fits(s, members) } else { is_complete(s, root, members) }),
+        of_whole(
+            "size",
+            if way == MigrationDirection::ToOther { fits(s, members) } else { is_complete(s, root, members) },
+        ),
         of_whole("members", members_of_group(s, way, members)),
         of_whole("orphans", no_orphans(s, members)),
     ];
-    if way == Way::ToOther {
-        all.push(of_whole("rollout", no_rollout(s, Side::ClusterApi, root, members)));
+    if way == MigrationDirection::ToOther {
+        all.push(of_whole("rollout", no_rollout(s, MigrationSide::ClusterApi, root, members)));
     } else {
         all.push(of_whole("names", names_are_free(s, members)));
         all.push(of_whole("bootstrap", boots(s, root)));
@@ -43,7 +51,7 @@ pub fn checks(s: &Snapshot, way: Way, root: &Object, members: &[Member<'_>]) -> 
     }
     for member in members {
         let is_settled = match way {
-            Way::ToOther => machine_is_settled(member, Side::ClusterApi),
+            MigrationDirection::ToOther => machine_is_settled(member, MigrationSide::ClusterApi),
             _ => Ok("is in the pool".to_owned()),
         };
         let verdicts = [is_settled, node_is_its_own(member), vm_is_found(s, member), vm_is_claimed_once(s, member)];
@@ -52,18 +60,19 @@ pub fn checks(s: &Snapshot, way: Way, root: &Object, members: &[Member<'_>]) -> 
     all
 }
 
-fn nobody_else_paused(s: &Snapshot, way: Way) -> Verdict {
+fn nobody_else_paused(s: &Snapshot, way: MigrationDirection) -> CheckVerdict {
     let seen = nobody_paused(s, way.from())?;
     no_migration_holds_a_class(s)?;
-    let is_of_other = |one: &&Object| one.annotation(names::PAUSED).is_some() && !one.is_of_migration(s.name());
+    let is_of_other =
+        |one: &&UnstructuredObject| one.annotation(names::PAUSED).is_some() && !one.is_of_migration(s.name());
     match pools(s).into_iter().find(is_of_other) {
         Some(object) => Err(format!("{} is paused by another client", object.id())),
         None => Ok(seen),
     }
 }
 
-fn provider(s: &Snapshot) -> Verdict {
-    let Some(machine_pool) = s.deployment_of(Side::OtherProvider) else {
+fn provider(s: &Snapshot) -> CheckVerdict {
+    let Some(machine_pool) = s.deployment_of(MigrationSide::OtherProvider) else {
         return Err(format!("MachinePool {} does not exist, to which the VMs would return", s.name()));
     };
     let kind = machine_pool.text("/spec/template/spec/infrastructureRef/kind");
@@ -75,12 +84,12 @@ fn provider(s: &Snapshot) -> Verdict {
 }
 
 /// Each VM that the pool is to have is in it, and no other program scales it.
-fn is_complete(s: &Snapshot, machine_pool: &Object, members: &[Member<'_>]) -> Verdict {
+fn is_complete(s: &Snapshot, machine_pool: &UnstructuredObject, members: &[MachineObjects<'_>]) -> CheckVerdict {
     if let Some(manager) = machine_pool.annotation(names::REPLICAS_MANAGED_BY) {
         return Err(format!("{manager} scales it: stop it and remove the annotation {}", names::REPLICAS_MANAGED_BY));
     }
     let label = names::label_value(s.name());
-    let is_of_pool = |machine: &&Object| machine.label(names::POOL_NAME) == Some(&label);
+    let is_of_pool = |machine: &&UnstructuredObject| machine.label(names::POOL_NAME) == Some(&label);
     if let Some(machine) = s.all(Kind::CapiMachine).find(is_of_pool) {
         return Err(format!("its VMs have Machines, such as {}: {}", machine.name(), REPLACE));
     }
@@ -97,8 +106,8 @@ fn is_complete(s: &Snapshot, machine_pool: &Object, members: &[Member<'_>]) -> V
 }
 
 /// The pool was left without machines, and its bounds admit those of the deployment.
-fn fits(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
-    let (Some(machine_pool), Some(pool)) = (s.deployment_of(Side::OtherProvider), s.pool()) else {
+fn fits(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
+    let (Some(machine_pool), Some(pool)) = (s.deployment_of(MigrationSide::OtherProvider), s.pool()) else {
         return Err("the pool does not exist".to_owned());
     };
     let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
@@ -114,7 +123,7 @@ fn fits(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
 }
 
 /// The group and the pool agree.
-fn members_of_group(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
+fn members_of_group(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let group = format!("Auto Scaling group {}", swap::template_name(s));
     let shown = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {
         None => return Err("the cloud was not asked".to_owned()),
@@ -122,8 +131,8 @@ fn members_of_group(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
         Some(Ok(shown)) => shown.iter().map(|id| provider_id::identity(id)).collect::<BTreeSet<String>>(),
     };
     let wanted: BTreeSet<String> = match way {
-        Way::ToOther => BTreeSet::new(),
-        _ => members.iter().map(Member::vm).collect(),
+        MigrationDirection::ToOther => BTreeSet::new(),
+        _ => members.iter().map(MachineObjects::vm).collect(),
     };
     if let Some(id) = wanted.symmetric_difference(&shown).next() {
         let is = if shown.contains(id) { "is" } else { "is not" };
@@ -132,7 +141,7 @@ fn members_of_group(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
     Ok(format!("{} members of {group}", shown.len()))
 }
 
-fn names_are_free(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
+fn names_are_free(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let of_members = members
         .iter()
         .flat_map(|member| [s.find(Kind::CapiMachine, member.name), member.infra, member.native].into_iter().flatten());
@@ -144,7 +153,7 @@ fn names_are_free(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
 }
 
 /// Later machines need the bootstrap data of the pool.
-fn boots(s: &Snapshot, machine_pool: &Object) -> Verdict {
+fn boots(s: &Snapshot, machine_pool: &UnstructuredObject) -> CheckVerdict {
     match machine_pool.text("/spec/template/spec/bootstrap/dataSecretName") {
         "" => {
             Err("the MachinePool names no Secret with bootstrap data yet: wait for its bootstrap provider".to_owned())

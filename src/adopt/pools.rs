@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::{object::Object, way::Way};
-use mcm_conversion::types::Side;
+use super::{object::UnstructuredObject, way::MigrationDirection};
+use mcm_conversion::types::MigrationSide;
 
 const KIND: &str = "/spec/template/spec/infrastructureRef/kind";
 const NAME: &str = "/spec/template/spec/infrastructureRef/name";
@@ -23,20 +23,20 @@ pub struct StayingPool {
 
 impl StayingPool {
     /// Of a MachinePool that belongs to the side from which a migration starts.
-    pub fn of(pool: &Object, way: Way) -> Option<Self> {
+    pub fn of(pool: &UnstructuredObject, way: MigrationDirection) -> Option<Self> {
         let (kind, name) = (pool.text(KIND), pool.text(NAME));
         let is_of_mcm = kind == "MCMMachinePool";
         let reason = match way.from() {
-            Side::OtherProvider if !is_of_mcm => of_other(kind, name),
-            Side::ClusterApi if is_of_mcm && way == Way::ToOther => format!(
+            MigrationSide::OtherProvider if !is_of_mcm => of_other(kind, name),
+            MigrationSide::ClusterApi if is_of_mcm && way == MigrationDirection::ToOther => format!(
                 "its machines are those of MCMMachinePool {name}, and another provider keeps a pool in a group of its cloud: \
                  {REPLACE}"
             ),
-            Side::ClusterApi if is_of_mcm && way == Way::ToNative => format!(
+            MigrationSide::ClusterApi if is_of_mcm && way == MigrationDirection::ToNative => format!(
                 "its machines are those of MCMMachinePool {name}, and only MachineDeployments and Machines are migrated: \
                  {REPLACE}"
             ),
-            Side::OtherProvider | Side::ClusterApi | Side::MachineController => return None,
+            MigrationSide::OtherProvider | MigrationSide::ClusterApi | MigrationSide::MachineController => return None,
         };
         Some(Self { machine_pool: pool.name().to_owned(), reason })
     }
@@ -69,20 +69,28 @@ mod tests {
     use crate::object::Kind;
 
     #[rstest]
-    #[case::asg("AWSMachinePool", Way::FromOther, Some("Auto Scaling group i"))]
-    #[case::mig("GCPMachinePool", Way::FromOther, Some("managed instance group of GCPMachinePool i"))]
-    #[case::of_the_cloud("AWSManagedMachinePool", Way::FromOther, Some("managed by AWSManagedMachinePool i"))]
-    #[case::of_mcm("MCMMachinePool", Way::FromOther, None)]
-    #[case::to_other("MCMMachinePool", Way::ToOther, Some("MCMMachinePool i"))]
-    #[case::to_native("MCMMachinePool", Way::ToNative, Some("only MachineDeployments and Machines"))]
-    #[case::of_other("AWSMachinePool", Way::ToNative, None)]
-    #[case::from_native("MCMMachinePool", Way::FromNative, None)]
-    fn a_pool_stays_with_its_owner_and_says_why(#[case] kind: &str, #[case] way: Way, #[case] expected: Option<&str>) {
+    #[case::asg("AWSMachinePool", MigrationDirection::FromOther, Some("Auto Scaling group i"))]
+    #[case::mig("GCPMachinePool", MigrationDirection::FromOther, Some("managed instance group of GCPMachinePool i"))]
+    #[case::of_the_cloud(
+        "AWSManagedMachinePool",
+        MigrationDirection::FromOther,
+        Some("managed by AWSManagedMachinePool i")
+    )]
+    #[case::of_mcm("MCMMachinePool", MigrationDirection::FromOther, None)]
+    #[case::to_other("MCMMachinePool", MigrationDirection::ToOther, Some("MCMMachinePool i"))]
+    #[case::to_native("MCMMachinePool", MigrationDirection::ToNative, Some("only MachineDeployments and Machines"))]
+    #[case::of_other("AWSMachinePool", MigrationDirection::ToNative, None)]
+    #[case::from_native("MCMMachinePool", MigrationDirection::FromNative, None)]
+    fn a_pool_stays_with_its_owner_and_says_why(
+        #[case] kind: &str,
+        #[case] way: MigrationDirection,
+        #[case] expected: Option<&str>,
+    ) {
         let reference = json!({ "kind": kind, "name": "i" });
         let value = json!({
             "metadata": { "name": "p" }, "spec": { "template": { "spec": { "infrastructureRef": reference } } },
         });
-        let found = StayingPool::of(&Object { kind: Kind::MachinePool, value }, way);
+        let found = StayingPool::of(&UnstructuredObject { kind: Kind::MachinePool, value }, way);
         assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
         if let (Some(found), Some(text)) = (found, expected) {
             assert_eq!(found.machine_pool, "p");

@@ -9,15 +9,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    object::{Id, Kind, Object, lacking, without_empty},
-    unit::Unit,
+    object::{Kind, ObjectId, UnstructuredObject, lacking, without_empty},
+    unit::MigrationUnit,
 };
 use mcm_api::labels;
 pub use {
     mcm_conversion as conversion,
     mcm_conversion::{
-        Answers, ProviderRole, provider_id,
-        types::{MCMMigration, MachineHealthCheck, Side, names},
+        ProviderRole, UserAnswers, provider_id,
+        types::{MCMMigration, MachineHealthCheck, MigrationSide, names},
     },
 };
 
@@ -29,53 +29,53 @@ pub struct Snapshot {
     /// Name of the Cluster.
     pub cluster: String,
     /// The migrated unit.
-    pub unit: Unit,
+    pub unit: MigrationUnit,
     /// All objects.
-    pub objects: BTreeMap<Id, Object>,
+    pub objects: BTreeMap<ObjectId, UnstructuredObject>,
     /// Secret with the credentials for a class that is derived from the template of another provider.
     pub credentials: Option<String>,
     /// Values that this template leaves to its provider.
-    pub answers: Answers,
+    pub answers: UserAnswers,
     /// The answers of the cloud; `None` if it was not asked.
-    pub cloud: Option<Cloud>,
+    pub cloud: Option<CloudAnswers>,
     /// The time.
     pub now: Timestamp,
 }
 
 /// IDs and names of the VMs of a class. Equal classes share them.
-pub type Listing = Result<Arc<BTreeMap<String, String>>, String>;
+pub type ClassVmNames = Result<Arc<BTreeMap<String, String>>, String>;
 
 /// The drivers' read-only answers about the machines. An error is a text for users.
 #[derive(Clone, Debug, Default)]
-pub struct Cloud {
+pub struct CloudAnswers {
     /// ID of the VM of each machine, in the form of the driver; `None` if there certainly is no VM.
     pub found: BTreeMap<String, Result<Option<String>, String>>,
     /// IDs and names of all VMs of each class.
-    pub listed: BTreeMap<String, Listing>,
+    pub listed: BTreeMap<String, ClassVmNames>,
     /// IDs of the VMs in the group of the migrated pool; `None` if no pool is migrated.
     pub members: Option<Result<BTreeSet<String>, String>>,
 }
 
 /// One machine with its objects on both sides.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
+pub struct MachineObjects<'a> {
     /// Name of the native Machine, of the MCMMachine and of the infrastructure object of another provider.
     pub name: &'a str,
     /// The Machine of Cluster API.
-    pub machine: Option<&'a Object>,
+    pub machine: Option<&'a UnstructuredObject>,
     /// Its MCMMachine.
-    pub infra: Option<&'a Object>,
+    pub infra: Option<&'a UnstructuredObject>,
     /// Its infrastructure object of another provider.
-    pub other: Option<&'a Object>,
+    pub other: Option<&'a UnstructuredObject>,
     /// The native Machine.
-    pub native: Option<&'a Object>,
+    pub native: Option<&'a UnstructuredObject>,
     /// The Node; of a recorded machine only the recorded one, so `None` once that is lost.
-    pub node: Option<&'a Object>,
+    pub node: Option<&'a UnstructuredObject>,
     /// ID of its VM, if a pool or the record has it.
     pub known_id: Option<&'a str>,
 }
 
-impl Member<'_> {
+impl MachineObjects<'_> {
     /// Identity of the VM, the same for all forms of its ID; empty if it is unknown.
     pub fn vm(&self) -> String {
         provider_id::identity(self.id())
@@ -94,9 +94,9 @@ impl Member<'_> {
     }
 }
 
-impl Cloud {
+impl CloudAnswers {
     /// Whether the VM of a machine ended. A Node that is Ready shows that the cloud was asked with other credentials.
-    pub fn lacks(&self, member: &Member<'_>) -> bool {
+    pub fn lacks(&self, member: &MachineObjects<'_>) -> bool {
         let is_alive = member.node.is_some_and(|node| node.condition("Ready") == "True");
         !is_alive && self.found.get(member.name) == Some(&Ok(None))
     }
@@ -109,18 +109,18 @@ impl Snapshot {
     }
 
     /// An object.
-    pub fn find(&self, kind: Kind, name: &str) -> Option<&Object> {
-        self.objects.get(&Id::new(kind, name))
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&UnstructuredObject> {
+        self.objects.get(&ObjectId::new(kind, name))
     }
 
     /// All objects of a kind.
-    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &UnstructuredObject> {
         self.objects.values().filter(move |object| object.kind == kind)
     }
 
     /// All objects of a kind that an object controls.
-    pub fn controlled<'a>(&'a self, kind: Kind, owner: Option<&'a Object>) -> Vec<&'a Object> {
-        let uid = owner.map(Object::uid);
+    pub fn controlled<'a>(&'a self, kind: Kind, owner: Option<&'a UnstructuredObject>) -> Vec<&'a UnstructuredObject> {
+        let uid = owner.map(UnstructuredObject::uid);
         self.all(kind).filter(|object| uid.is_some() && object.controller() == uid).collect()
     }
 
@@ -130,48 +130,48 @@ impl Snapshot {
     }
 
     /// The infrastructure of the migrated MachinePool, of another provider.
-    pub fn pool(&self) -> Option<&Object> {
+    pub fn pool(&self) -> Option<&UnstructuredObject> {
         let reference = "/spec/template/spec/infrastructureRef";
-        let machine_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool())?;
+        let machine_pool = self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool())?;
         let text = |field: &str| machine_pool.text(&format!("{reference}/{field}"));
         let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().2 == text("kind"))?;
         self.find(kind, text("name"))
     }
 
     /// The deployment of a side, or the MachinePool, unless the unit is a single machine.
-    pub fn deployment_of(&self, side: Side) -> Option<&Object> {
+    pub fn deployment_of(&self, side: MigrationSide) -> Option<&UnstructuredObject> {
         match (&self.unit, side) {
-            (Unit::Machine(_), _) => None,
-            (Unit::Pool(name), Side::OtherProvider) => self.find(Kind::MachinePool, name),
+            (MigrationUnit::Machine(_), _) => None,
+            (MigrationUnit::Pool(name), MigrationSide::OtherProvider) => self.find(Kind::MachinePool, name),
             (unit, side) => self.find(deployment_kind(side), unit.name()),
         }
     }
 
     /// The machine of a side, if the unit is a single machine.
-    pub fn lone_of(&self, side: Side) -> Option<&Object> {
+    pub fn lone_of(&self, side: MigrationSide) -> Option<&UnstructuredObject> {
         self.all(machine_kind(side)).find(|machine| self.unit.is_lone() && lone_name(machine) == Some(self.name()))
     }
 
     /// The root object of the unit on a side.
-    pub fn root_of(&self, side: Side) -> Option<&Object> {
+    pub fn root_of(&self, side: MigrationSide) -> Option<&UnstructuredObject> {
         if self.unit.is_lone() { self.lone_of(side) } else { self.deployment_of(side) }
     }
 
     /// The sets of the deployment of a side.
-    pub fn sets_of(&self, side: Side) -> Vec<&Object> {
+    pub fn sets_of(&self, side: MigrationSide) -> Vec<&UnstructuredObject> {
         self.controlled(set_kind(side), self.deployment_of(side))
     }
 
     /// The object of core whose template names the infrastructure of its machines: the deployment, or the MachinePool.
-    pub fn referring(&self) -> Option<&Object> {
-        let side = if self.unit.is_pool() { Side::OtherProvider } else { Side::ClusterApi };
+    pub fn referring(&self) -> Option<&UnstructuredObject> {
+        let side = if self.unit.is_pool() { MigrationSide::OtherProvider } else { MigrationSide::ClusterApi };
         self.deployment_of(side)
     }
 
     /// The only set that has machines.
-    pub fn set_of(&self, side: Side) -> Option<&Object> {
+    pub fn set_of(&self, side: MigrationSide) -> Option<&UnstructuredObject> {
         let sets = self.sets_of(side);
-        let has_machines = |set: &&Object| !self.controlled(machine_kind(side), Some(*set)).is_empty();
+        let has_machines = |set: &&UnstructuredObject| !self.controlled(machine_kind(side), Some(*set)).is_empty();
         let mut with_machines = sets.into_iter().filter(has_machines);
         match (with_machines.next(), with_machines.next()) {
             (Some(only), None) => Some(only),
@@ -180,19 +180,19 @@ impl Snapshot {
     }
 
     /// The machines of a side, by name.
-    pub fn members_of(&self, side: Side) -> Vec<Member<'_>> {
-        if self.unit.is_pool() && side == Side::OtherProvider {
+    pub fn members_of(&self, side: MigrationSide) -> Vec<MachineObjects<'_>> {
+        if self.unit.is_pool() && side == MigrationSide::OtherProvider {
             return self.pooled();
         }
         let sets = self.sets_of(side);
         let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
-        let mut members: Vec<Member<'_>> = machines
+        let mut members: Vec<MachineObjects<'_>> = machines
             .chain(self.lone_of(side))
             .map(|machine| match side {
-                Side::ClusterApi | Side::OtherProvider => {
+                MigrationSide::ClusterApi | MigrationSide::OtherProvider => {
                     self.member(machine.text("/spec/infrastructureRef/name"), Some(machine))
                 }
-                Side::MachineController => self.member(machine.name(), None),
+                MigrationSide::MachineController => self.member(machine.name(), None),
             })
             .collect();
         members.sort_by_key(|member| member.name);
@@ -200,13 +200,13 @@ impl Snapshot {
     }
 
     /// The machines under core, of either provider.
-    pub fn members_under_core(&self) -> Vec<Member<'_>> {
-        let members = self.members_of(Side::ClusterApi);
-        if members.is_empty() { self.members_of(Side::OtherProvider) } else { members }
+    pub fn members_under_core(&self) -> Vec<MachineObjects<'_>> {
+        let members = self.members_of(MigrationSide::ClusterApi);
+        if members.is_empty() { self.members_of(MigrationSide::OtherProvider) } else { members }
     }
 
     /// The VMs of the pool. A pool names no machines, so each has the name of its VM in the cloud.
-    fn pooled<'a>(&'a self) -> Vec<Member<'a>> {
+    fn pooled<'a>(&'a self) -> Vec<MachineObjects<'a>> {
         let ids = self.pool().and_then(|pool| pool.value["spec"]["providerIDList"].as_array());
         let of_vm = |id: &'a str| {
             let mut member = self.member(id.rsplit('/').next().unwrap_or(id), None);
@@ -214,19 +214,20 @@ impl Snapshot {
             member.node = self.all(Kind::Node).find(|node| provider_id::is_same(node.text("/spec/providerID"), id));
             member
         };
-        let mut members: Vec<Member<'a>> = ids.into_iter().flatten().filter_map(Value::as_str).map(of_vm).collect();
+        let mut members: Vec<MachineObjects<'a>> =
+            ids.into_iter().flatten().filter_map(Value::as_str).map(of_vm).collect();
         members.sort_by_key(|member| member.name);
         members
     }
 
     /// The set of a side whose machines are migrated, once they are paused.
-    pub fn recorded_set(&self, side: Side) -> Option<&Object> {
+    pub fn recorded_set(&self, side: MigrationSide) -> Option<&UnstructuredObject> {
         let migration = self.find(Kind::Migration, self.name())?;
         self.find(set_kind(side), migration.text("/status/set"))
     }
 
     /// The migrated machines, once they are paused.
-    pub fn recorded(&self) -> impl Iterator<Item = Member<'_>> {
+    pub fn recorded(&self) -> impl Iterator<Item = MachineObjects<'_>> {
         let names = self.find(Kind::Migration, self.name()).and_then(|one| one.value["status"]["machines"].as_array());
         names.into_iter().flatten().map(|one| {
             let text = |key: &str| one[key].as_str().unwrap_or_default();
@@ -243,11 +244,11 @@ impl Snapshot {
     }
 
     /// A machine by the name of its infrastructure object.
-    pub fn member<'a>(&'a self, name: &'a str, machine: Option<&'a Object>) -> Member<'a> {
+    pub fn member<'a>(&'a self, name: &'a str, machine: Option<&'a UnstructuredObject>) -> MachineObjects<'a> {
         let native = self.find(Kind::Machine, name);
         let of_capi = machine.map(|machine| machine.text("/status/nodeRef/name")).filter(|node| !node.is_empty());
         let node = of_capi.or_else(|| native?.label(labels::NODE));
-        Member {
+        MachineObjects {
             name,
             machine,
             infra: self.find(Kind::InfraMachine, name),
@@ -271,10 +272,10 @@ impl Snapshot {
         let bootstrap = self
             .all(Kind::CapiDeployment)
             .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
-        let of_pool = self.deployment_of(Side::OtherProvider).filter(|_| self.unit.is_pool());
+        let of_pool = self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool());
         let bootstrap =
             bootstrap.chain(of_pool.map(|pool| pool.text("/spec/template/spec/bootstrap/dataSecretName").to_owned()));
-        let of_lone = self.lone_of(Side::ClusterApi);
+        let of_lone = self.lone_of(MigrationSide::ClusterApi);
         let of_lone = of_lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName").to_owned());
         // The class of a single MCMMachine has no other Secret than that of its content.
         let shared = self.all(Kind::Class).filter(|class| class.controller().is_none());
@@ -308,13 +309,13 @@ impl Snapshot {
     }
 
     /// Objects as users wrote them, as input of a conversion.
-    pub fn written(&self, objects: impl IntoIterator<Item = Id>) -> Vec<Value> {
+    pub fn written(&self, objects: impl IntoIterator<Item = ObjectId>) -> Vec<Value> {
         objects.into_iter().filter_map(|id| Some(self.objects.get(&id)?.as_written())).collect()
     }
 }
 
 /// An object as its user wrote it. Without the webhooks of Cluster API core, a health check lacks defaults that a conversion writes.
-fn with_defaults(object: &Object) -> Value {
+fn with_defaults(object: &UnstructuredObject) -> Value {
     let written = object.as_written();
     let check = match object.kind {
         Kind::HealthCheck => serde_json::from_value::<MachineHealthCheck>(written.clone()).ok(),
@@ -329,7 +330,7 @@ fn with_defaults(object: &Object) -> Value {
 
 /// The name under which a single machine can be migrated; `None` if it has a controller, an owner other than its
 /// Cluster, or belongs to a pool.
-pub fn lone_name(machine: &Object) -> Option<&str> {
+pub fn lone_name(machine: &UnstructuredObject) -> Option<&str> {
     let owners = machine.value["metadata"]["ownerReferences"].as_array();
     let is_owned = owners.into_iter().flatten().any(|owner| owner["kind"] != "Cluster" || owner["controller"] == true);
     let name = match machine.kind {
@@ -341,25 +342,25 @@ pub fn lone_name(machine: &Object) -> Option<&str> {
 }
 
 /// Kind of the deployments of a side.
-pub const fn deployment_kind(side: Side) -> Kind {
+pub const fn deployment_kind(side: MigrationSide) -> Kind {
     match side {
-        Side::ClusterApi | Side::OtherProvider => Kind::CapiDeployment,
-        Side::MachineController => Kind::Deployment,
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiDeployment,
+        MigrationSide::MachineController => Kind::Deployment,
     }
 }
 
 /// Kind of the sets of a side.
-pub const fn set_kind(side: Side) -> Kind {
+pub const fn set_kind(side: MigrationSide) -> Kind {
     match side {
-        Side::ClusterApi | Side::OtherProvider => Kind::CapiSet,
-        Side::MachineController => Kind::Set,
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiSet,
+        MigrationSide::MachineController => Kind::Set,
     }
 }
 
 /// Kind of the machines of a side.
-pub const fn machine_kind(side: Side) -> Kind {
+pub const fn machine_kind(side: MigrationSide) -> Kind {
     match side {
-        Side::ClusterApi | Side::OtherProvider => Kind::CapiMachine,
-        Side::MachineController => Kind::Machine,
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiMachine,
+        MigrationSide::MachineController => Kind::Machine,
     }
 }

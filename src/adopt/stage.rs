@@ -2,7 +2,7 @@ use serde::Serialize;
 
 /// The stage of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Stage {
+pub enum MigrationStage {
     /// Nothing was changed.
     Fresh,
     /// It can still be undone.

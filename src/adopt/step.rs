@@ -7,7 +7,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{
-    object::{Id, Kind, Object, lacking},
+    object::{Kind, ObjectId, UnstructuredObject, lacking},
     snapshot::Snapshot,
 };
 use mcm_api::{labels, patch};
@@ -21,14 +21,14 @@ pub struct Step {
     /// The purpose of the step, for users.
     pub title: &'static str,
     /// The remaining work.
-    pub todo: fn(&Snapshot) -> Todo,
+    pub todo: fn(&Snapshot) -> RemainingWork,
     /// The remaining work of undoing the step; `None` if it cannot be undone.
-    pub undo: Option<fn(&Snapshot) -> Todo>,
+    pub undo: Option<fn(&Snapshot) -> RemainingWork>,
 }
 
 /// The remaining work of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Todo {
+pub struct RemainingWork {
     /// Writes, in order.
     pub actions: Vec<Action>,
     /// Events to wait for before the step is done; each completes "waiting for".
@@ -43,21 +43,21 @@ pub enum Action {
     /// Create an object.
     Create {
         /// The object.
-        id: Id,
+        id: ObjectId,
         /// Its content.
         object: Value,
     },
     /// A merge patch, with the resource version as precondition.
     Patch {
         /// The object.
-        id: Id,
+        id: ObjectId,
         /// The patch.
         patch: Value,
     },
     /// A merge patch of the status, with the same precondition.
     PatchStatus {
         /// The object.
-        id: Id,
+        id: ObjectId,
         /// The patch.
         patch: Value,
     },
@@ -65,14 +65,14 @@ pub enum Action {
     /// request the stand-in to remove the objects it shows.
     Delete {
         /// The object.
-        id: Id,
+        id: ObjectId,
         /// The precondition.
         uid: String,
     },
     /// Add the tags by which the orphan collector finds VMs of the class, or remove them.
     Tag {
         /// The native Machine, which need not exist yet.
-        id: Id,
+        id: ObjectId,
         /// Whether the tags are added.
         is_listed: bool,
     },
@@ -80,7 +80,7 @@ pub enum Action {
 
 impl Action {
     /// The object to write.
-    pub fn id(&self) -> &Id {
+    pub fn id(&self) -> &ObjectId {
         match self {
             Self::Create { id, .. }
             | Self::Patch { id, .. }
@@ -105,14 +105,14 @@ impl fmt::Display for Action {
     }
 }
 
-impl Todo {
+impl RemainingWork {
     /// The step is done.
     pub fn is_done(&self) -> bool {
         self.actions.is_empty() && self.waits.is_empty()
     }
 
     /// Adds missing fields to an object.
-    pub fn want(&mut self, object: &Object, wanted: &Value) {
+    pub fn want(&mut self, object: &UnstructuredObject, wanted: &Value) {
         if let Some(patch) = lacking(&object.value, wanted) {
             self.actions.push(Action::Patch { id: object.id(), patch });
         }
@@ -120,7 +120,7 @@ impl Todo {
 
     /// Creates an object, or adds missing fields to the one that this migration created.
     pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
-        let id = Id::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
+        let id = ObjectId::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
         // Without nulls: open fields are filled in by admission.
         let mut whole = json!({});
         patch::apply(&mut whole, wanted);
@@ -139,14 +139,14 @@ impl Todo {
     }
 
     /// Waits until the controller of each object confirms the pause.
-    pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
+    pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
         for object in objects.into_iter().filter(|object| object.tells_pause()) {
             self.expect(object.is_paused(), format!("the condition Paused of {}", object.id()));
         }
     }
 
     /// Waits until the controller of each object has resumed.
-    pub fn expect_resumed<'a>(&mut self, objects: impl IntoIterator<Item = &'a Object>) {
+    pub fn expect_resumed<'a>(&mut self, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
         for object in objects {
             self.expect(!object.is_paused(), format!("the condition Paused of {} to end", object.id()));
         }
@@ -177,12 +177,12 @@ fn pause_of(kind: Kind, migration: &Value) -> Value {
 }
 
 /// The patch that pauses the controllers of an object.
-pub fn pause(object: &Object, snapshot: &Snapshot) -> Value {
+pub fn pause(object: &UnstructuredObject, snapshot: &Snapshot) -> Value {
     pause_of(object.kind, &json!(snapshot.name()))
 }
 
 /// The patch that resumes them.
-pub fn resume(object: &Object) -> Value {
+pub fn resume(object: &UnstructuredObject) -> Value {
     let mut patch = pause_of(object.kind, &Value::Null);
     if !patch["metadata"]["annotations"][names::PAUSED].is_null() {
         patch["metadata"]["annotations"][names::PAUSED] = Value::Null;
@@ -191,23 +191,23 @@ pub fn resume(object: &Object) -> Value {
 }
 
 /// Pauses objects, and waits until their controllers confirm it.
-pub fn pause_each(s: &Snapshot, objects: &[&Object]) -> Todo {
-    let mut todo = Todo::default();
+pub fn pause_each(s: &Snapshot, objects: &[&UnstructuredObject]) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     objects.iter().for_each(|object| todo.want(object, &pause(object, s)));
     todo.expect_paused(objects.iter().copied());
     todo
 }
 
 /// Undoes [`pause_each`].
-pub fn resume_each(objects: &[&Object]) -> Todo {
-    let mut todo = Todo::default();
+pub fn resume_each(objects: &[&UnstructuredObject]) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     objects.iter().for_each(|object| todo.want(object, &resume(object)));
     todo.expect_resumed(objects.iter().copied());
     todo
 }
 
 /// Whether a deployment is healthy, and each of these numbers of its status counts the machines that survived.
-pub fn is_whole(deployment: &Object, numbers: [&str; 3], surviving: Option<i64>) -> bool {
+pub fn is_whole(deployment: &UnstructuredObject, numbers: [&str; 3], surviving: Option<i64>) -> bool {
     let counts = |field: &&str| deployment.number(&format!("/status/{field}")) >= surviving;
     !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
 }
@@ -222,8 +222,8 @@ pub fn paused(kind: Kind, mut object: Value, snapshot: &Snapshot) -> Value {
 /// Removes objects without side effects. None is deleted before the controllers of all confirmed the pause; then its
 /// deletion starts neither a drain nor the deletion of a VM. Finalizers are removed last: core adds its own again to
 /// objects that are not being deleted, paused or not.
-pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>) {
-    let objects: Vec<&Object> = objects.into_iter().collect();
+pub fn detach<'a>(todo: &mut RemainingWork, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
+    let objects: Vec<&UnstructuredObject> = objects.into_iter().collect();
     for object in &objects {
         let mut wanted = json!({ "metadata": { "ownerReferences": null } });
         if object.kind == Kind::InfraMachine {
@@ -233,7 +233,7 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
         }
         todo.want(object, &wanted);
     }
-    let is_left_alone = |object: &Object| {
+    let is_left_alone = |object: &UnstructuredObject| {
         !object.kind.is_paused_by_annotation()
             || !object.tells_pause()
             || object.is_paused()
@@ -255,7 +255,7 @@ pub fn detach<'a>(todo: &mut Todo, objects: impl IntoIterator<Item = &'a Object>
 }
 
 /// The finalizer of the garbage collector stays; the collector first removes the owner from the dependents.
-fn finalizer_of_orphans(object: &Object) -> Value {
+fn finalizer_of_orphans(object: &UnstructuredObject) -> Value {
     let all = object.at("/metadata/finalizers");
     let is_there = all.as_array().is_some_and(|all| all.contains(&json!(ORPHANS)));
     if is_there { json!([ORPHANS]) } else { Value::Null }

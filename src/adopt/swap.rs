@@ -12,24 +12,24 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    object::{Id, Kind, Object},
-    snapshot::{Member, Snapshot},
-    step::{Action, Todo, detach, pause, resume},
+    object::{Kind, ObjectId, UnstructuredObject},
+    snapshot::{MachineObjects, Snapshot},
+    step::{Action, RemainingWork, detach, pause, resume},
     to_native,
 };
 use mcm_api::labels;
 pub use {
     mcm_conversion as conversion,
     mcm_conversion::{
-        Conversion, ProviderRole, provider_id,
-        types::{INFRASTRUCTURE_GROUP, Side, names},
+        ConversionResult, ProviderRole, provider_id,
+        types::{INFRASTRUCTURE_GROUP, MigrationSide, names},
     },
 };
 
 /// The objects of core, whose controllers confirm a pause.
-pub fn of_core(s: &Snapshot) -> Vec<&Object> {
-    let machines = s.members_of(Side::ClusterApi).into_iter().filter_map(|member| member.machine);
-    let above = s.sets_of(Side::ClusterApi).into_iter().chain(s.deployment_of(Side::ClusterApi));
+pub fn of_core(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    let machines = s.members_of(MigrationSide::ClusterApi).into_iter().filter_map(|member| member.machine);
+    let above = s.sets_of(MigrationSide::ClusterApi).into_iter().chain(s.deployment_of(MigrationSide::ClusterApi));
     machines.chain(above).chain(to_native::health_checks(s)).collect()
 }
 
@@ -39,16 +39,16 @@ pub fn template_name(s: &Snapshot) -> &str {
 }
 
 /// The template of the provider mcm.
-pub fn own_template(s: &Snapshot) -> Option<&Object> {
+pub fn own_template(s: &Snapshot) -> Option<&UnstructuredObject> {
     s.find(Kind::InfraTemplate, template_name(s))
 }
 
 /// The template of the other provider: the referenced one, or the template with the deployment's name. A pool is its own.
-pub fn other_template(s: &Snapshot) -> Option<&Object> {
+pub fn other_template(s: &Snapshot) -> Option<&UnstructuredObject> {
     if s.unit.is_pool() {
         return s.pool();
     }
-    let referred = s.deployment_of(Side::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
+    let referred = s.deployment_of(MigrationSide::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
     let found = || Kind::of_others(ProviderRole::Template).filter_map(|kind| s.find(kind, template_name(s)));
     found().find(|template| template.kind.resource().2 == referred).or_else(|| found().next())
 }
@@ -77,18 +77,18 @@ pub fn class(s: &Snapshot) -> Option<Value> {
 }
 
 /// Name of the class of a machine.
-pub fn class_name(s: &Snapshot, member: &Member<'_>) -> Option<String> {
+pub fn class_name(s: &Snapshot, member: &MachineObjects<'_>) -> Option<String> {
     let of_native = member.native.map(|native| native.text("/spec/class/name").to_owned());
     of_native.or_else(|| Some(class(s)?["metadata"]["name"].as_str()?.to_owned()))
 }
 
 /// The class derived from the template of the other provider, if no class has its name yet.
-pub fn class_made(s: &Snapshot) -> Conversion {
+pub fn class_made(s: &Snapshot) -> ConversionResult {
     let is_known = own_template(s).is_some() || s.find(Kind::Class, template_name(s)).is_some();
-    let Some(template) = other_template(s).filter(|_| !is_known) else { return Conversion::default() };
+    let Some(template) = other_template(s).filter(|_| !is_known) else { return ConversionResult::default() };
     // The provider stores facts about its network in the status of its cluster.
     let clusters = Kind::of_others(ProviderRole::Cluster).flat_map(|kind| s.all(kind));
-    let referring = s.referring().map(Object::as_written);
+    let referring = s.referring().map(UnstructuredObject::as_written);
     let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(referring).collect();
     let mut made = conversion::class_of_template(&template.as_written(), &around, &s.answers);
     if let Some(secret) = &s.credentials {
@@ -99,17 +99,17 @@ pub fn class_made(s: &Snapshot) -> Conversion {
 }
 
 /// The template of the other provider derived from the class, if there is none yet.
-pub fn template_made(s: &Snapshot) -> Conversion {
+pub fn template_made(s: &Snapshot) -> ConversionResult {
     if other_template(s).is_some() {
-        return Conversion::default();
+        return ConversionResult::default();
     }
-    let Some(mut class) = class(s) else { return Conversion::default() };
+    let Some(mut class) = class(s) else { return ConversionResult::default() };
     class["metadata"]["name"] = json!(template_name(s));
     conversion::template_of_class(&class, &s.cluster)
 }
 
 /// An infrastructure object for the existing VM of a machine. Core makes the Machine its owner.
-pub fn infrastructure(from: &Object, kind: Kind, template: &Object) -> Value {
+pub fn infrastructure(from: &UnstructuredObject, kind: Kind, template: &UnstructuredObject) -> Value {
     let is_of_template = |key: &str| key.starts_with(names::CLONED_FROM) || key == labels::KUBECTL_LAST_APPLIED;
     let written = from.as_written();
     let annotations = written["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -128,8 +128,8 @@ pub fn infrastructure(from: &Object, kind: Kind, template: &Object) -> Value {
 }
 
 /// Machines, set and deployment refer to the objects of the provider with this template.
-pub fn refer(s: &Snapshot, template: Kind) -> Todo {
-    let mut todo = Todo::default();
+pub fn refer(s: &Snapshot, template: Kind) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let reference =
         |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().2, "name": name });
     for member in s.recorded() {
@@ -141,15 +141,15 @@ pub fn refer(s: &Snapshot, template: Kind) -> Todo {
         todo.want(machine, &json!({ "spec": { "infrastructureRef": reference } }));
     }
     let reference = reference(template, template_name(s));
-    for above in s.sets_of(Side::ClusterApi).into_iter().chain(s.deployment_of(Side::ClusterApi)) {
+    for above in s.sets_of(MigrationSide::ClusterApi).into_iter().chain(s.deployment_of(MigrationSide::ClusterApi)) {
         todo.want(above, &json!({ "spec": { "template": { "spec": { "infrastructureRef": reference } } } }));
     }
     todo
 }
 
 /// Undoes the creation of the objects of the provider with this template.
-pub fn forget(s: &Snapshot, template: Kind) -> Todo {
-    let mut todo = Todo::default();
+pub fn forget(s: &Snapshot, template: Kind) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let kinds = [machine_kind_of(template), template];
     let made = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|one| one.is_of_migration(s.name()));
     detach(&mut todo, made);
@@ -158,39 +158,39 @@ pub fn forget(s: &Snapshot, template: Kind) -> Todo {
 
 /// Excludes the VMs of these classes from orphan collection. There is no confirmation: a collector reads the class
 /// before it deletes a VM, and only long after it first saw the VM.
-pub fn hold(todo: &mut Todo, s: &Snapshot) {
+pub fn hold(todo: &mut RemainingWork, s: &Snapshot) {
     for class in classes(s) {
         todo.want(class, &pause(class, s));
     }
 }
 
 /// Undoes [`hold`].
-pub fn release(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn release(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let held = s.all(Kind::Class).filter(|class| class.is_of_migration(s.name()));
     held.for_each(|class| todo.want(class, &resume(class)));
     todo
 }
 
 /// The classes of the machines that are stored.
-pub fn classes(s: &Snapshot) -> Vec<&Object> {
+pub fn classes(s: &Snapshot) -> Vec<&UnstructuredObject> {
     let members = s.members_under_core();
     let names: BTreeSet<String> = members.iter().filter_map(|member| class_name(s, member)).collect();
     names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
 }
 
 /// Adds the tags by which orphan collectors find the VMs of their class.
-pub fn tag(s: &Snapshot) -> Todo {
+pub fn tag(s: &Snapshot) -> RemainingWork {
     list(s, true)
 }
 
 /// Removes these tags: without a native Machine a VM that is listed for a class would be deleted as an orphan.
-pub fn untag(s: &Snapshot) -> Todo {
+pub fn untag(s: &Snapshot) -> RemainingWork {
     list(s, false)
 }
 
-fn list(s: &Snapshot, is_listed: bool) -> Todo {
-    let mut todo = Todo::default();
+fn list(s: &Snapshot, is_listed: bool) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let Some(cloud) = &s.cloud else {
         todo.asks_cloud = true;
         todo.expect(false, "a response of the cloud");
@@ -220,7 +220,7 @@ fn list(s: &Snapshot, is_listed: bool) -> Todo {
             }
         }
         if is_shown != is_listed && (is_known || !is_listed) {
-            todo.actions.push(Action::Tag { id: Id::new(Kind::Machine, member.name), is_listed });
+            todo.actions.push(Action::Tag { id: ObjectId::new(Kind::Machine, member.name), is_listed });
         }
     }
     unknown.into_iter().for_each(|class| todo.expect(false, class));

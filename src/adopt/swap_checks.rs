@@ -1,24 +1,29 @@
 //! Preconditions of a migration between infrastructure providers.
 
 use super::{
-    object::{Kind, Object},
-    snapshot::{Member, Snapshot},
+    object::{Kind, UnstructuredObject},
+    snapshot::{MachineObjects, Snapshot},
     swap,
     verdicts::{
-        Check, OF_MACHINE, Verdict, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
+        CheckVerdict, MigrationCheck, OF_MACHINE, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
         node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
     },
-    way::Way,
+    way::MigrationDirection,
 };
 use mcm_api::{labels, machine::MachineClass};
 pub use mcm_conversion::{
-    Conversion, content_of, provider_id,
-    types::{Side, names},
+    ConversionResult, content_of, provider_id,
+    types::{MigrationSide, names},
     zone_of,
 };
 
 /// All checks for one of the two directions.
-pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>]) -> Vec<Check> {
+pub fn checks(
+    s: &Snapshot,
+    way: MigrationDirection,
+    deployment: &UnstructuredObject,
+    members: &[MachineObjects<'_>],
+) -> Vec<MigrationCheck> {
     if s.unit.is_lone() {
         let text = "between infrastructure providers only whole deployments are migrated";
         return vec![of_whole("provider", Err(text.to_owned()))];
@@ -33,15 +38,21 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
         of_whole("orphans", no_orphans(s, members)),
     ];
     let made = match way {
-        Way::ToOther => swap::template_made(s),
-        Way::FromOther | Way::ToNative | Way::FromNative | Way::FromStandIn => swap::class_made(s),
+        MigrationDirection::ToOther => swap::template_made(s),
+        MigrationDirection::FromOther
+        | MigrationDirection::ToNative
+        | MigrationDirection::FromNative
+        | MigrationDirection::FromStandIn => swap::class_made(s),
     };
     all.extend(conversion(s, way, deployment, &made));
     for member in members {
         let of_machine = |check, verdict| result(member.name, check, verdict);
         let is_settled = match way {
-            Way::ToOther => machine_is_settled(member, Side::ClusterApi),
-            Way::FromOther | Way::ToNative | Way::FromNative | Way::FromStandIn => machine_of_other_is_settled(member),
+            MigrationDirection::ToOther => machine_is_settled(member, MigrationSide::ClusterApi),
+            MigrationDirection::FromOther
+            | MigrationDirection::ToNative
+            | MigrationDirection::FromNative
+            | MigrationDirection::FromStandIn => machine_of_other_is_settled(member),
         };
         all.push(of_machine(OF_MACHINE[0], is_settled));
         all.push(of_machine(OF_MACHINE[1], node_is_its_own(member)));
@@ -52,7 +63,7 @@ pub fn checks(s: &Snapshot, way: Way, deployment: &Object, members: &[Member<'_>
 }
 
 pub fn no_migration_holds_a_class(s: &Snapshot) -> Result<(), String> {
-    let other = |class: &&Object| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
+    let other = |class: &&UnstructuredObject| class.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
     match swap::classes(s).into_iter().find(other) {
         Some(class) => Err(format!("{} is held by another migration: complete that first", class.id())),
         None => Ok(()),
@@ -60,17 +71,17 @@ pub fn no_migration_holds_a_class(s: &Snapshot) -> Result<(), String> {
 }
 
 /// The template is of the provider that the machines are migrated from.
-fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
+fn provider(s: &Snapshot, way: MigrationDirection, deployment: &UnstructuredObject) -> CheckVerdict {
     let reference = "/spec/template/spec/infrastructureRef";
     let (kind, name) = (deployment.text(&format!("{reference}/kind")), swap::template_name(s));
     // Includes the time in which the references change.
     let is_under_way = deployment.is_of_migration(s.name());
     let is_own = kind == Kind::InfraTemplate.resource().2;
     match way {
-        Way::ToOther if !is_own && !is_under_way => {
+        MigrationDirection::ToOther if !is_own && !is_under_way => {
             Err(format!("its template is {kind} {name}, which is not of the provider mcm"))
         }
-        Way::ToOther => match swap::own_template(s) {
+        MigrationDirection::ToOther => match swap::own_template(s) {
             Some(template) => Ok(format!("from {}", template.id())),
             None => Err(format!("MCMMachineTemplate {name} does not exist")),
         },
@@ -86,13 +97,13 @@ fn provider(s: &Snapshot, way: Way, deployment: &Object) -> Verdict {
     }
 }
 
-fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
-    let of_member = |member: &Member<'_>| match way {
-        Way::ToOther => [member.other.map(Object::id), None],
-        _ => [member.infra.map(Object::id), member.native.map(Object::id)],
+fn names_are_free(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
+    let of_member = |member: &MachineObjects<'_>| match way {
+        MigrationDirection::ToOther => [member.other.map(UnstructuredObject::id), None],
+        _ => [member.infra.map(UnstructuredObject::id), member.native.map(UnstructuredObject::id)],
     };
     let ids = members.iter().flat_map(of_member).flatten();
-    let is_foreign = |id: &super::object::Id| s.objects.get(id).is_some_and(|one| !one.is_of_migration(s.name()));
+    let is_foreign = |id: &super::object::ObjectId| s.objects.get(id).is_some_and(|one| !one.is_of_migration(s.name()));
     match ids.into_iter().find(is_foreign) {
         Some(id) => Err(format!("{id} exists: rename or delete it")),
         None => Ok("the names are free".to_owned()),
@@ -100,7 +111,12 @@ fn names_are_free(s: &Snapshot, way: Way, members: &[Member<'_>]) -> Verdict {
 }
 
 /// Every refusal is a failed check, with its path.
-pub fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion) -> Vec<Check> {
+pub fn conversion(
+    s: &Snapshot,
+    way: MigrationDirection,
+    deployment: &UnstructuredObject,
+    made: &ConversionResult,
+) -> Vec<MigrationCheck> {
     if !made.refusals.is_empty() {
         let refused = |refusal: &_| of_whole("conversion", Err(format!("{refusal}; or write the class yourself")));
         return made.refusals.iter().map(refused).collect();
@@ -112,14 +128,14 @@ pub fn conversion(s: &Snapshot, way: Way, deployment: &Object, made: &Conversion
         None => "class and template exist".to_owned(),
     };
     let mut all = vec![of_whole("conversion", Ok(text))];
-    if way != Way::ToOther {
+    if way != MigrationDirection::ToOther {
         all.push(of_whole("class", class_fits(s, deployment)));
     }
     all
 }
 
 /// The provider mcm adopts a machine only into a class of its zone.
-fn class_fits(s: &Snapshot, deployment: &Object) -> Verdict {
+fn class_fits(s: &Snapshot, deployment: &UnstructuredObject) -> CheckVerdict {
     let Some(class) = swap::class(s) else {
         return Err(format!("MachineClass {} does not exist and cannot be created", swap::template_name(s)));
     };
@@ -133,7 +149,7 @@ fn class_fits(s: &Snapshot, deployment: &Object) -> Verdict {
     Ok(name)
 }
 
-fn machine_of_other_is_settled(member: &Member<'_>) -> Verdict {
+fn machine_of_other_is_settled(member: &MachineObjects<'_>) -> CheckVerdict {
     let (Some(machine), Some(other)) = (member.machine, member.other) else {
         return Err("its infrastructure object does not exist or is of a provider that mcm does not know".to_owned());
     };

@@ -11,17 +11,17 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    object::{Kind, Object, replacing},
-    snapshot::{Member, Snapshot},
-    step::{Step, Todo, detach, is_whole, pause_each, paused, resume, resume_each},
+    object::{Kind, UnstructuredObject, replacing},
+    snapshot::{MachineObjects, Snapshot},
+    step::{RemainingWork, Step, detach, is_whole, pause_each, paused, resume, resume_each},
     to_native::{before, put_back},
 };
 use mcm_api::{GoDuration, labels, machine::MachineConfiguration};
 pub use {
     mcm_conversion as conversion,
     mcm_conversion::{
-        Conversion, Options, ProviderRole,
-        types::{Side, names},
+        ConversionOptions, ConversionResult, ProviderRole,
+        types::{MigrationSide, names},
     },
 };
 
@@ -42,34 +42,34 @@ pub const AFTER: [Step; 2] = [
 const NO_LIMIT_HOURS: i64 = 876_000;
 
 /// Step 1. The native controllers confirm that each object is paused.
-pub fn pause_all(s: &Snapshot) -> Todo {
+pub fn pause_all(s: &Snapshot) -> RemainingWork {
     pause_each(s, &[owners(s), natives(s)].concat())
 }
 
-pub fn resume_all(s: &Snapshot) -> Todo {
+pub fn resume_all(s: &Snapshot) -> RemainingWork {
     resume_each(&[natives(s), owners(s)].concat())
 }
 
 /// Step 2. Each object is created with its owner, and its controller confirms the pause. So core has seen every Machine
 /// before its set acts, and creates none.
-fn describe(s: &Snapshot) -> Todo {
-    if let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) {
+fn describe(s: &Snapshot) -> RemainingWork {
+    if let (Some(wanted), Some(set)) = (CoreSideObjects::of(s), s.recorded_set(MigrationSide::MachineController)) {
         return make(s, &wanted, set.name());
     }
-    let mut todo = Todo::default();
+    let mut todo = RemainingWork::default();
     todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
     todo
 }
 
 /// Creates the described objects, with a set of this name.
-pub fn make(s: &Snapshot, wanted: &Described, set_name: &str) -> Todo {
-    let mut todo = Todo::default();
+pub fn make(s: &Snapshot, wanted: &CoreSideObjects, set_name: &str) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for (kind, object) in &wanted.others {
         todo.make(s, *kind, &paused(*kind, object.clone(), s));
     }
     todo.make(s, Kind::CapiDeployment, &paused(Kind::CapiDeployment, wanted.deployment.clone(), s));
     let Some(deployment) = s.find(Kind::CapiDeployment, s.name()) else { return todo };
-    let members: Vec<Member<'_>> = s.recorded().collect();
+    let members: Vec<MachineObjects<'_>> = s.recorded().collect();
     todo.make(s, Kind::CapiSet, &paused(Kind::CapiSet, wanted.set(set_name, members.len(), deployment), s));
     let Some(set) = s.find(Kind::CapiSet, set_name) else { return todo };
     for member in &members {
@@ -89,9 +89,9 @@ pub fn make(s: &Snapshot, wanted: &Described, set_name: &str) -> Todo {
 }
 
 /// Undoes step 2, which created all these objects.
-pub fn forget(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let mut made: Vec<&Object> = s.objects.values().filter(|object| is_made(s, object)).collect();
+pub fn forget(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
+    let mut made: Vec<&UnstructuredObject> = s.objects.values().filter(|object| is_made(s, object)).collect();
     // From the leaves to the root.
     made.sort_by_key(|object| std::cmp::Reverse(object.kind));
     detach(&mut todo, made);
@@ -99,8 +99,8 @@ pub fn forget(s: &Snapshot) -> Todo {
 }
 
 /// Step 3. The native Machine gets the fields of the native Machine of an MCMMachine, and records its former state.
-pub fn hand_over(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn hand_over(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for member in s.recorded() {
         let (Some(native), Some(infra)) = (member.native, member.infra) else {
             todo.expect(false, format!("MCM Machine {} and its MCMMachine", member.name));
@@ -113,16 +113,16 @@ pub fn hand_over(s: &Snapshot) -> Todo {
     todo
 }
 
-pub fn take_back(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn take_back(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     s.recorded().filter_map(|member| member.native).for_each(|native| put_back(&mut todo, native));
     todo
 }
 
 /// Last but one. Removes the finalizer of Nodes, because no controller would remove it any more and core could not
 /// delete them.
-pub fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     detach(&mut todo, owners(s));
     for node in s.recorded().filter_map(|member| member.node) {
         let finalizers = node.at("/metadata/finalizers");
@@ -144,19 +144,19 @@ pub fn remove(s: &Snapshot) -> Todo {
 }
 
 /// Last: resumes from the machines up to the deployment, each after its dependents.
-pub fn start(s: &Snapshot) -> Todo {
+pub fn start(s: &Snapshot) -> RemainingWork {
     start_infrastructure(s).then(|| start_core(s))
 }
 
 /// MCMMachines and native Machines. One whose Node is lost may not be ready again, or deleted meanwhile.
-pub fn start_infrastructure(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn start_infrastructure(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for member in s.recorded() {
         let mut patch = member.native.map(resume).unwrap_or_default();
         patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
         member.native.into_iter().for_each(|native| todo.want(native, &patch));
         member.infra.into_iter().for_each(|infra| todo.want(infra, &resume(infra)));
-        let is_provisioned = |infra: &Object| !infra.is_paused() && infra.condition("Ready") == "True";
+        let is_provisioned = |infra: &UnstructuredObject| !infra.is_paused() && infra.condition("Ready") == "True";
         let text = format!("MCMMachine {} to be ready", member.name);
         match (member.node, member.infra) {
             (Some(_), infra) => todo.expect(infra.is_some_and(is_provisioned), text),
@@ -167,44 +167,45 @@ pub fn start_infrastructure(s: &Snapshot) -> Todo {
 }
 
 /// Machines, sets and deployment, and the other objects that this migration created.
-pub fn start_core(s: &Snapshot) -> Todo {
+pub fn start_core(s: &Snapshot) -> RemainingWork {
     let surviving = s.surviving();
     let works = if knows_health(s) { "availableReplicas" } else { "replicas" };
     let todo = start_machines(s).then(|| {
-        let mut todo = Todo::default();
-        let sets = s.sets_of(Side::ClusterApi);
+        let mut todo = RemainingWork::default();
+        let sets = s.sets_of(MigrationSide::ClusterApi);
         sets.iter().for_each(|set| todo.want(set, &resume(set)));
-        let counts = |set: &&Object| !set.is_paused() && set.number(&format!("/status/{works}")) >= surviving;
+        let counts =
+            |set: &&UnstructuredObject| !set.is_paused() && set.number(&format!("/status/{works}")) >= surviving;
         todo.expect(sets.iter().any(counts), "all machines of the MachineSet to be available");
         todo
     });
     todo.then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         resume_made(&mut todo, s);
-        let is_whole = |one: &Object| is_whole(one, ["replicas", "upToDateReplicas", works], surviving);
-        let deployment = s.deployment_of(Side::ClusterApi);
+        let is_whole = |one: &UnstructuredObject| is_whole(one, ["replicas", "upToDateReplicas", works], surviving);
+        let deployment = s.deployment_of(MigrationSide::ClusterApi);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MachineDeployment to be available");
         todo
     })
 }
 
 /// Machines of Cluster API. One whose Node is lost will not have another.
-pub fn start_machines(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn start_machines(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for member in s.recorded() {
         member.machine.into_iter().for_each(|machine| todo.want(machine, &resume(machine)));
         let Some(node) = member.node else {
             todo.expect_resumed(member.machine);
             continue;
         };
-        let runs = |one: &Object| !one.is_paused() && node.name() == one.text("/status/nodeRef/name");
+        let runs = |one: &UnstructuredObject| !one.is_paused() && node.name() == one.text("/status/nodeRef/name");
         todo.expect(member.machine.is_some_and(runs), format!("Machine {} to have its Node", member.name));
     }
     todo
 }
 
 /// Objects that this migration created beside the machines.
-pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
+pub fn resume_made(todo: &mut RemainingWork, s: &Snapshot) {
     let made = s.objects.values().filter(|object| is_made(s, object));
     made.for_each(|object| todo.want(object, &resume(object)));
 }
@@ -216,24 +217,24 @@ fn knows_health(s: &Snapshot) -> bool {
 }
 
 /// The native objects above the Machines, from the leaves to the root.
-fn owners(s: &Snapshot) -> Vec<&Object> {
-    let mut sets = s.sets_of(Side::MachineController);
-    let detached = |set: &&Object| set.is_of_migration(s.name()) && set.controller().is_none();
+fn owners(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    let mut sets = s.sets_of(MigrationSide::MachineController);
+    let detached = |set: &&UnstructuredObject| set.is_of_migration(s.name()) && set.controller().is_none();
     sets.extend(s.all(Kind::Set).filter(detached));
-    sets.extend(s.deployment_of(Side::MachineController));
+    sets.extend(s.deployment_of(MigrationSide::MachineController));
     sets
 }
 
 /// The native Machines, with any owner.
-fn natives(s: &Snapshot) -> Vec<&Object> {
-    let members = s.members_of(Side::MachineController).into_iter().filter_map(|member| member.native);
+fn natives(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    let members = s.members_of(MigrationSide::MachineController).into_iter().filter_map(|member| member.native);
     let held = s.all(Kind::Machine).filter(|native| native.is_of_migration(s.name()));
     let mut seen = std::collections::BTreeSet::new();
     members.chain(held).filter(|native| seen.insert(native.name())).collect()
 }
 
 /// Whether this migration created the object on the side of Cluster API.
-pub fn is_made(s: &Snapshot, object: &Object) -> bool {
+pub fn is_made(s: &Snapshot, object: &UnstructuredObject) -> bool {
     let is_of_capi = !matches!(
         object.kind,
         Kind::Cluster
@@ -250,17 +251,20 @@ pub fn is_made(s: &Snapshot, object: &Object) -> bool {
 }
 
 /// The deployment as one of Cluster API.
-pub fn converted(s: &Snapshot) -> Conversion {
-    let Some(deployment) = s.deployment_of(Side::MachineController) else { return Conversion::default() };
+pub fn converted(s: &Snapshot) -> ConversionResult {
+    let Some(deployment) = s.deployment_of(MigrationSide::MachineController) else {
+        return ConversionResult::default();
+    };
     let class = s.find(Kind::Class, deployment.text("/spec/template/spec/class/name"));
     let secret = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
-    let written = s.written([Some(deployment), class, secret].into_iter().flatten().map(Object::id));
-    let options = Options { cluster: Some(s.cluster.clone()), now: Some(s.now), ..Options::default() };
+    let written = s.written([Some(deployment), class, secret].into_iter().flatten().map(UnstructuredObject::id));
+    let options =
+        ConversionOptions { cluster: Some(s.cluster.clone()), now: Some(s.now), ..ConversionOptions::default() };
     conversion::to_capi(&written, &options)
 }
 
 /// The objects for core.
-pub struct Described {
+pub struct CoreSideObjects {
     /// The label by which core distinguishes the sets of a deployment.
     pub hash: String,
     /// The deployment.
@@ -271,13 +275,13 @@ pub struct Described {
     pub others: Vec<(Kind, Value)>,
 }
 
-impl Described {
+impl CoreSideObjects {
     fn of(s: &Snapshot) -> Option<Self> {
-        let Conversion { objects, refusals, .. } = converted(s);
+        let ConversionResult { objects, refusals, .. } = converted(s);
         if !refusals.is_empty() {
             return None;
         }
-        let hash = s.recorded_set(Side::MachineController)?.label(labels::TEMPLATE_HASH)?.to_owned();
+        let hash = s.recorded_set(MigrationSide::MachineController)?.label(labels::TEMPLATE_HASH)?.to_owned();
         let all = || objects.iter().filter_map(|object| Some((Kind::of(object)?, object)));
         let of_kind = |wanted: Kind| all().find(|(kind, _)| *kind == wanted).map(|(_, object)| object.clone());
         let mut deployment = of_kind(Kind::CapiDeployment)?;
@@ -301,7 +305,7 @@ impl Described {
     }
 
     /// A set that core accepts as created by the deployment.
-    fn set(&self, name: &str, replicas: usize, deployment: &Object) -> Value {
+    fn set(&self, name: &str, replicas: usize, deployment: &UnstructuredObject) -> Value {
         let mut spec = self.deployment["spec"].clone();
         let mut selector = spec["selector"].take();
         selector["matchLabels"][labels::TEMPLATE_HASH] = json!(self.hash);
@@ -317,7 +321,7 @@ impl Described {
         })
     }
 
-    fn machine(&self, name: &str, node: &Object, set: &Object) -> Value {
+    fn machine(&self, name: &str, node: &UnstructuredObject, set: &UnstructuredObject) -> Value {
         let template = &self.deployment["spec"]["template"];
         let mut labels = self.labels();
         labels[names::SET_NAME] = json!(set.name());
@@ -335,7 +339,7 @@ impl Described {
         })
     }
 
-    fn infra(&self, name: &str, node: &Object, machine: &Object) -> Value {
+    fn infra(&self, name: &str, node: &UnstructuredObject, machine: &UnstructuredObject) -> Value {
         let template = &self.template["spec"]["template"];
         let mut annotations = template["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
         let of_template = Map::from_iter([
@@ -358,7 +362,7 @@ impl Described {
 
 /// A native Machine as that of an MCMMachine: core manages its life cycle. It keeps the name of its Node, so that the
 /// native controllers do not touch that Node.
-fn as_machine_of(infra: &Object, native: &Object, s: &Snapshot) -> Value {
+fn as_machine_of(infra: &UnstructuredObject, native: &UnstructuredObject, s: &Snapshot) -> Value {
     let configuration = MachineConfiguration {
         creation_timeout: Some(GoDuration::from_secs(NO_LIMIT_HOURS * 3600)),
         disable_health_timeout: Some(true),

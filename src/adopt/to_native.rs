@@ -11,16 +11,16 @@
 use serde_json::{Value, json};
 
 use super::{
-    object::{Kind, Object, replacing},
-    snapshot::{Member, Snapshot},
-    step::{Step, Todo, detach, is_whole, pause_each, paused, resume, resume_each},
+    object::{Kind, UnstructuredObject, replacing},
+    snapshot::{MachineObjects, Snapshot},
+    step::{RemainingWork, Step, detach, is_whole, pause_each, paused, resume, resume_each},
 };
 use mcm_api::{labels, selector::Selector};
 use {
     mcm_conversion as conversion,
     mcm_conversion::{
-        Conversion, Options,
-        types::{Side, names},
+        ConversionOptions, ConversionResult,
+        types::{MigrationSide, names},
     },
 };
 
@@ -38,19 +38,19 @@ pub const AFTER: [Step; 2] = [
 ];
 
 /// Step 1. Core and the provider confirm that each object is paused.
-pub fn pause_all(s: &Snapshot) -> Todo {
+pub fn pause_all(s: &Snapshot) -> RemainingWork {
     pause_each(s, &[of_cluster_api(s), natives(s)].concat())
 }
 
-pub fn resume_all(s: &Snapshot) -> Todo {
+pub fn resume_all(s: &Snapshot) -> RemainingWork {
     resume_each(&[natives(s), of_cluster_api(s)].concat())
 }
 
 /// Step 2. The set is created first and without machines: a manager that does not support migrations would ignore it,
 /// and never confirm the hold.
-fn describe(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::ClusterApi)) else {
+fn describe(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
+    let (Some(wanted), Some(set)) = (NativeSideObjects::of(s), s.recorded_set(MigrationSide::ClusterApi)) else {
         todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
         return todo;
     };
@@ -77,7 +77,7 @@ fn describe(s: &Snapshot) -> Todo {
         Some(other) => todo.expect(false, format!("the name of {}, which another object has", other.id())),
     }
     let todo = todo.then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         let mut deployment = paused(Kind::Deployment, wanted.deployment.clone(), s);
         deployment["metadata"]["finalizers"] = json!([labels::FINALIZER]);
         todo.make(s, Kind::Deployment, &deployment);
@@ -85,16 +85,16 @@ fn describe(s: &Snapshot) -> Todo {
         todo
     });
     todo.then(|| {
-        let mut todo = Todo::default();
-        let owner = s.find(Kind::Deployment, s.name()).map(Object::as_controller).unwrap_or_default();
+        let mut todo = RemainingWork::default();
+        let owner = s.find(Kind::Deployment, s.name()).map(UnstructuredObject::as_controller).unwrap_or_default();
         todo.make(s, Kind::Set, &native_set(s.recorded().count(), &owner));
         todo
     })
 }
 
 /// Undoes step 2, which created all these objects.
-pub fn forget(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn forget(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let made = s.objects.values().filter(|object| {
         let is_native = matches!(object.kind, Kind::Deployment | Kind::Set | Kind::Class | Kind::Secret);
         is_native && object.is_of_migration(s.name())
@@ -104,13 +104,13 @@ pub fn forget(s: &Snapshot) -> Todo {
 }
 
 /// Step 3. The native Machine gets the fields of a Machine of that set, and records its former state.
-fn hand_over(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
-    let (Some(wanted), Some(set)) = (Described::of(s), s.recorded_set(Side::MachineController)) else {
+fn hand_over(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
+    let (Some(wanted), Some(set)) = (NativeSideObjects::of(s), s.recorded_set(MigrationSide::MachineController)) else {
         todo.expect(false, "the MCM MachineSet, which was deleted: run mcm adopt abort");
         return todo;
     };
-    let members: Vec<Member<'_>> = s.recorded().collect();
+    let members: Vec<MachineObjects<'_>> = s.recorded().collect();
     for member in &members {
         let (Some(native), Some(node)) = (member.native, member.node) else {
             todo.expect(false, format!("MCM Machine {} and its Node", member.name));
@@ -126,22 +126,22 @@ fn hand_over(s: &Snapshot) -> Todo {
     todo
 }
 
-pub fn take_back(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn take_back(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     natives(s).into_iter().for_each(|native| put_back(&mut todo, native));
     todo
 }
 
 /// Last but one: removes all objects of Cluster API except the Cluster and the template, and core's fields from Nodes.
-pub fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     detach(&mut todo, of_cluster_api(s));
     release_nodes(&mut todo, s);
     todo
 }
 
 /// Removes the annotations of core from the Nodes.
-pub fn release_nodes(todo: &mut Todo, s: &Snapshot) {
+pub fn release_nodes(todo: &mut RemainingWork, s: &Snapshot) {
     for node in s.recorded().filter_map(|member| member.node) {
         let annotations = node.at("/metadata/annotations");
         let of_core = annotations.as_object().into_iter().flatten().map(|(key, _)| key);
@@ -153,32 +153,34 @@ pub fn release_nodes(todo: &mut Todo, s: &Snapshot) {
 
 /// Last: resumes first the machines, so that the set sees them all at work before it decides anything; then set and
 /// deployment.
-fn start(s: &Snapshot) -> Todo {
+fn start(s: &Snapshot) -> RemainingWork {
     let surviving = s.surviving();
-    let deployment = s.deployment_of(Side::MachineController);
-    let set = s.recorded_set(Side::MachineController);
+    let deployment = s.deployment_of(MigrationSide::MachineController);
+    let set = s.recorded_set(MigrationSide::MachineController);
     let todo = start_machines(s).then(|| {
-        let mut todo = Todo::default();
-        for set in s.sets_of(Side::MachineController) {
+        let mut todo = RemainingWork::default();
+        for set in s.sets_of(MigrationSide::MachineController) {
             todo.want(set, &resume(set));
         }
-        let is_available = |set: &Object| !set.is_paused() && set.number("/status/availableReplicas") >= surviving;
+        let is_available =
+            |set: &UnstructuredObject| !set.is_paused() && set.number("/status/availableReplicas") >= surviving;
         todo.expect(set.is_some_and(is_available), "all machines of the MCM MachineSet to be available");
         todo
     });
     todo.then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
         resume_made(&mut todo, s);
-        let is_whole = |one: &Object| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], surviving);
+        let is_whole =
+            |one: &UnstructuredObject| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], surviving);
         todo.expect(deployment.is_some_and(is_whole), "all machines of the MCM MachineDeployment to be available");
         todo
     })
 }
 
 /// The native Machines. One whose Node is lost will not run again.
-pub fn start_machines(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+pub fn start_machines(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for (native, node) in s.recorded().filter_map(|member| Some((member.native?, member.node))) {
         let mut patch = resume(native);
         patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
@@ -191,42 +193,42 @@ pub fn start_machines(s: &Snapshot) -> Todo {
 }
 
 /// The class and the Secret that this migration created, now without a pause.
-pub fn resume_made(todo: &mut Todo, s: &Snapshot) {
+pub fn resume_made(todo: &mut RemainingWork, s: &Snapshot) {
     let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
     made.filter(|one| one.is_of_migration(s.name())).for_each(|one| todo.want(one, &resume(one)));
 }
 
 /// The objects of Cluster API, from the leaves to the root.
-pub fn of_cluster_api(s: &Snapshot) -> Vec<&Object> {
-    let members = s.members_of(Side::ClusterApi);
+pub fn of_cluster_api(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    let members = s.members_of(MigrationSide::ClusterApi);
     let infra = members.iter().filter_map(|member| member.infra);
     let left = s.recorded().filter_map(|member| member.infra);
     let machines = members.iter().filter_map(|member| member.machine);
     let recorded = s.recorded().filter_map(|member| member.machine);
-    let sets = s.sets_of(Side::ClusterApi);
+    let sets = s.sets_of(MigrationSide::ClusterApi);
     let detached = s.all(Kind::CapiSet).filter(|set| set.is_of_migration(s.name()));
-    let mut all: Vec<&Object> = infra.chain(left).chain(machines).chain(recorded).collect();
+    let mut all: Vec<&UnstructuredObject> = infra.chain(left).chain(machines).chain(recorded).collect();
     all.extend(sets);
     all.extend(detached);
     all.extend(health_checks(s));
-    all.extend(s.deployment_of(Side::ClusterApi));
+    all.extend(s.deployment_of(MigrationSide::ClusterApi));
     let mut seen = std::collections::BTreeSet::new();
     all.retain(|object| seen.insert(object.id()));
     all
 }
 
 /// The native Machines.
-fn natives(s: &Snapshot) -> Vec<&Object> {
-    s.members_of(Side::ClusterApi).into_iter().filter_map(|member| member.native).collect()
+fn natives(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    s.members_of(MigrationSide::ClusterApi).into_iter().filter_map(|member| member.native).collect()
 }
 
 /// The health checks that select machines of the deployment, or did so. They cannot replace machines without a set.
-pub fn health_checks(s: &Snapshot) -> Vec<&Object> {
+pub fn health_checks(s: &Snapshot) -> Vec<&UnstructuredObject> {
     if s.unit.is_lone() {
         return Vec::new();
     }
-    let members = s.members_of(Side::ClusterApi);
-    let selects = |check: &&Object| {
+    let members = s.members_of(MigrationSide::ClusterApi);
+    let selects = |check: &&UnstructuredObject| {
         check.is_of_migration(s.name())
             || members.iter().filter_map(|member| member.machine).any(|machine| is_selected(check, machine))
     };
@@ -234,7 +236,7 @@ pub fn health_checks(s: &Snapshot) -> Vec<&Object> {
 }
 
 /// Whether a health check selects a Machine.
-pub fn is_selected(check: &Object, machine: &Object) -> bool {
+pub fn is_selected(check: &UnstructuredObject, machine: &UnstructuredObject) -> bool {
     let selector = serde_json::from_value(check.at("/spec/selector")).ok();
     let labels = serde_json::from_value(machine.at("/metadata/labels")).ok();
     let is_same_cluster = check.text("/spec/clusterName") == machine.text("/spec/clusterName");
@@ -242,20 +244,20 @@ pub fn is_selected(check: &Object, machine: &Object) -> bool {
 }
 
 /// The deployment as a native one.
-pub fn converted(s: &Snapshot) -> Conversion {
-    let Some(deployment) = s.deployment_of(Side::ClusterApi) else { return Conversion::default() };
+pub fn converted(s: &Snapshot) -> ConversionResult {
+    let Some(deployment) = s.deployment_of(MigrationSide::ClusterApi) else { return ConversionResult::default() };
     let template = s.find(Kind::InfraTemplate, deployment.text("/spec/template/spec/infrastructureRef/name"));
     let class = template.map(|template| template.text("/spec/template/spec/machineClassRef/name"));
     let class = class.and_then(|name| s.find(Kind::Class, name));
     let bootstrap = s.find(Kind::Secret, deployment.text("/spec/template/spec/bootstrap/dataSecretName"));
     let own = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
     let around = [template, class, bootstrap, own].into_iter().flatten().chain(health_checks(s));
-    let written = s.written(std::iter::once(deployment).chain(around).map(Object::id));
-    conversion::to_native(&written, &Options { now: Some(s.now), ..Options::default() })
+    let written = s.written(std::iter::once(deployment).chain(around).map(UnstructuredObject::id));
+    conversion::to_native(&written, &ConversionOptions { now: Some(s.now), ..ConversionOptions::default() })
 }
 
 /// The objects for the native controllers.
-struct Described {
+struct NativeSideObjects {
     deployment: Value,
     /// Selector and template of the set: those of the deployment with the hash.
     selector: Value,
@@ -264,13 +266,13 @@ struct Described {
     others: Vec<(Kind, Value)>,
 }
 
-impl Described {
+impl NativeSideObjects {
     fn of(s: &Snapshot) -> Option<Self> {
-        let Conversion { objects, refusals, .. } = converted(s);
+        let ConversionResult { objects, refusals, .. } = converted(s);
         if !refusals.is_empty() {
             return None;
         }
-        let hash = s.recorded_set(Side::ClusterApi)?.label(labels::TEMPLATE_HASH)?;
+        let hash = s.recorded_set(MigrationSide::ClusterApi)?.label(labels::TEMPLATE_HASH)?;
         let all = || objects.iter().filter_map(|object| Some((Kind::of(object)?, object)));
         let (_, deployment) = all().find(|(kind, _)| *kind == Kind::Deployment)?;
         let mut selector = deployment["spec"]["selector"].clone();
@@ -285,7 +287,12 @@ impl Described {
 }
 
 /// A native Machine as one of a set, with its VM and its Node.
-fn as_machine_of(set: &Object, template: &Value, native: &Object, node: &Object) -> Value {
+fn as_machine_of(
+    set: &UnstructuredObject,
+    template: &Value,
+    native: &UnstructuredObject,
+    node: &UnstructuredObject,
+) -> Value {
     let mut spec = template["spec"].clone();
     spec["providerID"] = native.at("/spec/providerID");
     let mut keys = template["metadata"]["labels"].clone();
@@ -301,7 +308,7 @@ fn as_machine_of(set: &Object, template: &Value, native: &Object, node: &Object)
 }
 
 /// The state of a native Machine before the migration, as JSON.
-pub fn before(native: &Object) -> String {
+pub fn before(native: &UnstructuredObject) -> String {
     let stored = native.annotation(labels::BEFORE_MIGRATION).map(str::to_owned);
     stored.unwrap_or_else(|| {
         let meta = |key: &str| native.value["metadata"][key].clone();
@@ -316,7 +323,7 @@ pub fn before(native: &Object) -> String {
 }
 
 /// Restores the state of a native Machine before the migration.
-pub fn put_back(todo: &mut Todo, native: &Object) {
+pub fn put_back(todo: &mut RemainingWork, native: &UnstructuredObject) {
     let Some(before) = native.annotation(labels::BEFORE_MIGRATION) else { return };
     let Ok(before) = serde_json::from_str::<Value>(before) else {
         todo.expect(false, format!("annotation {} of {} to be readable", labels::BEFORE_MIGRATION, native.id()));

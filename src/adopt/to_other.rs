@@ -8,12 +8,12 @@
 //! The other provider finds the VM by its ID, with which its object is created. So it never creates one.
 
 use super::{
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     snapshot::Snapshot,
-    step::{Step, Todo, detach, pause_each, paused, resume, resume_each},
+    step::{RemainingWork, Step, detach, pause_each, paused, resume, resume_each},
     swap, to_capi,
 };
-use mcm_conversion::types::Side;
+use mcm_conversion::types::MigrationSide;
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 4] = [
@@ -30,19 +30,19 @@ pub const AFTER: [Step; 2] = [
 ];
 
 /// Step 1. Core and the provider mcm confirm that each object is paused.
-fn pause_all(s: &Snapshot) -> Todo {
+fn pause_all(s: &Snapshot) -> RemainingWork {
     let mut todo = pause_each(s, &[swap::of_core(s), ours(s)].concat());
     swap::hold(&mut todo, s);
     todo
 }
 
-fn resume_all(s: &Snapshot) -> Todo {
+fn resume_all(s: &Snapshot) -> RemainingWork {
     resume_each(&[ours(s), swap::of_core(s)].concat()).then(|| swap::release(s))
 }
 
 /// Step 3. Each object has the ID of its VM and no owner, without which its controller does nothing.
-fn describe(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn describe(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let Some(template) = swap::other_template(s) else {
         let made = swap::template_made(s).objects;
         for (kind, template) in made.into_iter().filter_map(|made| Some((Kind::of(&made)?, made))) {
@@ -61,35 +61,35 @@ fn describe(s: &Snapshot) -> Todo {
     todo
 }
 
-fn forget(s: &Snapshot) -> Todo {
+fn forget(s: &Snapshot) -> RemainingWork {
     swap::other_template(s).map(|template| swap::forget(s, template.kind)).unwrap_or_default()
 }
 
 /// Step 4.
-fn refer(s: &Snapshot) -> Todo {
+fn refer(s: &Snapshot) -> RemainingWork {
     swap::other_template(s).map(|template| swap::refer(s, template.kind)).unwrap_or_default()
 }
 
-fn refer_back(s: &Snapshot) -> Todo {
+fn refer_back(s: &Snapshot) -> RemainingWork {
     swap::refer(s, Kind::InfraTemplate)
 }
 
 /// First after the switch. Their template and their class stay.
-fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     detach(&mut todo, s.recorded().flat_map(|member| [member.native, member.infra]).flatten());
     todo
 }
 
 /// Last: core makes its Machines owners of the objects, which starts the other provider.
-fn start(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn start(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     for other in s.recorded().filter_map(|member| member.other) {
         todo.want(other, &resume(other));
     }
     let todo = todo.then(|| to_capi::start_core(s));
     let todo = todo.then(|| {
-        let mut todo = Todo::default();
+        let mut todo = RemainingWork::default();
         for member in s.recorded().filter(|member| member.node.is_some()) {
             let text = format!("the other provider to report {} as ready", member.name);
             todo.expect(member.other.is_some_and(is_ready), text);
@@ -100,13 +100,13 @@ fn start(s: &Snapshot) -> Todo {
 }
 
 /// As both versions of the contract express it.
-fn is_ready(other: &Object) -> bool {
+fn is_ready(other: &UnstructuredObject) -> bool {
     let status = &other.value["status"];
     status["ready"] == true || status["initialization"]["provisioned"] == true
 }
 
 /// The objects of the provider mcm.
-pub fn ours(s: &Snapshot) -> Vec<&Object> {
-    let members = s.members_of(Side::ClusterApi);
+pub fn ours(s: &Snapshot) -> Vec<&UnstructuredObject> {
+    let members = s.members_of(MigrationSide::ClusterApi);
     members.into_iter().flat_map(|member| [member.infra, member.native]).flatten().collect()
 }

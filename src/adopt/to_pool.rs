@@ -12,12 +12,12 @@ use serde_json::json;
 use super::{
     from_pool::{both, bounds_before, pools},
     group,
-    object::{Kind, Object},
+    object::{Kind, UnstructuredObject},
     snapshot::Snapshot,
-    step::{Step, Todo, detach, pause_each, resume_each},
+    step::{RemainingWork, Step, detach, pause_each, resume_each},
     swap, to_native, to_other,
 };
-pub use mcm_conversion::{provider_id, types::Side};
+pub use mcm_conversion::{provider_id, types::MigrationSide};
 
 /// Steps until the authority is switched. Each can be undone.
 pub const BEFORE: [Step; 3] = [
@@ -33,35 +33,35 @@ pub const AFTER: [Step; 2] = [
 ];
 
 /// Step 1. Core and the provider mcm confirm that each of their objects is paused.
-fn pause_all(s: &Snapshot) -> Todo {
+fn pause_all(s: &Snapshot) -> RemainingWork {
     let mut todo = pause_each(s, &[swap::of_core(s), to_other::ours(s), pools(s)].concat());
     swap::hold(&mut todo, s);
     todo
 }
 
-fn resume_all(s: &Snapshot) -> Todo {
+fn resume_all(s: &Snapshot) -> RemainingWork {
     let todo = resume_each(&[to_other::ours(s), swap::of_core(s), pools(s)].concat());
     todo.then(|| swap::release(s))
 }
 
 /// First after the switch, while core does not look at the Nodes of the pool. Template and class stay.
-fn remove(s: &Snapshot) -> Todo {
-    let mut todo = Todo::default();
+fn remove(s: &Snapshot) -> RemainingWork {
+    let mut todo = RemainingWork::default();
     let ours = s.recorded().filter_map(|member| member.native).chain(to_native::of_cluster_api(s));
     detach(&mut todo, ours.filter(|one| one.kind != Kind::HealthCheck));
-    if is_held(s, s.deployment_of(Side::OtherProvider)) {
+    if is_held(s, s.deployment_of(MigrationSide::OtherProvider)) {
         to_native::release_nodes(&mut todo, s);
     }
     todo
 }
 
 /// Last: the provider shows the VMs of the group before core looks for their Nodes.
-fn fill(s: &Snapshot) -> Todo {
+fn fill(s: &Snapshot) -> RemainingWork {
     let (machine_pool, pool) = match both(s) {
         Ok(both) => both,
         Err(missing) => return missing,
     };
-    let mut todo = Todo::default();
+    let mut todo = RemainingWork::default();
     if let Some(bounds) = bounds_before(pool) {
         todo.want(pool, &bounds);
     }
@@ -86,10 +86,10 @@ fn fill(s: &Snapshot) -> Todo {
     });
     todo.then(|| {
         let held = s.all(Kind::HealthCheck).filter(|check| check.is_of_migration(s.name()));
-        resume_each(&held.collect::<Vec<&Object>>()).then(|| swap::release(s))
+        resume_each(&held.collect::<Vec<&UnstructuredObject>>()).then(|| swap::release(s))
     })
 }
 
-fn is_held(s: &Snapshot, object: Option<&Object>) -> bool {
+fn is_held(s: &Snapshot, object: Option<&UnstructuredObject>) -> bool {
     object.is_some_and(|one| one.is_of_migration(s.name()))
 }

@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use mcm_conversion::types::{MCMMigrationSpec, Migrated};
+use mcm_conversion::types::{MCMMigrationSpec, MigratedKind};
 
 /// A deployment with its machines, a single machine, or a pool. Also the name of its MCMMigration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Unit {
+pub enum MigrationUnit {
     /// The name of the deployment, on all sides.
     Deployment(String),
     /// The name of a native Machine without a set, which is that of its MCMMachine.
@@ -18,13 +18,13 @@ pub enum Unit {
     Pool(String),
 }
 
-impl Unit {
+impl MigrationUnit {
     /// The unit of an MCMMigration with this name.
     pub fn of(spec: &MCMMigrationSpec, name: &str) -> Self {
         match spec.kind {
-            Migrated::MachineDeployment => Self::Deployment(name.to_owned()),
-            Migrated::Machine => Self::Machine(name.to_owned()),
-            Migrated::MachinePool => Self::Pool(name.to_owned()),
+            MigratedKind::MachineDeployment => Self::Deployment(name.to_owned()),
+            MigratedKind::Machine => Self::Machine(name.to_owned()),
+            MigratedKind::MachinePool => Self::Pool(name.to_owned()),
         }
     }
 
@@ -36,11 +36,11 @@ impl Unit {
     }
 
     /// Its kind, as an MCMMigration stores it.
-    pub const fn kind(&self) -> Migrated {
+    pub const fn kind(&self) -> MigratedKind {
         match self {
-            Self::Deployment(_) => Migrated::MachineDeployment,
-            Self::Machine(_) => Migrated::Machine,
-            Self::Pool(_) => Migrated::MachinePool,
+            Self::Deployment(_) => MigratedKind::MachineDeployment,
+            Self::Machine(_) => MigratedKind::Machine,
+            Self::Pool(_) => MigratedKind::MachinePool,
         }
     }
 
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for MigrationUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deployment(name) => write!(f, "deployment {name}"),

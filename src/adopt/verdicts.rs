@@ -8,8 +8,8 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    object::{Kind, Object},
-    snapshot::{Member, Snapshot},
+    object::{Kind, UnstructuredObject},
+    snapshot::{MachineObjects, Snapshot},
     swap,
 };
 use mcm_api::{
@@ -18,12 +18,12 @@ use mcm_api::{
 };
 pub use mcm_conversion::{
     ProviderRole, provider_id,
-    types::{Side, names},
+    types::{MigrationSide, names},
 };
 
 /// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct MigrationCheck {
     /// The native Machine; empty if the check is about the whole unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
@@ -35,7 +35,7 @@ pub struct Check {
     pub text: String,
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for MigrationCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.machine.as_str() {
             "" => write!(f, "{}: {}", self.check, self.text),
@@ -47,19 +47,19 @@ impl fmt::Display for Check {
 /// The checks of a machine, in order.
 pub const OF_MACHINE: [&str; 4] = ["settled", "node", "vm", "unclaimed"];
 
-pub type Verdict = Result<String, String>;
+pub type CheckVerdict = Result<String, String>;
 
-pub fn of_whole(check: &'static str, verdict: Verdict) -> Check {
+pub fn of_whole(check: &'static str, verdict: CheckVerdict) -> MigrationCheck {
     result("", check, verdict)
 }
 
-pub fn result(machine: &str, check: &'static str, verdict: Verdict) -> Check {
+pub fn result(machine: &str, check: &'static str, verdict: CheckVerdict) -> MigrationCheck {
     let passed = verdict.is_ok();
     let text = verdict.unwrap_or_else(|problem| problem);
-    Check { machine: machine.to_owned(), check, passed, text }
+    MigrationCheck { machine: machine.to_owned(), check, passed, text }
 }
 
-pub fn settled(root: &Object) -> Verdict {
+pub fn settled(root: &UnstructuredObject) -> CheckVerdict {
     if root.is_deleting() {
         return Err("is being deleted".to_owned());
     }
@@ -80,14 +80,16 @@ pub fn settled(root: &Object) -> Verdict {
     Ok("is settled".to_owned())
 }
 
-pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
+pub fn cluster(s: &Snapshot, to: MigrationSide) -> CheckVerdict {
     let Some(cluster) = s.find(Kind::Cluster, &s.cluster) else {
         return Err(format!("Cluster {} does not exist in this namespace", s.cluster));
     };
     if cluster.is_deleting() {
         return Err(format!("Cluster {} is being deleted", s.cluster));
     }
-    if to != Side::MachineController && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true {
+    if to != MigrationSide::MachineController
+        && cluster.value["status"]["initialization"]["infrastructureProvisioned"] != true
+    {
         return Err(format!(
             "Cluster {} has no infrastructure yet: Cluster API core would not accept machines",
             s.cluster
@@ -97,7 +99,7 @@ pub fn cluster(s: &Snapshot, to: Side) -> Verdict {
 }
 
 /// Objects that a user paused are refused, because the user expects to resume them.
-pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
+pub fn nobody_paused(s: &Snapshot, from: MigrationSide) -> CheckVerdict {
     let cluster = s.find(Kind::Cluster, &s.cluster);
     if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
         return Err(format!("Cluster {} is paused: unpause it", s.cluster));
@@ -106,7 +108,7 @@ pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
     let machines =
         members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
     let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
-    let is_held = |object: &Object| {
+    let is_held = |object: &UnstructuredObject| {
         let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
         other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
     };
@@ -116,7 +118,12 @@ pub fn nobody_paused(s: &Snapshot, from: Side) -> Verdict {
     }
 }
 
-pub fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Member<'_>]) -> Verdict {
+pub fn no_rollout(
+    s: &Snapshot,
+    from: MigrationSide,
+    deployment: &UnstructuredObject,
+    members: &[MachineObjects<'_>],
+) -> CheckVerdict {
     let Some(replicas) = deployment.number("/spec/replicas") else {
         return Err("spec.replicas is absent: write it".to_owned());
     };
@@ -139,14 +146,16 @@ pub fn no_rollout(s: &Snapshot, from: Side, deployment: &Object, members: &[Memb
 }
 
 /// Compares templates as the controllers of the side do.
-fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
-    let template = |object: &Object| object.at("/spec/template");
+fn is_same_template(side: MigrationSide, deployment: &UnstructuredObject, set: &UnstructuredObject) -> bool {
+    let template = |object: &UnstructuredObject| object.at("/spec/template");
     match side {
-        Side::ClusterApi | Side::OtherProvider => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
-            .iter()
-            .all(|field| template(deployment)["spec"][field] == template(set)["spec"][field]),
-        Side::MachineController => {
-            let typed = |object: &Object| serde_json::from_value::<MachineTemplate>(template(object));
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => {
+            ["version", "bootstrap", "infrastructureRef", "failureDomain"]
+                .iter()
+                .all(|field| template(deployment)["spec"][field] == template(set)["spec"][field])
+        }
+        MigrationSide::MachineController => {
+            let typed = |object: &UnstructuredObject| serde_json::from_value::<MachineTemplate>(template(object));
             match (typed(deployment), typed(set)) {
                 (Ok(one), Ok(other)) => same_template(&one, &other),
                 _ => false,
@@ -156,7 +165,7 @@ fn is_same_template(side: Side, deployment: &Object, set: &Object) -> bool {
 }
 
 /// VMs that a native orphan collector would delete.
-pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
+pub fn no_orphans(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
     let natives = s.all(Kind::Machine).map(|machine| (machine.name(), machine.text("/spec/providerID").to_owned()));
     let known: BTreeMap<&str, String> =
@@ -177,7 +186,7 @@ pub fn no_orphans(s: &Snapshot, members: &[Member<'_>]) -> Verdict {
     Ok("each VM of the class has its machine".to_owned())
 }
 
-pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
+pub fn machine_is_settled(member: &MachineObjects<'_>, from: MigrationSide) -> CheckVerdict {
     let Some(native) = member.native else {
         return Err(match member.other {
             Some(other) => format!("it has {}: migrate it to the provider mcm first, with --from other", other.id()),
@@ -190,11 +199,11 @@ pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
     }
     let phase = native.text("/status/currentStatus/phase");
     match from {
-        Side::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
-        Side::ClusterApi if !["Available", "Running"].contains(&phase) => {
+        MigrationSide::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
+        MigrationSide::ClusterApi if !["Available", "Running"].contains(&phase) => {
             Err(format!("the phase of the MCM Machine is {phase}"))
         }
-        Side::ClusterApi => match (member.machine, member.infra) {
+        MigrationSide::ClusterApi => match (member.machine, member.infra) {
             (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
                 let phase = machine.text("/status/phase");
                 if phase == "Running" {
@@ -206,11 +215,11 @@ pub fn machine_is_settled(member: &Member<'_>, from: Side) -> Verdict {
             (Some(_), Some(infra)) => Err(format!("{} does not control the MCM Machine", infra.id())),
             _ => Err("its MCMMachine does not exist: it belongs to another provider".to_owned()),
         },
-        Side::MachineController | Side::OtherProvider => Ok(phase.to_owned()),
+        MigrationSide::MachineController | MigrationSide::OtherProvider => Ok(phase.to_owned()),
     }
 }
 
-pub fn node_is_its_own(member: &Member<'_>) -> Verdict {
+pub fn node_is_its_own(member: &MachineObjects<'_>) -> CheckVerdict {
     let Some(node) = member.node else { return Err("it has no Node".to_owned()) };
     let (seen, of_machine) = (node.text("/spec/providerID"), member.vm());
     if of_machine.is_empty() || provider_id::identity(seen) != of_machine {
@@ -222,7 +231,7 @@ pub fn node_is_its_own(member: &Member<'_>) -> Verdict {
     Ok(node.name().to_owned())
 }
 
-pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
+pub fn vm_is_found(s: &Snapshot, member: &MachineObjects<'_>) -> CheckVerdict {
     let known = member.vm();
     match s.cloud.as_ref().and_then(|cloud| cloud.found.get(member.name)) {
         None => Err("the cloud was not asked".to_owned()),
@@ -235,7 +244,7 @@ pub fn vm_is_found(s: &Snapshot, member: &Member<'_>) -> Verdict {
     }
 }
 
-pub fn vm_is_claimed_once(s: &Snapshot, member: &Member<'_>) -> Verdict {
+pub fn vm_is_claimed_once(s: &Snapshot, member: &MachineObjects<'_>) -> CheckVerdict {
     let id = member.vm();
     let kinds = [Kind::Machine, Kind::InfraMachine].into_iter().chain(Kind::of_others(ProviderRole::Machine));
     let mut others = kinds.flat_map(|kind| s.all(kind)).filter(|other| other.name() != member.name);

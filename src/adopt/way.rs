@@ -1,15 +1,15 @@
 //! Directions of a migration.
 
-use super::{object::Kind, unit::Unit};
+use super::{object::Kind, unit::MigrationUnit};
 pub use mcm_conversion::{
     ProviderRole,
-    types::{MCMMigrationStatus, Side},
+    types::{MCMMigrationStatus, MigrationSide},
 };
 
 /// A direction. A migration between the native controllers and another provider takes two migrations, by way of core
 /// with the provider mcm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum MigrationDirection {
     /// From core, with the provider mcm, to the native controllers.
     ToNative,
     /// The reverse.
@@ -23,12 +23,12 @@ pub enum Way {
     FromStandIn,
 }
 
-impl Way {
+impl MigrationDirection {
     /// All directions between two sides.
     pub const ALL: [Self; 4] = [Self::ToNative, Self::FromNative, Self::FromOther, Self::ToOther];
 
     /// The direction from one side to another, if there is one.
-    pub fn between(from: Side, to: Side) -> Option<Self> {
+    pub fn between(from: MigrationSide, to: MigrationSide) -> Option<Self> {
         Self::ALL.into_iter().find(|way| (way.from(), way.to()) == (from, to))
     }
 
@@ -37,27 +37,27 @@ impl Way {
     pub fn begun(status: &MCMMigrationStatus) -> Option<Self> {
         let from = status.from?;
         let other = match from {
-            Side::MachineController | Side::OtherProvider => Side::ClusterApi,
-            Side::ClusterApi => Side::MachineController,
+            MigrationSide::MachineController | MigrationSide::OtherProvider => MigrationSide::ClusterApi,
+            MigrationSide::ClusterApi => MigrationSide::MachineController,
         };
         Self::between(from, status.to.unwrap_or(other))
     }
 
     /// The owner of the machines before the migration.
-    pub const fn from(self) -> Side {
+    pub const fn from(self) -> MigrationSide {
         match self {
-            Self::ToNative | Self::ToOther | Self::FromStandIn => Side::ClusterApi,
-            Self::FromNative => Side::MachineController,
-            Self::FromOther => Side::OtherProvider,
+            Self::ToNative | Self::ToOther | Self::FromStandIn => MigrationSide::ClusterApi,
+            Self::FromNative => MigrationSide::MachineController,
+            Self::FromOther => MigrationSide::OtherProvider,
         }
     }
 
     /// The owner of the machines after the migration.
-    pub const fn to(self) -> Side {
+    pub const fn to(self) -> MigrationSide {
         match self {
-            Self::ToNative | Self::FromStandIn => Side::MachineController,
-            Self::FromNative | Self::FromOther => Side::ClusterApi,
-            Self::ToOther => Side::OtherProvider,
+            Self::ToNative | Self::FromStandIn => MigrationSide::MachineController,
+            Self::FromNative | Self::FromOther => MigrationSide::ClusterApi,
+            Self::ToOther => MigrationSide::OtherProvider,
         }
     }
 
@@ -78,7 +78,7 @@ impl Way {
     }
 
     /// The kinds of which all objects of the namespace are read.
-    pub fn kinds(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+    pub fn kinds(self, unit: &MigrationUnit) -> impl Iterator<Item = Kind> + use<> {
         let is_pool = unit.is_pool();
         let is_read = move |kind: &Kind| match kind {
             kind if self == Self::FromStandIn => kind.is_of_stand_in(),
@@ -90,7 +90,7 @@ impl Way {
     }
 
     /// Every kind that a plan reads, in the order of reading. Secrets last: other objects name them.
-    pub fn everything(self, unit: &Unit) -> impl Iterator<Item = Kind> + use<> {
+    pub fn everything(self, unit: &MigrationUnit) -> impl Iterator<Item = Kind> + use<> {
         self.kinds(unit).chain(self.others().iter().copied())
     }
 
@@ -109,28 +109,31 @@ mod tests {
 
     #[test]
     fn each_way_leads_back_and_none_leads_past_core() {
-        for way in Way::ALL {
-            assert_eq!(Way::between(way.from(), way.to()), Some(way));
+        for way in MigrationDirection::ALL {
+            assert_eq!(MigrationDirection::between(way.from(), way.to()), Some(way));
             assert_eq!((way.back().from(), way.back().to()), (way.to(), way.from()));
         }
-        assert_eq!(Way::between(Side::OtherProvider, Side::MachineController), None);
-        assert_eq!(Way::between(Side::MachineController, Side::OtherProvider), None);
+        assert_eq!(MigrationDirection::between(MigrationSide::OtherProvider, MigrationSide::MachineController), None);
+        assert_eq!(MigrationDirection::between(MigrationSide::MachineController, MigrationSide::OtherProvider), None);
     }
 
     #[test]
     fn a_migration_of_an_earlier_release_is_understood() {
         let from = |side| MCMMigrationStatus { from: Some(side), ..MCMMigrationStatus::default() };
-        assert_eq!(Way::begun(&from(Side::ClusterApi)), Some(Way::ToNative));
-        assert_eq!(Way::begun(&from(Side::MachineController)), Some(Way::FromNative));
-        assert_eq!(Way::begun(&MCMMigrationStatus::default()), None);
+        assert_eq!(MigrationDirection::begun(&from(MigrationSide::ClusterApi)), Some(MigrationDirection::ToNative));
+        assert_eq!(
+            MigrationDirection::begun(&from(MigrationSide::MachineController)),
+            Some(MigrationDirection::FromNative)
+        );
+        assert_eq!(MigrationDirection::begun(&MCMMigrationStatus::default()), None);
     }
 
     #[test]
     fn a_migration_remembers_its_way() {
-        for way in Way::ALL {
+        for way in MigrationDirection::ALL {
             let status =
                 MCMMigrationStatus { from: Some(way.from()), to: Some(way.to()), ..MCMMigrationStatus::default() };
-            assert_eq!(Way::begun(&status), Some(way));
+            assert_eq!(MigrationDirection::begun(&status), Some(way));
         }
     }
 }

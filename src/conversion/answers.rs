@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::report::{Refusal, Report};
+use super::report::{ConversionRefusal, ConversionReport};
 
 /// A value that a template leaves to its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
+pub enum TemplateQuestion {
     /// The image of the VMs.
     Image,
     /// The subnet of the VMs.
@@ -21,7 +21,7 @@ pub enum Question {
     BootstrapSecret,
 }
 
-impl Question {
+impl TemplateQuestion {
     /// The flag that answers it.
     pub const fn flag(self) -> &'static str {
         match self {
@@ -49,18 +49,18 @@ impl Question {
 
 /// One value for all objects, and values for single ones, by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Answer {
+struct AnswerValues {
     all: Option<String>,
     single: BTreeMap<String, String>,
 }
 
 /// The answers of the user.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers(BTreeMap<Question, Answer>);
+pub struct UserAnswers(BTreeMap<TemplateQuestion, AnswerValues>);
 
-impl Answers {
+impl UserAnswers {
     /// Adds `VALUE` or `NAME=VALUE`, as a flag has it.
-    pub fn add(&mut self, question: Question, text: &str) {
+    pub fn add(&mut self, question: TemplateQuestion, text: &str) {
         let answer = self.0.entry(question).or_default();
         match text.split_once('=') {
             Some((name, value)) => drop(answer.single.insert(name.to_owned(), value.to_owned())),
@@ -69,18 +69,18 @@ impl Answers {
     }
 
     /// The answer for an object.
-    pub fn get(&self, question: Question, name: &str) -> Option<&str> {
+    pub fn get(&self, question: TemplateQuestion, name: &str) -> Option<&str> {
         let answer = self.0.get(&question)?;
         let found = answer.single.get(name).or(answer.all.as_ref())?;
         Some(found.as_str()).filter(|found| !found.is_empty())
     }
 
     /// Refuses answers for objects that are not there.
-    pub(super) fn check(&self, is_known: impl Fn(&str) -> bool) -> Vec<Refusal> {
+    pub(super) fn check(&self, is_known: impl Fn(&str) -> bool) -> Vec<ConversionRefusal> {
         let mut refusals = Vec::new();
         for (question, answer) in &self.0 {
             for name in answer.single.keys().filter(|name| !is_known(name)) {
-                let mut report = Report::of("flag", question.flag());
+                let mut report = ConversionReport::of("flag", question.flag());
                 let advice = format!("use the name of a template, pool or deployment, or {} alone", question.value());
                 report.refuse("", format!("no object has the name {name}"), advice);
                 refusals.extend(report.refusals);
@@ -90,9 +90,9 @@ impl Answers {
     }
 }
 
-impl Report {
+impl ConversionReport {
     /// Refuses an object until a question is answered.
-    pub(super) fn ask(&mut self, path: impl Into<String>, question: Question, reason: &str) {
+    pub(super) fn ask(&mut self, path: impl Into<String>, question: TemplateQuestion, reason: &str) {
         let (flag, value) = (question.flag(), question.value());
         self.refuse(path, reason, format!("pass {flag} {value}, or {flag} NAME={value} for each"));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     options::NativeDefaults,
-    report::Report,
+    report::ConversionReport,
     seconds::{NEVER, fits, limit, seconds},
 };
 use crate::types::{Checks, MachineHealthCheckSpec, UnhealthyCondition};
@@ -18,7 +18,7 @@ const READY: &str = "Ready";
 /// The native fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Native {
+pub(super) struct NativeHealthFields {
     pub creation_timeout: Option<GoDuration>,
     pub health_timeout: Option<GoDuration>,
     pub disable_health_timeout: Option<bool>,
@@ -28,14 +28,14 @@ pub(super) struct Native {
 /// The health settings of a machine in Cluster API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Health {
+pub(super) struct MachineHealthSettings {
     /// The checks of the health check that covers the machine; without one, the machine is never replaced.
     pub checks: Option<Checks>,
     /// Value of the annotation that excludes the machine.
     pub skip: Option<String>,
 }
 
-impl Native {
+impl NativeHealthFields {
     pub(super) fn of(configuration: &MachineConfiguration) -> Self {
         Self {
             creation_timeout: configuration.creation_timeout,
@@ -46,11 +46,11 @@ impl Native {
     }
 
     /// The health check with the same effect; `None` if no machine is ever replaced.
-    pub(super) fn to_capi(&self, defaults: &NativeDefaults) -> Health {
+    pub(super) fn to_capi(&self, defaults: &NativeDefaults) -> MachineHealthSettings {
         let startup = seconds(self.creation_timeout.unwrap_or(defaults.creation_timeout)).unwrap_or(0);
         let is_off = self.disable_health_timeout == Some(true);
         if is_off && startup == 0 {
-            return Health::default();
+            return MachineHealthSettings::default();
         }
         let timeout_seconds = seconds(self.health_timeout.unwrap_or(defaults.health_timeout)).unwrap_or(i32::MAX);
         let condition = |type_: &str, status: &str| UnhealthyCondition {
@@ -64,17 +64,17 @@ impl Native {
         let unhealthy_node_conditions = if is_off { Vec::new() } else { ready.into_iter().chain(others).collect() };
         let checks =
             Checks { node_startup_timeout_seconds: Some(startup), unhealthy_node_conditions, ..Checks::default() };
-        Health { checks: Some(checks), skip: None }
+        MachineHealthSettings { checks: Some(checks), skip: None }
     }
 
     /// [`Self::to_capi`] for a machine without an owner that replaces it: its exclusion is an annotation.
-    pub(super) fn to_capi_machine(&self) -> Health {
+    pub(super) fn to_capi_machine(&self) -> MachineHealthSettings {
         let is_off = self.disable_health_timeout == Some(true) && self.creation_timeout != Some(NEVER);
-        Health { checks: None, skip: is_off.then(String::new) }
+        MachineHealthSettings { checks: None, skip: is_off.then(String::new) }
     }
 
     /// Reports durations that seconds cannot hold.
-    pub(super) fn check(&self, prefix: &str, report: &mut Report) {
+    pub(super) fn check(&self, prefix: &str, report: &mut ConversionReport) {
         for (name, duration) in [("creationTimeout", self.creation_timeout), ("healthTimeout", self.health_timeout)] {
             if duration.is_some_and(|duration| !fits(duration)) {
                 report.refuse(
@@ -87,19 +87,27 @@ impl Native {
     }
 }
 
-impl Health {
+impl MachineHealthSettings {
     /// The native fields with the same effect. Natively, absent values are limits, so nothing is left out.
-    pub(super) fn to_native(&self) -> Native {
+    pub(super) fn to_native(&self) -> NativeHealthFields {
         let Some(checks) = &self.checks else {
-            return Native { creation_timeout: Some(NEVER), disable_health_timeout: Some(true), ..Native::default() };
+            return NativeHealthFields {
+                creation_timeout: Some(NEVER),
+                disable_health_timeout: Some(true),
+                ..NativeHealthFields::default()
+            };
         };
         let creation_timeout = Some(limit(checks.node_startup_timeout_seconds.unwrap_or(STARTUP)));
         let Some(first) = checks.unhealthy_node_conditions.first() else {
-            return Native { creation_timeout, disable_health_timeout: Some(true), ..Native::default() };
+            return NativeHealthFields {
+                creation_timeout,
+                disable_health_timeout: Some(true),
+                ..NativeHealthFields::default()
+            };
         };
         let others = checks.unhealthy_node_conditions.iter().map(|condition| condition.type_.as_str());
         let node_conditions = others.filter(|type_| *type_ != READY).collect::<Vec<_>>().join(",");
-        Native {
+        NativeHealthFields {
             creation_timeout,
             health_timeout: Some(GoDuration::from_secs(i64::from(first.timeout_seconds))),
             disable_health_timeout: self.skip.is_some().then_some(true),
@@ -109,7 +117,7 @@ impl Health {
 }
 
 /// Refuses settings that the native health check cannot express.
-pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut Report) {
+pub(super) fn check(spec: &MachineHealthCheckSpec, report: &mut ConversionReport) {
     let conditions = &spec.checks.unhealthy_node_conditions;
     let path = |index: usize, field: &str| format!("spec.checks.unhealthyNodeConditions[{index}].{field}");
     for (index, condition) in conditions.iter().enumerate() {

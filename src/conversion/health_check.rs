@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::{
     defaults, health,
-    keys::{Keys, without_bookkeeping},
+    keys::{MetadataMap, without_bookkeeping},
     metadata::{filled, namespace},
-    notes::Notes,
-    report::Report,
-    template::{Owner, Place},
+    notes::ConversionNotes,
+    report::ConversionReport,
+    template::{TemplateLocation, TemplateOwner},
 };
 use crate::types::{CORE_GROUP, Checks, MachineDeployment, MachineHealthCheck, MachineHealthCheckSpec, names};
 use mcm_api::{labels, selector::Selector};
@@ -20,34 +20,34 @@ const NOTED: &str = "machineHealthCheck";
 
 /// The machines of one owner, as a health check sees them.
 #[derive(Debug)]
-pub(super) struct Coverage {
-    labels: Keys,
+pub(super) struct OwnerMachineLabels {
+    labels: MetadataMap,
     /// Labels that differ between the machines of the owner.
     varying: &'static [&'static str],
 }
 
-impl Coverage {
+impl OwnerMachineLabels {
     /// The machines of a deployment.
-    pub(super) fn of_deployment(template: &Keys, name: &str, cluster: &str) -> Self {
+    pub(super) fn of_deployment(template: &MetadataMap, name: &str, cluster: &str) -> Self {
         let own = [(names::DEPLOYMENT_NAME, name), (names::CLUSTER_NAME, cluster)];
         Self { labels: with(template, own), varying: &[names::SET_NAME, labels::TEMPLATE_HASH] }
     }
 
     /// The machines of a set without a deployment.
-    pub(super) fn of_set(template: &Keys, name: &str, cluster: &str) -> Self {
+    pub(super) fn of_set(template: &MetadataMap, name: &str, cluster: &str) -> Self {
         let own = [(names::SET_NAME, name), (names::CLUSTER_NAME, cluster)];
         Self { labels: with(template, own), varying: &[] }
     }
 
     /// One machine.
-    pub(super) fn of_machine(labels: &Keys, cluster: &str) -> Self {
+    pub(super) fn of_machine(labels: &MetadataMap, cluster: &str) -> Self {
         Self { labels: with(labels, [(names::CLUSTER_NAME, cluster)]), varying: &[] }
     }
 
     /// The machines that a health check covers. A health check is for the machines of its cluster.
-    fn covered_by(&self, check: &MachineHealthCheckSpec) -> Covered {
+    fn covered_by(&self, check: &MachineHealthCheckSpec) -> HealthCheckCoverage {
         if self.labels.get(names::CLUSTER_NAME) != Some(&check.cluster_name) {
-            return Covered::None;
+            return HealthCheckCoverage::None;
         }
         let mut fixed = check.selector.clone();
         if let Some(labels) = &mut fixed.match_labels {
@@ -57,10 +57,10 @@ impl Coverage {
             expressions.retain(|one| !self.varying.contains(&one.key.as_str()));
         }
         match Selector::parse(Some(&fixed)) {
-            Err(_) => Covered::Unknown,
-            Ok(parsed) if !parsed.matches(Some(&self.labels)) => Covered::None,
-            Ok(_) if fixed == check.selector => Covered::All,
-            Ok(_) => Covered::Unknown,
+            Err(_) => HealthCheckCoverage::Unknown,
+            Ok(parsed) if !parsed.matches(Some(&self.labels)) => HealthCheckCoverage::None,
+            Ok(_) if fixed == check.selector => HealthCheckCoverage::All,
+            Ok(_) => HealthCheckCoverage::Unknown,
         }
     }
 }
@@ -69,19 +69,20 @@ impl Coverage {
 pub fn may_cover(check: &MachineHealthCheck, deployment: &MachineDeployment) -> bool {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let labels = &deployment.spec.template.metadata.labels;
-    Coverage::of_deployment(labels, name, &deployment.spec.cluster_name).covered_by(&check.spec) != Covered::None
+    OwnerMachineLabels::of_deployment(labels, name, &deployment.spec.cluster_name).covered_by(&check.spec)
+        != HealthCheckCoverage::None
 }
 
 /// How many machines of an owner a health check covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Covered {
+enum HealthCheckCoverage {
     All,
     None,
     /// Some of them, perhaps.
     Unknown,
 }
 
-fn with<const N: usize>(labels: &Keys, own: [(&str, &str); N]) -> Keys {
+fn with<const N: usize>(labels: &MetadataMap, own: [(&str, &str); N]) -> MetadataMap {
     let mut labels = labels.clone();
     labels.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
     labels
@@ -89,10 +90,10 @@ fn with<const N: usize>(labels: &Keys, own: [(&str, &str); N]) -> Keys {
 
 /// The checks that cover an owner. Notes the health check, unless it equals the generated one.
 pub(super) fn covering(
-    coverage: &Coverage,
-    place: &Place<'_>,
-    notes: &mut Notes,
-    report: &mut Report,
+    coverage: &OwnerMachineLabels,
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
 ) -> Option<Checks> {
     let mut found: Option<MachineHealthCheck> = None;
     for document in place.input.documents.iter().filter(|one| one.group == CORE_GROUP && one.kind == KIND) {
@@ -100,7 +101,7 @@ pub(super) fn covering(
             continue;
         }
         // The health check has a separate report.
-        let mut problems = Report::of(KIND, document.name);
+        let mut problems = ConversionReport::of(KIND, document.name);
         let Some(mut check) = document.decode::<MachineHealthCheck>(&mut problems) else {
             let reason = format!("{KIND} {} cannot be read, and may cover its machines", document.name);
             report.refuse("", reason, "correct it");
@@ -109,13 +110,13 @@ pub(super) fn covering(
         defaults::health_check(&mut check);
         health::check(&check.spec, &mut problems);
         match coverage.covered_by(&check.spec) {
-            Covered::None => continue,
-            Covered::Unknown => {
+            HealthCheckCoverage::None => continue,
+            HealthCheckCoverage::Unknown => {
                 let reason = format!("{KIND} {} may select some of its machines and not others", document.name);
                 report.refuse("", reason, "MCM has one set of settings for all machines: select by another label");
                 continue;
             }
-            Covered::All => {}
+            HealthCheckCoverage::All => {}
         }
         if !problems.refusals.is_empty() {
             report.refuse("", format!("{KIND} {} cannot be converted", document.name), "see its refusals");
@@ -131,14 +132,18 @@ pub(super) fn covering(
     let check = found?;
     let noted = MachineHealthCheck { metadata: identity(&check.metadata), spec: check.spec, status: None };
     // Health checks cover sets; natively each Machine repeats the settings of its set.
-    if place.owner != Owner::Machine && noted != plain(noted.spec.checks.clone(), place) {
+    if place.owner != TemplateOwner::Machine && noted != plain(noted.spec.checks.clone(), place) {
         notes.note(NOTED, &noted);
     }
     Some(noted.spec.checks)
 }
 
 /// The health check of a native deployment or set.
-pub(super) fn of_owner(checks: Option<Checks>, place: &Place<'_>, notes: &mut Notes) -> Option<Value> {
+pub(super) fn of_owner(
+    checks: Option<Checks>,
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+) -> Option<Value> {
     let noted = notes.take::<MachineHealthCheck>(NOTED);
     let checks = checks?;
     let check = match noted {
@@ -153,8 +158,8 @@ pub(super) fn of_owner(checks: Option<Checks>, place: &Place<'_>, notes: &mut No
 }
 
 /// The health check of a deployment or set that has no other.
-fn plain(checks: Checks, place: &Place<'_>) -> MachineHealthCheck {
-    let label = if place.owner == Owner::Set { names::SET_NAME } else { names::DEPLOYMENT_NAME };
+fn plain(checks: Checks, place: &TemplateLocation<'_>) -> MachineHealthCheck {
+    let label = if place.owner == TemplateOwner::Set { names::SET_NAME } else { names::DEPLOYMENT_NAME };
     let selector = LabelSelector {
         match_labels: Some([(label.to_owned(), place.name.to_owned())].into()),
         match_expressions: None,
@@ -175,18 +180,18 @@ fn plain(checks: Checks, place: &Place<'_>) -> MachineHealthCheck {
 }
 
 /// Checks a health check by itself: its fields, and that it covers a machine.
-pub(super) fn check(check: &MachineHealthCheck, covers: &[Coverage], report: &mut Report) {
+pub(super) fn check(check: &MachineHealthCheck, covers: &[OwnerMachineLabels], report: &mut ConversionReport) {
     health::check(&check.spec, report);
     if let Err(error) = Selector::parse(Some(&check.spec.selector)) {
         report.refuse("spec.selector", error.to_string(), "correct it");
-    } else if covers.iter().all(|coverage| coverage.covered_by(&check.spec) == Covered::None) {
+    } else if covers.iter().all(|coverage| coverage.covered_by(&check.spec) == HealthCheckCoverage::None) {
         let reason = "selects no machine of the deployments, sets and machines among the objects";
         report.refuse("spec.selector", reason, "add what it selects");
     }
 }
 
 fn identity(meta: &ObjectMeta) -> ObjectMeta {
-    let copied = |keys: &Option<Keys>| filled(without_bookkeeping(keys.clone()));
+    let copied = |keys: &Option<MetadataMap>| filled(without_bookkeeping(keys.clone()));
     ObjectMeta {
         name: meta.name.clone(),
         namespace: meta.namespace.clone(),

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     cloud::{self, provider::ProviderRole},
-    input::{Document, Input},
-    options::Options,
-    report::{Outcome, Report},
+    input::{ConversionInput, SourceDocument},
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
 };
 use crate::types::{
     CONTROL_PLANE_GROUP, CORE_GROUP, ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachinePoolSpec,
@@ -20,7 +20,7 @@ pub(super) const VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const REFERENCE: &str = "/spec/template/spec/infrastructureRef";
 
 /// Whether an object is an owner of workers: its machines can be those of another infrastructure provider.
-pub(super) fn has_workers(document: &Document<'_>) -> bool {
+pub(super) fn has_workers(document: &SourceDocument<'_>) -> bool {
     document.group == CORE_GROUP && ["MachineDeployment", "MachineSet", "MachinePool"].contains(&document.kind)
 }
 
@@ -30,13 +30,13 @@ pub(super) fn is_foreign(kind: &str) -> bool {
 }
 
 /// Whether the owner of workers refers to a template or pool of another provider.
-pub(super) fn refers_to_other(document: &Document<'_>) -> bool {
+pub(super) fn refers_to_other(document: &SourceDocument<'_>) -> bool {
     has_workers(document) && reference_of(document).is_some_and(|(kind, _)| is_foreign(kind))
 }
 
 /// Whether the object stays with its provider: it belongs to the network, the control plane, the bootstrap data or the add-ons of a
 /// cluster.
-pub(super) fn stays(document: &Document<'_>) -> bool {
+pub(super) fn stays(document: &SourceDocument<'_>) -> bool {
     match document.group {
         "bootstrap.cluster.x-k8s.io" | CONTROL_PLANE_GROUP | "addons.cluster.x-k8s.io" => true,
         INFRASTRUCTURE_GROUP => !document.kind.starts_with("MCM"),
@@ -47,7 +47,7 @@ pub(super) fn stays(document: &Document<'_>) -> bool {
 
 /// Whether an object other than an owner of workers refers to this one, such as a control plane to its template. The worker classes
 /// of a ClusterClass are owners of workers.
-pub(super) fn is_kept_by_others(document: &Document<'_>, input: &Input<'_>) -> bool {
+pub(super) fn is_kept_by_others(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     let others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
     let fields = others.flat_map(|one| {
         let all = one.value["spec"].as_object().into_iter().flatten();
@@ -68,7 +68,7 @@ fn refers(value: &Value, kind: &str, name: &str) -> bool {
 }
 
 /// Whether a Cluster among the objects has a control plane of a provider.
-pub(super) fn keeps_control_plane(input: &Input<'_>, namespace: &str) -> bool {
+pub(super) fn keeps_control_plane(input: &ConversionInput<'_>, namespace: &str) -> bool {
     let mut clusters = input.documents.iter().filter(|one| one.group == CORE_GROUP && one.kind == "Cluster");
     clusters.any(|one| one.namespace == namespace && has_control_plane(one.value))
 }
@@ -84,8 +84,13 @@ pub(super) fn is_for_control_plane(check: &Value) -> bool {
 }
 
 /// The owner of workers, as it was given, with a reference to the kind of mcm.
-pub(super) fn moved(document: &Document<'_>, given: &Value, input: &Input<'_>, report: &mut Report) -> Outcome {
-    let Some((kind, name)) = reference_of(document) else { return Outcome::default() };
+pub(super) fn moved(
+    document: &SourceDocument<'_>,
+    given: &Value,
+    input: &ConversionInput<'_>,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
+    let Some((kind, name)) = reference_of(document) else { return ObjectConversion::default() };
     if input.find(INFRASTRUCTURE_GROUP, kind, document.namespace, name).is_none() {
         report.refuse(path(), format!("{kind} {name} is not among the objects"), "add it");
     }
@@ -114,8 +119,15 @@ pub(super) fn moved(document: &Document<'_>, given: &Value, input: &Input<'_>, r
 }
 
 /// The class of a template or pool of another provider, and the object of mcm that refers to it under the same name.
-pub(super) fn made(document: &Document<'_>, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
-    let Some(class) = cloud::class_of(document, input, &options.answers, report) else { return Outcome::default() };
+pub(super) fn made(
+    document: &SourceDocument<'_>,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
+    let Some(class) = cloud::class_of(document, input, &options.answers, report) else {
+        return ObjectConversion::default();
+    };
     let class = cloud::with_credentials(class, options, "", report);
     let named = ClassRef { name: document.name.to_owned() };
     let metadata = ObjectMeta { labels: class.metadata.labels.clone(), ..class.metadata.clone() };
@@ -134,7 +146,7 @@ fn kind_for(kind: &str) -> &'static str {
     if cloud::provider_of_pool(kind).is_some() { "MCMMachinePool" } else { "MCMMachineTemplate" }
 }
 
-fn reference_of<'a>(document: &Document<'a>) -> Option<(&'a str, &'a str)> {
+fn reference_of<'a>(document: &SourceDocument<'a>) -> Option<(&'a str, &'a str)> {
     let reference = document.value.pointer(REFERENCE).filter(|one| one["apiGroup"] == INFRASTRUCTURE_GROUP)?;
     Some((reference["kind"].as_str()?, reference["name"].as_str()?))
 }

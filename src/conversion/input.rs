@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::report::Report;
+use super::report::ConversionReport;
 use mcm_api::machine::{GROUP, MachineClass};
 
 /// One object.
 #[derive(Clone, Debug)]
-pub(super) struct Document<'a> {
+pub(super) struct SourceDocument<'a> {
     pub group: &'a str,
     pub version: &'a str,
     pub kind: &'a str,
@@ -20,7 +20,7 @@ pub(super) struct Document<'a> {
     pub value: &'a Value,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SourceDocument<'a> {
     fn of(value: &'a Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let api_version = text("/apiVersion");
@@ -30,7 +30,7 @@ impl<'a> Document<'a> {
     }
 
     /// Decodes the object and refuses every field that its type does not have.
-    pub(super) fn decode<T: DeserializeOwned + Serialize>(&self, report: &mut Report) -> Option<T> {
+    pub(super) fn decode<T: DeserializeOwned + Serialize>(&self, report: &mut ConversionReport) -> Option<T> {
         let decoded: T = match serde_path_to_error::deserialize(without_nulls(self.value)) {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -86,20 +86,20 @@ pub(super) fn flattened(values: &[Value]) -> Vec<&Value> {
 }
 
 /// Group, kind, namespace and name.
-type Identity<'a> = (&'a str, &'a str, &'a str, &'a str);
+type DocumentKey<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// All objects of a conversion.
 #[derive(Debug)]
-pub(super) struct Input<'a> {
-    pub documents: Vec<Document<'a>>,
+pub(super) struct ConversionInput<'a> {
+    pub documents: Vec<SourceDocument<'a>>,
     /// Positions of the documents; the first of several equal ones.
-    index: BTreeMap<Identity<'a>, usize>,
+    index: BTreeMap<DocumentKey<'a>, usize>,
 }
 
-impl<'a> Input<'a> {
+impl<'a> ConversionInput<'a> {
     /// Of objects and lists of objects.
     pub(super) fn of(values: &'a [Value]) -> Self {
-        let documents: Vec<Document<'_>> = flattened(values).into_iter().map(Document::of).collect();
+        let documents: Vec<SourceDocument<'_>> = flattened(values).into_iter().map(SourceDocument::of).collect();
         let mut index = BTreeMap::new();
         for (position, one) in documents.iter().enumerate() {
             index.entry((one.group, one.kind, one.namespace, one.name)).or_insert(position);
@@ -108,18 +108,18 @@ impl<'a> Input<'a> {
     }
 
     /// All objects, with one more or in place of its namesake.
-    pub(super) fn with<'b>(&self, value: &'b Value) -> Input<'b>
+    pub(super) fn with<'b>(&self, value: &'b Value) -> ConversionInput<'b>
     where
         'a: 'b,
     {
-        let mut all = Input { documents: self.documents.clone(), index: self.index.clone() };
-        let one = Document::of(value);
+        let mut all = ConversionInput { documents: self.documents.clone(), index: self.index.clone() };
+        let one = SourceDocument::of(value);
         all.index.insert((one.group, one.kind, one.namespace, one.name), all.documents.len());
         all.documents.push(one);
         all
     }
 
-    pub(super) fn find(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<&Document<'a>> {
+    pub(super) fn find(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<&SourceDocument<'a>> {
         self.documents.get(*self.index.get(&(group, kind, namespace, name))?)
     }
 

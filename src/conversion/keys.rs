@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::{
-    notes::{self, Notes},
-    report::Report,
+    notes::{self, ConversionNotes},
+    report::ConversionReport,
 };
 use crate::types::names;
 use mcm_api::labels;
 
 /// Labels or annotations.
-pub(super) type Keys = BTreeMap<String, String>;
+pub(super) type MetadataMap = BTreeMap<String, String>;
 
 /// The treatment of a label or annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Treatment {
+pub(super) enum KeyTreatment {
     /// Both sides have it.
     Copy,
     /// It belongs to the bookkeeping of its side.
@@ -26,18 +26,18 @@ pub(super) enum Treatment {
 /// Copies labels or annotations, and notes those with a meaning on one side only. Returns the copied ones and those
 /// that the other side noted.
 pub(super) fn carry(
-    source: &Keys,
+    source: &MetadataMap,
     path: &str,
-    treatment: impl Fn(&str) -> Treatment,
-    notes: &mut Notes,
-    report: &mut Report,
-) -> (Keys, Keys) {
-    let mut carried = Keys::new();
+    treatment: impl Fn(&str) -> KeyTreatment,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> (MetadataMap, MetadataMap) {
+    let mut carried = MetadataMap::new();
     for (key, value) in source {
         match treatment(key) {
-            Treatment::Copy => drop(carried.insert(key.clone(), value.clone())),
-            Treatment::Drop => {}
-            Treatment::Note => {
+            KeyTreatment::Copy => drop(carried.insert(key.clone(), value.clone())),
+            KeyTreatment::Drop => {}
+            KeyTreatment::Note => {
                 let path = format!("{path}['{key}']");
                 notes.note(&path, value);
                 report.lose(path, "has no effect on the other side", "");
@@ -48,28 +48,28 @@ pub(super) fn carry(
 }
 
 /// Labels and annotations on the metadata of an object, in both directions.
-pub(super) fn of_object(key: &str) -> Treatment {
+pub(super) fn of_object(key: &str) -> KeyTreatment {
     if is_bookkeeping(key) {
-        Treatment::Drop
+        KeyTreatment::Drop
     } else if is_reserved(key) {
-        Treatment::Note
+        KeyTreatment::Note
     } else {
-        Treatment::Copy
+        KeyTreatment::Copy
     }
 }
 
 /// Annotations of a Machine of Cluster API or its template. Annotations with a counterpart are converted elsewhere.
 /// Labels of these objects are all copied, because selectors use them.
-pub(super) fn of_capi_machine(key: &str) -> Treatment {
+pub(super) fn of_capi_machine(key: &str) -> KeyTreatment {
     match key {
-        names::DELETE_MACHINE | names::SKIP_REMEDIATION | labels::PRIORITY => Treatment::Drop,
+        names::DELETE_MACHINE | names::SKIP_REMEDIATION | labels::PRIORITY => KeyTreatment::Drop,
         key => of_object(key),
     }
 }
 
 /// Annotations of a native Machine or template.
-pub(super) fn of_native_machine(key: &str) -> Treatment {
-    if key == labels::PRIORITY { Treatment::Drop } else { of_object(key) }
+pub(super) fn of_native_machine(key: &str) -> KeyTreatment {
+    if key == labels::PRIORITY { KeyTreatment::Drop } else { of_object(key) }
 }
 
 /// Derived by a controller or a tool, or ours.
@@ -81,7 +81,7 @@ pub(super) fn is_bookkeeping(key: &str) -> bool {
 }
 
 /// Labels or annotations but bookkeeping.
-pub(super) fn without_bookkeeping(keys: Option<Keys>) -> Keys {
+pub(super) fn without_bookkeeping(keys: Option<MetadataMap>) -> MetadataMap {
     keys.unwrap_or_default().into_iter().filter(|(key, _)| !is_bookkeeping(key)).collect()
 }
 
@@ -106,28 +106,29 @@ pub fn is_in(key: &str, domains: &[&str]) -> bool {
 
 /// The labels or annotations of a Machine and of its Node.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Pair {
+pub(super) struct MetadataPair {
     /// Of the Machine.
     #[serde(default)]
-    pub machine: Keys,
+    pub machine: MetadataMap,
     /// Of the Node: on the native side all keys from the Machine, on the other side those that the Machine does not
     /// have.
     #[serde(default)]
-    pub node: Keys,
+    pub node: MetadataMap,
 }
 
-impl Pair {
+impl MetadataPair {
     /// Cluster API gives the Node the keys in the domains from the Machine; natively the node template has them.
     pub(super) fn to_native(&self, domains: &[&str]) -> Self {
         let own = self.machine.iter().filter(|(key, _)| is_in(key, domains));
-        let mut node: Keys = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let mut node: MetadataMap = own.map(|(key, value)| (key.clone(), value.clone())).collect();
         node.extend(self.node.clone());
         Self { machine: self.machine.clone(), node }
     }
 
     /// The inverse of [`Self::to_native`].
     pub(super) fn to_capi(&self, domains: &[&str]) -> Self {
-        let (own, node): (Keys, Keys) = self.node.clone().into_iter().partition(|(key, _)| is_in(key, domains));
+        let (own, node): (MetadataMap, MetadataMap) =
+            self.node.clone().into_iter().partition(|(key, _)| is_in(key, domains));
         let mut machine = self.machine.clone();
         machine.extend(own);
         Self { machine, node }
@@ -141,21 +142,21 @@ mod tests {
 
     /// Rows on labels and annotations of 3.4.
     #[rstest]
-    #[case("team", Treatment::Copy)]
-    #[case("example.com/team", Treatment::Copy)]
-    #[case("capacity.cluster-autoscaler.kubernetes.io/cpu", Treatment::Copy)]
-    #[case("cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size", Treatment::Copy)]
-    #[case("cluster.x-k8s.io/autoscaling-options-maxnodeprovisiontime", Treatment::Copy)]
-    #[case("node.cluster.x-k8s.io/size", Treatment::Copy)]
-    #[case("cluster.x-k8s.io/watch-filter", Treatment::Note)]
-    #[case("topology.cluster.x-k8s.io/owned", Treatment::Note)]
-    #[case("machineset.cluster.x-k8s.io/skip-preflight-checks", Treatment::Note)]
-    #[case("machinedeployment.clusters.x-k8s.io/revision", Treatment::Drop)]
-    #[case("deployment.kubernetes.io/revision", Treatment::Drop)]
-    #[case("kubectl.kubernetes.io/last-applied-configuration", Treatment::Drop)]
-    #[case("conversion.mcm/unmapped", Treatment::Drop)]
-    #[case("machine.mcm/stand-in", Treatment::Drop)]
-    fn reserved_keys_are_not_copied(#[case] key: &str, #[case] treatment: Treatment) {
+    #[case("team", KeyTreatment::Copy)]
+    #[case("example.com/team", KeyTreatment::Copy)]
+    #[case("capacity.cluster-autoscaler.kubernetes.io/cpu", KeyTreatment::Copy)]
+    #[case("cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size", KeyTreatment::Copy)]
+    #[case("cluster.x-k8s.io/autoscaling-options-maxnodeprovisiontime", KeyTreatment::Copy)]
+    #[case("node.cluster.x-k8s.io/size", KeyTreatment::Copy)]
+    #[case("cluster.x-k8s.io/watch-filter", KeyTreatment::Note)]
+    #[case("topology.cluster.x-k8s.io/owned", KeyTreatment::Note)]
+    #[case("machineset.cluster.x-k8s.io/skip-preflight-checks", KeyTreatment::Note)]
+    #[case("machinedeployment.clusters.x-k8s.io/revision", KeyTreatment::Drop)]
+    #[case("deployment.kubernetes.io/revision", KeyTreatment::Drop)]
+    #[case("kubectl.kubernetes.io/last-applied-configuration", KeyTreatment::Drop)]
+    #[case("conversion.mcm/unmapped", KeyTreatment::Drop)]
+    #[case("machine.mcm/stand-in", KeyTreatment::Drop)]
+    fn reserved_keys_are_not_copied(#[case] key: &str, #[case] treatment: KeyTreatment) {
         assert_eq!(of_object(key), treatment);
     }
 

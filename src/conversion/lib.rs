@@ -37,7 +37,7 @@ mod topology;
 pub mod types;
 mod v1beta1;
 
-pub use answers::{Answers, Question};
+pub use answers::{TemplateQuestion, UserAnswers};
 pub use cloud::{
     PROVIDERS, is_interruptible, network_provider,
     provider::{ProviderKinds, ProviderRole},
@@ -54,7 +54,7 @@ pub use infrastructure::{
 pub use keys::is_in;
 pub use machine_pool::spread;
 pub use notes::{BOOTSTRAP_FORMAT, MACHINE_POOL, MADE_FROM, ROLLOUT_AFTER, UNMAPPED, VERSION};
-pub use options::{Infrastructure, NativeDefaults, Options};
-pub use report::{Loss, Refusal};
-pub use run::{Conversion, class_of_template, template_of_class, to_capi, to_native};
+pub use options::{ConversionOptions, InfrastructureChoice, NativeDefaults};
+pub use report::{ConversionLoss, ConversionRefusal};
+pub use run::{ConversionResult, class_of_template, template_of_class, to_capi, to_native};
 pub use seconds::limit;

@@ -3,15 +3,15 @@
 use super::{
     cloud::provider_id,
     defaults,
-    health_check::{self, Coverage},
+    health_check::{self, OwnerMachineLabels},
     infrastructure,
-    input::Input,
-    keys::Keys,
+    input::ConversionInput,
+    keys::MetadataMap,
     metadata,
-    notes::Notes,
-    options::Options,
-    report::{Outcome, Report},
-    template::{self, Capi, Owner, Place},
+    notes::ConversionNotes,
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
+    template::{self, CapiMachineTemplate, TemplateLocation, TemplateOwner},
 };
 use crate::types::{CORE, Machine, MachineMeta, MachineStatus, NodeRef, names};
 use mcm_api::{
@@ -22,17 +22,23 @@ use mcm_api::{
 const ID: &str = "spec.providerID";
 
 /// Converts a Machine of Cluster API. The first object of the result is the Machine.
-pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+pub(super) fn to_native(
+    mut source: Machine,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     defaults::machine(&mut source);
     let Machine { metadata, spec, status } = source;
-    let mut notes = Notes::on(&metadata, API_VERSION, report);
-    let place = Place::of(Owner::Machine, &metadata, &spec.cluster_name, None, options, input);
+    let mut notes = ConversionNotes::on(&metadata, API_VERSION, report);
+    let place = TemplateLocation::of(TemplateOwner::Machine, &metadata, &spec.cluster_name, None, options, input);
     let mut given = metadata.labels.clone().unwrap_or_default();
     let node = status.and_then(|status| status.node_ref).map(|node| node.name).filter(|name| !name.is_empty());
     if node.is_some() && given.get(labels::NODE) == node.as_ref() {
         given.remove(labels::NODE);
     }
-    let checks = health_check::covering(&Coverage::of_machine(&given, &spec.cluster_name), &place, &mut notes, report);
+    let checks =
+        health_check::covering(&OwnerMachineLabels::of_machine(&given, &spec.cluster_name), &place, &mut notes, report);
     let found = infrastructure::to_native(&spec, &place, &mut notes, report);
     if !spec.provider_id.is_empty() && !found.provider_id.is_empty() && spec.provider_id != found.provider_id {
         let reason = format!("differs from {} of the infrastructure object", found.provider_id);
@@ -48,7 +54,7 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
         |native: &String| provider_id::to_node(native, zone.as_deref()).unwrap_or_default(),
     );
     let meta = MachineMeta { labels: given, annotations: metadata.annotations.clone().unwrap_or_default() };
-    let source = Capi { meta, spec: spec.clone(), node: found.node, checks, rollout_after: None };
+    let source = CapiMachineTemplate { meta, spec: spec.clone(), node: found.node, checks, rollout_after: None };
     let template = template::to_native(&source, found.class, &place, &mut notes, report);
     let TemplateMeta { labels: mut own, annotations, finalizers: _, other: _ } = template.metadata;
     own.extend(node.map(|node| (labels::NODE.to_owned(), node)));
@@ -61,13 +67,18 @@ pub(super) fn to_native(mut source: Machine, input: &Input<'_>, options: &Option
 }
 
 /// Converts a native Machine. Returns the Machine, its MCMMachine and Secret, and what is superseded.
-pub(super) fn to_capi(source: machine::Machine, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+pub(super) fn to_capi(
+    source: machine::Machine,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let reported = source.node_provider_id().map(str::to_owned);
     let machine::Machine { metadata, spec, status: _ } = source;
-    let mut notes = Notes::on(&metadata, CORE, report);
+    let mut notes = ConversionNotes::on(&metadata, CORE, report);
     let cluster_name = metadata::cluster_of(&metadata, options, report);
-    let place = Place::of(Owner::Machine, &metadata, &cluster_name, None, options, input);
-    let mut given: Keys = metadata.labels.clone().unwrap_or_default();
+    let place = TemplateLocation::of(TemplateOwner::Machine, &metadata, &cluster_name, None, options, input);
+    let mut given: MetadataMap = metadata.labels.clone().unwrap_or_default();
     let node = given.remove(labels::NODE).filter(|name| !name.is_empty());
     let template_metadata = TemplateMeta {
         labels: given,
@@ -77,7 +88,12 @@ pub(super) fn to_capi(source: machine::Machine, input: &Input<'_>, options: &Opt
     let given_id = spec.provider_id.clone();
     let template = machine::MachineTemplate { metadata: template_metadata, spec };
     let (capi, class) = template::to_capi(&template, &place, &mut notes, report);
-    let Capi { meta: MachineMeta { labels: mut own, annotations }, spec: mut machine_spec, node: node_meta, .. } = capi;
+    let CapiMachineTemplate {
+        meta: MachineMeta { labels: mut own, annotations },
+        spec: mut machine_spec,
+        node: node_meta,
+        ..
+    } = capi;
     own.insert(names::CLUSTER_NAME.to_owned(), cluster_name.clone());
 
     let content = input.class(place.namespace, &class).as_ref().map(infrastructure::content_of);

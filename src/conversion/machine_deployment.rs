@@ -4,15 +4,15 @@ use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr
 
 use super::{
     defaults,
-    health_check::{self, Coverage},
+    health_check::{self, OwnerMachineLabels},
     infrastructure,
-    input::Input,
+    input::ConversionInput,
     metadata,
-    notes::Notes,
-    options::Options,
-    report::{Outcome, Report},
+    notes::ConversionNotes,
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
     scalable, strategy,
-    template::{self, Capi, Owner, Place},
+    template::{self, CapiMachineTemplate, TemplateLocation, TemplateOwner},
 };
 use crate::types::{CORE, MachineDeployment, MachineDeploymentSpec, MachineTemplate, MaxInFlight, Rollout, names};
 use mcm_api::machine::{self, API_VERSION, MachineDeploymentSpec as NativeSpec};
@@ -20,13 +20,13 @@ use mcm_api::machine::{self, API_VERSION, MachineDeploymentSpec as NativeSpec};
 /// Converts a deployment of Cluster API. The first object of the result is the deployment.
 pub(super) fn to_native(
     mut source: MachineDeployment,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
-) -> Outcome {
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     defaults::deployment(&mut source);
     let MachineDeployment { metadata, spec, status: _ } = source;
-    let mut notes = Notes::on(&metadata, API_VERSION, report);
+    let mut notes = ConversionNotes::on(&metadata, API_VERSION, report);
     let MachineDeploymentSpec {
         cluster_name,
         replicas,
@@ -39,7 +39,8 @@ pub(super) fn to_native(
         paused,
     } = spec;
     let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
-    let place = Place::of(Owner::Deployment, &metadata, &cluster_name, Some(&selector), options, input);
+    let place =
+        TemplateLocation::of(TemplateOwner::Deployment, &metadata, &cluster_name, Some(&selector), options, input);
     strategy::check_capi(&rollout_strategy, report);
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
@@ -78,9 +79,10 @@ pub(super) fn to_native(
     );
 
     let found = infrastructure::to_native(&machine_spec, &place, &mut notes, report);
-    let coverage = Coverage::of_deployment(&template_meta.labels, place.name, &cluster_name);
+    let coverage = OwnerMachineLabels::of_deployment(&template_meta.labels, place.name, &cluster_name);
     let checks = health_check::covering(&coverage, &place, &mut notes, report);
-    let source = Capi { meta: template_meta, spec: machine_spec, node: found.node, checks, rollout_after: after };
+    let source =
+        CapiMachineTemplate { meta: template_meta, spec: machine_spec, node: found.node, checks, rollout_after: after };
     let template = template::to_native(&source, found.class, &place, &mut notes, report);
     scalable::check_selector(native_selector.as_ref(), &template.metadata.labels, report);
     scalable::check_provider_id(&source.spec.provider_id, report);
@@ -104,12 +106,12 @@ pub(super) fn to_native(
 /// Converts a native deployment. Returns the deployment, its template, Secret and health check, and what is superseded.
 pub(super) fn to_capi(
     source: machine::MachineDeployment,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
-) -> Outcome {
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let machine::MachineDeployment { metadata, spec, status: _ } = source;
-    let mut notes = Notes::on(&metadata, CORE, report);
+    let mut notes = ConversionNotes::on(&metadata, CORE, report);
     let NativeSpec {
         replicas,
         selector,
@@ -123,7 +125,8 @@ pub(super) fn to_capi(
         auto_preserve_failed_machine_max,
     } = spec;
     let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
-    let place = Place::of(Owner::Deployment, &metadata, &cluster_name, selector.as_ref(), options, input);
+    let place =
+        TemplateLocation::of(TemplateOwner::Deployment, &metadata, &cluster_name, selector.as_ref(), options, input);
     strategy::check_native(&native_strategy, report);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
     if rollback_to.is_some() {
@@ -158,7 +161,7 @@ pub(super) fn to_capi(
     let (deletion, machine_naming) = scalable::from_notes(&mut notes);
 
     let (capi, class) = template::to_capi(&native_template, &place, &mut notes, report);
-    let Capi { meta: template_meta, spec: mut machine_spec, node, checks, rollout_after } = capi;
+    let CapiMachineTemplate { meta: template_meta, spec: mut machine_spec, node, checks, rollout_after } = capi;
     machine_spec.min_ready_seconds = min_ready_seconds;
     let mut outcome = infrastructure::to_capi(&class, node, &mut machine_spec, &place, &mut notes, report);
     let check = health_check::of_owner(checks, &place, &mut notes);

@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    answers::Question,
+    answers::TemplateQuestion,
     cloud, defaults,
     infrastructure::{bootstrap, content_of, zone_of},
-    input::{Document, Input},
+    input::{ConversionInput, SourceDocument},
     keys::without_bookkeeping,
     machine_deployment,
     metadata::{filled, identity},
     notes::{self, MACHINE_POOL},
-    options::Options,
-    report::{Outcome, Report},
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
     strategy,
-    template::{Owner, Place},
+    template::{TemplateLocation, TemplateOwner},
 };
 use crate::types::{
     Bootstrap, ClassRef, INFRASTRUCTURE_GROUP, MCMMachinePool, MCMMachinePoolSpec, MCMMachineSpec, MCMMachineTemplate,
@@ -36,7 +36,7 @@ const REFERENCE: &str = "spec.template.spec.infrastructureRef";
 
 /// A pool as noted, without the number of its machines and the fields that controllers write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Noted {
+struct NotedPool {
     pool: MachinePool,
     infrastructure: MCMMachinePool,
     /// The object of the bootstrap provider, in whose place a Secret has the data.
@@ -48,16 +48,21 @@ struct Noted {
 }
 
 /// Converts a pool. The deployments come first in the result.
-pub(super) fn to_native(mut source: MachinePool, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+pub(super) fn to_native(
+    mut source: MachinePool,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     defaults::pool(&mut source);
     let Some((infrastructure, foreign)) = infrastructure_of(&source, input, options, report) else {
-        return Outcome::default();
+        return ObjectConversion::default();
     };
     let replicas = source.spec.replicas.unwrap_or_default();
     let config_ref = answered(&mut source, options);
-    let noted = Noted { config_ref, foreign, ..Noted::of(source, infrastructure, report) };
+    let noted = NotedPool { config_ref, foreign, ..NotedPool::of(source, infrastructure, report) };
     let deployments = noted.deployments(replicas, input, options, report);
-    let Ok(note) = serde_json::to_string(&noted) else { return Outcome::default() };
+    let Ok(note) = serde_json::to_string(&noted) else { return ObjectConversion::default() };
     let mut objects = Vec::new();
     for (mut deployment, others) in deployments {
         deployment.metadata.annotations.get_or_insert_default().insert(MACHINE_POOL.to_owned(), note.clone());
@@ -70,15 +75,18 @@ pub(super) fn to_native(mut source: MachinePool, input: &Input<'_>, options: &Op
 
 /// A pool that native deployments were made from.
 #[derive(Debug)]
-pub(super) struct Restored {
+pub(super) struct RestoredPool {
     /// The deployments, by namespace and name.
     pub members: BTreeSet<(String, String)>,
-    pub outcome: Outcome,
+    pub outcome: ObjectConversion,
 }
 
 /// All restored pools. Differences are reported for each of their deployments.
-pub(super) fn restored(input: &Input<'_>, options: &Options) -> (Vec<Restored>, Report) {
-    let mut groups: BTreeMap<(&str, &str), Vec<&Document<'_>>> = BTreeMap::new();
+pub(super) fn restored(
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+) -> (Vec<RestoredPool>, ConversionReport) {
+    let mut groups: BTreeMap<(&str, &str), Vec<&SourceDocument<'_>>> = BTreeMap::new();
     for document in input.documents.iter().filter(|one| one.group == machine::GROUP && one.kind == "MachineDeployment")
     {
         if let Some(note) = document.value["metadata"]["annotations"][MACHINE_POOL].as_str() {
@@ -86,17 +94,17 @@ pub(super) fn restored(input: &Input<'_>, options: &Options) -> (Vec<Restored>, 
         }
     }
     let mut pools = Vec::new();
-    let mut all_losses = Report::default();
+    let mut all_losses = ConversionReport::default();
     for ((namespace, note), members) in groups {
-        let noted: Option<Noted> = serde_json::from_str(note).ok();
+        let noted: Option<NotedPool> = serde_json::from_str(note).ok();
         let pool = noted.and_then(|noted| noted.in_namespace(namespace).restore(&members, input, options));
         if let Some(outcome) = pool {
             let members = members.iter().map(|one| (namespace.to_owned(), one.name.to_owned())).collect();
-            pools.push(Restored { members, outcome });
+            pools.push(RestoredPool { members, outcome });
             continue;
         }
         for member in members {
-            let mut report = Report::of(member.kind, member.name);
+            let mut report = ConversionReport::of(member.kind, member.name);
             report.lose(
                 notes::annotation("", MACHINE_POOL),
                 "the deployments differ from what their MachinePool became, or are not complete; they stay deployments",
@@ -108,8 +116,8 @@ pub(super) fn restored(input: &Input<'_>, options: &Options) -> (Vec<Restored>, 
     (pools, all_losses)
 }
 
-impl Noted {
-    fn of(pool: MachinePool, infrastructure: MCMMachinePool, report: &mut Report) -> Self {
+impl NotedPool {
+    fn of(pool: MachinePool, infrastructure: MCMMachinePool, report: &mut ConversionReport) -> Self {
         let mut noted = Self { pool, infrastructure, config_ref: None, foreign: None };
         noted.pool.metadata = kept(&noted.pool.metadata, report);
         noted.infrastructure.metadata = kept(&noted.infrastructure.metadata, report);
@@ -133,9 +141,9 @@ impl Noted {
     fn deployments(
         &self,
         replicas: i32,
-        input: &Input<'_>,
-        options: &Options,
-        report: &mut Report,
+        input: &ConversionInput<'_>,
+        options: &ConversionOptions,
+        report: &mut ConversionReport,
     ) -> Vec<(machine::MachineDeployment, Vec<Value>)> {
         let mut made = Vec::new();
         let name = self.pool.metadata.name.clone().unwrap_or_default();
@@ -195,7 +203,7 @@ impl Noted {
     }
 
     /// The template of the machines of one zone. A class for another zone gives way to the class `<class>-<zone>`.
-    fn template(&self, zone: Option<&str>, input: &Input<'_>) -> Value {
+    fn template(&self, zone: Option<&str>, input: &ConversionInput<'_>) -> Value {
         let MCMMachinePool { metadata, spec, .. } = &self.infrastructure;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let class = &spec.machine_class_ref.name;
@@ -220,8 +228,13 @@ impl Noted {
     }
 
     /// The pool, if it would become the given deployments and their classes.
-    fn restore(mut self, members: &[&Document<'_>], input: &Input<'_>, options: &Options) -> Option<Outcome> {
-        let mut report = Report::default();
+    fn restore(
+        mut self,
+        members: &[&SourceDocument<'_>],
+        input: &ConversionInput<'_>,
+        options: &ConversionOptions,
+    ) -> Option<ObjectConversion> {
+        let mut report = ConversionReport::default();
         let given: Vec<machine::MachineDeployment> =
             members.iter().map(|member| member.decode(&mut report)).collect::<Option<_>>()?;
         let replicas = given.iter().try_fold(0_i32, |sum, one| sum.checked_add(one.spec.replicas))?;
@@ -244,7 +257,7 @@ impl Noted {
         let namespace = self.pool.metadata.namespace.clone().unwrap_or_default();
         let data_secret_name = self.pool.spec.template.spec.bootstrap.data_secret_name.clone().unwrap_or_default();
         let cluster = self.pool.spec.cluster_name.clone();
-        let mut outcome = Outcome::default();
+        let mut outcome = ObjectConversion::default();
         for derived in made.iter().flat_map(|(_, others)| others).filter(|one| one["kind"] == "MachineClass") {
             let mut class: MachineClass = serde_json::from_value(derived.clone()).ok()?;
             let name = class.metadata.name.clone()?;
@@ -259,7 +272,8 @@ impl Noted {
             outcome.superseded.push(("MachineClass", name));
             outcome.superseded.push(("Secret", bootstrap::user_data_of(&data_secret_name)));
         }
-        let place = Place::of(Owner::Deployment, &self.pool.metadata, &cluster, None, options, input);
+        let place =
+            TemplateLocation::of(TemplateOwner::Deployment, &self.pool.metadata, &cluster, None, options, input);
         let class = made.first().and_then(|(made, _)| input.class(&namespace, &made.spec.template.spec.class.name));
         let secret = bootstrap::to_capi(class.as_ref(), &data_secret_name, &place, &mut report);
         self.pool.spec.replicas = Some(replicas);
@@ -287,10 +301,10 @@ pub fn spread(replicas: i32, zones: &[String]) -> Vec<(Option<&str>, i32)> {
 }
 
 /// Puts the Secret in the answer of the user in the place of the object of a bootstrap provider, which is returned.
-fn answered(pool: &mut MachinePool, options: &Options) -> Option<ObjectRef> {
+fn answered(pool: &mut MachinePool, options: &ConversionOptions) -> Option<ObjectRef> {
     let bootstrap = &mut pool.spec.template.spec.bootstrap;
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let answer = options.answers.get(Question::BootstrapSecret, name)?;
+    let answer = options.answers.get(TemplateQuestion::BootstrapSecret, name)?;
     if bootstrap.config_ref == ObjectRef::default() {
         return None;
     }
@@ -301,9 +315,9 @@ fn answered(pool: &mut MachinePool, options: &Options) -> Option<ObjectRef> {
 /// The infrastructure object of a pool. That of another provider becomes one with a class, and is returned beside it.
 fn infrastructure_of(
     pool: &MachinePool,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
 ) -> Option<(MCMMachinePool, Option<Value>)> {
     let reference = &pool.spec.template.spec.infrastructure_ref;
     if reference.api_group == INFRASTRUCTURE_GROUP && cloud::provider_of_pool(&reference.kind).is_some() {
@@ -323,7 +337,7 @@ fn infrastructure_of(
         report.refuse(REFERENCE, format!("{KIND} {} is not among the objects", reference.name), "add it");
         return None;
     };
-    let mut problems = Report::of(KIND, &reference.name);
+    let mut problems = ConversionReport::of(KIND, &reference.name);
     let found = document.decode::<MCMMachinePool>(&mut problems);
     if let Some(strategy) = found.as_ref().and_then(|found| found.spec.strategy.as_ref()) {
         strategy::check_native(strategy, &mut problems);
@@ -348,9 +362,9 @@ fn is_managed(kind: &str) -> bool {
 /// The pool of another provider, and the same as one of mcm with its class inside.
 fn foreign_pool(
     pool: &MachinePool,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
 ) -> Option<(MCMMachinePool, Value)> {
     let reference = &pool.spec.template.spec.infrastructure_ref;
     let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
@@ -364,7 +378,7 @@ fn foreign_pool(
     Some((MCMMachinePool { metadata, spec, status: None }, foreign))
 }
 
-fn kept(metadata: &ObjectMeta, report: &mut Report) -> ObjectMeta {
+fn kept(metadata: &ObjectMeta, report: &mut ConversionReport) -> ObjectMeta {
     ObjectMeta {
         labels: filled(without_bookkeeping(metadata.labels.clone())),
         annotations: filled(without_bookkeeping(metadata.annotations.clone())),

@@ -4,24 +4,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     defaults,
-    health_check::{self, Coverage},
+    health_check::{self, OwnerMachineLabels},
     infrastructure,
-    input::Input,
+    input::ConversionInput,
     metadata,
-    notes::Notes,
-    options::Options,
-    report::{Outcome, Report},
+    notes::ConversionNotes,
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
     scalable,
-    template::{self, Capi, Owner, Place},
+    template::{self, CapiMachineTemplate, TemplateLocation, TemplateOwner},
 };
 use crate::types::{CORE, MachineSet, MachineSetSpec, MachineTemplate};
 use mcm_api::machine::{self, API_VERSION, ClassSpec, MachineSetSpec as NativeSpec};
 
 /// Converts a set of Cluster API. The first object of the result is the set.
-pub(super) fn to_native(mut source: MachineSet, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+pub(super) fn to_native(
+    mut source: MachineSet,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     defaults::set(&mut source);
     let MachineSet { metadata, spec, status: _ } = source;
-    let mut notes = Notes::on(&metadata, API_VERSION, report);
+    let mut notes = ConversionNotes::on(&metadata, API_VERSION, report);
     let MachineSetSpec {
         cluster_name,
         replicas,
@@ -31,16 +36,17 @@ pub(super) fn to_native(mut source: MachineSet, input: &Input<'_>, options: &Opt
         deletion,
     } = spec;
     let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
-    let place = Place::of(Owner::Set, &metadata, &cluster_name, Some(&selector), options, input);
+    let place = TemplateLocation::of(TemplateOwner::Set, &metadata, &cluster_name, Some(&selector), options, input);
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
     let replicas = scalable::replicas_to_native(replicas, metadata.annotations.as_ref(), &mut notes);
     let min_ready_seconds = scalable::min_ready_seconds_to_native(machine_spec.min_ready_seconds, &mut notes);
     let found = infrastructure::to_native(&machine_spec, &place, &mut notes, report);
-    let coverage = Coverage::of_set(&template_meta.labels, place.name, &cluster_name);
+    let coverage = OwnerMachineLabels::of_set(&template_meta.labels, place.name, &cluster_name);
     let checks = health_check::covering(&coverage, &place, &mut notes, report);
     scalable::check_provider_id(&machine_spec.provider_id, report);
-    let source = Capi { meta: template_meta, spec: machine_spec, node: found.node, checks, rollout_after: None };
+    let source =
+        CapiMachineTemplate { meta: template_meta, spec: machine_spec, node: found.node, checks, rollout_after: None };
     let template = template::to_native(&source, found.class, &place, &mut notes, report);
     scalable::check_selector(Some(&selector), &template.metadata.labels, report);
     let spec = NativeSpec {
@@ -59,12 +65,12 @@ pub(super) fn to_native(mut source: MachineSet, input: &Input<'_>, options: &Opt
 /// Converts a native set. Returns the set, its template, Secret and health check, and what is superseded.
 pub(super) fn to_capi(
     source: machine::MachineSet,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
-) -> Outcome {
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let machine::MachineSet { metadata, spec, status: _ } = source;
-    let mut notes = Notes::on(&metadata, CORE, report);
+    let mut notes = ConversionNotes::on(&metadata, CORE, report);
     let NativeSpec {
         replicas,
         selector,
@@ -74,7 +80,7 @@ pub(super) fn to_capi(
         auto_preserve_failed_machine_max,
     } = spec;
     let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
-    let place = Place::of(Owner::Set, &metadata, &cluster_name, selector.as_ref(), options, input);
+    let place = TemplateLocation::of(TemplateOwner::Set, &metadata, &cluster_name, selector.as_ref(), options, input);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
     let advice = "failed machines are not kept";
     let reason = "is not known to Cluster API";
@@ -86,7 +92,7 @@ pub(super) fn to_capi(
     let min_ready_seconds = scalable::min_ready_seconds_to_capi(min_ready_seconds, &mut notes);
     let (deletion, machine_naming) = scalable::from_notes(&mut notes);
     let (capi, class) = template::to_capi(&native_template, &place, &mut notes, report);
-    let Capi { meta: template_meta, spec: mut machine_spec, node, checks, rollout_after: _ } = capi;
+    let CapiMachineTemplate { meta: template_meta, spec: mut machine_spec, node, checks, rollout_after: _ } = capi;
     machine_spec.min_ready_seconds = min_ready_seconds;
     let mut outcome = infrastructure::to_capi(&class, node, &mut machine_spec, &place, &mut notes, report);
     let check = health_check::of_owner(checks, &place, &mut notes);

@@ -3,10 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
-    keys::{self, Keys},
-    notes::{Notes, annotation, label},
-    options::Options,
-    report::Report,
+    keys::{self, MetadataMap},
+    notes::{ConversionNotes, annotation, label},
+    options::ConversionOptions,
+    report::ConversionReport,
 };
 use crate::types::names::{self, is_label_value};
 use mcm_api::labels;
@@ -15,7 +15,7 @@ use mcm_api::labels;
 const CLUSTER: &str = "cluster";
 
 /// Name and namespace. UID, versions, owners, finalizers and times belong to each side.
-pub(super) fn identity(meta: &ObjectMeta, report: &mut Report) -> ObjectMeta {
+pub(super) fn identity(meta: &ObjectMeta, report: &mut ConversionReport) -> ObjectMeta {
     if meta.deletion_timestamp.is_some() {
         report.refuse("metadata.deletionTimestamp", "the object is being deleted", "wait until it is deleted");
     }
@@ -31,9 +31,9 @@ pub(super) fn identity(meta: &ObjectMeta, report: &mut Report) -> ObjectMeta {
 pub(super) fn to_native(
     meta: &ObjectMeta,
     cluster: &str,
-    options: &Options,
-    notes: &mut Notes,
-    report: &mut Report,
+    options: &ConversionOptions,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
 ) -> ObjectMeta {
     if meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED)) {
         let reason = "a single MCM object cannot be paused";
@@ -55,9 +55,9 @@ pub(super) fn to_native(
 /// Metadata of a native deployment or set, and the name of its cluster.
 pub(super) fn to_capi(
     meta: &ObjectMeta,
-    options: &Options,
-    notes: &mut Notes,
-    report: &mut Report,
+    options: &ConversionOptions,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
 ) -> (ObjectMeta, String) {
     let name = meta.name.as_deref().unwrap_or_default();
     if !is_label_value(name) {
@@ -83,7 +83,7 @@ pub(super) fn to_capi(
 }
 
 /// An annotation that names machines to delete must not be lost, nor appear.
-fn check_autoscaler(meta: &ObjectMeta, report: &mut Report) {
+fn check_autoscaler(meta: &ObjectMeta, report: &mut ConversionReport) {
     if meta.annotations.as_ref().and_then(|all| all.get(labels::TRIGGER_DELETION)).is_some_and(|all| !all.is_empty()) {
         let reason = "the autoscaler has chosen machines that are not deleted yet";
         report.refuse(annotation("", labels::TRIGGER_DELETION), reason, "wait until they are");
@@ -91,7 +91,7 @@ fn check_autoscaler(meta: &ObjectMeta, report: &mut Report) {
 }
 
 /// The cluster of a native object.
-pub(super) fn cluster_of(meta: &ObjectMeta, options: &Options, report: &mut Report) -> String {
+pub(super) fn cluster_of(meta: &ObjectMeta, options: &ConversionOptions, report: &mut ConversionReport) -> String {
     let given = meta.labels.as_ref().and_then(|all| all.get(names::CLUSTER_NAME));
     let cluster = given.filter(|name| !name.is_empty()).or(options.cluster.as_ref());
     cluster.cloned().unwrap_or_else(|| {
@@ -106,11 +106,15 @@ pub(super) fn namespace(name: &str) -> Option<String> {
 }
 
 /// Labels or annotations, to put into an object.
-pub(super) fn filled(keys: Keys) -> Option<Keys> {
+pub(super) fn filled(keys: MetadataMap) -> Option<MetadataMap> {
     Some(keys).filter(|keys| !keys.is_empty())
 }
 
-fn carried(meta: &ObjectMeta, notes: &mut Notes, report: &mut Report) -> (Keys, Keys) {
+fn carried(
+    meta: &ObjectMeta,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> (MetadataMap, MetadataMap) {
     let mut given = meta.labels.clone().unwrap_or_default();
     given.remove(names::CLUSTER_NAME);
     let (mut labels, noted) = keys::carry(&given, "metadata.labels", keys::of_object, notes, report);

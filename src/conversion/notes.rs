@@ -12,7 +12,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::report::{Outcome, Report};
+use super::report::{ConversionReport, ObjectConversion};
 
 /// Annotation on a converted object with the values that the other side cannot hold. mcm writes and reads it.
 pub const UNMAPPED: &str = "conversion.mcm/unmapped";
@@ -33,7 +33,7 @@ const MOST_BYTES: usize = 256 * 1024;
 
 /// The content of the annotation.
 #[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+struct NoteAnnotation {
     /// `apiVersion` of the object that was converted.
     source: String,
     /// Its generation, if it had one.
@@ -45,18 +45,18 @@ struct Stored {
 
 /// The notes of one object under conversion.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct ConversionNotes {
     incoming: BTreeMap<String, Value>,
     outgoing: BTreeMap<String, Value>,
     /// Paths in the target whose noted value no longer fits.
     outdated: BTreeSet<String>,
 }
 
-impl Notes {
+impl ConversionNotes {
     /// Reads the notes on an object that is about to become one of `target`, an `apiVersion`.
-    pub(super) fn on(meta: &ObjectMeta, target: &str, report: &mut Report) -> Self {
+    pub(super) fn on(meta: &ObjectMeta, target: &str, report: &mut ConversionReport) -> Self {
         let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(UNMAPPED)) else { return Self::default() };
-        match serde_json::from_str::<Stored>(text) {
+        match serde_json::from_str::<NoteAnnotation>(text) {
             Ok(stored) if stored.source == target => Self { incoming: stored.fields, ..Self::default() },
             Ok(stored) => {
                 let reason = format!("holds values of {}, not of {target}; they are dropped", stored.source);
@@ -110,7 +110,7 @@ impl Notes {
         &mut self,
         path: &str,
         value: &S,
-        report: &mut Report,
+        report: &mut ConversionReport,
         reason: &str,
         advice: &str,
     ) {
@@ -140,21 +140,21 @@ impl Notes {
         source: &str,
         generation: Option<i64>,
         mut made: K,
-        mut outcome: Outcome,
-        report: &mut Report,
-    ) -> Outcome {
+        mut outcome: ObjectConversion,
+        report: &mut ConversionReport,
+    ) -> ObjectConversion {
         self.write(source, generation, made.meta_mut(), report);
         outcome.objects.insert(0, serde_json::to_value(made).unwrap_or_default());
         outcome
     }
 
     /// Writes the annotation of the converted object, or refuses it if it is too large.
-    fn write(self, source: &str, generation: Option<i64>, meta: &mut ObjectMeta, report: &mut Report) {
+    fn write(self, source: &str, generation: Option<i64>, meta: &mut ObjectMeta, report: &mut ConversionReport) {
         for path in self.outdated {
             report.lose(path, "the note does not match the current object; the object takes precedence", "");
         }
         if !self.outgoing.is_empty() {
-            let stored = Stored { source: source.to_owned(), generation, fields: self.outgoing };
+            let stored = NoteAnnotation { source: source.to_owned(), generation, fields: self.outgoing };
             let text = serde_json::to_string(&stored).unwrap_or_default();
             meta.annotations.get_or_insert_default().insert(UNMAPPED.to_owned(), text);
         }
@@ -163,7 +163,7 @@ impl Notes {
 }
 
 /// Refuses more annotations than an object can have.
-pub(super) fn check_size(meta: &ObjectMeta, report: &mut Report) {
+pub(super) fn check_size(meta: &ObjectMeta, report: &mut ConversionReport) {
     let size: usize = meta.annotations.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
     if size > MOST_BYTES {
         let reason = format!("the annotations of the result need {size} bytes, more than {MOST_BYTES}");

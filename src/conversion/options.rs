@@ -1,21 +1,21 @@
 use jiff::Timestamp;
 
-use super::answers::Answers;
+use super::answers::UserAnswers;
 use mcm_api::GoDuration;
 
 /// Settings of a conversion beyond the objects.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct ConversionOptions {
     /// Cluster of native objects without the label `cluster.x-k8s.io/cluster-name`.
     pub cluster: Option<String>,
     /// The time, for `rollout.after`; without it, no such time has passed.
     pub now: Option<Timestamp>,
     /// The infrastructure provider that serves the machines on the side of Cluster API.
-    pub infrastructure: Infrastructure,
+    pub infrastructure: InfrastructureChoice,
     /// Secret with the credentials of a class that is made from the template of another provider.
     pub credentials: Option<String>,
     /// Values that templates leave to their provider.
-    pub answers: Answers,
+    pub answers: UserAnswers,
     /// The defaults of the native controllers: the values of their flags.
     pub native: NativeDefaults,
 }
@@ -46,7 +46,7 @@ impl Default for NativeDefaults {
 
 /// An infrastructure provider of Cluster API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Infrastructure {
+pub enum InfrastructureChoice {
     /// mcm, with its drivers. A template that came from another provider returns to it.
     #[default]
     Mcm,

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A value that the other side cannot hold, and that changes no VM if it is ignored. It is kept in the annotation
 /// [`super::notes::UNMAPPED`] and restored on the way back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Loss {
+pub struct ConversionLoss {
     /// Kind and name of the object.
     pub object: String,
     /// Path of the value in that object, such as `spec.template.spec.taints[0].propagation`.
@@ -21,7 +21,7 @@ pub struct Loss {
 
 /// A value without which other VMs would live, or die at other times. The object is not converted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Refusal {
+pub struct ConversionRefusal {
     /// Kind and name of the object.
     pub object: String,
     /// Path of the value in that object; empty if the whole object is meant.
@@ -32,13 +32,13 @@ pub struct Refusal {
     pub advice: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ConversionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_line(f, [&self.object, &self.path, &self.reason, &self.advice])
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for ConversionLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_line(f, [&self.object, &self.path, &self.reason, &self.advice])
     }
@@ -51,15 +51,15 @@ fn write_line(f: &mut fmt::Formatter<'_>, [object, path, reason, advice]: [&str;
 
 /// Collects the losses and refusals of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct ConversionReport {
     object: String,
     /// All losses.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<ConversionLoss>,
     /// All refusals.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<ConversionRefusal>,
 }
 
-impl Report {
+impl ConversionReport {
     pub(super) fn of(kind: &str, name: &str) -> Self {
         Self { object: format!("{kind} {name}"), losses: Vec::new(), refusals: Vec::new() }
     }
@@ -77,12 +77,12 @@ impl Report {
 
     pub(super) fn lose(&mut self, path: impl Into<String>, reason: impl Into<String>, advice: impl Into<String>) {
         let (object, path) = (self.object.clone(), path.into());
-        self.losses.push(Loss { object, path, reason: reason.into(), advice: advice.into() });
+        self.losses.push(ConversionLoss { object, path, reason: reason.into(), advice: advice.into() });
     }
 
     pub(super) fn refuse(&mut self, path: impl Into<String>, reason: impl Into<String>, advice: impl Into<String>) {
         let (object, path) = (self.object.clone(), path.into());
-        self.refusals.push(Refusal { object, path, reason: reason.into(), advice: advice.into() });
+        self.refusals.push(ConversionRefusal { object, path, reason: reason.into(), advice: advice.into() });
     }
 }
 
@@ -113,13 +113,13 @@ pub(super) fn merged<T>(all: Vec<T>, parts: impl Fn(&mut T) -> (&mut String, Str
 
 /// The result for one object.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ObjectConversion {
     pub objects: Vec<Value>,
     /// Kinds and names of native objects that were derived from an object of Cluster API, and are part of `objects` now.
     pub superseded: Vec<(&'static str, String)>,
 }
 
-impl From<Vec<Value>> for Outcome {
+impl From<Vec<Value>> for ObjectConversion {
     fn from(objects: Vec<Value>) -> Self {
         Self { objects, superseded: Vec::new() }
     }

@@ -6,16 +6,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    answers::Answers,
+    answers::UserAnswers,
     cloud::{self, provider::ProviderRole},
-    health_check::{self, Coverage},
+    health_check::{self, OwnerMachineLabels},
     hybrid,
-    input::{Document, Input, flattened},
+    input::{ConversionInput, SourceDocument, flattened},
     keys, machine, machine_deployment,
-    machine_pool::{self, Restored},
+    machine_pool::{self, RestoredPool},
     machine_set,
-    options::{Infrastructure, Options},
-    report::{Loss, Outcome, Refusal, Report, merged},
+    options::{ConversionOptions, InfrastructureChoice},
+    report::{ConversionLoss, ConversionRefusal, ConversionReport, ObjectConversion, merged},
     topology, v1beta1,
 };
 use crate::types::{CORE, CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MachineHealthCheck, names};
@@ -23,32 +23,32 @@ use mcm_api::machine as native;
 
 /// The result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conversion {
+pub struct ConversionResult {
     /// The converted objects, in the order of their sources; pools last.
     pub objects: Vec<Value>,
     /// Values that the other side cannot hold.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<ConversionLoss>,
     /// Obstacles that keep objects from being converted.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<ConversionRefusal>,
 }
 
 /// The identity of an object.
-type Identity = (String, String, String, String);
+type ConvertedObjectKey = (String, String, String, String);
 
 #[derive(Default)]
-struct Run {
-    result: Conversion,
+struct ConversionRun {
+    result: ConversionResult,
     /// Kind, namespace and name of sources that became part of other objects.
     superseded: BTreeSet<(String, String, String)>,
 }
 
 /// Converts objects of Cluster API to native ones. Native objects, Secrets and what is not referred to stay.
-pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
+pub fn to_native(objects: &[Value], options: &ConversionOptions) -> ConversionResult {
     let given = flattened(objects);
     let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
-    let input = Input::of(&read);
-    let mut run = Run::of(&input, options);
-    let references = References::of(&input);
+    let input = ConversionInput::of(&read);
+    let mut run = ConversionRun::of(&input, options);
+    let references = MachineReferences::of(&input);
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
             (CORE_GROUP, "Cluster" | "ClusterClass") if topology::has_workers(document) => {
@@ -79,7 +79,7 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
             }
             (CORE_GROUP, "MachineHealthCheck") => run.convert(document, |source: MachineHealthCheck, report| {
                 health_check::check(&source, &coverages(&input, document.namespace), report);
-                Outcome::default()
+                ObjectConversion::default()
             }),
             (CORE_GROUP, "Cluster") => run.convert(document, |source: Cluster, report| {
                 if source.spec.paused == Some(true) {
@@ -91,7 +91,7 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
                     return vec![given.clone()].into();
                 }
                 report.lose("", "has no MCM counterpart", "the target cluster is a flag of the controllers");
-                Outcome::default()
+                ObjectConversion::default()
             }),
             (INFRASTRUCTURE_GROUP, kind @ ("MCMMachineTemplate" | "MCMMachine" | "MCMMachinePool")) => {
                 if !references.has(kind, document) {
@@ -129,24 +129,24 @@ pub fn to_native(objects: &[Value], options: &Options) -> Conversion {
 
 /// Converts native objects to those of Cluster API. Classes and Secrets stay, because mcm's infrastructure provider
 /// also uses them. Workers of another provider become those of mcm, unless the provider of the cloud is wanted.
-pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
+pub fn to_capi(objects: &[Value], options: &ConversionOptions) -> ConversionResult {
     let given = flattened(objects);
     let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
-    let input = Input::of(&read);
-    let mut run = Run::of(&input, options);
-    let references = References::of(&input);
-    let has_others = |one: &Document<'_>| hybrid::refers_to_other(one) || topology::has_foreign_workers(one);
-    let takes_workers = options.infrastructure == Infrastructure::Mcm && input.documents.iter().any(has_others);
+    let input = ConversionInput::of(&read);
+    let mut run = ConversionRun::of(&input, options);
+    let references = MachineReferences::of(&input);
+    let has_others = |one: &SourceDocument<'_>| hybrid::refers_to_other(one) || topology::has_foreign_workers(one);
+    let takes_workers = options.infrastructure == InfrastructureChoice::Mcm && input.documents.iter().any(has_others);
     let (pools, losses) = machine_pool::restored(&input, options);
     run.result.losses.extend(losses.losses);
-    let is_in_a_pool = |document: &Document<'_>| {
+    let is_in_a_pool = |document: &SourceDocument<'_>| {
         let identity = (document.namespace.to_owned(), document.name.to_owned());
         pools.iter().any(|pool| pool.members.contains(&identity))
     };
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
             (CORE_GROUP, "Cluster")
-                if options.infrastructure == Infrastructure::Mcm && topology::is_incomplete(document, &input) =>
+                if options.infrastructure == InfrastructureChoice::Mcm && topology::is_incomplete(document, &input) =>
             {
                 run.refuse_with(document, topology::refuse_incomplete);
             }
@@ -197,7 +197,7 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
                 run.convert(document, |source, report| machine::to_capi(source, &input, options, report));
             }
             (native::GROUP, "MachineClass")
-                if options.infrastructure == Infrastructure::OfCloud
+                if options.infrastructure == InfrastructureChoice::OfCloud
                     && cloud::provider_of_driver(document.value["provider"].as_str().unwrap_or_default()).is_some() =>
             {
                 let is_used = has_users(&input, document);
@@ -215,7 +215,7 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
             _ => run.refuse(document, "mcm does not convert this kind", "leave it out"),
         }
     }
-    for Restored { members, outcome } in pools {
+    for RestoredPool { members, outcome } in pools {
         let namespace = members.into_iter().next().map(|(namespace, _)| namespace).unwrap_or_default();
         run.take(outcome, &namespace);
     }
@@ -224,10 +224,10 @@ pub fn to_capi(objects: &[Value], options: &Options) -> Conversion {
 
 /// The class for a machine template of another provider, without Secrets. `around` says where the template is used: the
 /// provider's object for the cluster, and a deployment.
-pub fn class_of_template(template: &Value, around: &[Value], answers: &Answers) -> Conversion {
+pub fn class_of_template(template: &Value, around: &[Value], answers: &UserAnswers) -> ConversionResult {
     let all: Vec<Value> = std::iter::once(template).chain(around).cloned().collect();
-    let input = Input::of(&all);
-    let mut run = Run::default();
+    let input = ConversionInput::of(&all);
+    let mut run = ConversionRun::default();
     if let Some(document) = input.documents.first() {
         run.convert(document, |_: Value, report| {
             let class = cloud::class_of(document, &input, answers, report);
@@ -238,10 +238,10 @@ pub fn class_of_template(template: &Value, around: &[Value], answers: &Answers) 
 }
 
 /// The machine template of the provider of its cloud for a class. Refused if the cloud has none that is known.
-pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
+pub fn template_of_class(class: &Value, cluster: &str) -> ConversionResult {
     let all = [class.clone()];
-    let input = Input::of(&all);
-    let mut run = Run::default();
+    let input = ConversionInput::of(&all);
+    let mut run = ConversionRun::default();
     if let Some(document) = input.documents.first() {
         run.convert(document, |class: native::MachineClass, report| {
             let template = cloud::template_of(&class, cluster, report);
@@ -258,8 +258,8 @@ pub fn template_of_class(class: &Value, cluster: &str) -> Conversion {
 /// The note on objects that are not converted.
 const KEPT: &str = "stays as it is, with its provider";
 
-impl Run {
-    fn of(input: &Input<'_>, options: &Options) -> Self {
+impl ConversionRun {
+    fn of(input: &ConversionInput<'_>, options: &ConversionOptions) -> Self {
         let mut run = Self::default();
         let is_known = |name: &str| input.documents.iter().any(|document| document.name == name);
         run.result.refusals = options.answers.check(is_known);
@@ -268,10 +268,10 @@ impl Run {
 
     fn convert<T: DeserializeOwned + Serialize>(
         &mut self,
-        document: &Document<'_>,
-        convert: impl FnOnce(T, &mut Report) -> Outcome,
+        document: &SourceDocument<'_>,
+        convert: impl FnOnce(T, &mut ConversionReport) -> ObjectConversion,
     ) {
-        let mut report = Report::of(document.kind, document.name);
+        let mut report = ConversionReport::of(document.kind, document.name);
         if document.name.is_empty() {
             report.refuse("metadata.name", "is empty", "name the object");
         }
@@ -283,45 +283,45 @@ impl Run {
         self.result.refusals.extend(report.refusals);
     }
 
-    fn take(&mut self, outcome: Outcome, namespace: &str) {
+    fn take(&mut self, outcome: ObjectConversion, namespace: &str) {
         self.result.objects.extend(outcome.objects);
         let superseded = outcome.superseded.into_iter();
         self.superseded.extend(superseded.map(|(kind, name)| (kind.to_owned(), namespace.to_owned(), name)));
     }
 
-    fn pass(&mut self, document: &Document<'_>) {
+    fn pass(&mut self, document: &SourceDocument<'_>) {
         self.result.objects.push(document.value.clone());
     }
 
     /// Passes an object of another provider as it was given, with a note.
-    fn keep(&mut self, document: &Document<'_>, given: &Value) {
+    fn keep(&mut self, document: &SourceDocument<'_>, given: &Value) {
         self.result.objects.push(given.clone());
         self.lose(document, KEPT);
     }
 
-    fn refuse_with(&mut self, document: &Document<'_>, refuse: fn(&Document<'_>, &mut Report)) {
-        let mut report = Report::of(document.kind, document.name);
+    fn refuse_with(&mut self, document: &SourceDocument<'_>, refuse: fn(&SourceDocument<'_>, &mut ConversionReport)) {
+        let mut report = ConversionReport::of(document.kind, document.name);
         refuse(document, &mut report);
         self.result.refusals.extend(report.refusals);
     }
 
-    fn lose(&mut self, document: &Document<'_>, reason: &str) {
-        let mut report = Report::of(document.kind, document.name);
+    fn lose(&mut self, document: &SourceDocument<'_>, reason: &str) {
+        let mut report = ConversionReport::of(document.kind, document.name);
         report.lose("", reason, "");
         self.result.losses.extend(report.losses);
     }
 
-    fn refuse(&mut self, document: &Document<'_>, reason: impl Into<String>, advice: &str) {
-        let mut report = Report::of(document.kind, document.name);
+    fn refuse(&mut self, document: &SourceDocument<'_>, reason: impl Into<String>, advice: &str) {
+        let mut report = ConversionReport::of(document.kind, document.name);
         report.refuse("kind", reason, advice);
         self.result.refusals.extend(report.refusals);
     }
 
     /// Equal objects are one; different ones under one name are refused.
-    fn finish(self) -> Conversion {
+    fn finish(self) -> ConversionResult {
         let Self { mut result, superseded } = self;
         let mut kept: Vec<Value> = Vec::new();
-        let mut positions: BTreeMap<Identity, usize> = BTreeMap::new();
+        let mut positions: BTreeMap<ConvertedObjectKey, usize> = BTreeMap::new();
         for object in std::mem::take(&mut result.objects) {
             let identity = identity_of(&object);
             let (_, kind, namespace, name) = &identity;
@@ -330,7 +330,7 @@ impl Run {
             }
             let namesake = positions.get(&identity).and_then(|position| kept.get(*position));
             if namesake.is_some_and(|other| *other != object) {
-                let mut report = Report::of(kind, name);
+                let mut report = ConversionReport::of(kind, name);
                 let reason = "two different objects of the result have this name";
                 report.refuse("metadata.name", reason, "convert their sources one by one");
                 result.refusals.extend(report.refusals);
@@ -348,7 +348,7 @@ impl Run {
     }
 }
 
-fn identity_of(object: &Value) -> Identity {
+fn identity_of(object: &Value) -> ConvertedObjectKey {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("/apiVersion"), text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
@@ -358,10 +358,10 @@ fn version_of(api_version: &str) -> &str {
 }
 
 /// References of the machines of Cluster API.
-struct References(BTreeSet<(String, String, String)>);
+struct MachineReferences(BTreeSet<(String, String, String)>);
 
-impl References {
-    fn of(input: &Input<'_>) -> Self {
+impl MachineReferences {
+    fn of(input: &ConversionInput<'_>) -> Self {
         let mut found = BTreeSet::new();
         for document in input.documents.iter().filter(|document| document.group == CORE_GROUP) {
             for spec in ["/spec", "/spec/template/spec"].iter().filter_map(|path| document.value.pointer(path)) {
@@ -377,13 +377,13 @@ impl References {
         Self(found)
     }
 
-    fn has(&self, kind: &str, document: &Document<'_>) -> bool {
+    fn has(&self, kind: &str, document: &SourceDocument<'_>) -> bool {
         self.0.contains(&(kind.to_owned(), document.namespace.to_owned(), document.name.to_owned()))
     }
 }
 
 /// Whether a deployment or set uses a class.
-fn has_users(input: &Input<'_>, class: &Document<'_>) -> bool {
+fn has_users(input: &ConversionInput<'_>, class: &SourceDocument<'_>) -> bool {
     input.documents.iter().any(|user| {
         user.group == native::GROUP
             && user.namespace == class.namespace
@@ -392,8 +392,8 @@ fn has_users(input: &Input<'_>, class: &Document<'_>) -> bool {
 }
 
 /// The machines of all deployments, sets and machines of Cluster API in a namespace.
-fn coverages(input: &Input<'_>, namespace: &str) -> Vec<Coverage> {
-    let of = |document: &Document<'_>| {
+fn coverages(input: &ConversionInput<'_>, namespace: &str) -> Vec<OwnerMachineLabels> {
+    let of = |document: &SourceDocument<'_>| {
         let labels = |pointer: &str| {
             let labels = document.value.pointer(pointer).cloned().unwrap_or_default();
             serde_json::from_value(labels).unwrap_or_default()
@@ -401,14 +401,14 @@ fn coverages(input: &Input<'_>, namespace: &str) -> Vec<Coverage> {
         let cluster = document.value.pointer("/spec/clusterName").and_then(Value::as_str).unwrap_or_default();
         let template = || labels("/spec/template/metadata/labels");
         match document.kind {
-            "MachineDeployment" => Some(Coverage::of_deployment(&template(), document.name, cluster)),
+            "MachineDeployment" => Some(OwnerMachineLabels::of_deployment(&template(), document.name, cluster)),
             "MachinePool" => {
-                let mut labels: keys::Keys = template();
+                let mut labels: keys::MetadataMap = template();
                 labels.insert(names::POOL_NAME.to_owned(), document.name.to_owned());
-                Some(Coverage::of_deployment(&labels, document.name, cluster))
+                Some(OwnerMachineLabels::of_deployment(&labels, document.name, cluster))
             }
-            "MachineSet" => Some(Coverage::of_set(&template(), document.name, cluster)),
-            "Machine" => Some(Coverage::of_machine(&labels("/metadata/labels"), cluster)),
+            "MachineSet" => Some(OwnerMachineLabels::of_set(&template(), document.name, cluster)),
+            "Machine" => Some(OwnerMachineLabels::of_machine(&labels("/metadata/labels"), cluster)),
             _ => None,
         }
     };

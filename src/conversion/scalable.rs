@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{keys::Keys, notes::Notes, report::Report};
+use super::{keys::MetadataMap, notes::ConversionNotes, report::ConversionReport};
 use crate::types::{Deletion, MachineNaming, names};
 use mcm_api::{labels, selector::Selector};
 
@@ -11,7 +11,7 @@ const MIN_READY: &str = "spec.template.spec.minReadySeconds";
 const NATIVE_MIN_READY: &str = "spec.minReadySeconds";
 
 /// The default of `replicas`: the autoscaler's minimum if there are both annotations, else 1.
-pub(super) fn default_replicas(annotations: Option<&Keys>) -> i32 {
+pub(super) fn default_replicas(annotations: Option<&MetadataMap>) -> i32 {
     let size = |key: &str| annotations?.get(key)?.parse::<i32>().ok();
     match (size(names::AUTOSCALER_MIN), size(names::AUTOSCALER_MAX)) {
         (Some(min), Some(_)) => min,
@@ -20,24 +20,32 @@ pub(super) fn default_replicas(annotations: Option<&Keys>) -> i32 {
 }
 
 /// The number of machines.
-pub(super) fn replicas_to_native(replicas: Option<i32>, annotations: Option<&Keys>, notes: &mut Notes) -> i32 {
+pub(super) fn replicas_to_native(
+    replicas: Option<i32>,
+    annotations: Option<&MetadataMap>,
+    notes: &mut ConversionNotes,
+) -> i32 {
     let default = default_replicas(annotations);
     notes.cross(&replicas, REPLICAS, REPLICAS, |given| given.unwrap_or(default), |native| Some(*native))
 }
 
 /// The number of machines, always written.
-pub(super) fn replicas_to_capi(replicas: i32, annotations: Option<&Keys>, notes: &mut Notes) -> Option<i32> {
+pub(super) fn replicas_to_capi(
+    replicas: i32,
+    annotations: Option<&MetadataMap>,
+    notes: &mut ConversionNotes,
+) -> Option<i32> {
     let default = default_replicas(annotations);
     notes.cross(&replicas, REPLICAS, REPLICAS, |native| Some(*native), |given: &Option<i32>| given.unwrap_or(default))
 }
 
 /// `minReadySeconds`: a property of the template in Cluster API, of the set natively.
-pub(super) fn min_ready_seconds_to_native(seconds: Option<i32>, notes: &mut Notes) -> i32 {
+pub(super) fn min_ready_seconds_to_native(seconds: Option<i32>, notes: &mut ConversionNotes) -> i32 {
     notes.cross(&seconds, MIN_READY, NATIVE_MIN_READY, |given| given.unwrap_or(0), some_unless_zero)
 }
 
 /// The inverse of [`min_ready_seconds_to_native`].
-pub(super) fn min_ready_seconds_to_capi(seconds: i32, notes: &mut Notes) -> Option<i32> {
+pub(super) fn min_ready_seconds_to_capi(seconds: i32, notes: &mut ConversionNotes) -> Option<i32> {
     let back = |given: &Option<i32>| given.unwrap_or(0);
     notes.cross(&seconds, NATIVE_MIN_READY, MIN_READY, some_unless_zero, back)
 }
@@ -47,14 +55,14 @@ fn some_unless_zero(seconds: &i32) -> Option<i32> {
 }
 
 /// Refuses a template that gives every machine the same VM.
-pub(super) fn check_provider_id(id: &str, report: &mut Report) {
+pub(super) fn check_provider_id(id: &str, report: &mut ConversionReport) {
     if !id.is_empty() {
         report.refuse("spec.template.spec.providerID", "all machines would share one VM", "remove it");
     }
 }
 
 /// Refuses orders of deletion that native sets do not have, and notes the others.
-pub(super) fn deletion_to_native(deletion: &Deletion, notes: &mut Notes, report: &mut Report) {
+pub(super) fn deletion_to_native(deletion: &Deletion, notes: &mut ConversionNotes, report: &mut ConversionReport) {
     match deletion.order.as_str() {
         "" | "Random" | "Oldest" => {}
         other => report.refuse(
@@ -69,7 +77,7 @@ pub(super) fn deletion_to_native(deletion: &Deletion, notes: &mut Notes, report:
 }
 
 /// Refuses names that native sets do not give.
-pub(super) fn naming_to_native(naming: &MachineNaming, notes: &mut Notes, report: &mut Report) {
+pub(super) fn naming_to_native(naming: &MachineNaming, notes: &mut ConversionNotes, report: &mut ConversionReport) {
     if !["", names::DEFAULT_MACHINE_NAME].contains(&naming.template.as_str()) {
         report.refuse("spec.machineNaming.template", "MCM names a machine after its set and five letters", "remove it");
     }
@@ -79,12 +87,12 @@ pub(super) fn naming_to_native(naming: &MachineNaming, notes: &mut Notes, report
 }
 
 /// A native order and native names become the defaults, unless others were noted.
-pub(super) fn from_notes(notes: &mut Notes) -> (Deletion, MachineNaming) {
+pub(super) fn from_notes(notes: &mut ConversionNotes) -> (Deletion, MachineNaming) {
     (notes.take("spec.deletion").unwrap_or_default(), notes.take("spec.machineNaming").unwrap_or_default())
 }
 
 /// Refuses a selector that selects everything or cannot be read.
-pub(super) fn check_selector(selector: Option<&LabelSelector>, template: &Keys, report: &mut Report) {
+pub(super) fn check_selector(selector: Option<&LabelSelector>, template: &MetadataMap, report: &mut ConversionReport) {
     let advice = "select by a label of the template";
     match Selector::parse(selector) {
         Err(error) => report.refuse("spec.selector", error.to_string(), "correct it"),

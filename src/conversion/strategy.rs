@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::report::Report;
+use super::report::ConversionReport;
 use crate::types::{RollingUpdate, RolloutStrategy};
 use mcm_api::machine::{self, StrategyType};
 
@@ -11,7 +11,7 @@ const NATIVE_PATH: &str = "spec.strategy";
 const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// Refuses strategies that the native side does not have.
-pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut Report) {
+pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut ConversionReport) {
     match strategy.type_.as_str() {
         "" | ROLLING_UPDATE => {}
         "OnDelete" => report.refuse(
@@ -24,8 +24,10 @@ pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut Report) {
 }
 
 /// Refuses invalid native strategies, and reports those that become a rolling update.
-pub(super) fn check_native(strategy: &machine::Strategy, report: &mut Report) {
-    let bounds = |name: &str, bounds: Option<(&Option<IntOrString>, &Option<IntOrString>)>, report: &mut Report| {
+pub(super) fn check_native(strategy: &machine::Strategy, report: &mut ConversionReport) {
+    let bounds = |name: &str,
+                  bounds: Option<(&Option<IntOrString>, &Option<IntOrString>)>,
+                  report: &mut ConversionReport| {
         for (field, value) in [("maxSurge", bounds.map(|both| both.0)), ("maxUnavailable", bounds.map(|both| both.1))] {
             if value.is_none_or(Option::is_none) {
                 report.refuse(format!("{NATIVE_PATH}.{name}.{field}"), "is required and absent", "set it");

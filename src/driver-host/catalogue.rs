@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 #[cfg(feature = "remote")]
-use super::remote::{Endpoint, RemoteDriver, Texts};
+use super::remote::{DriverEndpoint, RemoteDriver, TextTreatment};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     environment::{Environment, OpenError},
@@ -44,7 +44,7 @@ clouds! {
 }
 
 /// Opens a driver, whose requests are observed.
-pub(crate) type Open<'a> =
+pub(crate) type DriverOpener<'a> =
     dyn Fn(&Environment<'_>, &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> + Sync + 'a;
 
 /// A driver in this build.
@@ -52,21 +52,21 @@ pub(crate) type Open<'a> =
 pub struct BuiltIn<'a> {
     /// Its name in `MachineClass.provider`.
     pub provider: &'static str,
-    pub open: &'a Open<'a>,
+    pub open: &'a DriverOpener<'a>,
 }
 
 /// The drivers beside those of clouds.
 #[derive(Clone, Copy, Default)]
-pub struct Others<'a> {
+pub struct ExtraDrivers<'a> {
     /// Drivers in this build.
     pub built_in: &'a [BuiltIn<'a>],
     /// Drivers in other processes. They replace built-in ones of the same name.
     #[cfg(feature = "remote")]
-    pub remote: &'a [Endpoint],
+    pub remote: &'a [DriverEndpoint],
 }
 
 #[cfg(feature = "remote")]
-impl Others<'_> {
+impl ExtraDrivers<'_> {
     fn has_remote(&self, provider: &str) -> bool {
         self.remote.iter().any(|endpoint| endpoint.name.eq_ignore_ascii_case(provider))
     }
@@ -74,7 +74,7 @@ impl Others<'_> {
 
 /// Drivers by their name in `MachineClass.provider` (case-insensitive), each with its [`Guards`].
 #[derive(Clone, Default)]
-pub struct Catalogue {
+pub struct DriverCatalogue {
     drivers: BTreeMap<String, Arc<dyn Driver>>,
 }
 
@@ -112,13 +112,13 @@ pub enum NotValidated {
     NotYet,
 }
 
-impl Catalogue {
+impl DriverCatalogue {
     /// Opens the drivers of clouds, the other built-in drivers and those in other processes, or only the one of `provider`.
     ///
     /// # Errors
     /// No driver has the name `provider`, or a driver cannot be opened.
     pub fn open(
-        others: Others<'_>,
+        others: ExtraDrivers<'_>,
         environment: &Environment<'_>,
         provider: Option<&str>,
         guards: &Guards,
@@ -192,7 +192,7 @@ impl Catalogue {
     }
 }
 
-impl std::fmt::Debug for Catalogue {
+impl std::fmt::Debug for DriverCatalogue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Catalogue").field(&self.names()).finish()
     }
@@ -200,12 +200,14 @@ impl std::fmt::Debug for Catalogue {
 
 #[cfg(feature = "remote")]
 fn remote_drivers(
-    remote: &[Endpoint],
+    remote: &[DriverEndpoint],
     provider: Option<&str>,
     guards: &Guards,
 ) -> impl Iterator<Item = Arc<dyn Driver>> {
     let chosen = remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
-    chosen.map(|endpoint| Arc::new(RemoteDriver::open(endpoint, Texts::Cleaned, &guards.observer)) as Arc<dyn Driver>)
+    chosen.map(|endpoint| {
+        Arc::new(RemoteDriver::open(endpoint, TextTreatment::Cleaned, &guards.observer)) as Arc<dyn Driver>
+    })
 }
 
 fn name_of(class: &MachineClass) -> String {
@@ -253,8 +255,8 @@ mod tests {
         mcm_simulated_cloud::{Cloud, Control},
     };
 
-    fn catalogue(names: &[&'static str]) -> Catalogue {
-        Catalogue::of(
+    fn catalogue(names: &[&'static str]) -> DriverCatalogue {
+        DriverCatalogue::of(
             names.iter().map(|name| Arc::new(FakeDriver::named(name)) as Arc<dyn Driver>),
             &Guards::unobserved(),
         )
@@ -308,10 +310,10 @@ mod tests {
         open: &|_, _| simulated_cloud::driver::open(Ok(Arc::new(Cloud::new(1, Control::default())))),
     }];
 
-    fn open(provider: Option<&str>) -> Result<Catalogue, OpenError> {
+    fn open(provider: Option<&str>) -> Result<DriverCatalogue, OpenError> {
         let environment = Environment { secrets: &SecretPolicy::default() };
-        Catalogue::open(
-            Others { built_in: SIMULATED, ..Others::default() },
+        DriverCatalogue::open(
+            ExtraDrivers { built_in: SIMULATED, ..ExtraDrivers::default() },
             &environment,
             provider,
             &Guards::unobserved(),
@@ -336,8 +338,8 @@ mod tests {
     ) {
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
         let environment = Environment { secrets: &SecretPolicy::default() };
-        let others = Others { built_in: SIMULATED, remote: &remote };
-        let catalogue = Catalogue::open(others, &environment, provider, &Guards::unobserved()).unwrap();
+        let others = ExtraDrivers { built_in: SIMULATED, remote: &remote };
+        let catalogue = DriverCatalogue::open(others, &environment, provider, &Guards::unobserved()).unwrap();
         // This test is not about built-in clouds other than the simulated one.
         let is_cloud = |name: &String| CLOUDS.iter().any(|cloud| cloud.provider == name);
         let names: Vec<_> = catalogue.names().into_iter().filter(|name| !is_cloud(name)).collect();

@@ -13,4 +13,4 @@ pub mod tester;
 
 #[cfg(feature = "simulated")]
 pub use catalogue::BuiltIn;
-pub use catalogue::{Catalogue, NotValidated, ON_REQUEST, Others, clouds_of_build};
+pub use catalogue::{DriverCatalogue, ExtraDrivers, NotValidated, ON_REQUEST, clouds_of_build};

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
-use super::{Catalogue, Others};
+use super::{DriverCatalogue, ExtraDrivers};
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
     Environment, Guards, MachineRequest, SecretData, SecretPolicy,
@@ -17,7 +17,7 @@ use mcm_driver::{
 pub const OWNER: &str = "tester";
 
 /// A driver with its class and Secret.
-pub struct Tester {
+pub struct DriverTester {
     driver: Arc<dyn Driver>,
     class: Arc<MachineClass>,
     secret: SecretData,
@@ -25,7 +25,7 @@ pub struct Tester {
 
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedCall {
     /// Name of its code.
     pub code: &'static str,
     /// Whether it may be repeated at once.
@@ -34,7 +34,7 @@ pub struct Failed {
     pub message: String,
 }
 
-impl Tester {
+impl DriverTester {
     /// The driver that a process would use for a class. `None` if none is built in.
     pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
         let guards = Guards::unobserved();
@@ -42,7 +42,8 @@ impl Tester {
         let endpoints = "http://127.0.0.1".parse().into_iter().collect();
         let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
         let environment = Environment { secrets: &secrets };
-        let catalogue = Catalogue::open(Others::default(), &environment, Some(&class.provider), &guards).ok()?;
+        let catalogue =
+            DriverCatalogue::open(ExtraDrivers::default(), &environment, Some(&class.provider), &guards).ok()?;
         let driver = catalogue.get(&class).ok()?;
         Some(Self { driver, class: Arc::new(class), secret: SecretData(secret) })
     }
@@ -58,7 +59,7 @@ impl Tester {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn create(&self, machine: &Machine) -> Result<(String, String), Failed> {
+    pub async fn create(&self, machine: &Machine) -> Result<(String, String), FailedCall> {
         let vm = self.driver.create(&self.request(machine)).await?;
         Ok((vm.provider_id, vm.node_name))
     }
@@ -67,7 +68,7 @@ impl Tester {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn status(&self, machine: &Machine) -> Result<(String, String), Failed> {
+    pub async fn status(&self, machine: &Machine) -> Result<(String, String), FailedCall> {
         let vm = self.driver.status(&self.request(machine)).await?;
         Ok((vm.provider_id, vm.node_name))
     }
@@ -76,7 +77,7 @@ impl Tester {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn initialize(&self, machine: &Machine) -> Result<(), Failed> {
+    pub async fn initialize(&self, machine: &Machine) -> Result<(), FailedCall> {
         Ok(self.driver.initialize(&self.request(machine)).await.map(drop)?)
     }
 
@@ -84,7 +85,7 @@ impl Tester {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn delete(&self, machine: &Machine) -> Result<(), Failed> {
+    pub async fn delete(&self, machine: &Machine) -> Result<(), FailedCall> {
         Ok(self.driver.delete(&self.request(machine)).await.map(drop)?)
     }
 
@@ -92,7 +93,7 @@ impl Tester {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn list(&self) -> Result<BTreeMap<String, String>, Failed> {
+    pub async fn list(&self) -> Result<BTreeMap<String, String>, FailedCall> {
         let listed = self.driver.list(&self.class, &self.secret).await?;
         Ok(listed.into_iter().map(|(id, vm)| (id, vm.machine)).collect())
     }
@@ -123,7 +124,7 @@ impl Tester {
     }
 }
 
-impl From<DriverError> for Failed {
+impl From<DriverError> for FailedCall {
     fn from(error: DriverError) -> Self {
         let (code, is_transient) = (error.code.as_str(), error.code.is_transient());
         Self { code, is_transient, message: error.message }

@@ -5,18 +5,18 @@ use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    call::Call,
-    store::{Effect, Object, Page, Refusal},
+    call::ApiCall,
+    store::{ObjectPage, RequestEffect, RequestRefusal, ServerObject},
 };
 
-pub(super) fn object(call: &Call, code: u16, object: &Object) -> Response<Body> {
+pub(super) fn object(call: &ApiCall, code: u16, object: &ServerObject) -> Response<Body> {
     if call.is_partial {
         return json(code, &metadata_only(&object.value));
     }
     respond(code, Body::from(object.text()))
 }
 
-pub(super) fn effect(call: &Call, effect: &Effect) -> Response<Body> {
+pub(super) fn effect(call: &ApiCall, effect: &RequestEffect) -> Response<Body> {
     let code = if effect.before.is_none() { 201 } else { 200 };
     match &effect.answer {
         Some(answer) => object(call, code, answer),
@@ -27,7 +27,7 @@ pub(super) fn effect(call: &Call, effect: &Effect) -> Response<Body> {
     }
 }
 
-pub(super) fn list(call: &Call, page: &Page) -> Response<Body> {
+pub(super) fn list(call: &ApiCall, page: &ObjectPage) -> Response<Body> {
     let kind = call.kind;
     let (api_version, list_kind) = match call.is_partial {
         true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
@@ -52,17 +52,17 @@ pub(super) fn list(call: &Call, page: &Page) -> Response<Body> {
 }
 
 /// `about` is the object that a refusal names; that a kind is not served names none.
-pub(super) fn refusal(call: Option<&Call>, refusal: &Refusal) -> Response<Body> {
+pub(super) fn refusal(call: Option<&ApiCall>, refusal: &RequestRefusal) -> Response<Body> {
     let details = call.map(|call| json!({ "name": call.name, "group": call.kind.group, "kind": call.kind.plural }));
     let status = status(refusal, &details.unwrap_or_default());
     json(refusal.code, &status)
 }
 
 pub(super) fn expired() -> Value {
-    status(&Refusal::new(410, "Expired", "too old resource version"), &Value::Null)
+    status(&RequestRefusal::new(410, "Expired", "too old resource version"), &Value::Null)
 }
 
-fn status(refusal: &Refusal, details: &Value) -> Value {
+fn status(refusal: &RequestRefusal, details: &Value) -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": refusal.message, "reason": refusal.reason, "code": refusal.code, "details": details,

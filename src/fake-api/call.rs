@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::kinds::{self, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub enum ApiVerb {
     Get,
     List,
     Watch,
@@ -22,12 +22,12 @@ pub enum Verb {
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ApiCall {
     /// The sender; every client has a name.
     pub caller: Arc<str>,
     /// When it was sent.
     pub at: Timestamp,
-    pub verb: Verb,
+    pub verb: ApiVerb,
     pub kind: &'static Kind,
     pub namespace: String,
     /// Empty for lists and creates.
@@ -40,7 +40,7 @@ pub struct Call {
     pub body: Arc<Value>,
 }
 
-impl Call {
+impl ApiCall {
     pub(super) fn parse(caller: &Arc<str>, at: Timestamp, parts: &Parts, body: &[u8]) -> Option<Self> {
         let (kind, namespace, rest) = kinds::find(parts.uri.path())?;
         let (name, subresource) = match rest.as_slice() {
@@ -53,15 +53,15 @@ impl Call {
         let header = |name: http::HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let is_watch = query.get("watch").is_some_and(|value| value == "true" || value == "1");
         let verb = match parts.method {
-            Method::GET if is_watch => Verb::Watch,
-            Method::GET if name.is_empty() => Verb::List,
-            Method::GET => Verb::Get,
-            Method::POST => Verb::Create,
-            Method::PUT => Verb::Update,
-            Method::DELETE => Verb::Delete,
+            Method::GET if is_watch => ApiVerb::Watch,
+            Method::GET if name.is_empty() => ApiVerb::List,
+            Method::GET => ApiVerb::Get,
+            Method::POST => ApiVerb::Create,
+            Method::PUT => ApiVerb::Update,
+            Method::DELETE => ApiVerb::Delete,
             Method::PATCH => match header(http::header::CONTENT_TYPE)? {
-                "application/merge-patch+json" => Verb::MergePatch,
-                "application/strategic-merge-patch+json" if !kind.is_custom => Verb::StrategicPatch,
+                "application/merge-patch+json" => ApiVerb::MergePatch,
+                "application/strategic-merge-patch+json" if !kind.is_custom => ApiVerb::StrategicPatch,
                 _ => return None,
             },
             _ => return None,
@@ -81,7 +81,7 @@ impl Call {
     }
 
     /// A change of an object from outside, not by a client.
-    pub(super) fn from_outside(verb: Verb, kind: &'static Kind, namespace: &str, name: &str, at: Timestamp) -> Self {
+    pub(super) fn from_outside(verb: ApiVerb, kind: &'static Kind, namespace: &str, name: &str, at: Timestamp) -> Self {
         Self {
             caller: Arc::from(OUTSIDE),
             at,
@@ -98,15 +98,15 @@ impl Call {
 
     /// A write that is answered and not carried out.
     pub fn is_dry_run(&self) -> bool {
-        matches!(self.verb, Verb::Create | Verb::MergePatch)
+        matches!(self.verb, ApiVerb::Create | ApiVerb::MergePatch)
             && self.query.get("dryRun").is_some_and(|value| value == "All")
     }
 
     /// The UID without which the write is not carried out.
     pub fn uid(&self) -> Option<&str> {
         match self.verb {
-            Verb::Delete => self.body["preconditions"]["uid"].as_str(),
-            Verb::Create => self.body["deleteOptions"]["preconditions"]["uid"].as_str(),
+            ApiVerb::Delete => self.body["preconditions"]["uid"].as_str(),
+            ApiVerb::Create => self.body["deleteOptions"]["preconditions"]["uid"].as_str(),
             _ => self.body["metadata"]["uid"].as_str(),
         }
     }
@@ -114,7 +114,7 @@ impl Call {
     /// The resource version without which the write is not carried out.
     pub fn version(&self) -> Option<&str> {
         let version = match self.verb {
-            Verb::Delete => &self.body["preconditions"]["resourceVersion"],
+            ApiVerb::Delete => &self.body["preconditions"]["resourceVersion"],
             _ => &self.body["metadata"]["resourceVersion"],
         };
         version.as_str().filter(|version| !version.is_empty())

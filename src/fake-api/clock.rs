@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use mcm_runtime::clock::Clock;
+use mcm_runtime::clock::TimeSource;
 
 #[cfg(any(test, feature = "testing"))]
 use crate::host::HostClock;
@@ -42,7 +42,7 @@ impl VirtualClock {
     }
 }
 
-impl Clock for VirtualClock {
+impl TimeSource for VirtualClock {
     fn now(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX);
         #[cfg(any(test, feature = "testing"))]

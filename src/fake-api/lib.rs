@@ -36,41 +36,41 @@ use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 #[cfg(any(test, feature = "testing"))]
-pub use self::store::Admission;
+pub use self::store::AdmissionHook;
 #[cfg(any(test, feature = "testing"))]
 pub use self::{
     call::OUTSIDE,
     kinds::{ATTACHMENTS, BUDGETS, CLAIMS, CONFIG_MAPS, EVENTS, LEASES, PODS, VOLUMES},
     merge::merge_strategically,
-    network::{Broken, Fate},
+    network::{CallDelivery, WatchFault},
 };
 pub use self::{
-    call::{Call, Verb},
+    call::{ApiCall, ApiVerb},
     kinds::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, SECRETS, SETS},
-    network::{Network, Outcome, Perfect},
-    state::Write,
-    store::{Object, Refusal},
+    network::{DeliveryOutcome, NetworkModel, PerfectNetwork},
+    state::WriteRecord,
+    store::{RequestRefusal, ServerObject},
 };
 use crate::clock::VirtualClock;
 pub use mcm_api::patch::apply as merge;
-use mcm_runtime::clock::Clock;
-use signal::Signal;
-use state::State;
-use store::{Effect, Store};
+use mcm_runtime::clock::TimeSource;
+use signal::ChangeSignal;
+use state::ApiServerState;
+use store::{ObjectStore, RequestEffect};
 
 /// Handle of an API server; clones share it.
 #[derive(Clone)]
 pub struct ApiServer {
-    state: Arc<Mutex<State>>,
-    changed: Arc<BTreeMap<&'static str, Signal>>,
+    state: Arc<Mutex<ApiServerState>>,
+    changed: Arc<BTreeMap<&'static str, ChangeSignal>>,
     clock: VirtualClock,
-    resumed: Signal,
+    resumed: ChangeSignal,
 }
 
 impl ApiServer {
-    pub fn new(clock: &VirtualClock, network: Arc<dyn Network>) -> Self {
-        let state = State {
-            store: Store::default(),
+    pub fn new(clock: &VirtualClock, network: Arc<dyn NetworkModel>) -> Self {
+        let state = ApiServerState {
+            store: ObjectStore::default(),
             network,
             observer: None,
             #[cfg(any(test, feature = "testing"))]
@@ -80,9 +80,9 @@ impl ApiServer {
         };
         Self {
             state: Arc::new(Mutex::new(state)),
-            changed: Arc::new(kinds::ALL.map(|kind| (kind.plural, Signal::default())).into()),
+            changed: Arc::new(kinds::ALL.map(|kind| (kind.plural, ChangeSignal::default())).into()),
             clock: clock.clone(),
-            resumed: Signal::default(),
+            resumed: ChangeSignal::default(),
         }
     }
 
@@ -94,13 +94,13 @@ impl ApiServer {
     }
 
     /// Calls `observer` after each write that arrived, before its answer.
-    pub fn observe(&self, observer: impl Fn(&Write<'_>) + Send + Sync + 'static) {
+    pub fn observe(&self, observer: impl Fn(&WriteRecord<'_>) + Send + Sync + 'static) {
         self.state().observer = Some(Arc::new(observer));
     }
 
     /// Changes each object that a client writes, before it is stored, or ends that.
     #[cfg(any(test, feature = "testing"))]
-    pub fn set_admission(&self, admission: Option<Admission>) {
+    pub fn set_admission(&self, admission: Option<AdmissionHook>) {
         self.state().store.admission = admission;
     }
 
@@ -126,16 +126,16 @@ impl ApiServer {
 
     /// Every request that arrived.
     #[cfg(any(test, feature = "testing"))]
-    pub fn calls(&self) -> Vec<Arc<Call>> {
+    pub fn calls(&self) -> Vec<Arc<ApiCall>> {
         self.state().calls.clone()
     }
 
-    pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<ServerObject>> {
         self.state().store.get(kind, namespace, name)
     }
 
     /// All objects of a kind, by namespace and name.
-    pub fn all(&self, kind: &Kind) -> Vec<Arc<Object>> {
+    pub fn all(&self, kind: &Kind) -> Vec<Arc<ServerObject>> {
         self.state().store.all(kind).cloned().collect()
     }
 
@@ -146,13 +146,13 @@ impl ApiServer {
     }
 
     /// Creates an object from outside.
-    pub fn create(&self, kind: &'static Kind, object: Value) -> Result<Arc<Object>, Refusal> {
+    pub fn create(&self, kind: &'static Kind, object: Value) -> Result<Arc<ServerObject>, RequestRefusal> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let mut call = Call::from_outside(Verb::Create, kind, &namespace, "", self.clock.now());
+        let mut call = ApiCall::from_outside(ApiVerb::Create, kind, &namespace, "", self.clock.now());
         let status = object.get("status").cloned();
         call.body = Arc::new(object);
         let created = self.write(&call, |store, now| store.write(&call, now))?;
-        let missing = || Refusal::new(404, "NotFound", "the object is gone");
+        let missing = || RequestRefusal::new(404, "NotFound", "the object is gone");
         let created = created.after.ok_or_else(missing)?;
         match status.filter(|_| kind.is_custom && kind.has_status) {
             Some(status) => self.edit(kind, &namespace, created.name(), |object| object["status"] = status),
@@ -167,27 +167,27 @@ impl ApiServer {
         namespace: &str,
         name: &str,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Object>, Refusal> {
-        let call = Call::from_outside(Verb::Update, kind, namespace, name, self.clock.now());
+    ) -> Result<Arc<ServerObject>, RequestRefusal> {
+        let call = ApiCall::from_outside(ApiVerb::Update, kind, namespace, name, self.clock.now());
         let effect = self.write(&call, |store, _| store.edit(&call, change))?;
-        effect.answer.ok_or_else(|| Refusal::new(404, "NotFound", "the object is gone"))
+        effect.answer.ok_or_else(|| RequestRefusal::new(404, "NotFound", "the object is gone"))
     }
 
     /// Deletes an object as another client would.
-    pub fn delete(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<(), Refusal> {
-        let call = Call::from_outside(Verb::Delete, kind, namespace, name, self.clock.now());
+    pub fn delete(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<(), RequestRefusal> {
+        let call = ApiCall::from_outside(ApiVerb::Delete, kind, namespace, name, self.clock.now());
         self.write(&call, |store, now| store.write(&call, now)).map(drop)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ApiServerState> {
         self.state.lock()
     }
 
-    fn network(&self) -> Arc<dyn Network> {
+    fn network(&self) -> Arc<dyn NetworkModel> {
         Arc::clone(&self.state().network)
     }
 
-    fn changes_of(&self, kind: &Kind) -> Signal {
+    fn changes_of(&self, kind: &Kind) -> ChangeSignal {
         self.changed[kind.plural].clone()
     }
 
@@ -204,8 +204,8 @@ impl ApiServer {
     async fn serve(self, caller: Arc<str>, request: Request<kube::client::Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(Body::new(body), usize::MAX).await?;
-        let Some(call) = Call::parse(&caller, self.clock.now(), &parts, &body) else {
-            let refusal = Refusal::new(404, "NotFound", "the server could not find the requested resource");
+        let Some(call) = ApiCall::parse(&caller, self.clock.now(), &parts, &body) else {
+            let refusal = RequestRefusal::new(404, "NotFound", "the server could not find the requested resource");
             return Ok(answer::refusal(None, &refusal));
         };
         // A sent request arrives, even if its sender is dropped.
@@ -214,7 +214,7 @@ impl ApiServer {
         answer.await?
     }
 
-    async fn arrive(self, call: Call) -> Result<Response<Body>, BoxError> {
+    async fn arrive(self, call: ApiCall) -> Result<Response<Body>, BoxError> {
         let fate = self.network().fate(&call);
         sleep(fate.there).await;
         self.wait_until_resumed().await;
@@ -222,19 +222,19 @@ impl ApiServer {
         self.state().calls.push(Arc::new(call.clone()));
         let lost = || Err(io::Error::other("connection reset by peer").into());
         let answer = match fate.outcome {
-            Outcome::LostBefore => lost(),
-            Outcome::Refused(code) => Ok(refused(&call, code)),
-            Outcome::Silent if call.verb == Verb::Watch => std::future::pending().await,
-            Outcome::Answered => Ok(self.execute(&call)),
-            Outcome::Overtaken => {
+            DeliveryOutcome::LostBefore => lost(),
+            DeliveryOutcome::Refused(code) => Ok(refused(&call, code)),
+            DeliveryOutcome::Silent if call.verb == ApiVerb::Watch => std::future::pending().await,
+            DeliveryOutcome::Answered => Ok(self.execute(&call)),
+            DeliveryOutcome::Overtaken => {
                 self.touch(&call);
                 Ok(self.execute(&call))
             }
-            Outcome::LostAfter => {
+            DeliveryOutcome::LostAfter => {
                 drop(self.execute(&call));
                 lost()
             }
-            Outcome::Silent => {
+            DeliveryOutcome::Silent => {
                 drop(self.execute(&call));
                 std::future::pending().await
             }
@@ -244,7 +244,7 @@ impl ApiServer {
     }
 
     /// Writes it as another client, which changes only its version.
-    fn touch(&self, call: &Call) {
+    fn touch(&self, call: &ApiCall) {
         let touched = self.edit(call.kind, &call.namespace, &call.name, |object| {
             let touches =
                 object["metadata"]["annotations"]["touched"].as_str().and_then(|text| text.parse::<u64>().ok());
@@ -254,16 +254,16 @@ impl ApiServer {
         drop(touched);
     }
 
-    fn execute(&self, call: &Call) -> Response<Body> {
+    fn execute(&self, call: &ApiCall) -> Response<Body> {
         match call.verb {
-            Verb::Get => match self.get(call.kind, &call.namespace, &call.name) {
+            ApiVerb::Get => match self.get(call.kind, &call.namespace, &call.name) {
                 Some(object) => answer::object(call, 200, &object),
                 None => {
                     let message = format!("{} \"{}\" not found", call.kind.plural, call.name);
-                    answer::refusal(Some(call), &Refusal::new(404, "NotFound", message))
+                    answer::refusal(Some(call), &RequestRefusal::new(404, "NotFound", message))
                 }
             },
-            Verb::List => {
+            ApiVerb::List => {
                 let mut state = self.state();
                 let largest_page = state.largest_page;
                 match state.store.list(call, largest_page) {
@@ -271,7 +271,7 @@ impl ApiServer {
                     Err(refusal) => answer::refusal(Some(call), &refusal),
                 }
             }
-            Verb::Watch => answer::respond(
+            ApiVerb::Watch => answer::respond(
                 200,
                 Body::from_stream(watch::stream(Arc::clone(&self.state), self.changes_of(call.kind), call.clone())),
             ),
@@ -288,9 +288,9 @@ impl ApiServer {
 
     fn write(
         &self,
-        call: &Call,
-        effect: impl FnOnce(&mut Store, jiff::Timestamp) -> Result<Effect, Refusal>,
-    ) -> Result<Effect, Refusal> {
+        call: &ApiCall,
+        effect: impl FnOnce(&mut ObjectStore, jiff::Timestamp) -> Result<RequestEffect, RequestRefusal>,
+    ) -> Result<RequestEffect, RequestRefusal> {
         let now = self.clock.now();
         let (result, observer) = {
             let mut state = self.state();
@@ -298,7 +298,7 @@ impl ApiServer {
         };
         if let Some(observer) = observer {
             let effect = result.as_ref().ok();
-            observer(&Write {
+            observer(&WriteRecord {
                 call,
                 before: effect.and_then(|effect| effect.before.as_deref()),
                 after: effect.and_then(|effect| effect.after.as_deref()),
@@ -311,7 +311,7 @@ impl ApiServer {
 }
 
 /// A refusal that does not depend on the stored objects.
-fn refused(call: &Call, code: u16) -> Response<Body> {
+fn refused(call: &ApiCall, code: u16) -> Response<Body> {
     let (reason, message) = match code {
         403 => ("Forbidden", "you must not do that"),
         404 => ("NotFound", "the server could not find the requested resource"),
@@ -322,5 +322,5 @@ fn refused(call: &Call, code: u16) -> Response<Body> {
         _ => ("InternalError", "an error on the server has prevented the request from succeeding"),
     };
     // The error for a kind that is not served names no object.
-    answer::refusal(Some(call).filter(|_| code != 404), &Refusal::new(code, reason, message))
+    answer::refusal(Some(call).filter(|_| code != 404), &RequestRefusal::new(code, reason, message))
 }

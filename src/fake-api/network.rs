@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::call::Call;
+use super::call::ApiCall;
 
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct CallDelivery {
     /// Time until it arrives.
     pub there: Duration,
     /// Time until the answer arrives.
     pub back: Duration,
-    pub outcome: Outcome,
+    pub outcome: DeliveryOutcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DeliveryOutcome {
     Answered,
     /// Not carried out, and no answer.
     LostBefore,
@@ -31,7 +31,7 @@ pub enum Outcome {
 
 /// How a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum WatchFault {
     /// The server closes it.
     Closed,
     /// The connection is reset.
@@ -41,23 +41,23 @@ pub enum Broken {
 }
 
 /// Decides the fate of requests.
-pub trait Network: Send + Sync + 'static {
-    fn fate(&self, _call: &Call) -> Fate {
-        Fate { there: Duration::ZERO, back: Duration::ZERO, outcome: Outcome::Answered }
+pub trait NetworkModel: Send + Sync + 'static {
+    fn fate(&self, _call: &ApiCall) -> CallDelivery {
+        CallDelivery { there: Duration::ZERO, back: Duration::ZERO, outcome: DeliveryOutcome::Answered }
     }
 
     /// How late a watch shows the next change.
-    fn lag(&self, _call: &Call) -> Duration {
+    fn lag(&self, _call: &ApiCall) -> Duration {
         Duration::ZERO
     }
 
     /// How long a watch lasts if it ends early, and how it ends.
-    fn watch_lasts(&self, _call: &Call) -> Option<(Duration, Broken)> {
+    fn watch_lasts(&self, _call: &ApiCall) -> Option<(Duration, WatchFault)> {
         None
     }
 }
 
 /// No faults, and no delays.
-pub struct Perfect;
+pub struct PerfectNetwork;
 
-impl Network for Perfect {}
+impl NetworkModel for PerfectNetwork {}

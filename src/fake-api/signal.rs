@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 /// Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Signal(Arc<(AtomicU64, Notify)>);
+pub(super) struct ChangeSignal(Arc<(AtomicU64, Notify)>);
 
-impl Signal {
+impl ChangeSignal {
     pub(super) fn send(&self) {
         self.0.0.fetch_add(1, Ordering::Relaxed);
         self.0.1.notify_waiters();

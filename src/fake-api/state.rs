@@ -3,37 +3,37 @@
 use std::sync::Arc;
 
 use super::{
-    call::Call,
-    network::Network,
-    store::{Object, Refusal, Store},
+    call::ApiCall,
+    network::NetworkModel,
+    store::{ObjectStore, RequestRefusal, ServerObject},
 };
 
 /// A write that was carried out, or was refused.
 #[derive(Debug)]
-pub struct Write<'a> {
-    pub call: &'a Call,
-    pub before: Option<&'a Object>,
-    pub after: Option<&'a Object>,
+pub struct WriteRecord<'a> {
+    pub call: &'a ApiCall,
+    pub before: Option<&'a ServerObject>,
+    pub after: Option<&'a ServerObject>,
     /// Why it was refused.
-    pub refusal: Option<&'a Refusal>,
+    pub refusal: Option<&'a RequestRefusal>,
 }
 
-impl Write<'_> {
+impl WriteRecord<'_> {
     /// Whether anything is different now.
     pub fn changed(&self) -> bool {
         self.before.map(|object| object.version) != self.after.map(|object| object.version)
     }
 }
 
-pub(super) type Observer = Arc<dyn Fn(&Write<'_>) + Send + Sync>;
+pub(super) type WriteObserver = Arc<dyn Fn(&WriteRecord<'_>) + Send + Sync>;
 
 /// The objects, and what becomes of requests for them.
-pub(super) struct State {
-    pub store: Store,
-    pub network: Arc<dyn Network>,
-    pub observer: Option<Observer>,
+pub(super) struct ApiServerState {
+    pub store: ObjectStore,
+    pub network: Arc<dyn NetworkModel>,
+    pub observer: Option<WriteObserver>,
     #[cfg(any(test, feature = "testing"))]
-    pub calls: Vec<Arc<Call>>,
+    pub calls: Vec<Arc<ApiCall>>,
     pub largest_page: usize,
     pub is_paused: bool,
 }

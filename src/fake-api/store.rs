@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    call::{Call, Verb},
+    call::{ApiCall, ApiVerb},
     kinds::{BUDGETS, Kind, PODS},
     merge,
     merge::merge_strategically,
@@ -19,13 +19,13 @@ use super::{
 
 /// An object as it is stored.
 #[derive(Debug)]
-pub struct Object {
+pub struct ServerObject {
     pub value: Value,
     pub version: u64,
     text: OnceLock<Bytes>,
 }
 
-impl Object {
+impl ServerObject {
     fn new(value: Value, version: u64) -> Arc<Self> {
         Arc::new(Self { value, version, text: OnceLock::new() })
     }
@@ -54,22 +54,22 @@ impl Object {
 
 /// A change as watches report it.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
+pub(super) struct WatchChange {
     pub version: u64,
     pub at: Instant,
     pub what: &'static str,
-    pub object: Arc<Object>,
+    pub object: Arc<ServerObject>,
 }
 
 /// A request that was turned down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RequestRefusal {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into() }
     }
@@ -81,56 +81,56 @@ impl Refusal {
 
 /// The effect of a request.
 #[derive(Debug)]
-pub(super) struct Effect {
-    pub before: Option<Arc<Object>>,
+pub(super) struct RequestEffect {
+    pub before: Option<Arc<ServerObject>>,
     /// The stored object afterwards.
-    pub after: Option<Arc<Object>>,
+    pub after: Option<Arc<ServerObject>>,
     /// The object in the answer; `None` for a status that says "success".
-    pub answer: Option<Arc<Object>>,
+    pub answer: Option<Arc<ServerObject>>,
 }
 
 /// A mutating admission policy: it changes the object of a request. It does not see writes of subresources.
-pub type Admission = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
+pub type AdmissionHook = Arc<dyn Fn(&ApiCall, &mut Value) + Send + Sync>;
 
-type Objects = BTreeMap<(String, String), Arc<Object>>;
+type ObjectsByName = BTreeMap<(String, String), Arc<ServerObject>>;
 
 #[derive(Default)]
-pub(super) struct Store {
+pub(super) struct ObjectStore {
     version: u64,
     serial: u64,
-    objects: BTreeMap<&'static str, Objects>,
-    history: BTreeMap<&'static str, Vec<Change>>,
+    objects: BTreeMap<&'static str, ObjectsByName>,
+    history: BTreeMap<&'static str, Vec<WatchChange>>,
     /// Changes up to this version are forgotten.
     forgotten: BTreeMap<&'static str, u64>,
     /// Changes objects before they are stored.
-    pub(super) admission: Option<Admission>,
+    pub(super) admission: Option<AdmissionHook>,
     /// The rest of lists that are read page by page.
-    pages: BTreeMap<String, (u64, Vec<Arc<Object>>)>,
+    pages: BTreeMap<String, (u64, Vec<Arc<ServerObject>>)>,
 }
 
 /// The most changes of a kind that are kept for watches.
 const LONGEST: usize = 20_000;
 
 /// One page of a list.
-pub(super) struct Page {
+pub(super) struct ObjectPage {
     pub version: u64,
-    pub objects: Vec<Arc<Object>>,
+    pub objects: Vec<Arc<ServerObject>>,
     pub rest: Option<String>,
 }
 
-impl Store {
-    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+impl ObjectStore {
+    pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<ServerObject>> {
         self.objects.get(kind.plural)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    pub(super) fn all(&self, kind: &Kind) -> impl Iterator<Item = &Arc<Object>> {
+    pub(super) fn all(&self, kind: &Kind) -> impl Iterator<Item = &Arc<ServerObject>> {
         self.objects.get(kind.plural).into_iter().flat_map(BTreeMap::values)
     }
 
-    pub(super) fn list(&mut self, call: &Call, largest_page: usize) -> Result<Page, Refusal> {
+    pub(super) fn list(&mut self, call: &ApiCall, largest_page: usize) -> Result<ObjectPage, RequestRefusal> {
         let (version, mut objects) = match call.query.get("continue").filter(|token| !token.is_empty()) {
             Some(token) => {
-                let expired = || Refusal::new(410, "Expired", "The provided continue parameter is too old");
+                let expired = || RequestRefusal::new(410, "Expired", "The provided continue parameter is too old");
                 self.pages.remove(token).ok_or_else(expired)?
             }
             None => (self.version, self.all(call.kind).filter(|object| is_selected(call, object)).cloned().collect()),
@@ -143,11 +143,11 @@ impl Store {
             self.pages.insert(token.clone(), (version, rest));
             token
         });
-        Ok(Page { version, objects, rest })
+        Ok(ObjectPage { version, objects, rest })
     }
 
     /// Changes of a kind after a version, or `None` if they are forgotten.
-    pub(super) fn changes_after(&self, kind: &Kind, version: u64) -> Option<&[Change]> {
+    pub(super) fn changes_after(&self, kind: &Kind, version: u64) -> Option<&[WatchChange]> {
         if self.forgotten.get(kind.plural).is_some_and(|forgotten| version < *forgotten) {
             return None;
         }
@@ -169,18 +169,18 @@ impl Store {
         self.version
     }
 
-    pub(super) fn write(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+    pub(super) fn write(&mut self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
         match call.verb {
-            Verb::Create if call.subresource == "eviction" => self.evict(call, now),
-            Verb::Create => self.create(call, now),
-            Verb::Delete => self.delete(call, now),
+            ApiVerb::Create if call.subresource == "eviction" => self.evict(call, now),
+            ApiVerb::Create => self.create(call, now),
+            ApiVerb::Delete => self.delete(call, now),
             _ => self.patch(call),
         }
     }
 
     /// Stores an object of another API server with its metadata; only the resource version is new. Every object gets a UID, without
     /// which caches do not keep it.
-    pub(super) fn seed(&mut self, kind: &Kind, mut value: Value) -> Option<Arc<Object>> {
+    pub(super) fn seed(&mut self, kind: &Kind, mut value: Value) -> Option<Arc<ServerObject>> {
         value["apiVersion"] = json!(kind.api_version());
         value["kind"] = json!(kind.name);
         let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
@@ -191,10 +191,10 @@ impl Store {
         Some(self.put(kind, (namespace, name), value, "ADDED"))
     }
 
-    fn create(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+    fn create(&mut self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
         let kind = call.kind;
         if !call.body["metadata"].is_object() {
-            return Err(Refusal::new(400, "BadRequest", "the object has no metadata"));
+            return Err(RequestRefusal::new(400, "BadRequest", "the object has no metadata"));
         }
         let mut value = Value::clone(&call.body);
         self.admit(call, &mut value);
@@ -205,12 +205,12 @@ impl Store {
             value["metadata"]["name"] = json!(format!("{prefix}{serial:05}"));
         }
         let Some(name) = value["metadata"]["name"].as_str().map(str::to_owned) else {
-            return Err(Refusal::new(422, "Invalid", "name or generateName is required"));
+            return Err(RequestRefusal::new(422, "Invalid", "name or generateName is required"));
         };
         let key = (call.namespace.clone(), name.clone());
         if self.objects.get(kind.plural).is_some_and(|objects| objects.contains_key(&key)) {
             let message = format!("{} \"{name}\" already exists", kind.plural);
-            return Err(Refusal::new(409, "AlreadyExists", message));
+            return Err(RequestRefusal::new(409, "AlreadyExists", message));
         }
         value["apiVersion"] = json!(kind.api_version());
         value["kind"] = json!(kind.name);
@@ -228,29 +228,32 @@ impl Store {
             set(meta, "namespace", json!(call.namespace));
         }
         let object = self.put(kind, key, value, "ADDED");
-        Ok(Effect { before: None, after: Some(Arc::clone(&object)), answer: Some(object) })
+        Ok(RequestEffect { before: None, after: Some(Arc::clone(&object)), answer: Some(object) })
     }
 
     /// A patch or an update.
-    fn patch(&mut self, call: &Call) -> Result<Effect, Refusal> {
+    fn patch(&mut self, call: &ApiCall) -> Result<RequestEffect, RequestRefusal> {
         let (kind, name) = (call.kind, &call.name);
         let before = self.find(call)?;
         if call.uid().is_some_and(|uid| uid != before.uid()) {
-            return Err(Refusal::conflict(format!("Precondition failed: UID in precondition: {:?}", call.uid())));
+            return Err(RequestRefusal::conflict(format!(
+                "Precondition failed: UID in precondition: {:?}",
+                call.uid()
+            )));
         }
         if call.version().is_some_and(|version| version != before.version.to_string()) {
-            return Err(Refusal::conflict(format!(
+            return Err(RequestRefusal::conflict(format!(
                 "Operation cannot be fulfilled on {} \"{name}\": the object has been modified; please apply your changes to the latest version and try again",
                 kind.plural
             )));
         }
         let mut after = match call.verb {
-            Verb::Update => Value::clone(&call.body),
+            ApiVerb::Update => Value::clone(&call.body),
             _ => before.value.clone(),
         };
         match call.verb {
-            Verb::MergePatch => merge(&mut after, &call.body),
-            Verb::StrategicPatch => merge_strategically(&mut after, &call.body),
+            ApiVerb::MergePatch => merge(&mut after, &call.body),
+            ApiVerb::StrategicPatch => merge_strategically(&mut after, &call.body),
             _ => {}
         }
         keep_what_is_not_written(call, &before.value, &mut after);
@@ -262,38 +265,38 @@ impl Store {
                 let message = format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers {added}"
                 );
-                return Err(Refusal::new(422, "Invalid", message));
+                return Err(RequestRefusal::new(422, "Invalid", message));
             }
         }
         Ok(self.store(call, before, after))
     }
 
-    fn admit(&self, call: &Call, object: &mut Value) {
+    fn admit(&self, call: &ApiCall, object: &mut Value) {
         if let Some(admission) = self.admission.as_ref().filter(|_| call.subresource.is_empty()) {
             admission(call, object);
         }
     }
 
     /// The object as a creation or a merge patch would store it.
-    pub(super) fn dry_run(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
-        if call.verb == Verb::Create {
+    pub(super) fn dry_run(&self, call: &ApiCall) -> Result<Arc<ServerObject>, RequestRefusal> {
+        if call.verb == ApiVerb::Create {
             let mut value = Value::clone(&call.body);
             self.admit(call, &mut value);
             value["apiVersion"] = json!(call.kind.api_version());
             value["kind"] = json!(call.kind.name);
-            return Ok(Object::new(value, self.version));
+            return Ok(ServerObject::new(value, self.version));
         }
         let before = self.find(call)?;
         let mut after = before.value.clone();
         merge(&mut after, &call.body);
         keep_what_is_not_written(call, &before.value, &mut after);
         self.admit(call, &mut after);
-        Ok(Object::new(after, before.version))
+        Ok(ServerObject::new(after, before.version))
     }
 
-    fn store(&mut self, call: &Call, before: Arc<Object>, mut after: Value) -> Effect {
+    fn store(&mut self, call: &ApiCall, before: Arc<ServerObject>, mut after: Value) -> RequestEffect {
         if before.value == after {
-            return Effect {
+            return RequestEffect {
                 before: Some(Arc::clone(&before)),
                 after: Some(Arc::clone(&before)),
                 answer: Some(before),
@@ -308,13 +311,13 @@ impl Store {
         let is_terminating = after["metadata"]["deletionTimestamp"].is_string();
         if is_terminating && grace == 0 && strings(&after["metadata"]["finalizers"]).next().is_none() {
             let object = self.remove(call.kind, &key, after);
-            return Effect { before: Some(before), after: None, answer: Some(object) };
+            return RequestEffect { before: Some(before), after: None, answer: Some(object) };
         }
         let object = self.put(call.kind, key, after, "MODIFIED");
-        Effect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) }
+        RequestEffect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) }
     }
 
-    fn delete(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+    fn delete(&mut self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
         let before = self.find(call)?;
         if call.uid().is_some_and(|uid| uid != before.uid()) {
             let message = format!(
@@ -322,15 +325,15 @@ impl Store {
                 call.uid(),
                 before.uid()
             );
-            return Err(Refusal::conflict(message));
+            return Err(RequestRefusal::conflict(message));
         }
         if call.version().is_some_and(|version| version != before.version.to_string()) {
-            return Err(Refusal::conflict("Precondition failed: ResourceVersion in precondition"));
+            return Err(RequestRefusal::conflict("Precondition failed: ResourceVersion in precondition"));
         }
         let grace = if call.kind == &PODS { grace_of(call, &before.value) } else { 0 };
         let held_grace = before.value["metadata"]["deletionGracePeriodSeconds"].as_i64();
         if before.is_terminating() && (call.kind != &PODS || held_grace.is_some_and(|held| held <= grace)) {
-            return Ok(Effect {
+            return Ok(RequestEffect {
                 before: Some(Arc::clone(&before)),
                 after: Some(Arc::clone(&before)),
                 answer: Some(before),
@@ -340,7 +343,7 @@ impl Store {
         if grace == 0 && before.finalizers().next().is_none() {
             let key = (call.namespace.clone(), call.name.clone());
             self.remove(call.kind, &key, after);
-            return Ok(Effect { before: Some(before), after: None, answer: None });
+            return Ok(RequestEffect { before: Some(before), after: None, answer: None });
         }
         let ends = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         after["metadata"]["deletionTimestamp"] = json!(written(ends));
@@ -350,18 +353,18 @@ impl Store {
         }
         let key = (call.namespace.clone(), call.name.clone());
         let object = self.put(call.kind, key, after, "MODIFIED");
-        Ok(Effect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) })
+        Ok(RequestEffect { before: Some(before), after: Some(Arc::clone(&object)), answer: Some(object) })
     }
 
     /// A delete that budgets may refuse.
-    fn evict(&mut self, call: &Call, now: Timestamp) -> Result<Effect, Refusal> {
+    fn evict(&mut self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
         let pod = self.find(call)?;
-        let covering: Vec<Arc<Object>> =
+        let covering: Vec<Arc<ServerObject>> =
             self.all(&BUDGETS).filter(|budget| covers(&budget.value, &pod.value)).cloned().collect();
         if covering.len() > 1 {
             let message =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-            return Err(Refusal::new(500, "InternalError", message));
+            return Err(RequestRefusal::new(500, "InternalError", message));
         }
         let is_ready = !matches!(pod.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let budget = covering.first().filter(|_| is_ready && !pod.is_terminating());
@@ -369,11 +372,11 @@ impl Store {
             let allowed = budget.value["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
             if allowed <= 0 {
                 let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-                return Err(Refusal::new(429, "TooManyRequests", message));
+                return Err(RequestRefusal::new(429, "TooManyRequests", message));
             }
         }
         let mut delete = call.clone();
-        delete.verb = Verb::Delete;
+        delete.verb = ApiVerb::Delete;
         delete.body = Arc::new(call.body["deleteOptions"].clone());
         let effect = self.delete(&delete, now)?;
         if let Some(budget) = budget {
@@ -383,11 +386,15 @@ impl Store {
             let key = (call.namespace.clone(), budget.name().to_owned());
             self.put(&BUDGETS, key, after, "MODIFIED");
         }
-        Ok(Effect { answer: None, ..effect })
+        Ok(RequestEffect { answer: None, ..effect })
     }
 
     /// Changes an object from outside.
-    pub(super) fn edit(&mut self, call: &Call, change: impl FnOnce(&mut Value)) -> Result<Effect, Refusal> {
+    pub(super) fn edit(
+        &mut self,
+        call: &ApiCall,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<RequestEffect, RequestRefusal> {
         let before = self.find(call)?;
         let mut after = before.value.clone();
         change(&mut after);
@@ -395,34 +402,34 @@ impl Store {
         Ok(self.store(call, before, after))
     }
 
-    fn find(&self, call: &Call) -> Result<Arc<Object>, Refusal> {
+    fn find(&self, call: &ApiCall) -> Result<Arc<ServerObject>, RequestRefusal> {
         let found = self.get(call.kind, &call.namespace, &call.name);
         let message = || format!("{} \"{}\" not found", call.kind.plural, call.name);
-        found.ok_or_else(|| Refusal::new(404, "NotFound", message()))
+        found.ok_or_else(|| RequestRefusal::new(404, "NotFound", message()))
     }
 
-    fn put(&mut self, kind: &Kind, key: (String, String), mut value: Value, what: &'static str) -> Arc<Object> {
+    fn put(&mut self, kind: &Kind, key: (String, String), mut value: Value, what: &'static str) -> Arc<ServerObject> {
         self.version += 1;
         value["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let object = Object::new(value, self.version);
+        let object = ServerObject::new(value, self.version);
         let plural = plural_of(kind);
         self.objects.entry(plural).or_default().insert(key, Arc::clone(&object));
         self.report(plural, what, &object);
         object
     }
 
-    fn remove(&mut self, kind: &Kind, key: &(String, String), mut value: Value) -> Arc<Object> {
+    fn remove(&mut self, kind: &Kind, key: &(String, String), mut value: Value) -> Arc<ServerObject> {
         self.version += 1;
         value["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let object = Object::new(value, self.version);
+        let object = ServerObject::new(value, self.version);
         let plural = plural_of(kind);
         self.objects.entry(plural).or_default().remove(key);
         self.report(plural, "DELETED", &object);
         object
     }
 
-    fn report(&mut self, plural: &'static str, what: &'static str, object: &Arc<Object>) {
-        let change = Change { version: self.version, at: Instant::now(), what, object: Arc::clone(object) };
+    fn report(&mut self, plural: &'static str, what: &'static str, object: &Arc<ServerObject>) {
+        let change = WatchChange { version: self.version, at: Instant::now(), what, object: Arc::clone(object) };
         let history = self.history.entry(plural).or_default();
         history.push(change);
         if history.len() > LONGEST {
@@ -438,12 +445,12 @@ const fn plural_of(kind: &Kind) -> &'static str {
 }
 
 /// A write of an object leaves its status, a write of the status leaves everything else.
-fn keep_what_is_not_written(call: &Call, before: &Value, after: &mut Value) {
+fn keep_what_is_not_written(call: &ApiCall, before: &Value, after: &mut Value) {
     if call.subresource == "status" {
         let status = after["status"].take();
         *after = before.clone();
         set(after, "status", status);
-    } else if call.kind.has_status && (call.kind.is_custom || call.verb != Verb::Create) {
+    } else if call.kind.has_status && (call.kind.is_custom || call.verb != ApiVerb::Create) {
         set(after, "status", before["status"].clone());
     }
     for field in [
@@ -489,7 +496,7 @@ fn strings(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn grace_of(call: &Call, pod: &Value) -> i64 {
+fn grace_of(call: &ApiCall, pod: &Value) -> i64 {
     let is_bound = pod["spec"]["nodeName"].as_str().is_some_and(|name| !name.is_empty());
     let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     let asked = call.body["gracePeriodSeconds"].as_i64();
@@ -513,7 +520,7 @@ pub(super) fn written(time: Timestamp) -> String {
 }
 
 /// Namespace, field selector and label selector of a list or watch.
-pub(super) fn is_selected(call: &Call, object: &Object) -> bool {
+pub(super) fn is_selected(call: &ApiCall, object: &ServerObject) -> bool {
     let meta = &object.value["metadata"];
     let in_namespace = call.namespace.is_empty() || meta["namespace"].as_str() == Some(&call.namespace);
     let fields = call.query.get("fieldSelector").map(String::as_str).unwrap_or_default();

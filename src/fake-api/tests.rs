@@ -15,7 +15,7 @@ use super::*;
 use mcm_api::machine::{Machine, MachineStatus};
 
 fn server() -> ApiServer {
-    ApiServer::new(&VirtualClock::new(), Arc::new(Perfect))
+    ApiServer::new(&VirtualClock::new(), Arc::new(PerfectNetwork))
 }
 
 fn machine(name: &str) -> Value {
@@ -210,10 +210,10 @@ async fn a_pod_has_its_grace_period_and_budgets_are_asked() {
 
 struct Mute;
 
-impl Network for Mute {
-    fn fate(&self, call: &Call) -> Fate {
-        let outcome = if call.verb == Verb::Create { Outcome::LostAfter } else { Outcome::Answered };
-        Fate { there: Duration::from_millis(10), back: Duration::from_millis(20), outcome }
+impl NetworkModel for Mute {
+    fn fate(&self, call: &ApiCall) -> CallDelivery {
+        let outcome = if call.verb == ApiVerb::Create { DeliveryOutcome::LostAfter } else { DeliveryOutcome::Answered };
+        CallDelivery { there: Duration::from_millis(10), back: Duration::from_millis(20), outcome }
     }
 }
 
@@ -257,6 +257,6 @@ async fn every_request_is_recorded_with_its_preconditions() {
     let [call] = calls.as_slice() else { panic!("{calls:?}") };
     assert_eq!(
         (call.verb, call.version(), call.uid(), &*call.caller),
-        (Verb::MergePatch, Some("9"), Some("u"), "test")
+        (ApiVerb::MergePatch, Some("9"), Some("u"), "test")
     );
 }

@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     answer::{self, metadata_only},
-    call::Call,
-    network::Broken,
-    signal::Signal,
-    state::State,
-    store::{self, Change},
+    call::ApiCall,
+    network::WatchFault,
+    signal::ChangeSignal,
+    state::ApiServerState,
+    store::{self, WatchChange},
 };
 
 /// Time between two bookmarks of a quiet watch.
@@ -22,35 +22,35 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 /// Changes in one chunk.
 const CHUNK: usize = 50;
 
-struct Watch {
-    state: Arc<Mutex<State>>,
-    call: Call,
+struct WatchStream {
+    state: Arc<Mutex<ApiServerState>>,
+    call: ApiCall,
     version: u64,
     ends_at: Instant,
-    end: Option<Broken>,
+    end: Option<WatchFault>,
     bookmark_at: Instant,
     is_over: bool,
     /// No change is shown before this time: they come in order, each late by its own time.
     shown_at: Instant,
     /// The change for which that was decided.
     decided: u64,
-    changed: Signal,
+    changed: ChangeSignal,
 }
 
 /// Lines of JSON, one for each change, until the watch ends.
 pub(super) fn stream(
-    state: Arc<Mutex<State>>,
-    changed: Signal,
-    call: Call,
+    state: Arc<Mutex<ApiServerState>>,
+    changed: ChangeSignal,
+    call: ApiCall,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
     let now = Instant::now();
     let asked = call.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(300);
     let network = Arc::clone(&state.lock().network);
     let life = network.watch_lasts(&call);
     let longest = now + Duration::from_secs(asked);
-    let (ends_at, end) = life.map_or((longest, Broken::Closed), |(after, end)| (longest.min(now + after), end));
+    let (ends_at, end) = life.map_or((longest, WatchFault::Closed), |(after, end)| (longest.min(now + after), end));
     let version = call.query.get("resourceVersion").and_then(|version| version.parse().ok());
-    let watch = Watch {
+    let watch = WatchStream {
         version: version.unwrap_or_else(|| state.lock().store.version()),
         changed,
         state,
@@ -62,10 +62,10 @@ pub(super) fn stream(
         shown_at: now,
         decided: 0,
     };
-    futures::stream::unfold(watch, Watch::next)
+    futures::stream::unfold(watch, WatchStream::next)
 }
 
-impl Watch {
+impl WatchStream {
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         if self.is_over {
             return None;
@@ -131,14 +131,14 @@ impl Watch {
     async fn finish(mut self) -> Option<(io::Result<Bytes>, Self)> {
         self.is_over = true;
         match self.end.take()? {
-            Broken::Closed => None,
-            Broken::Reset => Some((Err(io::Error::other("connection reset by peer")), self)),
-            Broken::Silent => std::future::pending().await,
+            WatchFault::Closed => None,
+            WatchFault::Reset => Some((Err(io::Error::other("connection reset by peer")), self)),
+            WatchFault::Silent => std::future::pending().await,
         }
     }
 }
 
-fn write(text: &mut Vec<u8>, change: &Change, is_partial: bool) {
+fn write(text: &mut Vec<u8>, change: &WatchChange, is_partial: bool) {
     text.extend_from_slice(b"{\"type\":\"");
     text.extend_from_slice(change.what.as_bytes());
     text.extend_from_slice(b"\",\"object\":");

@@ -13,5 +13,5 @@ use mcm_simulated_cloud as simulated_cloud;
 
 #[doc(hidden)]
 pub mod driver_tester {
-    pub use mcm_driver_host::tester::{Failed, Tester};
+    pub use mcm_driver_host::tester::{DriverTester, FailedCall};
 }

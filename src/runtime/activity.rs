@@ -17,15 +17,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The last sign of life of the controllers. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Activity(Arc<Mutex<Instant>>);
+pub struct ControllerActivity(Arc<Mutex<Instant>>);
 
-impl Default for Activity {
+impl Default for ControllerActivity {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 }
 
-impl Activity {
+impl ControllerActivity {
     /// Records signs of life of the current runtime, until the result is dropped.
     pub fn record(&self) -> AbortOnDropHandle<()> {
         let last = Arc::clone(&self.0);
@@ -44,7 +44,7 @@ impl Activity {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Activity {
+impl ControllerActivity {
     /// An activity with a last sign of life so long ago.
     pub fn silent_for(silence: Duration) -> Self {
         let now = Instant::now();
@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_runtime_that_runs_tasks_is_active_again() {
-        let activity = Activity::silent_for(LIMIT + PERIOD);
+        let activity = ControllerActivity::silent_for(LIMIT + PERIOD);
         assert!(activity.stalled().is_some());
         let _recording = activity.record();
         while activity.stalled().is_some() {

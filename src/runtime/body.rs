@@ -24,7 +24,7 @@ const MIB: u64 = 1 << 20;
 
 /// Limits of one response.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ResponseLimits {
     /// Bytes of a response that is not a watch.
     whole: u64,
     /// From so many bytes on, a response waits until it is one of the [`LARGE_AT_ONCE`].
@@ -42,7 +42,7 @@ pub struct Limits {
     turn_limit: Duration,
 }
 
-impl Limits {
+impl ResponseLimits {
     /// For commands, which work with the credentials of their user.
     pub const COMMAND: Self = Self { whole: 256 * MIB, large: 64 * MIB, values: u64::MAX, ..Self::CONTROL };
     /// For control clusters: 128 KiB for each of the 500 objects of a page, on average. An object in etcd has 1.5 MiB at most.
@@ -137,14 +137,14 @@ impl TooLarge {
 }
 
 /// A client whose responses are limited.
-pub fn within(client: Client, limits: Limits) -> Client {
+pub fn within(client: Client, limits: ResponseLimits) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move {
             let uri = request.uri().clone();
             let answer = client.send(request).await?;
-            Ok::<Response<_>, BoxError>(Bounded::answer(answer, &uri, limits))
+            Ok::<Response<_>, BoxError>(BoundedBody::answer(answer, &uri, limits))
         }
     });
     Client::new(service, namespace)
@@ -157,7 +157,7 @@ fn asked(uri: &Uri) -> Option<u64> {
 
 /// Counts the values of a JSON text and the objects of its list, as the text arrives.
 #[derive(Debug, Default)]
-struct Count {
+struct JsonCounter {
     is_text: bool,
     is_escaped: bool,
     depth: u32,
@@ -168,7 +168,7 @@ struct Count {
     objects: u64,
 }
 
-impl Count {
+impl JsonCounter {
     fn byte(&mut self, byte: u8) {
         match (self.is_text, byte) {
             (true, _) if self.is_escaped => self.is_escaped = false,
@@ -192,20 +192,20 @@ impl Count {
 
 /// The body of a response, which fails at its limit.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedBody {
     body: Body,
-    limits: Limits,
+    limits: ResponseLimits,
     is_watch: bool,
     /// The number of objects in the request of a page.
     asked: Option<u64>,
     /// Bytes of the response, or of the current event of a watch.
     read: u64,
-    count: Count,
-    turn: Option<Turn>,
+    count: JsonCounter,
+    turn: Option<ResponseTurn>,
 }
 
 #[derive(Debug)]
-enum Turn {
+enum ResponseTurn {
     Awaited(PollSemaphore),
     /// The permit is held until the body is dropped.
     Taken(
@@ -214,16 +214,16 @@ enum Turn {
     ),
 }
 
-impl Bounded {
+impl BoundedBody {
     /// The response to a request, with a limited body.
-    pub(crate) fn answer(answer: Response<Body>, uri: &Uri, limits: Limits) -> Response<Self> {
+    pub(crate) fn answer(answer: Response<Body>, uri: &Uri, limits: ResponseLimits) -> Response<Self> {
         let (limits, is_watch) = limits.of_status(answer.status(), is_watch(uri));
         let asked = asked(uri);
         answer.map(|body| Self { asked, ..Self::new(body, is_watch, limits) })
     }
 
-    fn new(body: Body, is_watch: bool, limits: Limits) -> Self {
-        Self { body, limits, is_watch, asked: None, read: 0, count: Count::default(), turn: None }
+    fn new(body: Body, is_watch: bool, limits: ResponseLimits) -> Self {
+        Self { body, limits, is_watch, asked: None, read: 0, count: JsonCounter::default(), turn: None }
     }
 
     const fn most(&self) -> (u64, u64, &'static str) {
@@ -258,16 +258,16 @@ impl Bounded {
 
     /// Waits for a turn if the response is large. The turn ends after a while, so that a slow server does not keep it from others.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TooLarge>> {
-        let Limits { large, turns, turn_limit: limit, .. } = self.limits;
+        let ResponseLimits { large, turns, turn_limit: limit, .. } = self.limits;
         if self.is_watch || self.read <= large {
             return Poll::Ready(Ok(()));
         }
-        let turn = self.turn.get_or_insert_with(|| Turn::Awaited(PollSemaphore::new(Arc::clone(turns))));
-        if let Turn::Awaited(semaphore) = turn {
+        let turn = self.turn.get_or_insert_with(|| ResponseTurn::Awaited(PollSemaphore::new(Arc::clone(turns))));
+        if let ResponseTurn::Awaited(semaphore) = turn {
             let permit = ready!(semaphore.poll_acquire(cx));
-            *turn = Turn::Taken(permit, Box::pin(sleep_until(Instant::now() + limit)));
+            *turn = ResponseTurn::Taken(permit, Box::pin(sleep_until(Instant::now() + limit)));
         }
-        if let Turn::Taken(_, end) = turn
+        if let ResponseTurn::Taken(_, end) = turn
             && end.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(Err(TooLarge::Slow { limit, large }));
@@ -283,7 +283,7 @@ impl Bounded {
     }
 }
 
-impl HttpBody for Bounded {
+impl HttpBody for BoundedBody {
     type Data = <Body as HttpBody>::Data;
     type Error = BoxError;
 
@@ -329,7 +329,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { whole: 4 * MIB, large: MIB, event: 2 * MIB, ..Limits::TARGET };
+    const LIMITS: ResponseLimits =
+        ResponseLimits { whole: 4 * MIB, large: MIB, event: 2 * MIB, ..ResponseLimits::TARGET };
 
     /// A server that begins like an API server, and then sends the same text without end.
     async fn endless(text: &'static str) -> (Client, AbortOnDropHandle<std::io::Result<()>>) {
@@ -374,17 +375,17 @@ mod tests {
 
     #[test]
     fn events_of_a_watch_are_counted_one_by_one() {
-        let mut watch = Bounded::new(Body::empty(), true, Limits { event: 4, ..LIMITS });
+        let mut watch = BoundedBody::new(Body::empty(), true, ResponseLimits { event: 4, ..LIMITS });
         for text in ["1234", "\n12", "34\n1234\n123", "4\n"] {
             assert_eq!(watch.count(text.as_bytes()), Ok(()), "{text}");
         }
         assert!(watch.count(b"12345").is_err());
-        let mut list = Bounded::new(Body::empty(), false, Limits { whole: 4, ..LIMITS });
+        let mut list = BoundedBody::new(Body::empty(), false, ResponseLimits { whole: 4, ..LIMITS });
         assert!(list.count(b"1\n2").is_ok() && list.count(b"\n4").is_err());
     }
 
-    fn counted(text: &str) -> Count {
-        let mut count = Count::default();
+    fn counted(text: &str) -> JsonCounter {
+        let mut count = JsonCounter::default();
         text.bytes().for_each(|byte| count.byte(byte));
         count
     }
@@ -399,7 +400,8 @@ mod tests {
 
     /// Error texts of the first frame of a response of a target to a request for a page of 500.
     fn refused(text: &str) -> String {
-        let mut page = Bounded { asked: Some(500), ..Bounded::new(Body::empty(), false, Limits::TARGET) };
+        let mut page =
+            BoundedBody { asked: Some(500), ..BoundedBody::new(Body::empty(), false, ResponseLimits::TARGET) };
         page.count(text.as_bytes()).map_or_else(|error| error.to_string(), |()| "taken".to_owned())
     }
 
@@ -413,7 +415,7 @@ mod tests {
         assert!(refused(&of_conditions).contains("more than 1000000 JSON values in one response"));
         let unknown = format!(r#"{{"a":[{}]}}"#, "0,".repeat(1_000_001));
         assert!(refused(&unknown).contains("more than 1000000 JSON values in one response"));
-        let mut watch = Bounded::new(Body::empty(), true, Limits::TARGET);
+        let mut watch = BoundedBody::new(Body::empty(), true, ResponseLimits::TARGET);
         let event = format!("[{}0]\n", "0,".repeat(40_000));
         assert_eq!(watch.count(event.repeat(2).as_bytes()), Ok(()), "each event counts for itself");
         assert!(watch.count(format!("[{}0]\n", "0,".repeat(50_000)).as_bytes()).is_err());
@@ -421,8 +423,8 @@ mod tests {
 
     #[test]
     fn an_error_of_an_api_server_is_short() {
-        let (limits, _) = Limits::TARGET.of_status(StatusCode::FORBIDDEN, false);
-        let mut error = Bounded::new(Body::empty(), false, limits);
+        let (limits, _) = ResponseLimits::TARGET.of_status(StatusCode::FORBIDDEN, false);
+        let mut error = BoundedBody::new(Body::empty(), false, limits);
         let refused = error.count(&vec![b' '; 300 << 10]).unwrap_err().to_string();
         assert!(refused.contains("more than 256 KiB in one response"), "{refused}");
     }
@@ -442,7 +444,7 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
         static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LARGE_AT_ONCE)));
-        let limits = Limits { turns: &TURNS, turn_limit: Duration::from_millis(50), ..LIMITS };
+        let limits = ResponseLimits { turns: &TURNS, turn_limit: Duration::from_millis(50), ..LIMITS };
         (within(Client::try_from(Config::new(url.parse().unwrap())).unwrap(), limits), server)
     }
 

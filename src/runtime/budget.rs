@@ -15,26 +15,26 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use super::{
     fair::FairBucket,
     kubeconfig::address,
-    limiter::{Rate, is_watch},
+    limiter::{RequestRate, is_watch},
 };
 
 /// The purpose of a budget. Renewals of Leases must not wait for other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
+pub enum BudgetPurpose {
     Requests,
     Leases,
 }
 
 /// The budgets of all API servers that are in use. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Budgets(pub Arc<Mutex<Buckets>>);
+pub struct RequestBudgets(pub Arc<Mutex<ServerBuckets>>);
 
 /// The bucket of each server and purpose, while a client uses it.
-type Buckets = HashMap<(String, Purpose), Weak<FairBucket>>;
+type ServerBuckets = HashMap<(String, BudgetPurpose), Weak<FairBucket>>;
 
-impl Budgets {
+impl RequestBudgets {
     /// The share of a cell in the budget of a server, which has this rate if it is new.
-    pub fn share(&self, server: &Uri, purpose: Purpose, rate: Rate, cell: &str) -> Share {
+    pub fn share(&self, server: &Uri, purpose: BudgetPurpose, rate: RequestRate, cell: &str) -> BudgetLayer {
         let mut budgets = self.0.lock();
         budgets.retain(|_, budget| budget.strong_count() > 0);
         let budget = budgets.entry((address(server), purpose)).or_default();
@@ -43,33 +43,33 @@ impl Budgets {
             *budget = Arc::downgrade(&made);
             made
         });
-        Share { bucket, cell: cell.into() }
+        BudgetLayer { bucket, cell: cell.into() }
     }
 }
 
 /// The share of one cell in the budget of a server: a layer of its clients. Watches are exempt.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct BudgetLayer {
     bucket: Arc<FairBucket>,
     cell: Arc<str>,
 }
 
-impl<S> Layer<S> for Share {
-    type Service = Shared<S>;
+impl<S> Layer<S> for BudgetLayer {
+    type Service = BudgetService<S>;
 
-    fn layer(&self, inner: S) -> Shared<S> {
-        Shared { inner, share: self.clone() }
+    fn layer(&self, inner: S) -> BudgetService<S> {
+        BudgetService { inner, share: self.clone() }
     }
 }
 
 /// See [`Share`].
 #[derive(Clone, Debug)]
-pub struct Shared<S> {
+pub struct BudgetService<S> {
     inner: S,
-    share: Share,
+    share: BudgetLayer,
 }
 
-impl<S, B> Service<Request<B>> for Shared<S>
+impl<S, B> Service<Request<B>> for BudgetService<S>
 where
     S: Service<Request<B>, Error = BoxError> + Clone + Send + 'static,
     S::Future: Send,
@@ -85,7 +85,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (inner, Share { bucket, cell }) = (self.inner.clone(), self.share.clone());
+        let (inner, BudgetLayer { bucket, cell }) = (self.inner.clone(), self.share.clone());
         async move {
             if !is_watch(request.uri()) {
                 bucket.take(&cell).await;
@@ -104,27 +104,27 @@ mod tests {
 
     use super::*;
 
-    const RATE: Rate = Rate { qps: 1.0, burst: 1 };
+    const RATE: RequestRate = RequestRate { qps: 1.0, burst: 1 };
 
     #[tokio::test(start_paused = true)]
     async fn cells_of_one_server_share_its_rate_in_turns_and_other_servers_and_leases_have_their_own() {
-        let (budgets, began) = (Budgets::default(), Instant::now());
+        let (budgets, began) = (RequestBudgets::default(), Instant::now());
         let inner = || service_fn(|_: Request<()>| async { Ok::<_, BoxError>(()) });
         let client = |server: &'static str, purpose, cell| {
             budgets.share(&Uri::from_static(server), purpose, RATE, cell).layer(inner())
         };
-        let call = async |client: &Shared<_>, uri: &str| {
+        let call = async |client: &BudgetService<_>, uri: &str| {
             client.clone().oneshot(Request::get(uri).body(()).unwrap()).await.unwrap();
             began.elapsed().as_secs()
         };
-        let [busy, quiet] = ["busy", "quiet"].map(|cell| client("https://seed:6443/a", Purpose::Requests, cell));
+        let [busy, quiet] = ["busy", "quiet"].map(|cell| client("https://seed:6443/a", BudgetPurpose::Requests, cell));
         let many = join_all((0..20).map(|_| call(&busy, "/api")));
         let (_, one) = tokio::join!(many, call(&quiet, "/api"));
         assert!(one <= 2, "{one} s");
         assert_eq!(began.elapsed().as_secs(), 20);
         for other in [
-            client("https://seed:6443", Purpose::Leases, "busy"),
-            client("https://shoot:6443", Purpose::Requests, "busy"),
+            client("https://seed:6443", BudgetPurpose::Leases, "busy"),
+            client("https://shoot:6443", BudgetPurpose::Requests, "busy"),
         ] {
             assert_eq!(call(&other, "/api").await, 20);
         }
@@ -132,7 +132,7 @@ mod tests {
         drop((busy, quiet));
         // Until the tasks that hand out tokens notice that no request waits.
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        client("https://seed:6443", Purpose::Leases, "busy");
+        client("https://seed:6443", BudgetPurpose::Leases, "busy");
         assert_eq!(budgets.0.lock().len(), 1, "a server without clients has no budget");
     }
 }

@@ -27,29 +27,29 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    cache::{Cache, Cached, Change, Key},
-    cells::Cells,
-    clock::Clock,
-    events::Events,
+    cache::{CacheableKind, Key, ObjectCache, ObjectChange},
+    cells::CellRegistry,
+    clock::TimeSource,
+    events::EventRecorder,
     explain::LastPlan,
     fence,
-    guard::Guard,
+    guard::GuardedObject,
     kind_cache::{CachedKind, KindCache, KindCaches},
-    metrics::{Exposition, Metrics, Source},
-    objects::{Objects, chain},
-    panics::{self, Place},
+    metrics::{ExportGuard, MetricsRegistry, TextExposition},
+    objects::{CachedApi, chain},
+    panics::{self, PanicPlace},
     preview::preview_of,
-    queue::Queue,
-    reconcile::{Loop, Reconciler, States},
-    role::Role,
+    queue::WorkQueue,
+    reconcile::{KindReconciler, ObjectStateMap, ReconcileLoop},
+    role::ControllerRole,
     shutdown,
-    target::{Target, Targets},
-    trust::{self, Liveness},
+    target::{CellTargets, TargetCluster},
+    trust::{self, WatchTiming},
     unreadable,
-    worker::{Handler, Workers},
+    worker::{KeyReconciler, WorkerPool},
 };
 use mcm_api::backoff::Backoff;
-use mcm_rules::plan::{Preview, Subject};
+use mcm_rules::plan::{PlanPreview, SubjectRef};
 
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
@@ -58,14 +58,14 @@ const NODES_OF_ONE: Duration = Duration::from_secs(5);
 
 /// Selects the objects of the control cluster that belong to a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum CellScope {
     /// The objects of one namespace.
     Namespace(String),
     /// The objects of all namespaces.
     All,
 }
 
-impl Scope {
+impl CellScope {
     /// The API of a kind for this scope.
     pub fn api<K>(&self, client: &Client) -> Api<K>
     where
@@ -78,7 +78,7 @@ impl Scope {
     }
 }
 
-impl std::fmt::Display for Scope {
+impl std::fmt::Display for CellScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Namespace(namespace) => f.write_str(namespace),
@@ -89,38 +89,38 @@ impl std::fmt::Display for Scope {
 
 /// State that all cells of a process share.
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedCellState {
     /// The time.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn TimeSource>,
     /// The metrics registry.
-    pub metrics: Metrics,
+    pub metrics: MetricsRegistry,
     /// All watched caches, for `/readyz` and `/metrics`.
-    pub caches: Arc<trust::Caches>,
+    pub caches: Arc<trust::CacheRegistry>,
     /// Source of random numbers.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The running cells, for `/explain` and `/metrics`.
-    pub cells: Arc<Cells>,
+    pub cells: Arc<CellRegistry>,
 }
 
 /// Configuration of a cell.
-pub struct Config {
+pub struct CellConfig {
     /// Its name in logs.
     pub name: String,
     /// Selects the objects of the cell.
-    pub scope: Scope,
+    pub scope: CellScope,
     /// A client for the control cluster.
     pub control: Client,
     /// The target clusters.
-    pub targets: Arc<Targets>,
+    pub targets: Arc<CellTargets>,
     /// The event recorder.
-    pub events: Events,
+    pub events: EventRecorder,
     /// How the objects of each kind are cached.
     pub kinds: KindCaches,
     /// State shared with the other cells of the process.
-    pub shared: Shared,
+    pub shared: SharedCellState,
 }
 
-impl Config {
+impl CellConfig {
     /// The name of one of its clusters in metrics and `/readyz`.
     fn label(&self, cluster: &str) -> String {
         if self.name.is_empty() { cluster.to_owned() } else { format!("{}/{cluster}", self.name) }
@@ -132,112 +132,112 @@ pub struct Kind<S: 'static> {
     /// The role.
     pub role: &'static str,
     /// Registers cache, watch handlers, queue, reconciler and metrics. `S` contains the settings.
-    pub register: fn(&mut Builder<'_>, &S),
+    pub register: fn(&mut CellBuilder<'_>, &S),
 }
 
 /// A kind whose objects could not be listed, so that all about them is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadKind {
     /// The kind, in the plural.
     pub kind: String,
     /// The refusal of the API server; `None` if it did not answer in time.
     pub refusal: Option<String>,
 }
 
-impl Unread {
-    fn of<K: Cached>(cache: &Cache<K>) -> Option<Self> {
+impl UnreadKind {
+    fn of<K: CacheableKind>(cache: &ObjectCache<K>) -> Option<Self> {
         (!cache.is_synced()).then(|| Self { kind: K::plural(&()).into_owned(), refusal: cache.refusal() })
     }
 }
 
-trait Watched: Send + Sync {
+trait KindWatcher: Send + Sync {
     fn kind(&self) -> String;
     fn wait_synced(&self) -> BoxFuture<'_, ()>;
     fn wait_listed_or_refused(&self) -> BoxFuture<'_, ()>;
-    fn unread(&self) -> Option<Unread>;
-    fn follow(&self, followed: &trust::Caches, cluster: &str);
-    fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()>;
-    fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>>;
+    fn unread(&self) -> Option<UnreadKind>;
+    fn follow(&self, followed: &trust::CacheRegistry, cluster: &str);
+    fn watch(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, ()>;
+    fn refresh(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, kube::Result<()>>;
     fn forget_handlers(&self);
 }
 
 /// A cache of a cell.
 struct WatchedCache<K: CachedKind> {
-    cache: Arc<Cache<K>>,
+    cache: Arc<ObjectCache<K>>,
     kind: KindCache<K>,
 }
 
-impl<K: CachedKind> Watched for WatchedCache<K> {
+impl<K: CachedKind> KindWatcher for WatchedCache<K> {
     fn kind(&self) -> String {
         K::plural(&()).into_owned()
     }
 
     fn wait_synced(&self) -> BoxFuture<'_, ()> {
-        Cache::wait_synced(&self.cache).boxed()
+        ObjectCache::wait_synced(&self.cache).boxed()
     }
 
     fn wait_listed_or_refused(&self) -> BoxFuture<'_, ()> {
-        Cache::wait_listed_or_refused(&self.cache).boxed()
+        ObjectCache::wait_listed_or_refused(&self.cache).boxed()
     }
 
-    fn unread(&self) -> Option<Unread> {
-        Unread::of(&self.cache)
+    fn unread(&self) -> Option<UnreadKind> {
+        UnreadKind::of(&self.cache)
     }
 
-    fn follow(&self, followed: &trust::Caches, cluster: &str) {
-        followed.add(cluster, &self.cache, trust::Need::Required);
+    fn follow(&self, followed: &trust::CacheRegistry, cluster: &str) {
+        followed.add(cluster, &self.cache, trust::CacheNeed::Required);
     }
 
-    fn watch(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, ()> {
-        let scope = if self.kind.is_of_cluster() { Scope::All } else { scope.clone() };
+    fn watch(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, ()> {
+        let scope = if self.kind.is_of_cluster() { CellScope::All } else { scope.clone() };
         let cache = Arc::clone(&self.cache);
-        cache.watch(client.clone(), move |client| scope.api::<Guard<K>>(&client), Liveness::CONTROL).boxed()
+        cache.watch(client.clone(), move |client| scope.api::<GuardedObject<K>>(&client), WatchTiming::CONTROL).boxed()
     }
 
-    fn refresh(&self, client: &Client, scope: &Scope) -> BoxFuture<'static, kube::Result<()>> {
+    fn refresh(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, kube::Result<()>> {
         if !self.kind.is_read_by_new_leaders() {
             return std::future::ready(Ok(())).boxed();
         }
-        let scope = if self.kind.is_of_cluster() { &Scope::All } else { scope };
-        let (cache, api) = (Arc::clone(&self.cache), scope.api::<Guard<K>>(client));
-        async move { Cache::refresh(&cache, &api).await }.boxed()
+        let scope = if self.kind.is_of_cluster() { &CellScope::All } else { scope };
+        let (cache, api) = (Arc::clone(&self.cache), scope.api::<GuardedObject<K>>(client));
+        async move { ObjectCache::refresh(&cache, &api).await }.boxed()
     }
 
     fn forget_handlers(&self) {
-        Cache::forget_handlers(&self.cache);
+        ObjectCache::forget_handlers(&self.cache);
     }
 }
 
-type Run = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
-type Hook = Box<dyn Fn() + Send + Sync>;
+type WorkerRun = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+type StartHook = Box<dyn Fn() + Send + Sync>;
 /// An answer about an object; `None` if there is none.
-type Inspect<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
+type ObjectInspector<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
 
 /// Visits the last plan of each object of a controller. References to objects are made on demand: metrics need none.
-type Visit = Box<dyn Fn(&mut dyn FnMut(&dyn Fn() -> Subject, &LastPlan)) + Send + Sync>;
-type Export = Box<dyn Fn(&Metrics) -> Source + Send + Sync>;
+type PlanVisitor = Box<dyn Fn(&mut dyn FnMut(&dyn Fn() -> SubjectRef, &LastPlan)) + Send + Sync>;
+type MetricsExport = Box<dyn Fn(&MetricsRegistry) -> ExportGuard + Send + Sync>;
 
 /// The queues and hooks of a role in a cell.
 #[derive(Default)]
 struct RoleTasks {
     is_leading: Arc<AtomicBool>,
     /// By the name of their queue.
-    workers: Vec<(&'static str, Run)>,
-    on_start: Vec<Hook>,
-    exports: Vec<Export>,
+    workers: Vec<(&'static str, WorkerRun)>,
+    on_start: Vec<StartHook>,
+    exports: Vec<MetricsExport>,
 }
 
 /// A running cell. Its caches are being filled and its roles can be run.
-pub struct Cell {
-    config: Config,
-    caches: Vec<Arc<dyn Watched>>,
+pub struct ControllerCell {
+    config: CellConfig,
+    caches: Vec<Arc<dyn KindWatcher>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
     /// The values of this process.
-    roles: Vec<Role>,
+    roles: Vec<ControllerRole>,
     /// The last plans of each controller of objects.
-    plans: BTreeMap<&'static str, Visit>,
+    plans: BTreeMap<&'static str, PlanVisitor>,
     /// The next plan of an object, by controller.
-    previews: BTreeMap<&'static str, Inspect<Preview>>,
+    previews: BTreeMap<&'static str, ObjectInspector<PlanPreview>>,
     /// Objects of each kind, and other values that kinds share.
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     _watches: Vec<AbortOnDropHandle<()>>,
@@ -245,7 +245,7 @@ pub struct Cell {
 
 /// How a role ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RoleEnd {
     /// No reconcile is running.
     Completely,
     /// Running reconciles were aborted; their calls may still take effect.
@@ -253,28 +253,28 @@ pub enum Ended {
 }
 
 /// Passed to kinds to register themselves.
-pub struct Builder<'a> {
-    config: &'a Config,
-    roles: &'a [Role],
+pub struct CellBuilder<'a> {
+    config: &'a CellConfig,
+    roles: &'a [ControllerRole],
     role: &'static str,
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    caches: Vec<Arc<dyn Watched>>,
+    caches: Vec<Arc<dyn KindWatcher>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
-    plans: BTreeMap<&'static str, Visit>,
-    previews: BTreeMap<&'static str, Inspect<Preview>>,
+    plans: BTreeMap<&'static str, PlanVisitor>,
+    previews: BTreeMap<&'static str, ObjectInspector<PlanPreview>>,
 }
 
-impl Builder<'_> {
+impl CellBuilder<'_> {
     /// The objects of a kind: cache and writes.
-    pub fn objects<K: CachedKind>(&mut self) -> Arc<Objects<K>> {
-        if let Some(known) = self.known::<Objects<K>>() {
+    pub fn objects<K: CachedKind>(&mut self) -> Arc<CachedApi<K>> {
+        if let Some(known) = self.known::<CachedApi<K>>() {
             return known;
         }
         let kind = self.config.kinds.get::<K>();
         let cache = kind.empty_for(self.roles);
         self.caches.push(Arc::new(WatchedCache { cache: Arc::clone(&cache), kind }));
         let control = self.config.control.clone();
-        self.shared_with(|_| Objects::namespaced(&cache, &control))
+        self.shared_with(|_| CachedApi::namespaced(&cache, &control))
     }
 
     /// A value that kinds of one cell share, created at its first use.
@@ -297,19 +297,19 @@ impl Builder<'_> {
     }
 
     /// Calls `handler` after each change of an object of a kind.
-    pub fn on_change<K: CachedKind>(&mut self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+    pub fn on_change<K: CachedKind>(&mut self, handler: impl Fn(&ObjectChange<K>) + Send + Sync + 'static) {
         self.objects::<K>().cache.on_change(handler);
     }
 
     /// Reconciles the objects of a kind after their own changes. `is_relevant` selects the changes that count; one of the
     /// spec waits for no pause.
-    pub fn controller<K: CachedKind, R: Reconciler<Key = Key>>(
+    pub fn controller<K: CachedKind, R: KindReconciler<Key = Key>>(
         &mut self,
         reconciler: &Arc<R>,
-        queue: &Arc<Queue<Key>>,
-        states: &Arc<States<R>>,
+        queue: &Arc<WorkQueue<Key>>,
+        states: &Arc<ObjectStateMap<R>>,
         limit: usize,
-        is_relevant: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+        is_relevant: impl Fn(&ObjectChange<K>) -> bool + Send + Sync + 'static,
     ) {
         let workers = self.reconciler_of::<K, R>(reconciler, queue, states, limit);
         let (queue, states) = (Arc::clone(queue), Arc::clone(states));
@@ -328,57 +328,66 @@ impl Builder<'_> {
     }
 
     /// Reconciles the objects of a kind whose keys others add to the queue. Each can be explained.
-    pub fn reconciler_of<K: CachedKind, R: Reconciler<Key = Key>>(
+    pub fn reconciler_of<K: CachedKind, R: KindReconciler<Key = Key>>(
         &mut self,
         reconciler: &Arc<R>,
-        queue: &Arc<Queue<Key>>,
-        states: &Arc<States<R>>,
+        queue: &Arc<WorkQueue<Key>>,
+        states: &Arc<ObjectStateMap<R>>,
         limit: usize,
-    ) -> Arc<Workers<Loop<R>>> {
+    ) -> Arc<WorkerPool<ReconcileLoop<R>>> {
         let (controller, planner, known) = (queue.name(), Arc::clone(reconciler), Arc::clone(states));
         let preview = move |key: &Key| preview_of(&*planner, &known, key, &K::kind(&()), controller);
         self.previews.insert(controller, Box::new(preview));
         let subject = |key: &Key| {
             let Key { namespace, name } = key.clone();
-            Subject { kind: K::kind(&()).into_owned(), namespace, name }
+            SubjectRef { kind: K::kind(&()).into_owned(), namespace, name }
         };
         self.reconciler_with(reconciler, queue, states, limit, subject)
     }
 
     /// Reconciles the keys of a queue that others fill. Each key stands for an object, which can be explained.
-    pub fn reconciler_with<R: Reconciler>(
+    pub fn reconciler_with<R: KindReconciler>(
         &mut self,
         reconciler: &Arc<R>,
-        queue: &Arc<Queue<R::Key>>,
-        states: &Arc<States<R>>,
+        queue: &Arc<WorkQueue<R::Key>>,
+        states: &Arc<ObjectStateMap<R>>,
         limit: usize,
-        subject: fn(&R::Key) -> Subject,
-    ) -> Arc<Workers<Loop<R>>> {
+        subject: fn(&R::Key) -> SubjectRef,
+    ) -> Arc<WorkerPool<ReconcileLoop<R>>> {
         let known = Arc::clone(states);
-        let visit: Visit = Box::new(move |see| known.each_plan(&mut |key, plan| see(&|| subject(key), plan)));
+        let visit: PlanVisitor = Box::new(move |see| known.each_plan(&mut |key, plan| see(&|| subject(key), plan)));
         self.plans.insert(queue.name(), visit);
         self.reconciler(reconciler, queue, states, limit)
     }
 
     /// Reconciles the keys of a queue that others fill. They stand for no object.
-    pub fn reconciler<R: Reconciler>(
+    pub fn reconciler<R: KindReconciler>(
         &mut self,
         reconciler: &Arc<R>,
-        queue: &Arc<Queue<R::Key>>,
-        states: &Arc<States<R>>,
+        queue: &Arc<WorkQueue<R::Key>>,
+        states: &Arc<ObjectStateMap<R>>,
         limit: usize,
-    ) -> Arc<Workers<Loop<R>>> {
+    ) -> Arc<WorkerPool<ReconcileLoop<R>>> {
         let clock = Arc::clone(&self.config.shared.clock);
-        self.workers(Loop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states), clock), queue, limit)
+        self.workers(
+            ReconcileLoop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states), clock),
+            queue,
+            limit,
+        )
     }
 
     /// Handles the keys of a queue that others fill.
-    pub fn workers<H: Handler>(&mut self, handler: H, queue: &Arc<Queue<H::Key>>, limit: usize) -> Arc<Workers<H>> {
+    pub fn workers<H: KeyReconciler>(
+        &mut self,
+        handler: H,
+        queue: &Arc<WorkQueue<H::Key>>,
+        limit: usize,
+    ) -> Arc<WorkerPool<H>> {
         let metrics = self.config.shared.metrics.clone();
         // Its series exist from the start. A standby counts no keys: nothing waits for its workers.
         drop(metrics.queue(queue.name()));
         let clock = Arc::clone(&self.config.shared.clock);
-        let workers = Arc::new(Workers::new(Arc::new(handler), Arc::clone(queue), clock, limit));
+        let workers = Arc::new(WorkerPool::new(Arc::new(handler), Arc::clone(queue), clock, limit));
         let (run, measured) = (Arc::clone(&workers), Arc::clone(queue));
         let run = move |stop| {
             measured.measure(&metrics);
@@ -394,7 +403,7 @@ impl Builder<'_> {
     }
 
     /// Exports metrics of the objects of a kind, while this process leads the role.
-    pub fn export<K: CachedKind>(&mut self, export: fn(&[Arc<K>], &mut Exposition)) {
+    pub fn export<K: CachedKind>(&mut self, export: fn(&[Arc<K>], &mut TextExposition)) {
         let cache = Arc::clone(&self.objects::<K>().cache);
         self.tasks().exports.push(Box::new(move |metrics| metrics.export(&cache, export)));
     }
@@ -417,22 +426,22 @@ impl Builder<'_> {
     }
 
     /// The configuration of the cell.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &CellConfig {
         self.config
     }
 }
 
 /// The spec of an object changed, or its deletion was requested.
-fn is_spec_changed<K: Resource>(change: &Change<K>) -> bool {
+fn is_spec_changed<K: Resource>(change: &ObjectChange<K>) -> bool {
     let desired = |meta: &ObjectMeta| (meta.generation, meta.deletion_timestamp.is_some());
     change.old.as_ref().is_some_and(|old| change.new.is_some() && desired(old.meta()) != desired(&change.meta))
 }
 
-impl Cell {
+impl ControllerCell {
     /// Starts a cell for some roles. Its caches are filled immediately.
-    pub fn new<S>(config: Config, kinds: &[Kind<S>], roles: &[Role], settings: &S) -> Arc<Self> {
+    pub fn new<S>(config: CellConfig, kinds: &[Kind<S>], roles: &[ControllerRole], settings: &S) -> Arc<Self> {
         let (caches, tasks, plans, previews, shared) = {
-            let mut builder = Builder {
+            let mut builder = CellBuilder {
                 config: &config,
                 roles,
                 role: "",
@@ -452,7 +461,7 @@ impl Cell {
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
         let watches = caches.iter().map(|cache| {
             let (cache, control, scope) = (Arc::clone(cache), config.control.clone(), config.scope.clone());
-            panics::keep(Place::Watch, cache.kind(), move || cache.watch(&control, &scope))
+            panics::keep(PanicPlace::Watch, cache.kind(), move || cache.watch(&control, &scope))
         });
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
@@ -463,19 +472,20 @@ impl Cell {
     }
 
     /// The target clusters.
-    pub fn targets(&self) -> &Arc<Targets> {
+    pub fn targets(&self) -> &Arc<CellTargets> {
         &self.config.targets
     }
 
     /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
     /// unreadable. Nothing is executed.
-    pub fn preview(&self, controller: &str, key: &Key) -> Option<Preview> {
+    pub fn preview(&self, controller: &str, key: &Key) -> Option<PlanPreview> {
         self.previews.get(controller)?(key)
     }
 
     /// The objects of a kind in the cache.
     pub fn cached<K: CachedKind>(&self) -> Vec<Arc<K>> {
-        let known = self.shared.get(&TypeId::of::<Objects<K>>()).and_then(|known| known.downcast_ref::<Objects<K>>());
+        let known =
+            self.shared.get(&TypeId::of::<CachedApi<K>>()).and_then(|known| known.downcast_ref::<CachedApi<K>>());
         known.map(|objects| objects.cache.all()).unwrap_or_default()
     }
 
@@ -491,7 +501,7 @@ impl Cell {
 
     /// Waits until the API servers listed every kind, or refused to, but not longer than `limit`; returns the kinds that are
     /// not read.
-    pub async fn unread_after(&self, limit: Duration) -> Vec<Unread> {
+    pub async fn unread_after(&self, limit: Duration) -> Vec<UnreadKind> {
         let nodes = self.config.targets.only().map(|target| Arc::clone(&target.nodes.cache));
         let decided = async {
             for cache in &self.caches {
@@ -503,36 +513,37 @@ impl Cell {
         };
         let _ = timeout(limit, decided).await;
         let unread = self.caches.iter().filter_map(|cache| cache.unread());
-        unread.chain(nodes.and_then(|nodes| Unread::of(&nodes))).collect()
+        unread.chain(nodes.and_then(|nodes| UnreadKind::of(&nodes))).collect()
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
-    pub async fn lead(&self, role: &Role, stop: &CancellationToken) -> Ended {
+    pub async fn lead(&self, role: &ControllerRole, stop: &CancellationToken) -> RoleEnd {
         if stop.run_until_cancelled(self.catch_up()).await.is_none() {
-            return Ended::Completely;
+            return RoleEnd::Completely;
         }
         let Some(tasks) = self.tasks.get(role.name) else {
             stop.cancelled().await;
-            return Ended::Completely;
+            return RoleEnd::Completely;
         };
-        let _leading = Leading::begin(&tasks.is_leading);
-        let _exported: Vec<Source> = tasks.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
+        let _leading = LeadingFlag::begin(&tasks.is_leading);
+        let _exported: Vec<ExportGuard> =
+            tasks.exports.iter().map(|export| export(&self.config.shared.metrics)).collect();
         tasks.on_start.iter().for_each(|hook| hook());
         let mut workers = JoinSet::new();
         for (name, run) in &tasks.workers {
             let (name, run, stop) = ((*name).to_owned(), Arc::clone(run), stop.clone());
-            let work = panics::kept(Place::Task, format!("the workers of {name}"), move || run(stop.clone()));
+            let work = panics::kept(PanicPlace::Task, format!("the workers of {name}"), move || run(stop.clone()));
             workers.spawn(fence::within(fence::current(), panics::of_cell(panics::cell(), work)));
         }
         tracing::info!(cell = self.config.name, role = role.name, scope = %self.config.scope, "controllers started");
         stop.cancelled().await;
         let ended = async { while workers.join_next().await.is_some() {} };
         match tokio::time::timeout(shutdown::WORK, ended).await {
-            Ok(()) => Ended::Completely,
+            Ok(()) => RoleEnd::Completely,
             Err(_) => {
                 tracing::warn!(cell = self.config.name, role = role.name, "aborted reconciles in flight");
                 workers.shutdown().await;
-                Ended::Aborted
+                RoleEnd::Aborted
             }
         }
     }
@@ -540,7 +551,7 @@ impl Cell {
     /// Reads all cached objects live. The caches of a standby may lag behind the last writes of its predecessor, and
     /// creations depend on counts and on the absence of a VM, which no resource version guards.
     async fn catch_up(&self) {
-        let Config { control, scope, .. } = &self.config;
+        let CellConfig { control, scope, .. } = &self.config;
         for cache in &self.caches {
             until_done(&cache.kind(), || cache.refresh(control, scope)).await;
         }
@@ -550,7 +561,7 @@ impl Cell {
 
     /// Reads the Nodes of a target live. With several targets, one that does not answer delays no other: its cache is
     /// as current as its watch.
-    async fn read_nodes(&self, target: Arc<Target>) {
+    async fn read_nodes(&self, target: Arc<TargetCluster>) {
         let nodes = Api::all(target.client.clone());
         let read = until_done("nodes", || target.nodes.cache.refresh(&nodes));
         if self.config.targets.only().is_some() {
@@ -563,7 +574,7 @@ impl Cell {
 
 /// Caches hold their handlers, these hold queues and reconcilers, and these hold the caches: without an end they would keep
 /// each other alive.
-impl Drop for Cell {
+impl Drop for ControllerCell {
     fn drop(&mut self) {
         self.caches.iter().for_each(|cache| cache.forget_handlers());
         self.config.targets.forget_handlers();
@@ -571,16 +582,16 @@ impl Drop for Cell {
 }
 
 /// Sets a flag while the role runs; cleared on drop.
-struct Leading<'a>(&'a AtomicBool);
+struct LeadingFlag<'a>(&'a AtomicBool);
 
-impl<'a> Leading<'a> {
+impl<'a> LeadingFlag<'a> {
     fn begin(flag: &'a AtomicBool) -> Self {
         flag.store(true, Ordering::Relaxed);
         Self(flag)
     }
 }
 
-impl Drop for Leading<'_> {
+impl Drop for LeadingFlag<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -10,13 +10,13 @@ use kube::{
 use tower::{retry::RetryLayer, util::option_layer};
 
 use super::{
-    body::Limits,
-    budget::Share,
+    body::ResponseLimits,
+    budget::BudgetLayer,
     fence::FenceLayer,
-    kubeconfig::{Cluster, address, cause},
-    limiter::{InFlightLayer, Rate, RateLimitLayer, RepeatRefused},
+    kubeconfig::{ClusterConfig, address, cause},
+    limiter::{InFlightLayer, RateLimitLayer, RepeatRefused, RequestRate},
     metrics::RequestMetrics,
-    reload::{ClientError, Connection},
+    reload::{ClientError, ReloadingClient},
 };
 
 /// Requests in flight. Each is a connection; more of them do not make an API server faster.
@@ -32,11 +32,11 @@ const REPETITIONS: u32 = 5;
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
 pub fn client(
-    cluster: &Cluster,
+    cluster: &ClusterConfig,
     user_agent: &str,
-    limits: Limits,
-    rate: Rate,
-    share: Option<Share>,
+    limits: ResponseLimits,
+    rate: RequestRate,
+    share: Option<BudgetLayer>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
@@ -58,22 +58,26 @@ pub fn client(
 /// # Errors
 /// As for [`client`].
 pub fn lease_client(
-    cluster: &Cluster,
+    cluster: &ClusterConfig,
     user_agent: &str,
-    share: Option<Share>,
+    share: Option<BudgetLayer>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
     let requests = metrics.layer(&cluster.config.cluster_url);
-    Ok(builder(cluster, Limits::CONTROL, user_agent)?
+    Ok(builder(cluster, ResponseLimits::CONTROL, user_agent)?
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&option_layer(share))
         .with_layer(&requests)
         .build())
 }
 
-fn builder(cluster: &Cluster, limits: Limits, user_agent: &str) -> Result<ClientBuilder<Connection>, ClientError> {
+fn builder(
+    cluster: &ClusterConfig,
+    limits: ResponseLimits,
+    user_agent: &str,
+) -> Result<ClientBuilder<ReloadingClient>, ClientError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::UserAgent(user_agent.to_owned()))?;
-    let connection = Connection::new(cluster, limits, move |config| transport(config, agent.clone()))?;
+    let connection = ReloadingClient::new(cluster, limits, move |config| transport(config, agent.clone()))?;
     Ok(ClientBuilder::new(connection, cluster.config.default_namespace.clone()))
 }
 
@@ -93,7 +97,7 @@ mod tests {
     use kube::Api;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::metrics::MetricsRegistry;
 
     #[tokio::test]
     async fn calls_carry_the_user_agent_and_are_counted() {
@@ -109,14 +113,14 @@ mod tests {
         let _server =
             tokio_util::task::AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
 
-        let metrics = Metrics::new();
-        let cluster = Cluster::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
+        let metrics = MetricsRegistry::new();
+        let cluster = ClusterConfig::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
         let clients = [
             client(
                 &cluster,
                 "machine-controller",
-                Limits::CONTROL,
-                Rate { qps: 20.0, burst: 30 },
+                ResponseLimits::CONTROL,
+                RequestRate { qps: 20.0, burst: 30 },
                 None,
                 metrics.requests(),
             )
@@ -135,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_user_agent_that_cannot_be_sent_is_named() {
-        let cluster = Cluster::from(Config::new("http://localhost".parse().unwrap()));
-        let error = builder(&cluster, Limits::CONTROL, "a\nb").err().unwrap();
+        let cluster = ClusterConfig::from(Config::new("http://localhost".parse().unwrap()));
+        let error = builder(&cluster, ResponseLimits::CONTROL, "a\nb").err().unwrap();
         assert!(error.to_string().contains(r#""a\nb""#), "{error}");
     }
 }

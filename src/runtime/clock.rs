@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 /// A clock. Only code that does I/O has one; plans get `now` in their snapshot.
-pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
+pub trait TimeSource: std::fmt::Debug + Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Timestamp;
 
@@ -22,7 +22,7 @@ pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl TimeSource for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -42,7 +42,7 @@ impl Default for SteadyClock {
     }
 }
 
-impl Clock for SteadyClock {
+impl TimeSource for SteadyClock {
     fn now(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
         self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
@@ -69,7 +69,7 @@ impl ManualClock {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Clock for ManualClock {
+impl TimeSource for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

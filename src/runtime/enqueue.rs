@@ -6,22 +6,22 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use super::queue::Queue;
+use super::queue::WorkQueue;
 
 /// Makes handlers that add keys to a queue. The functions get a context, such as the caches of a kind. Handlers do not keep it: it
 /// may own what calls them.
-pub struct Enqueue<C, K> {
+pub struct EnqueueMapper<C, K> {
     context: Weak<C>,
     add: Arc<dyn Fn(K) + Send + Sync>,
 }
 
-impl<C, K> Enqueue<C, K>
+impl<C, K> EnqueueMapper<C, K>
 where
     C: Send + Sync + 'static,
     K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
 {
     /// For a queue and a context.
-    pub fn new(context: &Arc<C>, queue: &Arc<Queue<K>>) -> Self {
+    pub fn new(context: &Arc<C>, queue: &Arc<WorkQueue<K>>) -> Self {
         let queue = Arc::clone(queue);
         Self::to(context, move |key| queue.add(key))
     }
@@ -68,7 +68,7 @@ where
     }
 }
 
-impl<C, K> Clone for Enqueue<C, K> {
+impl<C, K> Clone for EnqueueMapper<C, K> {
     fn clone(&self) -> Self {
         Self { context: Weak::clone(&self.context), add: Arc::clone(&self.add) }
     }
@@ -85,7 +85,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::queue::Pacing;
+    use crate::queue::QueuePacing;
 
     fn from(first: &u32, count: &u32) -> Vec<u32> {
         (*first..*first + count).collect()
@@ -93,9 +93,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_keys_of_an_event_are_added_after_the_hook() {
-        let queue = Queue::new("test", Pacing::default());
+        let queue = WorkQueue::new("test", QueuePacing::default());
         let context = Arc::new(3);
-        let enqueue = Enqueue::new(&context, &queue);
+        let enqueue = EnqueueMapper::new(&context, &queue);
         let seen = Arc::<Mutex<Vec<u32>>>::default();
         let hooked = Arc::clone(&seen);
         enqueue.after(move |key| hooked.lock().push(*key)).on(from)(&2);

@@ -8,7 +8,7 @@ mod occurrence;
 
 use std::{sync::Arc, time::Duration};
 
-use correlate::{Correlator, Verdict};
+use correlate::{CorrelationVerdict, EventCorrelator};
 use k8s_openapi::{
     api::core::v1::{Event as CoreEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -24,7 +24,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{clock::Clock, events::occurrence::Occurrence, metrics::Metrics};
+use super::{clock::TimeSource, events::occurrence::EventOccurrence, metrics::MetricsRegistry};
 use mcm_rules::plan::Event;
 
 /// Events that may wait to be written.
@@ -36,29 +36,34 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Records events of one component. Clones write through the same task.
 #[derive(Clone, Debug)]
-pub struct Events {
+pub struct EventRecorder {
     component: &'static str,
-    jobs: mpsc::Sender<Job>,
-    clock: Arc<dyn Clock>,
-    metrics: Metrics,
+    jobs: mpsc::Sender<RecorderJob>,
+    clock: Arc<dyn TimeSource>,
+    metrics: MetricsRegistry,
 }
 
 #[derive(Debug)]
-enum Job {
-    Write(Box<Occurrence>),
+enum RecorderJob {
+    Write(Box<EventOccurrence>),
     Flush(oneshot::Sender<()>),
 }
 
-impl Events {
+impl EventRecorder {
     /// Starts the recorder. `client` should have separate limits, so that events do not delay other requests.
-    pub fn start(client: Client, component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+    pub fn start(
+        client: Client,
+        component: &'static str,
+        clock: Arc<dyn TimeSource>,
+        metrics: MetricsRegistry,
+    ) -> Self {
         let (jobs, queue) = mpsc::channel(WAITING);
-        tokio::spawn(Writer { client, known: Correlator::default(), metrics: metrics.clone() }.run(queue));
+        tokio::spawn(EventWriter { client, known: EventCorrelator::default(), metrics: metrics.clone() }.run(queue));
         Self { component, jobs, clock, metrics }
     }
 
     /// A recorder that writes nothing.
-    pub fn discarded(component: &'static str, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+    pub fn discarded(component: &'static str, clock: Arc<dyn TimeSource>, metrics: MetricsRegistry) -> Self {
         let (jobs, _) = mpsc::channel(1);
         Self { component, jobs, clock, metrics }
     }
@@ -78,8 +83,8 @@ impl Events {
     pub fn record_for(&self, regarding: ObjectReference, event: &Event) {
         let mut event = event.clone();
         event.message.truncate(event.message.floor_char_boundary(LONGEST_MESSAGE));
-        let occurrence = Occurrence { component: self.component, regarding, event, at: self.clock.now() };
-        if self.jobs.try_send(Job::Write(Box::new(occurrence))).is_err() {
+        let occurrence = EventOccurrence { component: self.component, regarding, event, at: self.clock.now() };
+        if self.jobs.try_send(RecorderJob::Write(Box::new(occurrence))).is_err() {
             self.metrics.event_dropped();
         }
     }
@@ -87,40 +92,40 @@ impl Events {
     /// Waits until all events recorded so far are written, at most `within`. Returns whether they are.
     pub async fn flush(&self, within: Duration) -> bool {
         let (done, written) = oneshot::channel();
-        let flush = async { self.jobs.send(Job::Flush(done)).await.is_ok() && written.await.is_ok() };
+        let flush = async { self.jobs.send(RecorderJob::Flush(done)).await.is_ok() && written.await.is_ok() };
         timeout(within, flush).await.unwrap_or(false)
     }
 }
 
-struct Writer {
+struct EventWriter {
     client: Client,
-    known: Correlator,
-    metrics: Metrics,
+    known: EventCorrelator,
+    metrics: MetricsRegistry,
 }
 
-impl Writer {
-    async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+impl EventWriter {
+    async fn run(mut self, mut queue: mpsc::Receiver<RecorderJob>) {
         while let Some(job) = queue.recv().await {
             match job {
-                Job::Write(occurrence) => self.write(&occurrence).await,
+                RecorderJob::Write(occurrence) => self.write(&occurrence).await,
                 // The caller of `flush` may have been dropped.
-                Job::Flush(done) => drop(done.send(())),
+                RecorderJob::Flush(done) => drop(done.send(())),
             }
         }
     }
 
-    async fn write(&mut self, occurrence: &Occurrence) {
+    async fn write(&mut self, occurrence: &EventOccurrence) {
         let namespace = occurrence.regarding.namespace.as_deref().unwrap_or("default");
         let events: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
         let written = match self.known.judge(occurrence) {
-            Verdict::TooMuch => {
+            CorrelationVerdict::TooMuch => {
                 self.metrics.event_dropped();
                 return;
             }
-            Verdict::New => self.create(&events, namespace, occurrence).await,
-            Verdict::Again { name, count } => match bump(&events, &name, count, occurrence).await {
+            CorrelationVerdict::New => self.create(&events, namespace, occurrence).await,
+            CorrelationVerdict::Again { name, count } => match bump(&events, &name, count, occurrence).await {
                 // The event expired (after an hour) or was deleted.
-                Err(WriteError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                Err(EventWriteError::Api(kube::Error::Api(status))) if status.code == 404 => {
                     self.create(&events, namespace, occurrence).await
                 }
                 other => other,
@@ -136,8 +141,8 @@ impl Writer {
         &mut self,
         api: &Api<CoreEvent>,
         namespace: &str,
-        occurrence: &Occurrence,
-    ) -> Result<(), WriteError> {
+        occurrence: &EventOccurrence,
+    ) -> Result<(), EventWriteError> {
         let event = event(namespace, occurrence);
         let name = event.metadata.name.clone().unwrap_or_default();
         within(api.create(&PostParams::default(), &event)).await?;
@@ -147,25 +152,30 @@ impl Writer {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum WriteError {
+enum EventWriteError {
     #[error(transparent)]
     Api(kube::Error),
     #[error("no response within {}s", PATIENCE.as_secs())]
     Timeout,
 }
 
-async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
-    timeout(PATIENCE, call).await.map_err(|_| WriteError::Timeout)?.map_err(WriteError::Api)
+async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, EventWriteError> {
+    timeout(PATIENCE, call).await.map_err(|_| EventWriteError::Timeout)?.map_err(EventWriteError::Api)
 }
 
-async fn bump(api: &Api<CoreEvent>, name: &str, count: i32, occurrence: &Occurrence) -> Result<(), WriteError> {
+async fn bump(
+    api: &Api<CoreEvent>,
+    name: &str,
+    count: i32,
+    occurrence: &EventOccurrence,
+) -> Result<(), EventWriteError> {
     let patch = json!({ "count": count, "lastTimestamp": Time(occurrence.at) });
     within(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await.map(drop)
 }
 
 /// Builds a new Event, with a name as in client-go.
-fn event(namespace: &str, occurrence: &Occurrence) -> CoreEvent {
-    let Occurrence { component, regarding, event, at } = occurrence;
+fn event(namespace: &str, occurrence: &EventOccurrence) -> CoreEvent {
+    let EventOccurrence { component, regarding, event, at } = occurrence;
     let object = regarding.name.as_deref().unwrap_or_default();
     CoreEvent {
         metadata: ObjectMeta {

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use mcm_rules::plan::{Subject, Wait, WaitKind};
+use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
 
 /// Why an object does not progress, as of its last plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
+pub struct ObjectExplanation {
     /// The object.
-    pub object: Subject,
+    pub object: SubjectRef,
     /// The controller that planned it, as in logs and metrics; of several that with the longest wait.
     pub controller: &'static str,
     /// When it was last planned.
@@ -24,13 +24,13 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Arc<str>>,
     /// Its waits; empty while a step is executed.
-    pub waits: Vec<Waiting>,
+    pub waits: Vec<WaitRecord>,
 }
 
 /// A wait with its duration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Waiting {
+pub struct WaitRecord {
     /// The wait, as last planned.
     #[serde(flatten)]
     pub wait: Wait,
@@ -40,10 +40,10 @@ pub struct Waiting {
     pub plans: u32,
 }
 
-impl Explanation {
+impl ObjectExplanation {
     /// One for each object, of those that several controllers give.
     pub fn of_objects(all: Vec<Self>) -> Vec<Self> {
-        let mut by_object: BTreeMap<Subject, Vec<Self>> = BTreeMap::new();
+        let mut by_object: BTreeMap<SubjectRef, Vec<Self>> = BTreeMap::new();
         all.into_iter().for_each(|one| by_object.entry(one.object.clone()).or_default().push(one));
         by_object.into_values().filter_map(Self::joined).collect()
     }
@@ -67,11 +67,11 @@ pub(super) struct LastPlan {
     step: Option<Arc<str>>,
     is_executing: bool,
     /// Of the plan with which the last reconcile ended.
-    waits: Vec<Waiting>,
+    waits: Vec<WaitRecord>,
 }
 
 /// The last plan of a reconcile.
-pub(super) struct Ending {
+pub(super) struct FinalPlan {
     pub waits: Vec<Wait>,
     /// Its last step, if any.
     pub step: Option<Arc<str>>,
@@ -90,27 +90,27 @@ impl LastPlan {
     }
 
     /// A reconcile ended.
-    pub fn end(&mut self, ending: Ending, now: Timestamp) {
+    pub fn end(&mut self, ending: FinalPlan, now: Timestamp) {
         self.at = now;
         self.step = ending.step;
         self.is_executing = false;
-        let is_same = |(known, wait): (&Waiting, &Wait)| known.is_of(wait);
+        let is_same = |(known, wait): (&WaitRecord, &Wait)| known.is_of(wait);
         if self.waits.len() == ending.waits.len() && self.waits.iter().zip(&ending.waits).all(is_same) {
             self.waits.iter_mut().zip(ending.waits).for_each(|(known, wait)| known.planned_again(wait.until));
             return;
         }
         let known = std::mem::take(&mut self.waits);
         let waiting = |wait: Wait| match known.iter().find(|known| known.is_of(&wait)) {
-            Some(known) => Waiting { wait, since: known.since, plans: known.plans.saturating_add(1) },
-            None => Waiting { wait, since: now, plans: 1 },
+            Some(known) => WaitRecord { wait, since: known.since, plans: known.plans.saturating_add(1) },
+            None => WaitRecord { wait, since: now, plans: 1 },
         };
         self.waits = ending.waits.into_iter().map(waiting).collect();
     }
 
-    pub fn explain(&self, object: Subject, controller: &'static str) -> Explanation {
+    pub fn explain(&self, object: SubjectRef, controller: &'static str) -> ObjectExplanation {
         let waits = if self.is_executing { Vec::new() } else { self.waits.clone() };
         let since = waits.iter().map(|waiting| waiting.since).min();
-        Explanation { object, controller, last_planned: self.at, since, step: self.step.clone(), waits }
+        ObjectExplanation { object, controller, last_planned: self.at, since, step: self.step.clone(), waits }
     }
 
     /// Each kind of the waits once, with the start of the longest. A step that is executed now ends none.
@@ -130,7 +130,7 @@ impl LastPlan {
     }
 }
 
-impl Waiting {
+impl WaitRecord {
     fn is_of(&self, wait: &Wait) -> bool {
         self.wait.kind == wait.kind && self.wait.text == wait.text
     }
@@ -155,12 +155,12 @@ mod tests {
         Wait { kind, text: text.to_owned(), until: Some(at(until)) }
     }
 
-    fn ending(waits: impl Into<Vec<Wait>>) -> Ending {
-        Ending { waits: waits.into(), step: None }
+    fn ending(waits: impl Into<Vec<Wait>>) -> FinalPlan {
+        FinalPlan { waits: waits.into(), step: None }
     }
 
     fn explained(plan: &LastPlan) -> Value {
-        let object = Subject { kind: "Machine".to_owned(), namespace: "ns".to_owned(), name: "m".to_owned() };
+        let object = SubjectRef { kind: "Machine".to_owned(), namespace: "ns".to_owned(), name: "m".to_owned() };
         serde_json::to_value(plan.explain(object, "machine")).unwrap()
     }
 
@@ -196,19 +196,19 @@ mod tests {
         let of = |controller, text: &str, at_second| {
             let mut plan = LastPlan::new(at(at_second));
             plan.end(
-                Ending { waits: vec![wait(WaitKind::NodeJoin, text, 60)], step: Some(text.into()) },
+                FinalPlan { waits: vec![wait(WaitKind::NodeJoin, text, 60)], step: Some(text.into()) },
                 at(at_second),
             );
-            let object = Subject { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: "s".to_owned() };
+            let object = SubjectRef { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: "s".to_owned() };
             plan.explain(object, controller)
         };
-        let settled = Explanation { since: None, waits: Vec::new(), step: None, ..of("settled", "", 9) };
+        let settled = ObjectExplanation { since: None, waits: Vec::new(), step: None, ..of("settled", "", 9) };
         let all = vec![settled, of("later", "b", 5), of("earlier", "a", 4)];
-        let joined = Explanation::joined(all).unwrap();
+        let joined = ObjectExplanation::joined(all).unwrap();
         let texts: Vec<&str> = joined.waits.iter().map(|waiting| waiting.wait.text.as_str()).collect();
         assert_eq!((joined.controller, joined.since, joined.last_planned), ("earlier", Some(at(4)), at(9)));
         assert_eq!((texts, joined.step.as_deref()), (vec!["a", "b"], Some("a")));
-        assert_eq!(Explanation::joined(Vec::new()), None);
+        assert_eq!(ObjectExplanation::joined(Vec::new()), None);
     }
 
     #[test]
@@ -216,11 +216,12 @@ mod tests {
         let of = |name: &str, controller, at_second| {
             let mut plan = LastPlan::new(at(at_second));
             plan.end(ending([wait(WaitKind::NodeJoin, controller, 60)]), at(at_second));
-            let object = Subject { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: name.to_owned() };
+            let object =
+                SubjectRef { kind: "MachineSet".to_owned(), namespace: "ns".to_owned(), name: name.to_owned() };
             plan.explain(object, controller)
         };
-        let all = Explanation::of_objects(vec![of("b", "later", 5), of("a", "only", 3), of("b", "earlier", 4)]);
-        let told = |one: &Explanation| (one.object.name.clone(), one.controller, one.waits.len());
+        let all = ObjectExplanation::of_objects(vec![of("b", "later", 5), of("a", "only", 3), of("b", "earlier", 4)]);
+        let told = |one: &ObjectExplanation| (one.object.name.clone(), one.controller, one.waits.len());
         assert_eq!(all.iter().map(told).collect::<Vec<_>>(), [("a".into(), "only", 1), ("b".into(), "earlier", 2)]);
     }
 
@@ -248,7 +249,7 @@ mod tests {
         plan.end(ending([wait(WaitKind::VmLookup, "the VM", 120)]), at(61));
         let ended = explained(&plan);
         assert_eq!((&ended["step"], &ended["since"]), (&Value::Null, &json!("1970-01-01T00:00:01Z")));
-        plan.end(Ending { waits: Vec::new(), step: Some("create VM: it has none".into()) }, at(62));
+        plan.end(FinalPlan { waits: Vec::new(), step: Some("create VM: it has none".into()) }, at(62));
         assert_eq!(explained(&plan)["step"], "create VM: it has none", "a failed step stays");
     }
 }

@@ -8,18 +8,18 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::limiter::{Rate, TokenBucket};
+use super::limiter::{RequestRate, TokenBucket};
 
 /// A token bucket that serves keys in turn, and the waiters of one key in order.
 #[derive(Debug)]
 pub struct FairBucket {
     /// `None` without a limit.
     bucket: Option<TokenBucket>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<FairWaiters>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct FairWaiters {
     /// Keys with waiters, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     waiters: HashMap<Arc<str>, VecDeque<oneshot::Sender<()>>>,
@@ -28,7 +28,7 @@ struct Waiting {
 
 impl FairBucket {
     /// A full bucket.
-    pub fn new(rate: Rate) -> Arc<Self> {
+    pub fn new(rate: RequestRate) -> Arc<Self> {
         Arc::new(Self { bucket: TokenBucket::new(rate), waiting: Mutex::default() })
     }
 
@@ -63,7 +63,7 @@ impl FairBucket {
     }
 }
 
-impl Waiting {
+impl FairWaiters {
     /// Adds a waiter. True if a task already hands out tokens.
     fn add(&mut self, key: &str, waiter: oneshot::Sender<()>) -> bool {
         let line = match self.waiters.get_mut(key) {
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    const ONE_A_SECOND: Rate = Rate { qps: 1.0, burst: 1 };
+    const ONE_A_SECOND: RequestRate = RequestRate { qps: 1.0, burst: 1 };
 
     #[tokio::test(start_paused = true)]
     async fn a_key_with_one_request_does_not_wait_for_one_with_many() {
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_passes_at_once_also_after_a_pause() {
-        let bucket = FairBucket::new(Rate { qps: 1.0, burst: 3 });
+        let bucket = FairBucket::new(RequestRate { qps: 1.0, burst: 3 });
         for _ in 0..2 {
             let began = Instant::now();
             join_all((0..4).map(|_| bucket.take("a"))).await;
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_rate_no_request_waits() {
-        let bucket = FairBucket::new(Rate { qps: 0.0, burst: 0 });
+        let bucket = FairBucket::new(RequestRate { qps: 0.0, burst: 0 });
         join_all((0..1000).map(|_| bucket.take("a"))).await;
     }
 }

@@ -141,7 +141,10 @@ mod tests {
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
-    use crate::{body::Limits, client, kubeconfig::Cluster, limiter::Rate, metrics::Metrics, objects::chain};
+    use crate::{
+        body::ResponseLimits, client, kubeconfig::ClusterConfig, limiter::RequestRate, metrics::MetricsRegistry,
+        objects::chain,
+    };
 
     #[tokio::test(start_paused = true)]
     async fn the_right_to_act_ends_with_the_lease() {
@@ -176,9 +179,11 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(any(answer));
         let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
-        let cluster = Cluster::from(Config::new(url.parse().unwrap()));
-        let rate = Rate { qps: 100.0, burst: 100 };
-        let client = client::client(&cluster, "mcm", Limits::CONTROL, rate, None, Metrics::new().requests()).unwrap();
+        let cluster = ClusterConfig::from(Config::new(url.parse().unwrap()));
+        let rate = RequestRate { qps: 100.0, burst: 100 };
+        let client =
+            client::client(&cluster, "mcm", ResponseLimits::CONTROL, rate, None, MetricsRegistry::new().requests())
+                .unwrap();
         let maps = Api::<ConfigMap>::namespaced(client, "n");
         let send_all = async || {
             let (post, map, patch) = (PostParams::default(), ConfigMap::default(), Patch::Merge(json!({})));

@@ -14,7 +14,7 @@ use mcm_api::decode;
 
 /// A decoded object, or the metadata of one whose content cannot be decoded.
 #[derive(Clone, Debug)]
-pub enum Guard<K> {
+pub enum GuardedObject<K> {
     /// Decoded.
     Readable(K),
     /// Not decodable.
@@ -26,7 +26,7 @@ pub enum Guard<K> {
     },
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
+impl<'de, K: DeserializeOwned> Deserialize<'de> for GuardedObject<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match decode::json(text.get()) {
@@ -43,11 +43,11 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
 /// be nested as deep. The API server checks the types of all other fields.
 fn metadata_of(object: &str) -> serde_json::Result<ObjectMeta> {
     #[derive(Deserialize)]
-    struct Object<'a> {
+    struct RawObject<'a> {
         #[serde(borrow, default)]
         metadata: BTreeMap<String, &'a RawValue>,
     }
-    let Object { mut metadata } = serde_json::from_str(object)?;
+    let RawObject { mut metadata } = serde_json::from_str(object)?;
     metadata.remove("managedFields");
     let text = serde_json::to_string(&metadata)?;
     decode::json(&text).map_err(|error| {
@@ -57,7 +57,7 @@ fn metadata_of(object: &str) -> serde_json::Result<ObjectMeta> {
     })
 }
 
-impl<K: Resource> Resource for Guard<K> {
+impl<K: Resource> Resource for GuardedObject<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -124,9 +124,9 @@ mod tests {
     fn a_bad_duration_leaves_the_metadata_readable() {
         let text = r#"{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"m","uid":"u"},
                        "spec":{"drainTimeout":"2 hours"}}"#;
-        let guard: Guard<Machine> = serde_json::from_str(text).unwrap();
+        let guard: GuardedObject<Machine> = serde_json::from_str(text).unwrap();
         assert_eq!(guard.meta().uid.as_deref(), Some("u"));
-        let Guard::Unreadable { error, .. } = guard else { panic!("{guard:?}") };
+        let GuardedObject::Unreadable { error, .. } = guard else { panic!("{guard:?}") };
         assert!(error.contains("\"2 hours\" is not a duration"), "{error}");
     }
 
@@ -138,8 +138,12 @@ mod tests {
         let items = format!("{},{},{}", class("before", 2), class("deep", depth), class("after", 3));
         let list =
             format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
-        let list: ObjectList<Guard<MachineClass>> = serde_json::from_str(&list).unwrap();
-        let [Guard::Readable(before), Guard::Unreadable { metadata, error }, Guard::Readable(after)] = &*list.items
+        let list: ObjectList<GuardedObject<MachineClass>> = serde_json::from_str(&list).unwrap();
+        let [
+            GuardedObject::Readable(before),
+            GuardedObject::Unreadable { metadata, error },
+            GuardedObject::Readable(after),
+        ] = &*list.items
         else {
             panic!("{list:?}")
         };
@@ -153,14 +157,14 @@ mod tests {
     #[test]
     fn a_class_that_is_nested_too_deep_does_not_end_the_watch() {
         let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, class("deep", 5_000));
-        let event: WatchEvent<Guard<MachineClass>> = serde_json::from_str(&event).unwrap();
-        assert!(matches!(event, WatchEvent::Modified(Guard::Unreadable { .. })), "{event:?}");
+        let event: WatchEvent<GuardedObject<MachineClass>> = serde_json::from_str(&event).unwrap();
+        assert!(matches!(event, WatchEvent::Modified(GuardedObject::Unreadable { .. })), "{event:?}");
     }
 
     #[test]
     fn metadata_that_cannot_be_decoded_are_named() {
         let text = r#"{"metadata":{"name":"m","namespace":"n","labels":7},"spec":{}}"#;
-        let error = serde_json::from_str::<Guard<Machine>>(text).unwrap_err().to_string();
+        let error = serde_json::from_str::<GuardedObject<Machine>>(text).unwrap_err().to_string();
         assert!(error.starts_with(r#"metadata of object "m" in namespace "n": invalid type: integer `7`"#), "{error}");
     }
 
@@ -168,7 +172,9 @@ mod tests {
     fn a_date_that_cannot_be_represented_does_not_make_a_node_unreadable() {
         let text = r#"{"metadata":{"name":"n","managedFields":[{"time":"9999-12-31T23:59:59Z"}]},"status":{"conditions":
                        [{"type":"Ready","status":"Unknown","lastTransitionTime":"9999-12-31T23:59:59Z"}]}}"#;
-        let Guard::Readable(node) = serde_json::from_str::<Guard<Node>>(text).unwrap() else { panic!("{text}") };
+        let GuardedObject::Readable(node) = serde_json::from_str::<GuardedObject<Node>>(text).unwrap() else {
+            panic!("{text}")
+        };
         assert_eq!(node.status.conditions[0].status, "Unknown");
     }
 }

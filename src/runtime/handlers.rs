@@ -2,19 +2,19 @@
 
 use parking_lot::RwLock;
 
-use super::panics::{self, Place};
+use super::panics::{self, PanicPlace};
 
 /// The handlers of one event. They are called in the order of their registration, in the task of the caller, so they must
 /// return quickly.
-pub struct Handlers<F: ?Sized>(pub RwLock<Vec<Box<F>>>);
+pub struct HandlerList<F: ?Sized>(pub RwLock<Vec<Box<F>>>);
 
-impl<F: ?Sized> Default for Handlers<F> {
+impl<F: ?Sized> Default for HandlerList<F> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<F: ?Sized> Handlers<F> {
+impl<F: ?Sized> HandlerList<F> {
     pub fn add(&self, handler: Box<F>) {
         self.0.write().push(handler);
     }
@@ -26,7 +26,7 @@ impl<F: ?Sized> Handlers<F> {
 
     /// Like [`Self::each`]; `what` names the event in the log of a panic.
     pub fn each_of(&self, what: impl Fn() -> String, call: impl Fn(&F)) {
-        self.0.read().iter().for_each(|handler| panics::caught_in(Place::Handler, &what, || call(handler)));
+        self.0.read().iter().for_each(|handler| panics::caught_in(PanicPlace::Handler, &what, || call(handler)));
     }
 
     /// Drops all handlers with their captured values.
@@ -44,7 +44,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_handler_that_panics_keeps_the_event_from_no_other() {
-        let handlers = Handlers::<dyn Fn(u32) + Send + Sync>::default();
+        let handlers = HandlerList::<dyn Fn(u32) + Send + Sync>::default();
         let sum = std::sync::Arc::new(AtomicU32::new(0));
         let (before, after) = (sum.clone(), sum.clone());
         handlers.add(Box::new(move |value| {
@@ -56,6 +56,6 @@ mod tests {
         }));
         panics::of_cell("handlers".into(), async { handlers.each(|handler| handler(3)) }).await;
         assert_eq!(sum.load(Ordering::Relaxed), 33);
-        assert_eq!(panics::counted(Place::Handler, "handlers"), 1);
+        assert_eq!(panics::counted(PanicPlace::Handler, "handlers"), 1);
     }
 }

@@ -5,27 +5,27 @@ use std::sync::OnceLock;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{cache::Key, handlers::Handlers};
-use mcm_rules::plan::Hold;
+use super::{cache::Key, handlers::HandlerList};
+use mcm_rules::plan::ReconcileHold;
 
-type Check = Box<dyn Fn(&ObjectMeta) -> Option<Hold> + Send + Sync>;
-type Handler = dyn Fn(&Key) + Send + Sync;
+type HoldPredicate = Box<dyn Fn(&ObjectMeta) -> Option<ReconcileHold> + Send + Sync>;
+type HoldHandler = dyn Fn(&Key) + Send + Sync;
 
 /// The check for holds on objects of a cell. Kinds of one cell share it.
 #[derive(Default)]
 pub struct HoldCheck {
-    check: OnceLock<Check>,
-    handlers: Handlers<Handler>,
+    check: OnceLock<HoldPredicate>,
+    handlers: HandlerList<HoldHandler>,
 }
 
 impl HoldCheck {
     /// Sets the check; only the first one counts.
-    pub fn set(&self, check: impl Fn(&ObjectMeta) -> Option<Hold> + Send + Sync + 'static) {
+    pub fn set(&self, check: impl Fn(&ObjectMeta) -> Option<ReconcileHold> + Send + Sync + 'static) {
         let _ = self.check.set(Box::new(check));
     }
 
     /// The reason for which the object must not be touched now; `None` if it may be.
-    pub fn of(&self, meta: &ObjectMeta) -> Option<Hold> {
+    pub fn of(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
         self.check.get().and_then(|check| check(meta))
     }
 
@@ -51,7 +51,7 @@ mod tests {
         let holds = HoldCheck::default();
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         assert_eq!(holds.of(&named("a")), None);
-        holds.set(|meta| meta.name.clone().filter(|name| name == "a").map(Hold::from));
+        holds.set(|meta| meta.name.clone().filter(|name| name == "a").map(ReconcileHold::from));
         assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned().into()), None));
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);

@@ -42,17 +42,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    activity::Activity,
-    cells::Cells,
-    metrics::{self, Metrics},
+    activity::ControllerActivity,
+    cells::CellRegistry,
+    metrics::{self, MetricsRegistry},
     shutdown,
 };
-pub use access::Access;
-use certificate::Certificate;
+pub use access::AccessReviewer;
+use certificate::EndpointCertificate;
 pub use certificate::{CertificateError, CertificateFiles};
-use listener::{Bounded, Limits};
-use local::Peer;
-use secured::Secured;
+use listener::{ConnectionLimits, LimitedListener};
+use local::PeerAddress;
+use secured::TlsListener;
 
 /// The end of the name of a part that shows whether a cell runs.
 const RUN: &str = ": run";
@@ -62,30 +62,30 @@ const SCRAPES: usize = 2;
 
 /// The data that the endpoints serve.
 #[derive(Clone, Debug)]
-pub struct Endpoints {
+pub struct HttpEndpoints {
     /// Served at `/metrics`.
-    pub metrics: Metrics,
+    pub metrics: MetricsRegistry,
     /// Served at `/readyz`.
-    pub readiness: Readiness,
+    pub readiness: ProcessReadiness,
     /// Makes `/healthz` fail once it is cancelled.
     pub shutdown: CancellationToken,
     /// Makes `/healthz` fail while the controllers run no tasks.
-    pub activity: Activity,
+    pub activity: ControllerActivity,
     /// Whether `/metrics`, `/explain` and `/configz` are served beside health and readiness.
     pub diagnostics: bool,
     /// Served at `/explain`.
-    pub cells: Arc<Cells>,
+    pub cells: Arc<CellRegistry>,
     /// Served at `/configz`.
     pub config: Arc<Value>,
     /// The callers that may read these two.
-    pub readers: Readers,
+    pub readers: DiagnosticReaders,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
 }
 
 /// The callers that may read `/explain` and `/configz`. The texts name objects and quote messages of clouds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readers {
+pub enum DiagnosticReaders {
     /// Callers on the loopback address.
     Local,
     /// Every caller.
@@ -111,12 +111,12 @@ pub enum HttpError {
 
 /// A server that listens. Connections are accepted and are served after [`Self::serve`].
 #[derive(Debug)]
-pub struct Server {
+pub struct EndpointServer {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Server {
+impl EndpointServer {
     /// Binds an address. With port 0 the operating system chooses a port.
     ///
     /// # Errors
@@ -136,22 +136,22 @@ impl Server {
     }
 
     /// Serves in a background task until it is stopped.
-    pub fn serve(self, endpoints: Endpoints) -> Serving {
-        self.serve_within(endpoints, Limits::default())
+    pub fn serve(self, endpoints: HttpEndpoints) -> RunningServer {
+        self.serve_within(endpoints, ConnectionLimits::default())
     }
 
-    fn serve_within(self, endpoints: Endpoints, limits: Limits) -> Serving {
+    fn serve_within(self, endpoints: HttpEndpoints, limits: ConnectionLimits) -> RunningServer {
         let stop = CancellationToken::new();
         let until = stop.clone().cancelled_owned();
         info!(address = %self.address, "serving endpoints");
         let task = tokio::spawn(async move {
-            let listener = Bounded::new(self.listener, limits);
-            let service = router(endpoints).into_make_service_with_connect_info::<Peer>();
+            let listener = LimitedListener::new(self.listener, limits);
+            let service = router(endpoints).into_make_service_with_connect_info::<PeerAddress>();
             if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(until).await {
                 warn!(%error, "endpoints stopped");
             }
         });
-        Serving { stop, task }
+        RunningServer { stop, task }
     }
 
     /// Serves with TLS in a background task until it is stopped, and only users that the API server authorizes.
@@ -160,22 +160,27 @@ impl Server {
     /// The files of the certificate cannot be used.
     pub fn serve_secured(
         self,
-        endpoints: Endpoints,
+        endpoints: HttpEndpoints,
         files: Option<CertificateFiles>,
-        access: Access,
-    ) -> Result<Serving, HttpError> {
-        self.serve_with(endpoints, Certificate::load(files)?, access)
+        access: AccessReviewer,
+    ) -> Result<RunningServer, HttpError> {
+        self.serve_with(endpoints, EndpointCertificate::load(files)?, access)
     }
 
-    fn serve_with(self, endpoints: Endpoints, certificate: Certificate, access: Access) -> Result<Serving, HttpError> {
+    fn serve_with(
+        self,
+        endpoints: HttpEndpoints,
+        certificate: EndpointCertificate,
+        access: AccessReviewer,
+    ) -> Result<RunningServer, HttpError> {
         let address = self.address;
-        let listener = Secured::new(Bounded::new(self.listener, Limits::default()), certificate)
+        let listener = TlsListener::new(LimitedListener::new(self.listener, ConnectionLimits::default()), certificate)
             .map_err(|source| HttpError::Bind { address, source })?;
         let stop = CancellationToken::new();
         let until = stop.clone().cancelled_owned();
         info!(%address, "serving endpoints with TLS");
         // The API server authorizes every caller.
-        let endpoints = Endpoints { readers: Readers::All, ..endpoints };
+        let endpoints = HttpEndpoints { readers: DiagnosticReaders::All, ..endpoints };
         let router =
             router(endpoints).layer(from_fn_with_state(access, access::guard)).layer(map_response(last_answer));
         let task = tokio::spawn(async move {
@@ -183,18 +188,18 @@ impl Server {
                 warn!(%error, "endpoints stopped");
             }
         });
-        Ok(Serving { stop, task })
+        Ok(RunningServer { stop, task })
     }
 }
 
 /// A running server.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RunningServer {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Serving {
+impl RunningServer {
     /// Stops it: accepts no new connections, and gives open requests a moment.
     pub async fn stop(self) {
         self.stop.cancel();
@@ -206,22 +211,22 @@ impl Serving {
 
 /// The readiness of the process: caches, Lease, API servers. Clones share it.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<Checks>);
+pub struct ProcessReadiness(Arc<ReadinessState>);
 
 #[derive(Default)]
-struct Checks {
+struct ReadinessState {
     /// The process has many cells, and works while one of them runs.
     is_of_cells: bool,
     parts: Mutex<BTreeMap<String, Option<String>>>,
-    questions: Mutex<Vec<Question>>,
+    questions: Mutex<Vec<ReadinessCheck>>,
 }
 
-type Question = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+type ReadinessCheck = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-impl Readiness {
+impl ProcessReadiness {
     /// The readiness of a process with many cells: one of them runs, or there are none.
     pub fn of_cells() -> Self {
-        Self(Arc::new(Checks { is_of_cells: true, ..Checks::default() }))
+        Self(Arc::new(ReadinessState { is_of_cells: true, ..ReadinessState::default() }))
     }
 
     /// Whether the process is ready.
@@ -247,8 +252,8 @@ impl Readiness {
     }
 
     /// Adds a part that is not ready yet.
-    pub fn expect(&self, name: impl Into<String>) -> Part {
-        let part = Part { name: name.into(), all: self.clone() };
+    pub fn expect(&self, name: impl Into<String>) -> ReadinessPart {
+        let part = ReadinessPart { name: name.into(), all: self.clone() };
         part.missing("not ready yet");
         part
     }
@@ -273,7 +278,7 @@ impl Readiness {
     }
 }
 
-impl std::fmt::Debug for Readiness {
+impl std::fmt::Debug for ProcessReadiness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Readiness").field(&self.missing()).finish()
     }
@@ -281,12 +286,12 @@ impl std::fmt::Debug for Readiness {
 
 /// One part of the readiness. It stays registered when this handle is dropped.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ReadinessPart {
     name: String,
-    all: Readiness,
+    all: ProcessReadiness,
 }
 
-impl Part {
+impl ReadinessPart {
     /// The part is ready.
     pub fn ready(&self) {
         self.set(None);
@@ -303,7 +308,7 @@ impl Part {
     }
 }
 
-fn router(endpoints: Endpoints) -> Router {
+fn router(endpoints: HttpEndpoints) -> Router {
     let mut router = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
     if endpoints.diagnostics {
         router = router.route("/metrics", get(scrape)).merge(texts(endpoints.readers));
@@ -313,37 +318,42 @@ fn router(endpoints: Endpoints) -> Router {
         router = router.route("/debug/pprof/{*profile}", get(pprof));
     }
     let scrapes = Arc::new(Semaphore::new(SCRAPES));
-    router.layer(map_response(last_answer)).with_state(Served { endpoints, scrapes })
+    router.layer(map_response(last_answer)).with_state(ServedEndpoints { endpoints, scrapes })
 }
 
-fn texts(readers: Readers) -> Router<Served> {
+fn texts(readers: DiagnosticReaders) -> Router<ServedEndpoints> {
     let router = Router::new()
         .route("/configz", get(configz))
         .route("/explain", get(explain::all))
         .route("/explain/{kind}/{namespace}/{name}", get(explain::one));
     match readers {
-        Readers::Local => router.layer(from_fn(local::guard)),
-        Readers::All => router,
+        DiagnosticReaders::Local => router.layer(from_fn(local::guard)),
+        DiagnosticReaders::All => router,
     }
 }
 
-impl FromRef<Served> for Arc<Cells> {
-    fn from_ref(served: &Served) -> Self {
+impl FromRef<ServedEndpoints> for Arc<CellRegistry> {
+    fn from_ref(served: &ServedEndpoints) -> Self {
         Self::clone(&served.endpoints.cells)
     }
 }
 
 #[derive(Clone)]
-struct Served {
-    endpoints: Endpoints,
+struct ServedEndpoints {
+    endpoints: HttpEndpoints,
     scrapes: Arc<Semaphore>,
 }
 
 /// Limits the connections to a page for a browser on this computer, so that other programs do not keep it away. Its responses have
 /// to pass [`last_answer`].
-pub fn for_browser(listener: TcpListener) -> Bounded {
-    let limits = Limits { connections: 32, per_peer: 32, lifetime: Duration::from_secs(30), ..Limits::default() };
-    Bounded::new(listener, limits)
+pub fn for_browser(listener: TcpListener) -> LimitedListener {
+    let limits = ConnectionLimits {
+        connections: 32,
+        per_peer: 32,
+        lifetime: Duration::from_secs(30),
+        ..ConnectionLimits::default()
+    };
+    LimitedListener::new(listener, limits)
 }
 
 /// Connections are limited, so none is kept open for a later request.
@@ -352,7 +362,7 @@ pub async fn last_answer(mut response: Response) -> Response {
     response
 }
 
-async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode, Cow<'static, str>) {
+async fn healthz(State(ServedEndpoints { endpoints, .. }): State<ServedEndpoints>) -> (StatusCode, Cow<'static, str>) {
     if endpoints.shutdown.is_cancelled() {
         return (StatusCode::INTERNAL_SERVER_ERROR, "Unhealthy".into());
     }
@@ -366,7 +376,7 @@ async fn healthz(State(Served { endpoints, .. }): State<Served>) -> (StatusCode,
 }
 
 /// With `?verbose` also the problems of cells.
-async fn readyz(State(Served { endpoints, .. }): State<Served>, uri: Uri) -> (StatusCode, String) {
+async fn readyz(State(ServedEndpoints { endpoints, .. }): State<ServedEndpoints>, uri: Uri) -> (StatusCode, String) {
     let is_verbose = uri.query().is_some_and(|query| query.split('&').any(|key| key.starts_with("verbose")));
     let mut missing = endpoints.readiness.missing();
     let is_ready = endpoints.readiness.is_ready() && !endpoints.shutdown.is_cancelled();
@@ -381,7 +391,7 @@ async fn readyz(State(Served { endpoints, .. }): State<Served>, uri: Uri) -> (St
 }
 
 /// With thousands of machines this takes a while, so it runs outside the workers of the reconciles.
-async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response {
+async fn scrape(State(ServedEndpoints { endpoints, scrapes }): State<ServedEndpoints>) -> Response {
     let Ok(one) = scrapes.acquire_owned().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     // The work continues after the client disconnects, so it holds its slot until it ends.
     let render = move || {
@@ -395,7 +405,7 @@ async fn scrape(State(Served { endpoints, scrapes }): State<Served>) -> Response
     }
 }
 
-async fn configz(State(Served { endpoints, .. }): State<Served>) -> Json<Arc<Value>> {
+async fn configz(State(ServedEndpoints { endpoints, .. }): State<ServedEndpoints>) -> Json<Arc<Value>> {
     Json(endpoints.config)
 }
 

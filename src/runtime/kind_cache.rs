@@ -12,18 +12,18 @@ use kube::Resource;
 use serde::Serialize;
 
 use crate::{
-    cache::{Cache, Cached},
-    role::Role,
+    cache::{CacheableKind, ObjectCache},
+    role::ControllerRole,
 };
 
 /// A kind of the control cluster that cells can cache.
-pub trait CachedKind: Cached + Serialize + Resource<Scope = NamespaceResourceScope> {}
+pub trait CachedKind: CacheableKind + Serialize + Resource<Scope = NamespaceResourceScope> {}
 
-impl<K: Cached + Serialize + Resource<Scope = NamespaceResourceScope>> CachedKind for K {}
+impl<K: CacheableKind + Serialize + Resource<Scope = NamespaceResourceScope>> CachedKind for K {}
 
 /// How the objects of a kind are cached: with which indexes, and which of their fields.
 pub struct KindCache<K: CachedKind> {
-    create: fn(&[Role]) -> Arc<Cache<K>>,
+    create: fn(&[ControllerRole]) -> Arc<ObjectCache<K>>,
     is_of_cluster: bool,
     is_read_by_new_leaders: bool,
 }
@@ -45,13 +45,13 @@ impl<K: CachedKind> fmt::Debug for KindCache<K> {
 impl<K: CachedKind> KindCache<K> {
     /// Objects in the scope of the cell. `create` makes an empty cache in a process with these roles, which may read less of an
     /// object.
-    pub const fn new(create: fn(&[Role]) -> Arc<Cache<K>>) -> Self {
+    pub const fn new(create: fn(&[ControllerRole]) -> Arc<ObjectCache<K>>) -> Self {
         Self { create, is_of_cluster: false, is_read_by_new_leaders: true }
     }
 
     /// Whole objects of a kind, without an index.
     pub const fn plain() -> Self {
-        Self::new(|_| Cache::new(&[], |_| ()))
+        Self::new(|_| ObjectCache::new(&[], |_| ()))
     }
 
     /// The kind has no namespaces: its objects are watched whatever the scope of the cell.
@@ -67,12 +67,12 @@ impl<K: CachedKind> KindCache<K> {
     }
 
     /// An empty cache.
-    pub fn empty(self) -> Arc<Cache<K>> {
+    pub fn empty(self) -> Arc<ObjectCache<K>> {
         self.empty_for(&[])
     }
 
     /// An empty cache in a process with these roles.
-    pub fn empty_for(self, roles: &[Role]) -> Arc<Cache<K>> {
+    pub fn empty_for(self, roles: &[ControllerRole]) -> Arc<ObjectCache<K>> {
         (self.create)(roles)
     }
 

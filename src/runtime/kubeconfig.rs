@@ -15,14 +15,14 @@ use http::{HeaderValue, header};
 use kube::Client;
 use tokio::task::spawn_blocking;
 
-use source::Source;
+use source::ConfigSource;
 
 use super::body;
 
 pub use check::{ServerInfo, check, wait_until_ready};
 pub use error::{API_VERSION, StartError};
 pub use error::{address, cause};
-pub use source::Cluster;
+pub use source::ClusterConfig;
 
 /// The control cluster (`--control-kubeconfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub enum TargetKubeconfig {
 
 /// The default kubeconfig of a process outside a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
+pub enum KubeconfigFallback {
     /// Nowhere.
     None,
     /// As kubectl does: the files in `KUBECONFIG` first; outside a pod also `~/.kube/config`.
@@ -85,14 +85,14 @@ pub enum UserAgent {
 
 /// The clusters of one process.
 #[derive(Clone, Debug)]
-pub struct Clusters {
+pub struct ProcessClusters {
     /// The control cluster.
-    pub control: Cluster,
+    pub control: ClusterConfig,
     /// The target cluster; `None` runs without one.
-    pub target: Option<Cluster>,
+    pub target: Option<ClusterConfig>,
 }
 
-impl Clusters {
+impl ProcessClusters {
     /// Resolves the two flags. Makes no network calls.
     ///
     /// # Errors
@@ -100,22 +100,22 @@ impl Clusters {
     pub async fn load(
         control: &ControlKubeconfig,
         target: &TargetKubeconfig,
-        fallback: Fallback,
+        fallback: KubeconfigFallback,
     ) -> Result<Self, StartError> {
         const TARGET: &str = "--target-kubeconfig";
         const CONTROL: &str = "--control-kubeconfig";
         const ONLY: &str = "--kubeconfig";
         let target = match target {
-            TargetKubeconfig::InCluster => Some(Cluster::load(own_cluster(TARGET, fallback)?).await?),
+            TargetKubeconfig::InCluster => Some(ClusterConfig::load(own_cluster(TARGET, fallback)?).await?),
             TargetKubeconfig::None => None,
-            TargetKubeconfig::Path(path) => Some(Cluster::load(Source::file(TARGET, path)).await?),
+            TargetKubeconfig::Path(path) => Some(ClusterConfig::load(ConfigSource::file(TARGET, path)).await?),
         };
         let control = match control {
             ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,
-            ControlKubeconfig::InCluster => Cluster::load(Source::Pod { origin: CONTROL }).await?,
-            ControlKubeconfig::Default => Cluster::load(own_cluster(ONLY, fallback)?).await?,
-            ControlKubeconfig::Path(path) => Cluster::load(Source::file(CONTROL, path)).await?,
-            ControlKubeconfig::Named(path) => Cluster::load(Source::file(ONLY, path)).await?,
+            ControlKubeconfig::InCluster => ClusterConfig::load(ConfigSource::Pod { origin: CONTROL }).await?,
+            ControlKubeconfig::Default => ClusterConfig::load(own_cluster(ONLY, fallback)?).await?,
+            ControlKubeconfig::Path(path) => ClusterConfig::load(ConfigSource::file(CONTROL, path)).await?,
+            ControlKubeconfig::Named(path) => ClusterConfig::load(ConfigSource::file(ONLY, path)).await?,
         };
         Ok(Self { control, target })
     }
@@ -125,14 +125,14 @@ impl Clusters {
 ///
 /// # Errors
 /// The credentials or certificates cannot be used.
-pub async fn client(cluster: &Cluster, agent: UserAgent) -> Result<Client, StartError> {
+pub async fn client(cluster: &ClusterConfig, agent: UserAgent) -> Result<Client, StartError> {
     let mut config = cluster.config.clone();
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent.as_str())));
     let server = config.cluster_url.clone();
     // A credential plugin may be slow.
     match spawn_blocking(move || Client::try_from(config)).await {
         Ok(client) => client
-            .map(|client| body::within(client, body::Limits::COMMAND))
+            .map(|client| body::within(client, body::ResponseLimits::COMMAND))
             .map_err(|error| StartError::from_client(&server, &error)),
         Err(_) => {
             Err(StartError::Client { server: address(&server), cause: "the process is shutting down".to_owned() })
@@ -178,19 +178,19 @@ impl FromStr for TargetKubeconfig {
     }
 }
 
-fn own_cluster(flag: &'static str, fallback: Fallback) -> Result<Source, StartError> {
+fn own_cluster(flag: &'static str, fallback: KubeconfigFallback) -> Result<ConfigSource, StartError> {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if fallback == Fallback::None {
-        return Ok(Source::Pod { origin: flag });
+    if fallback == KubeconfigFallback::None {
+        return Ok(ConfigSource::Pod { origin: flag });
     }
     if is_set("KUBECONFIG") {
-        return Ok(Source::Environment);
+        return Ok(ConfigSource::Environment);
     }
     if is_set("KUBERNETES_SERVICE_HOST") {
-        return Ok(Source::Pod { origin: flag });
+        return Ok(ConfigSource::Pod { origin: flag });
     }
     match env::home_dir().map(|home| home.join(".kube").join("config")) {
-        Some(path) if path.exists() => Ok(Source::file("the default kubeconfig", &path)),
+        Some(path) if path.exists() => Ok(ConfigSource::file("the default kubeconfig", &path)),
         _ => Err(StartError::NoCluster { flag }),
     }
 }

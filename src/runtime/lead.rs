@@ -4,10 +4,10 @@ use futures::future::select_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    cell::{Cell, Ended},
+    cell::{ControllerCell, RoleEnd},
     fence,
-    leader::{Election, Leadership},
-    role::Role,
+    leader::{LeaderElection, LeaseLeadership},
+    role::ControllerRole,
 };
 
 /// The Lease was lost: another process may act now.
@@ -21,9 +21,9 @@ pub struct LostLease(&'static str);
 /// # Errors
 /// A Lease is lost.
 pub async fn lead(
-    cell: &Cell,
-    roles: Vec<(Role, Option<Election>)>,
-    begun: &(dyn Fn(&Role) + Sync),
+    cell: &ControllerCell,
+    roles: Vec<(ControllerRole, Option<LeaderElection>)>,
+    begun: &(dyn Fn(&ControllerRole) + Sync),
     stop: &CancellationToken,
 ) -> Result<(), LostLease> {
     let stop = stop.child_token();
@@ -40,10 +40,10 @@ pub async fn lead(
 }
 
 async fn lead_one(
-    cell: &Cell,
-    role: Role,
-    election: Option<Election>,
-    begun: &(dyn Fn(&Role) + Sync),
+    cell: &ControllerCell,
+    role: ControllerRole,
+    election: Option<LeaderElection>,
+    begun: &(dyn Fn(&ControllerRole) + Sync),
     stop: CancellationToken,
 ) -> Result<(), LostLease> {
     let Some(election) = election else {
@@ -62,9 +62,9 @@ async fn lead_one(
 }
 
 async fn lead_role(
-    cell: &Cell,
-    role: &Role,
-    leadership: Leadership,
+    cell: &ControllerCell,
+    role: &ControllerRole,
+    leadership: LeaseLeadership,
     stop: &CancellationToken,
 ) -> Result<(), LostLease> {
     tokio::select! {
@@ -72,9 +72,9 @@ async fn lead_role(
         () = leadership.lost() => Err(LostLease(role.lease)),
         ended = fence::within(leadership.fence(), cell.lead(role, stop)) => {
             match ended {
-                Ended::Completely => leadership.release().await,
+                RoleEnd::Completely => leadership.release().await,
                 // The next leader waits until the Lease has expired, and so until the aborted calls are over.
-                Ended::Aborted => leadership.abandon(),
+                RoleEnd::Aborted => leadership.abandon(),
             }
             Ok(())
         }

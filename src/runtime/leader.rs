@@ -31,15 +31,15 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{clock::Clock, dated::DatedObject, events::Events, http::Part, kubeconfig::cause};
+use super::{clock::TimeSource, dated::DatedObject, events::EventRecorder, http::ReadinessPart, kubeconfig::cause};
 use mcm_api::reasons::EventReason;
 use mcm_rules::plan::Event;
 
-pub use leadership::Leadership;
+pub use leadership::LeaseLeadership;
 
 /// Timing of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct LeaseTiming {
     /// How long others wait for a silent leader (`--leader-elect-lease-duration`). Stored in whole seconds.
     pub lease_duration: Duration,
     /// How long a leader continues without a renewal (`--leader-elect-renew-deadline`).
@@ -48,7 +48,7 @@ pub struct Timing {
     pub retry_period: Duration,
 }
 
-impl Default for Timing {
+impl Default for LeaseTiming {
     fn default() -> Self {
         Self {
             lease_duration: Duration::from_secs(15),
@@ -76,7 +76,7 @@ pub enum InvalidTiming {
     Retry,
 }
 
-impl Timing {
+impl LeaseTiming {
     /// Validates the timing as client-go does.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ pub struct LeaseConfig {
     /// The identity of this process; see [`identity`].
     pub identity: String,
     /// The timing.
-    pub timing: Timing,
+    pub timing: LeaseTiming,
 }
 
 impl LeaseConfig {
@@ -151,23 +151,23 @@ pub fn is_own_form(identity: &str) -> bool {
 
 /// An election with this process as a candidate.
 #[derive(Debug)]
-pub struct Election {
+pub struct LeaderElection {
     leases: Api<DatedObject<Lease>>,
     config: LeaseConfig,
-    clock: Arc<dyn Clock>,
-    events: Option<Events>,
-    readiness: Option<Part>,
+    clock: Arc<dyn TimeSource>,
+    events: Option<EventRecorder>,
+    readiness: Option<ReadinessPart>,
     server: String,
     /// The runtime of the client; the current one if `None`.
     runtime: Option<Handle>,
 }
 
-impl Election {
+impl LeaderElection {
     /// Calls of `client` must not wait for others; see `client::lease_client`.
     ///
     /// # Errors
     /// The timing is invalid.
-    pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn Clock>) -> Result<Self, InvalidTiming> {
+    pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn TimeSource>) -> Result<Self, InvalidTiming> {
         config.timing.validate()?;
         let leases = Api::namespaced(client, &config.namespace);
         Ok(Self { leases, config, clock, events: None, readiness: None, server: String::new(), runtime: None })
@@ -187,18 +187,18 @@ impl Election {
 
     /// Records events on the Lease when this process becomes leader and when it stops.
     #[must_use]
-    pub fn recording(self, events: Events) -> Self {
+    pub fn recording(self, events: EventRecorder) -> Self {
         Self { events: Some(events), ..self }
     }
 
     /// Reports to `readiness` whether the Lease can be read. A standby is also ready.
     #[must_use]
-    pub fn reporting(self, readiness: Part) -> Self {
+    pub fn reporting(self, readiness: ReadinessPart) -> Self {
         Self { readiness: Some(readiness), ..self }
     }
 
     /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
-    async fn claim(&self, base: Option<&Lease>) -> Result<Term, Refusal> {
+    async fn claim(&self, base: Option<&Lease>) -> Result<LeaseTerm, LeaseCallError> {
         let sent_at = Instant::now();
         let wish = DatedObject(self.claimed(base));
         let params = PostParams::default();
@@ -206,23 +206,25 @@ impl Election {
             None => self.call(self.leases.create(&params, &wish)).await,
             Some(_) => match self.call(self.leases.replace(&self.config.name, &params, &wish)).await {
                 // The Lease was deleted.
-                Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
+                Err(LeaseCallError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                    Err(LeaseCallError::Conflict)
+                }
                 other => other,
             },
         }?;
-        Ok(Term { lease, ends_at: sent_at + self.config.timing.renew_deadline })
+        Ok(LeaseTerm { lease, ends_at: sent_at + self.config.timing.renew_deadline })
     }
 
     /// Reads the Lease; `None` if it does not exist.
-    async fn read(&self) -> Result<Option<Lease>, Refusal> {
+    async fn read(&self) -> Result<Option<Lease>, LeaseCallError> {
         let lease = self.call(self.leases.get_opt(&self.config.name)).await?;
         Ok(lease.map(|DatedObject(lease)| lease))
     }
 
     /// A call with a time limit.
-    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
+    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseCallError> {
         let patience = self.config.timing.patience();
-        timeout(patience, call).await.map_err(|_| Refusal::Silence(patience))?.map_err(Refusal::from)
+        timeout(patience, call).await.map_err(|_| LeaseCallError::Silence(patience))?.map_err(LeaseCallError::from)
     }
 
     fn claimed(&self, base: Option<&Lease>) -> Lease {
@@ -262,14 +264,14 @@ impl Election {
 
 /// The Lease as acquired or renewed, and until when it is valid.
 #[derive(Clone, Debug)]
-struct Term {
+struct LeaseTerm {
     lease: Lease,
     ends_at: Instant,
 }
 
 /// A failed call.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum LeaseCallError {
     #[error("another process wrote the lease first")]
     Conflict,
     #[error("no response within {}ms", .0.as_millis())]
@@ -284,7 +286,7 @@ enum Refusal {
     Api(kube::Error),
 }
 
-impl From<kube::Error> for Refusal {
+impl From<kube::Error> for LeaseCallError {
     fn from(error: kube::Error) -> Self {
         match error {
             // Conflict and AlreadyExists share a code.

@@ -18,14 +18,14 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 
 /// Rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub struct RequestRate {
     /// Requests per second on average. Zero or less: no limit.
     pub qps: f64,
     /// Requests that may be made at once after a pause. Zero means 10, as in client-go.
     pub burst: u32,
 }
 
-impl Rate {
+impl RequestRate {
     /// Default burst of client-go.
     const DEFAULT_BURST: u32 = 10;
 }
@@ -51,11 +51,11 @@ impl TokenBucket {
     const SLOWEST: Duration = Duration::from_secs(3600);
 
     /// A full bucket; `None` without a limit.
-    pub fn new(rate: Rate) -> Option<Self> {
+    pub fn new(rate: RequestRate) -> Option<Self> {
         if rate.qps.is_nan() || rate.qps <= 0.0 {
             return None;
         }
-        let burst = if rate.burst == 0 { Rate::DEFAULT_BURST } else { rate.burst };
+        let burst = if rate.burst == 0 { RequestRate::DEFAULT_BURST } else { rate.burst };
         let interval = Duration::try_from_secs_f64(rate.qps.recip()).unwrap_or(Self::SLOWEST).min(Self::SLOWEST);
         let savings = interval.saturating_mul(burst.saturating_sub(1));
         let now = Instant::now();
@@ -80,7 +80,7 @@ pub struct RateLimitLayer(Option<Arc<TokenBucket>>);
 
 impl RateLimitLayer {
     /// One bucket for all services created by this layer.
-    pub fn new(rate: Rate) -> Self {
+    pub fn new(rate: RequestRate) -> Self {
         Self(TokenBucket::new(rate).map(Arc::new))
     }
 }
@@ -145,16 +145,16 @@ impl InFlightLayer {
 }
 
 impl<S> Layer<S> for InFlightLayer {
-    type Service = InFlight<S>;
+    type Service = InFlightService<S>;
 
-    fn layer(&self, inner: S) -> InFlight<S> {
-        InFlight { inner, limits: self.clone() }
+    fn layer(&self, inner: S) -> InFlightService<S> {
+        InFlightService { inner, limits: self.clone() }
     }
 }
 
 /// See [`InFlightLayer`].
 #[derive(Clone, Debug)]
-pub struct InFlight<S> {
+pub struct InFlightService<S> {
     inner: S,
     limits: InFlightLayer,
 }
@@ -162,9 +162,9 @@ pub struct InFlight<S> {
 /// The API server did not respond in time. The outcome of the request is unknown.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no complete response from the API server within {}s", .0.as_secs())]
-pub struct Unanswered(pub Duration);
+pub struct UnansweredRequest(pub Duration);
 
-impl<S, B, R> Service<Request<B>> for InFlight<S>
+impl<S, B, R> Service<Request<B>> for InFlightService<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError> + Clone + Send + 'static,
     S::Future: Send,
@@ -185,13 +185,14 @@ where
         async move {
             if is_watch(request.uri()) {
                 let opening = timeout(patience, inner.oneshot(request)).await;
-                let response = opening.map_err(|_| Unanswered(patience))??;
+                let response = opening.map_err(|_| UnansweredRequest(patience))??;
                 return Ok(response.map(|body| HeldBody { body, hold: None }));
             }
             let slot = slots.acquire_owned().await?;
             let deadline = Instant::now() + patience;
-            let response = timeout_at(deadline, inner.oneshot(request)).await.map_err(|_| Unanswered(patience))??;
-            let hold = Hold { _slot: slot, deadline: Box::pin(sleep_until(deadline)), patience };
+            let response =
+                timeout_at(deadline, inner.oneshot(request)).await.map_err(|_| UnansweredRequest(patience))??;
+            let hold = InFlightSlot { _slot: slot, deadline: Box::pin(sleep_until(deadline)), patience };
             Ok(response.map(|body| HeldBody { body, hold: Some(hold) }))
         }
         .boxed()
@@ -202,11 +203,11 @@ where
 #[derive(Debug)]
 pub struct HeldBody<B> {
     body: B,
-    hold: Option<Hold>,
+    hold: Option<InFlightSlot>,
 }
 
 #[derive(Debug)]
-struct Hold {
+struct InFlightSlot {
     _slot: OwnedSemaphorePermit,
     deadline: Pin<Box<Sleep>>,
     patience: Duration,
@@ -225,7 +226,7 @@ where
         let Some(hold) = &mut self.hold else { return frame };
         match frame {
             Poll::Pending => match hold.deadline.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Some(Err(Unanswered(hold.patience).into()))),
+                Poll::Ready(()) => Poll::Ready(Some(Err(UnansweredRequest(hold.patience).into()))),
                 Poll::Pending => Poll::Pending,
             },
             Poll::Ready(None) => {
@@ -302,7 +303,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
-        let bucket = TokenBucket::new(Rate { qps: 20.0, burst: 30 }).unwrap();
+        let bucket = TokenBucket::new(RequestRate { qps: 20.0, burst: 30 }).unwrap();
         let began = Instant::now();
         for _ in 0..30 {
             bucket.take().await;
@@ -316,7 +317,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_saves_up_no_more_than_a_burst() {
-        let bucket = TokenBucket::new(Rate { qps: 10.0, burst: 2 }).unwrap();
+        let bucket = TokenBucket::new(RequestRate { qps: 10.0, burst: 2 }).unwrap();
         sleep(Duration::from_secs(100)).await;
         let began = Instant::now();
         for _ in 0..4 {
@@ -330,7 +331,7 @@ mod tests {
     #[case(30)]
     #[tokio::test(start_paused = true)]
     async fn a_timer_of_a_millisecond_does_not_slow_5000_calls_a_second(#[case] burst: u32) {
-        let bucket = TokenBucket::new(Rate { qps: 5000.0, burst }).unwrap();
+        let bucket = TokenBucket::new(RequestRate { qps: 5000.0, burst }).unwrap();
         let began = Instant::now();
         futures::future::join_all((0..2000).map(|_| bucket.take())).await;
         let rate = 2000.0 / began.elapsed().as_secs_f64();
@@ -339,7 +340,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiters_are_served_in_their_order_and_one_that_leaves_costs_nothing() {
-        let bucket = Arc::new(TokenBucket::new(Rate { qps: 1.0, burst: 1 }).unwrap());
+        let bucket = Arc::new(TokenBucket::new(RequestRate { qps: 1.0, burst: 1 }).unwrap());
         bucket.take().await;
         let order = Arc::new(std::sync::Mutex::new(Vec::new()));
         let began = Instant::now();
@@ -366,7 +367,7 @@ mod tests {
     #[case(-1.0)]
     #[case(f64::NAN)]
     fn no_rate_is_no_limit(#[case] qps: f64) {
-        assert!(TokenBucket::new(Rate { qps, burst: 5 }).is_none());
+        assert!(TokenBucket::new(RequestRate { qps, burst: 5 }).is_none());
     }
 
     #[rstest]
@@ -383,7 +384,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn watches_do_not_wait_behind_calls() {
-        let service = RateLimitLayer::new(Rate { qps: 0.001, burst: 1 })
+        let service = RateLimitLayer::new(RequestRate { qps: 0.001, burst: 1 })
             .layer(service_fn(|_: Request<()>| async { Ok::<_, BoxError>(()) }));
         service.clone().oneshot(request("/api/v1/pods")).await.unwrap();
         let began = Instant::now();
@@ -448,7 +449,7 @@ mod tests {
         }));
         let began = Instant::now();
         let error = service.oneshot(request("/api/v1/pods?watch=true")).await.unwrap_err();
-        assert!(error.downcast_ref::<Unanswered>().is_some(), "{error}");
+        assert!(error.downcast_ref::<UnansweredRequest>().is_some(), "{error}");
         assert_eq!(began.elapsed(), Duration::from_secs(60));
     }
 

@@ -12,16 +12,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    cache::{Cache, Cached, Key},
+    cache::{CacheableKind, Key, ObjectCache},
     dated::DatedObject,
-    guard::Guard,
+    guard::GuardedObject,
     paths::is_path_part,
 };
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} of {kind} {key} failed")]
-pub struct WriteError {
+pub struct ObjectWriteError {
     verb: &'static str,
     kind: String,
     key: Key,
@@ -46,7 +46,7 @@ pub enum WriteFailure {
     Unknown,
 }
 
-impl WriteError {
+impl ObjectWriteError {
     /// A failed call.
     pub fn new(verb: &'static str, kind: impl Into<String>, key: Key, source: kube::Error) -> Self {
         Self { verb, kind: kind.into(), key, source: Box::new(source) }
@@ -153,17 +153,17 @@ fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Statu
 
 /// The objects of one kind: cache and writes. The future of a request is large (1.5 KB) and there are many reconciles, so
 /// it is boxed: a reconcile holds it only during the request.
-pub struct Objects<K: Cached> {
+pub struct CachedApi<K: CacheableKind> {
     /// The cache.
-    pub cache: Arc<Cache<K>>,
+    pub cache: Arc<ObjectCache<K>>,
     api: ApiOfNamespace<K>,
 }
 
 type ApiOfNamespace<K> = Box<dyn Fn(&str) -> Api<DatedObject<K>> + Send + Sync>;
 
-impl<K: Cached + Serialize> Objects<K> {
+impl<K: CacheableKind + Serialize> CachedApi<K> {
     /// Objects of a namespaced kind.
-    pub fn namespaced(cache: &Arc<Cache<K>>, client: &Client) -> Self
+    pub fn namespaced(cache: &Arc<ObjectCache<K>>, client: &Client) -> Self
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
@@ -173,7 +173,7 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// Objects of a cluster-scoped kind.
-    pub fn cluster_wide(cache: &Arc<Cache<K>>, client: &Client) -> Self {
+    pub fn cluster_wide(cache: &Arc<ObjectCache<K>>, client: &Client) -> Self {
         let client = client.clone();
         Self { cache: Arc::clone(cache), api: Box::new(move |_| Api::all(client.clone())) }
     }
@@ -198,15 +198,15 @@ impl<K: Cached + Serialize> Objects<K> {
     /// Reads an object live, as [`Self::read_again`] does: whether it has the UID that was seen, and is not being deleted. An
     /// owner asks before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
     /// `Orphan`, and the cache may show that first.
-    pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, WriteError> {
+    pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, ObjectWriteError> {
         let key = Key::of(seen);
         let read = self.read_again(&key).await;
-        let live = read.map_err(|source| WriteError::new("read", K::kind(&()), key, source))?;
+        let live = read.map_err(|source| ObjectWriteError::new("read", K::kind(&()), key, source))?;
         Ok(live.is_some_and(|live| live.meta().uid == seen.uid && live.meta().deletion_timestamp.is_none()))
     }
 
     /// Reads an object live, as the API server stores it.
-    pub async fn stored(&self, seen: &ObjectMeta) -> Result<Value, WriteError> {
+    pub async fn stored(&self, seen: &ObjectMeta) -> Result<Value, ObjectWriteError> {
         let key = Key::of(seen);
         let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         let read = async {
@@ -214,11 +214,11 @@ impl<K: Cached + Serialize> Objects<K> {
                 Request::new(path).get(&key.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
             self.api(&key.namespace).into_client().request::<Value>(request).await
         };
-        Box::pin(read).await.map_err(|source| WriteError::new("read", K::kind(&()), key.clone(), source))
+        Box::pin(read).await.map_err(|source| ObjectWriteError::new("read", K::kind(&()), key.clone(), source))
     }
 
     /// Creates an object.
-    pub async fn create(&self, object: &K) -> Result<Arc<K>, WriteError> {
+    pub async fn create(&self, object: &K) -> Result<Arc<K>, ObjectWriteError> {
         let key = Key::of(object.meta());
         let object = DatedObject(object.clone());
         let created = Box::pin(self.api(&key.namespace).create(&PostParams::default(), &object)).await;
@@ -226,18 +226,18 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// Asks the API server how it would store a new object, and stores nothing.
-    pub async fn try_create(&self, object: &K) -> Result<K, WriteError> {
+    pub async fn try_create(&self, object: &K) -> Result<K, ObjectWriteError> {
         let key = Key::of(object.meta());
         let how = PostParams { dry_run: true, ..PostParams::default() };
         let object = DatedObject(object.clone());
         let answer = Box::pin(self.api(&key.namespace).create(&how, &object)).await;
         answer
             .map(|DatedObject(object)| object)
-            .map_err(|source| WriteError::new("dry run of a create", K::kind(&()), key, source))
+            .map_err(|source| ObjectWriteError::new("dry run of a create", K::kind(&()), key, source))
     }
 
     /// Sends a merge patch with UID and resource version of `seen` as preconditions.
-    pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+    pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
@@ -247,14 +247,14 @@ impl<K: Cached + Serialize> Objects<K> {
 
     /// Sends a merge patch with UID and resource version of `seen` as preconditions, also of an object that cannot be
     /// decoded: the response needs only metadata that can be.
-    pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<ObjectMeta, WriteError> {
+    pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<ObjectMeta, ObjectWriteError> {
         let key = Key::of(seen);
         let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         let patch = Patch::Merge(with_precondition(patch, seen));
         let patched = async {
             let request = Request::new(path).patch(&key.name, &PatchParams::default(), &patch);
             let request = request.map_err(kube::Error::BuildRequest)?;
-            self.api(&key.namespace).into_client().request::<Guard<K>>(request).await
+            self.api(&key.namespace).into_client().request::<GuardedObject<K>>(request).await
         };
         match Box::pin(patched).await {
             Ok(object) => {
@@ -263,7 +263,7 @@ impl<K: Cached + Serialize> Objects<K> {
                 Ok(metadata)
             }
             Err(source) => {
-                let error = WriteError::new("patch", K::kind(&()), key, source);
+                let error = ObjectWriteError::new("patch", K::kind(&()), key, source);
                 self.forget_if_gone(&error, seen);
                 Err(error)
             }
@@ -271,7 +271,7 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// Sends a merge patch of the status with UID and resource version of `seen` as preconditions.
-    pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+    pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
         let key = Key::of(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
@@ -281,7 +281,7 @@ impl<K: Cached + Serialize> Objects<K> {
 
     /// Sends a strategic merge patch of a built-in object with the UID of `seen` as precondition. It names single
     /// entries of lists, so it needs no resource version.
-    pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+    pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
@@ -291,7 +291,11 @@ impl<K: Cached + Serialize> Objects<K> {
 
     /// Sends a strategic merge patch of the status of a built-in object with the UID of `seen` as precondition. It
     /// names single entries of lists, so it needs no resource version.
-    pub async fn patch_status_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, WriteError> {
+    pub async fn patch_status_strategically(
+        &self,
+        seen: &ObjectMeta,
+        patch: &Value,
+    ) -> Result<Arc<K>, ObjectWriteError> {
         let key = Key::of(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
@@ -300,18 +304,18 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// Deletes an object with the UID of `seen` as precondition.
-    pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
+    pub async fn delete(&self, seen: &ObjectMeta) -> Result<(), ObjectWriteError> {
         self.delete_if(seen, Preconditions { uid: seen.uid.clone(), resource_version: None }).await
     }
 
     /// Deletes an object with UID and resource version of `seen` as preconditions: not if it has changed, and so not if it
     /// has another owner by now.
-    pub async fn delete_unchanged(&self, seen: &ObjectMeta) -> Result<(), WriteError> {
+    pub async fn delete_unchanged(&self, seen: &ObjectMeta) -> Result<(), ObjectWriteError> {
         let resource_version = seen.resource_version.clone();
         self.delete_if(seen, Preconditions { uid: seen.uid.clone(), resource_version }).await
     }
 
-    async fn delete_if(&self, seen: &ObjectMeta, preconditions: Preconditions) -> Result<(), WriteError> {
+    async fn delete_if(&self, seen: &ObjectMeta, preconditions: Preconditions) -> Result<(), ObjectWriteError> {
         let key = Key::of(seen);
         let uid = seen.uid.clone();
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
@@ -327,7 +331,7 @@ impl<K: Cached + Serialize> Objects<K> {
                 Ok(())
             }
             Err(source) => {
-                let error = WriteError::new("delete", K::kind(&()), key, source);
+                let error = ObjectWriteError::new("delete", K::kind(&()), key, source);
                 self.forget_if_gone(&error, seen);
                 if error.failure() == WriteFailure::Gone { Ok(()) } else { Err(error) }
             }
@@ -335,15 +339,20 @@ impl<K: Cached + Serialize> Objects<K> {
     }
 
     /// Stores that an object does not exist, as the API server just reported.
-    fn forget_if_gone(&self, error: &WriteError, seen: &ObjectMeta) {
+    fn forget_if_gone(&self, error: &ObjectWriteError, seen: &ObjectMeta) {
         if error.failure() == WriteFailure::Gone {
             self.cache.removed(&error.key, seen.uid.as_deref().unwrap_or_default());
         }
     }
 
-    fn take(&self, verb: &'static str, key: Key, answer: kube::Result<DatedObject<K>>) -> Result<Arc<K>, WriteError> {
+    fn take(
+        &self,
+        verb: &'static str,
+        key: Key,
+        answer: kube::Result<DatedObject<K>>,
+    ) -> Result<Arc<K>, ObjectWriteError> {
         let written = answer.map(|DatedObject(object)| self.cache.wrote(object));
-        written.map_err(|source| WriteError::new(verb, K::kind(&()), key, source))
+        written.map_err(|source| ObjectWriteError::new(verb, K::kind(&()), key, source))
     }
 }
 

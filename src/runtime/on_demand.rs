@@ -14,57 +14,57 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{Bounds, Cached, Change, Key},
-    objects::Objects,
-    panics::{self, Place},
-    queue::Queue,
-    trust::Liveness,
+    cache::{CacheBounds, CacheableKind, Key, ObjectChange},
+    objects::CachedApi,
+    panics::{self, PanicPlace},
+    queue::WorkQueue,
+    trust::WatchTiming,
 };
 
 /// The watch ends so long after the last demand. A list costs more than an idle watch.
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
 /// Objects of one cluster, watched on demand.
-pub struct OnDemand<K: Cached> {
+pub struct OnDemand<K: CacheableKind> {
     client: Client,
-    bounds: Option<Bounds>,
-    make: fn(&Client) -> Arc<Objects<K>>,
+    bounds: Option<CacheBounds>,
+    make: fn(&Client) -> Arc<CachedApi<K>>,
     term: fn(&K) -> String,
-    state: Mutex<State<K>>,
+    state: Mutex<OnDemandState<K>>,
 }
 
-struct State<K: Cached> {
-    running: Option<Running<K>>,
-    waiting: BTreeMap<Key, Waiting>,
+struct OnDemandState<K: CacheableKind> {
+    running: Option<RunningWatch<K>>,
+    waiting: BTreeMap<Key, ChangeWaiter>,
     needed_until: Instant,
 }
 
-struct Running<K: Cached> {
-    objects: Arc<Objects<K>>,
+struct RunningWatch<K: CacheableKind> {
+    objects: Arc<CachedApi<K>>,
     _task: AbortOnDropHandle<()>,
 }
 
 /// A reader that waits for a change of some objects.
-struct Waiting {
+struct ChangeWaiter {
     terms: BTreeSet<Arc<str>>,
-    queue: Arc<Queue<Key>>,
+    queue: Arc<WorkQueue<Key>>,
     until: Instant,
 }
 
-impl<K: Cached + Serialize> OnDemand<K> {
+impl<K: CacheableKind + Serialize> OnDemand<K> {
     /// A cache without a watch. `make` returns an empty cache, and `term` identifies an object for waiters.
     pub fn new(
         client: &Client,
-        bounds: Option<Bounds>,
-        make: fn(&Client) -> Arc<Objects<K>>,
+        bounds: Option<CacheBounds>,
+        make: fn(&Client) -> Arc<CachedApi<K>>,
         term: fn(&K) -> String,
     ) -> Arc<Self> {
-        let state = State { running: None, waiting: BTreeMap::new(), needed_until: Instant::now() };
+        let state = OnDemandState { running: None, waiting: BTreeMap::new(), needed_until: Instant::now() };
         Arc::new(Self { client: client.clone(), bounds, make, term, state: Mutex::new(state) })
     }
 
     /// The objects, watched for some minutes from now on.
-    pub fn demand(self: &Arc<Self>) -> Arc<Objects<K>> {
+    pub fn demand(self: &Arc<Self>) -> Arc<CachedApi<K>> {
         let mut state = self.state.lock();
         state.needed_until = Instant::now() + KEPT_FOR;
         let running = state.running.get_or_insert_with(|| self.start());
@@ -76,14 +76,14 @@ impl<K: Cached + Serialize> OnDemand<K> {
         self: &Arc<Self>,
         key: &Key,
         terms: BTreeSet<Arc<str>>,
-        queue: &Arc<Queue<Key>>,
-    ) -> Arc<Objects<K>> {
-        let waiting = Waiting { terms, queue: Arc::clone(queue), until: Instant::now() + KEPT_FOR };
+        queue: &Arc<WorkQueue<Key>>,
+    ) -> Arc<CachedApi<K>> {
+        let waiting = ChangeWaiter { terms, queue: Arc::clone(queue), until: Instant::now() + KEPT_FOR };
         self.state.lock().waiting.insert(key.clone(), waiting);
         self.demand()
     }
 
-    fn start(self: &Arc<Self>) -> Running<K> {
+    fn start(self: &Arc<Self>) -> RunningWatch<K> {
         let objects = (self.make)(&self.client);
         self.bounds.into_iter().for_each(|bounds| objects.cache.limit(bounds));
         let waker = Arc::downgrade(self);
@@ -93,8 +93,8 @@ impl<K: Cached + Serialize> OnDemand<K> {
             }
         });
         let (cache, client, own) = (Arc::clone(&objects.cache), self.client.clone(), Arc::downgrade(self));
-        let task = panics::keep(Place::Watch, K::plural(&()).into_owned(), move || {
-            let watch = Arc::clone(&cache).watch(client.clone(), Api::all, Liveness::CONTROL);
+        let task = panics::keep(PanicPlace::Watch, K::plural(&()).into_owned(), move || {
+            let watch = Arc::clone(&cache).watch(client.clone(), Api::all, WatchTiming::CONTROL);
             let own = own.clone();
             async move {
                 tokio::select! {
@@ -103,10 +103,10 @@ impl<K: Cached + Serialize> OnDemand<K> {
                 }
             }
         });
-        Running { objects, _task: task }
+        RunningWatch { objects, _task: task }
     }
 
-    fn wake(&self, change: &Change<K>) {
+    fn wake(&self, change: &ObjectChange<K>) {
         let Some(term) = change.new.as_ref().or(change.old.as_ref()).map(|object| (self.term)(object)) else { return };
         let state = self.state.lock();
         for (key, waiting) in &state.waiting {
@@ -122,7 +122,7 @@ impl<K: Cached + Serialize> OnDemand<K> {
     }
 }
 
-async fn until_idle<K: Cached>(own: Weak<OnDemand<K>>) {
+async fn until_idle<K: CacheableKind>(own: Weak<OnDemand<K>>) {
     loop {
         sleep(KEPT_FOR / 4).await;
         let Some(own) = own.upgrade() else { return };

@@ -6,7 +6,7 @@ use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Namespac
 use kube::{Api, Client};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access, cell::Builder, objects::chain};
+use super::{access, cell::CellBuilder, objects::chain};
 use mcm_api::vm_owner::Owner;
 
 /// A Namespace is read again after this time: permissions change, and another one may get its name.
@@ -25,23 +25,23 @@ pub struct UnknownOwner {
 }
 
 /// The owners of the VMs of a control cluster.
-pub struct Owners {
+pub struct VmOwners {
     client: Client,
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, KnownOwner>>,
 }
 
-struct Known {
+struct KnownOwner {
     owner: Result<Owner, UnknownOwner>,
     until: Instant,
 }
 
-impl Owners {
+impl VmOwners {
     pub fn new(client: &Client) -> Self {
         Self { client: client.clone(), known: Mutex::default() }
     }
 
     /// Registers the look-up in a cell.
-    pub fn of_cell(builder: &mut Builder<'_>) -> Arc<Self> {
+    pub fn of_cell(builder: &mut CellBuilder<'_>) -> Arc<Self> {
         builder.shared_with(|builder| Self::new(&builder.config().control))
     }
 
@@ -65,7 +65,7 @@ impl Owners {
             }
             Err(error) => (before.ok_or(error), PAUSE),
         };
-        known.insert(namespace.to_owned(), Known { owner: owner.clone(), until: Instant::now() + pause });
+        known.insert(namespace.to_owned(), KnownOwner { owner: owner.clone(), until: Instant::now() + pause });
         owner
     }
 
@@ -114,7 +114,7 @@ mod tests {
             Self(Arc::new((AtomicU16::new(code), AtomicUsize::new(0), AtomicBool::new(false))))
         }
 
-        fn owners(&self) -> Owners {
+        fn owners(&self) -> VmOwners {
             let state = self.clone();
             let service = tower::service_fn(move |request: http::Request<Body>| {
                 let is_review = request.uri().path() == REVIEW;
@@ -138,7 +138,7 @@ mod tests {
                 let answer = http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
                 async move { answer }
             });
-            Owners::new(&Client::new(service, "default"))
+            VmOwners::new(&Client::new(service, "default"))
         }
 
         fn answers(&self, code: u16) {

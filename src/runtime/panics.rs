@@ -24,7 +24,7 @@ const RESTART: Backoff = Backoff::new(Duration::from_millis(200), Duration::from
 
 /// The kind of work that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum PanicPlace {
     /// The run of a cell.
     Cell,
     /// A handler of changes.
@@ -37,7 +37,7 @@ pub enum Place {
     Watch,
 }
 
-impl Place {
+impl PanicPlace {
     const ALL: [Self; 5] = [Self::Cell, Self::Handler, Self::Reconcile, Self::Task, Self::Watch];
 
     const fn as_str(self) -> &'static str {
@@ -56,10 +56,10 @@ impl Place {
 #[error(
     "it panicked, which is a bug in mcm: please report it with the line of the log that names its place in the source"
 )]
-pub struct Panicked;
+pub struct CaughtPanic;
 
 /// Panics of this process, by place and cell.
-static CAUGHT: Mutex<BTreeMap<(Place, Arc<str>), u32>> = Mutex::new(BTreeMap::new());
+static CAUGHT: Mutex<BTreeMap<(PanicPlace, Arc<str>), u32>> = Mutex::new(BTreeMap::new());
 
 tokio::task_local! {
     static CELL: Arc<str>;
@@ -76,19 +76,23 @@ pub(crate) fn cell() -> Arc<str> {
 }
 
 /// Runs work and catches its panic. `what` names the object or task in the log.
-pub async fn caught<F: Future>(place: Place, what: impl FnOnce() -> String, work: F) -> Result<F::Output, Panicked> {
+pub async fn caught<F: Future>(
+    place: PanicPlace,
+    what: impl FnOnce() -> String,
+    work: F,
+) -> Result<F::Output, CaughtPanic> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| count(place, &what()))
 }
 
 /// Calls a function and catches its panic.
-pub(crate) fn caught_in(place: Place, what: impl FnOnce() -> String, work: impl FnOnce()) {
+pub(crate) fn caught_in(place: PanicPlace, what: impl FnOnce() -> String, work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         count(place, &what());
     }
 }
 
 /// Spawns a task for the current cell, and starts it again after a panic.
-pub fn keep<F>(place: Place, what: String, make: impl Fn() -> F + Send + Sync + 'static) -> AbortOnDropHandle<()>
+pub fn keep<F>(place: PanicPlace, what: String, make: impl Fn() -> F + Send + Sync + 'static) -> AbortOnDropHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -96,7 +100,7 @@ where
 }
 
 /// Does work again, after growing pauses, for as long as it panics.
-pub(crate) async fn kept<F: Future<Output = ()>>(place: Place, what: String, make: impl Fn() -> F) {
+pub(crate) async fn kept<F: Future<Output = ()>>(place: PanicPlace, what: String, make: impl Fn() -> F) {
     let mut pauses = RESTART.pauses();
     loop {
         let began = Instant::now();
@@ -108,19 +112,19 @@ pub(crate) async fn kept<F: Future<Output = ()>>(place: Place, what: String, mak
     }
 }
 
-fn count(place: Place, what: &str) -> Panicked {
+fn count(place: PanicPlace, what: &str) -> CaughtPanic {
     let cell = cell();
     tracing::error!(cell = &*cell, "the {} of {what} panicked; this is a bug in mcm, please report it", place.as_str());
     let mut all = CAUGHT.lock();
     let count = all.entry((place, cell)).or_default();
     *count = count.saturating_add(1);
-    Panicked
+    CaughtPanic
 }
 
 /// The counts by kind of work and cell; zero for every kind without a panic.
 pub(super) fn counts() -> Vec<(&'static str, Arc<str>, u32)> {
     let all = CAUGHT.lock();
-    let none = Place::ALL.into_iter().filter(|place| !all.keys().any(|(at, _)| at == place));
+    let none = PanicPlace::ALL.into_iter().filter(|place| !all.keys().any(|(at, _)| at == place));
     let none = none.map(|place| (place.as_str(), Arc::default(), 0));
     none.chain(all.iter().map(|((place, cell), count)| (place.as_str(), Arc::clone(cell), *count))).collect()
 }
@@ -131,7 +135,7 @@ pub fn forget(cell: &str) {
 }
 
 #[cfg(any(test, feature = "testing"))]
-pub fn counted(place: Place, cell: &str) -> u32 {
+pub fn counted(place: PanicPlace, cell: &str) -> u32 {
     CAUGHT.lock().get(&(place, Arc::from(cell))).copied().unwrap_or_default()
 }
 
@@ -140,7 +144,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::metrics::MetricsRegistry;
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_started_again_with_growing_pauses_and_counted_for_its_cell() {
@@ -148,7 +152,7 @@ mod tests {
         let began = Instant::now();
         let task = of_cell("kept".into(), async {
             let runs = Arc::clone(&runs);
-            let task = keep(Place::Watch, "nodes".to_owned(), move || {
+            let task = keep(PanicPlace::Watch, "nodes".to_owned(), move || {
                 let run = runs.fetch_add(1, Ordering::Relaxed);
                 async move { assert!(run >= 3, "a bug") }
             });
@@ -157,11 +161,11 @@ mod tests {
         task.await.unwrap();
         assert_eq!(runs.load(Ordering::Relaxed), 4);
         assert_eq!(began.elapsed(), Duration::from_millis(200 + 400 + 800));
-        assert_eq!(counted(Place::Watch, "kept"), 3);
-        let text = Metrics::new().render();
+        assert_eq!(counted(PanicPlace::Watch, "kept"), 3);
+        let text = MetricsRegistry::new().render();
         assert!(text.contains("\nmcm_panics_total{where=\"watch\",cell=\"kept\"} 3\n"), "{text}");
         forget("kept");
-        assert_eq!(counted(Place::Watch, "kept"), 0);
+        assert_eq!(counted(PanicPlace::Watch, "kept"), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -171,7 +175,7 @@ mod tests {
             assert!(runs.fetch_add(1, Ordering::Relaxed) > 0, "a bug before the first await");
             std::future::ready(())
         };
-        kept(Place::Task, "start".to_owned(), make).await;
+        kept(PanicPlace::Task, "start".to_owned(), make).await;
         assert_eq!(runs.load(Ordering::Relaxed), 2);
     }
 }

@@ -13,7 +13,7 @@ use super::files;
 const CERTIFICATE: &str = "certificate";
 
 /// A certificate with its chain, and its key.
-pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum PemError {
 }
 
 /// Reads a certificate with its chain, and its key.
-pub fn identity(cert: &Path, key: &Path) -> Result<Identity, PemError> {
+pub fn identity(cert: &Path, key: &Path) -> Result<TlsIdentity, PemError> {
     let chain = certificates(CERTIFICATE, cert)?;
     if chain.is_empty() {
         return Err(PemError::Empty { what: CERTIFICATE, path: cert.to_owned() });

@@ -3,9 +3,9 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{
-    cell::Builder,
-    queue::{Pacing, Queue},
-    worker::{Handler, ReconcileError, Requeue},
+    cell::CellBuilder,
+    queue::{QueuePacing, WorkQueue},
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 
 /// Period of polls.
@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The read that a poller repeats.
-pub trait Poll: Send + Sync + 'static {
+pub trait PollTask: Send + Sync + 'static {
     /// Name of its queue in metrics.
     const NAME: &'static str;
 
@@ -49,9 +49,9 @@ impl PollResult {
 
 /// Requests polls.
 #[derive(Clone)]
-pub struct Poller(Arc<Queue<&'static str>>);
+pub struct PollTrigger(Arc<WorkQueue<&'static str>>);
 
-impl Poller {
+impl PollTrigger {
     /// Polls as soon as possible.
     pub fn request(&self) {
         self.0.add(ALL);
@@ -61,21 +61,21 @@ impl Poller {
 /// There is one key.
 const ALL: &str = "all";
 
-struct Polling<P>(Arc<P>);
+struct PollHandler<P>(Arc<P>);
 
-impl<P: Poll> Handler for Polling<P> {
+impl<P: PollTask> KeyReconciler for PollHandler<P> {
     type Key = &'static str;
 
-    async fn handle(&self, _: &&'static str) -> Result<Requeue, ReconcileError> {
-        Ok(Requeue::After(self.0.poll().await.pause()))
+    async fn handle(&self, _: &&'static str) -> Result<RequeueTime, ReconcileError> {
+        Ok(RequeueTime::After(self.0.poll().await.pause()))
     }
 }
 
 /// Polls while this process leads the role of the kind that registers.
-pub fn register<P: Poll>(builder: &mut Builder<'_>, poll: P) -> Poller {
+pub fn register<P: PollTask>(builder: &mut CellBuilder<'_>, poll: P) -> PollTrigger {
     let poll = Arc::new(poll);
-    let poller = Poller(Queue::new(P::NAME, Pacing::default()));
-    builder.workers(Polling(Arc::clone(&poll)), &poller.0, 1);
+    let poller = PollTrigger(WorkQueue::new(P::NAME, QueuePacing::default()));
+    builder.workers(PollHandler(Arc::clone(&poll)), &poller.0, 1);
     let first = poller.clone();
     builder.on_start(move || {
         poll.forget();
@@ -93,7 +93,7 @@ mod tests {
 
     struct Told(Mutex<PollResult>);
 
-    impl Poll for Told {
+    impl PollTask for Told {
         const NAME: &'static str = "told";
 
         async fn poll(&self) -> PollResult {
@@ -110,7 +110,7 @@ mod tests {
     #[case::nothing(PollResult::Failure, 5)]
     #[tokio::test]
     async fn the_next_poll_is_when_the_answer_may_change(#[case] result: PollResult, #[case] seconds: u64) {
-        let polling = Polling(Arc::new(Told(Mutex::new(result))));
-        assert_eq!(polling.handle(&ALL).await.unwrap(), Requeue::After(Duration::from_secs(seconds)));
+        let polling = PollHandler(Arc::new(Told(Mutex::new(result))));
+        assert_eq!(polling.handle(&ALL).await.unwrap(), RequeueTime::After(Duration::from_secs(seconds)));
     }
 }

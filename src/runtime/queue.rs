@@ -12,14 +12,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use super::metrics::{self, Working};
+use super::metrics::{self, ReconcileTimer};
 
 /// Minimum time between two reconciles of one key.
 ///
 /// The first change leads to a reconcile immediately. Further changes are gathered until the interval since the start
 /// of the last reconcile has passed, so a burst of changes below one object costs two reconciles, not hundreds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pacing {
+pub struct QueuePacing {
     /// The interval.
     pub gather: Duration,
     /// The interval as a multiple of the duration of the last plan, if that is longer. So plans that lead to nothing use a
@@ -27,7 +27,7 @@ pub struct Pacing {
     pub per_cost: u32,
 }
 
-impl Pacing {
+impl QueuePacing {
     /// For kinds that plan over all objects they own, whose changes come in bursts. With a higher multiple large rollouts wait
     /// for plans, with a lower one they cost more CPU (docs/benchmark.md).
     pub const OF_OWNERS: Self = Self { gather: Duration::from_millis(50), per_cost: 40 };
@@ -41,34 +41,34 @@ const SWEEP: usize = 256;
 
 /// The keys of one controller.
 #[derive(Debug)]
-pub struct Queue<T> {
+pub struct WorkQueue<T> {
     name: &'static str,
-    pacing: Pacing,
-    state: Mutex<State<T>>,
+    pacing: QueuePacing,
+    state: Mutex<QueueState<T>>,
     changed: Notify,
-    meter: OnceLock<metrics::Queue>,
+    meter: OnceLock<metrics::QueueMeter>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     /// By their sequence number.
     ready: BTreeMap<u64, T>,
     delayed: BTreeMap<(Instant, u64), T>,
-    keys: HashMap<T, Entry>,
+    keys: HashMap<T, QueueEntry>,
     sequence: u64,
     /// Keys that were handled since idle ones were dropped.
     done: usize,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
-    place: Place,
+struct QueueEntry {
+    place: QueuePlace,
     taken_at: Option<Instant>,
     pause: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum QueuePlace {
     #[default]
     Idle,
     Ready {
@@ -79,14 +79,14 @@ enum Place {
         position: (Instant, u64),
     },
     InFlight {
-        again: Option<Haste>,
+        again: Option<QueueUrgency>,
         is_forgotten: bool,
     },
 }
 
 /// When a key that changed is reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Haste {
+enum QueueUrgency {
     /// After the interval of its [`Pacing`].
     Paced,
     /// As soon as a worker is free.
@@ -95,13 +95,13 @@ enum Haste {
     At(Instant),
 }
 
-impl<T: Clone + Eq + Hash + Debug> Queue<T> {
+impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
     /// An empty queue; `name` labels its metrics.
-    pub fn new(name: &'static str, pacing: Pacing) -> Arc<Self> {
+    pub fn new(name: &'static str, pacing: QueuePacing) -> Arc<Self> {
         Arc::new(Self {
             name,
             pacing,
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 ready: BTreeMap::new(),
                 delayed: BTreeMap::new(),
                 keys: HashMap::new(),
@@ -119,7 +119,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
     }
 
     /// Starts to export metrics, when the workers start: keys that are ready wait from now on. A second call has no effect.
-    pub fn measure(&self, metrics: &metrics::Metrics) {
+    pub fn measure(&self, metrics: &metrics::MetricsRegistry) {
         let mut state = self.state.lock();
         let meter = metrics.queue(self.name);
         if self.meter.set(meter.clone()).is_err() {
@@ -127,7 +127,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         }
         let now = Instant::now();
         for entry in state.keys.values_mut() {
-            if let Place::Ready { since, .. } = &mut entry.place {
+            if let QueuePlace::Ready { since, .. } = &mut entry.place {
                 *since = now;
                 meter.added();
             }
@@ -136,32 +136,32 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
 
     /// Enqueues a key.
     pub fn add(&self, key: T) {
-        self.schedule(key, Haste::Paced);
+        self.schedule(key, QueueUrgency::Paced);
     }
 
     /// Enqueues a key without pacing: the desired state changed, and writes in flight may be wrong.
     pub fn add_now(&self, key: T) {
-        self.schedule(key, Haste::Now);
+        self.schedule(key, QueueUrgency::Now);
     }
 
     /// Enqueues a key at a time, unless it is due earlier anyway.
     #[cfg(test)]
     fn add_at(&self, key: T, at: Instant) {
-        self.schedule(key, Haste::At(at));
+        self.schedule(key, QueueUrgency::At(at));
     }
 
-    fn schedule(&self, key: T, haste: Haste) {
+    fn schedule(&self, key: T, haste: QueueUrgency) {
         {
             let mut state = self.state.lock();
             let now = Instant::now();
             let entry = state.keys.entry(key.clone()).or_default();
             entry.place = match entry.place {
-                Place::Ready { .. } => return,
-                Place::InFlight { again, is_forgotten } => {
-                    entry.place = Place::InFlight { again: again.max(Some(haste)), is_forgotten };
+                QueuePlace::Ready { .. } => return,
+                QueuePlace::InFlight { again, is_forgotten } => {
+                    entry.place = QueuePlace::InFlight { again: again.max(Some(haste)), is_forgotten };
                     return;
                 }
-                place @ (Place::Idle | Place::Delayed { .. }) => place,
+                place @ (QueuePlace::Idle | QueuePlace::Delayed { .. }) => place,
             };
             let due = entry.due(haste, self.pacing, now);
             state.place(key, due, now, self.meter.get());
@@ -170,7 +170,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
     }
 
     /// Waits for the next key that is due. No other worker gets it until [`Queue::done`].
-    pub async fn take(&self) -> (T, Option<Working>) {
+    pub async fn take(&self) -> (T, Option<ReconcileTimer>) {
         loop {
             match self.next() {
                 Ok(taken) => return taken,
@@ -186,7 +186,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         }
     }
 
-    fn next(&self) -> Result<(T, Option<Working>), Option<Instant>> {
+    fn next(&self) -> Result<(T, Option<ReconcileTimer>), Option<Instant>> {
         let mut state = self.state.lock();
         let (now, meter) = (Instant::now(), self.meter.get());
         while let Some(entry) = state.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -195,8 +195,8 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         }
         while let Some((_, key)) = state.ready.pop_first() {
             let Some(entry) = state.keys.get_mut(&key) else { continue };
-            let Place::Ready { since, .. } = entry.place else { continue };
-            entry.place = Place::InFlight { again: None, is_forgotten: false };
+            let QueuePlace::Ready { since, .. } = entry.place else { continue };
+            entry.place = QueuePlace::InFlight { again: None, is_forgotten: false };
             entry.taken_at = Some(now);
             return Ok((key, meter.map(|meter| meter.taken(now.duration_since(since)))));
         }
@@ -209,8 +209,8 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
             let mut state = self.state.lock();
             let now = Instant::now();
             let Some(entry) = state.keys.get_mut(key) else { return };
-            let Place::InFlight { again, is_forgotten } = entry.place else { return };
-            entry.place = Place::Idle;
+            let QueuePlace::InFlight { again, is_forgotten } = entry.place else { return };
+            entry.place = QueuePlace::Idle;
             let due = match again {
                 Some(haste) => Some(entry.due(haste, self.pacing, now)),
                 None => requeue_at.filter(|_| !is_forgotten),
@@ -229,7 +229,7 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
 
     /// The reconcile of a key failed and will be retried.
     pub fn retried(&self) {
-        self.meter.get().into_iter().for_each(metrics::Queue::retried);
+        self.meter.get().into_iter().for_each(metrics::QueueMeter::retried);
     }
 
     /// The plan of a key was wrong; `reason` labels the metric.
@@ -250,25 +250,25 @@ impl<T: Clone + Eq + Hash + Debug> Queue<T> {
         let mut state = self.state.lock();
         let Some(entry) = state.keys.get_mut(key) else { return };
         match entry.place {
-            Place::InFlight { .. } => {
-                entry.place = Place::InFlight { again: None, is_forgotten: true };
+            QueuePlace::InFlight { .. } => {
+                entry.place = QueuePlace::InFlight { again: None, is_forgotten: true };
                 return;
             }
-            Place::Ready { position, .. } => {
+            QueuePlace::Ready { position, .. } => {
                 state.ready.remove(&position);
-                self.meter.get().into_iter().for_each(metrics::Queue::dropped);
+                self.meter.get().into_iter().for_each(metrics::QueueMeter::dropped);
             }
-            Place::Delayed { position } => drop(state.delayed.remove(&position)),
-            Place::Idle => {}
+            QueuePlace::Delayed { position } => drop(state.delayed.remove(&position)),
+            QueuePlace::Idle => {}
         }
         state.keys.remove(key);
     }
 }
 
-impl<T: Clone + Eq + Hash> State<T> {
+impl<T: Clone + Eq + Hash> QueueState<T> {
     /// Schedules a key that is neither ready nor in flight. A delayed key moves only to an earlier time.
-    fn place(&mut self, key: T, due: Instant, now: Instant, meter: Option<&metrics::Queue>) {
-        if let Some(Entry { place: Place::Delayed { position }, .. }) = self.keys.get(&key) {
+    fn place(&mut self, key: T, due: Instant, now: Instant, meter: Option<&metrics::QueueMeter>) {
+        if let Some(QueueEntry { place: QueuePlace::Delayed { position }, .. }) = self.keys.get(&key) {
             if position.0 <= due {
                 return;
             }
@@ -280,17 +280,17 @@ impl<T: Clone + Eq + Hash> State<T> {
         self.sequence += 1;
         let position = (due, self.sequence);
         if let Some(entry) = self.keys.get_mut(&key) {
-            entry.place = Place::Delayed { position };
+            entry.place = QueuePlace::Delayed { position };
         }
         self.delayed.insert(position, key);
     }
 
-    fn make_ready(&mut self, key: T, since: Instant, meter: Option<&metrics::Queue>) {
+    fn make_ready(&mut self, key: T, since: Instant, meter: Option<&metrics::QueueMeter>) {
         if let Some(entry) = self.keys.get_mut(&key) {
             self.sequence += 1;
-            entry.place = Place::Ready { since, position: self.sequence };
+            entry.place = QueuePlace::Ready { since, position: self.sequence };
             self.ready.insert(self.sequence, key);
-            meter.into_iter().for_each(metrics::Queue::added);
+            meter.into_iter().for_each(metrics::QueueMeter::added);
         }
     }
 
@@ -301,13 +301,13 @@ impl<T: Clone + Eq + Hash> State<T> {
             return;
         }
         self.done = 0;
-        let is_over = |entry: &Entry| entry.taken_at.is_none_or(|at| now.duration_since(at) > LONGEST_PAUSE);
-        self.keys.retain(|_, entry| !matches!(entry.place, Place::Idle) || !is_over(entry));
+        let is_over = |entry: &QueueEntry| entry.taken_at.is_none_or(|at| now.duration_since(at) > LONGEST_PAUSE);
+        self.keys.retain(|_, entry| !matches!(entry.place, QueuePlace::Idle) || !is_over(entry));
     }
 }
 
 /// The keys of a cell that ends wait no more.
-impl<T> Drop for Queue<T> {
+impl<T> Drop for WorkQueue<T> {
     fn drop(&mut self) {
         if let Some(meter) = self.meter.get() {
             self.state.get_mut().ready.values().for_each(|_| meter.dropped());
@@ -315,14 +315,14 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-impl Entry {
+impl QueueEntry {
     /// The time of the next reconcile after a change.
-    fn due(&self, haste: Haste, pacing: Pacing, now: Instant) -> Instant {
+    fn due(&self, haste: QueueUrgency, pacing: QueuePacing, now: Instant) -> Instant {
         match haste {
-            Haste::Paced => self.taken_at.map_or(now, |taken_at| taken_at + pacing.gather.max(self.pause)),
-            Haste::Now => now,
+            QueueUrgency::Paced => self.taken_at.map_or(now, |taken_at| taken_at + pacing.gather.max(self.pause)),
+            QueueUrgency::Now => now,
             #[cfg(test)]
-            Haste::At(at) => at,
+            QueueUrgency::At(at) => at,
         }
     }
 }
@@ -334,17 +334,17 @@ mod tests {
 
     const GATHER: Duration = Duration::from_millis(50);
 
-    fn queue(gather: Duration) -> Arc<Queue<&'static str>> {
-        Queue::new("test", Pacing { gather, ..Pacing::OF_OWNERS })
+    fn queue(gather: Duration) -> Arc<WorkQueue<&'static str>> {
+        WorkQueue::new("test", QueuePacing { gather, ..QueuePacing::OF_OWNERS })
     }
 
-    fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
+    fn now(queue: &WorkQueue<&'static str>) -> Option<&'static str> {
         queue.take().now_or_never().map(|(key, _)| key)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_once_and_keys_come_in_the_order_they_were_added() {
-        let (queue, metrics) = (queue(Duration::ZERO), metrics::Metrics::new());
+        let (queue, metrics) = (queue(Duration::ZERO), metrics::MetricsRegistry::new());
         queue.measure(&metrics);
         for key in ["b", "a", "b"] {
             queue.add(key);
@@ -353,14 +353,14 @@ mod tests {
         assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
     }
 
-    fn depth(metrics: &metrics::Metrics) -> String {
+    fn depth(metrics: &metrics::MetricsRegistry) -> String {
         let text = metrics.render();
         text.lines().find(|line| line.starts_with("mcm_workqueue_depth{")).unwrap_or_default().to_owned()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_is_dropped_counts_no_more() {
-        let metrics = metrics::Metrics::new();
+        let metrics = metrics::MetricsRegistry::new();
         for _ in 0..3 {
             let queue = queue(Duration::ZERO);
             queue.measure(&metrics);
@@ -372,7 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_keys_of_a_standby_wait_from_when_its_workers_start() {
-        let (queue, metrics) = (queue(Duration::ZERO), metrics::Metrics::new());
+        let (queue, metrics) = (queue(Duration::ZERO), metrics::MetricsRegistry::new());
         ["a", "b"].into_iter().for_each(|key| queue.add(key));
         queue.forget(&"b");
         tokio::time::advance(Duration::from_secs(3600)).await;
@@ -387,7 +387,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keys_that_rest_are_dropped_in_time() {
-        let queue = Queue::new("test", Pacing { gather: GATHER, ..Pacing::OF_OWNERS });
+        let queue = WorkQueue::new("test", QueuePacing { gather: GATHER, ..QueuePacing::OF_OWNERS });
         let handle = |key: usize| {
             queue.add(key);
             let taken = queue.take().now_or_never().unwrap().0;

@@ -18,23 +18,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    cache::{Cached, Key},
-    clock::Clock,
-    explain::{Ending, LastPlan},
+    cache::{CacheableKind, Key},
+    clock::TimeSource,
+    explain::{FinalPlan, LastPlan},
     fence,
-    objects::{Objects, WriteError, WriteFailure},
-    queue::Queue,
-    worker::{Handler, ReconcileError, Requeue},
+    objects::{CachedApi, ObjectWriteError, WriteFailure},
+    queue::WorkQueue,
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 use mcm_api::patch;
-use mcm_rules::plan::{Plan, Plannable, Step, Wait, WaitKind, WriteLog};
+use mcm_rules::plan::{Plan, PlanInput, Step, Wait, WaitKind, WriteLog};
 
 /// Reads the input of plans. Implemented in `observe.rs`.
-pub trait Observe: Send + Sync + Sized + 'static {
+pub trait SnapshotReader: Send + Sync + Sized + 'static {
     /// Key of an object.
     type Key: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static;
     /// The input of a plan. It decides.
-    type Snapshot: Plannable;
+    type Snapshot: PlanInput;
     /// In-memory facts that earlier reconciles of an object leave for later plans. Losing them costs a repeated call.
     type Memory: Clone + Default + Send + 'static;
     /// State of the running reconcile: results of calls, and guards that are released when it ends.
@@ -57,17 +57,17 @@ pub trait Observe: Send + Sync + Sized + 'static {
 }
 
 /// An action of the plans of a kind.
-pub(crate) type ActionOf<R> = <<R as Observe>::Snapshot as Plannable>::Action;
+pub(crate) type ActionOf<R> = <<R as SnapshotReader>::Snapshot as PlanInput>::Action;
 
 /// Executes plans. Implemented in `apply.rs`.
-pub trait Execute: Observe {
+pub trait PlanExecutor: SnapshotReader {
     /// Executes the steps of a plan in order. Makes no decisions.
     fn apply(
         &self,
         snapshot: Self::Snapshot,
         steps: Vec<Step<ActionOf<Self>>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> impl Future<Output = Result<Next, ReconcileError>> + Send;
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> impl Future<Output = Result<LoopContinuation, ReconcileError>> + Send;
 
     /// Resolves a write whose response was lost, by a live read of its object.
     fn resolve(
@@ -88,17 +88,17 @@ pub trait Execute: Observe {
 }
 
 /// A kind that observes and executes; its snapshots plan.
-pub trait Reconciler: Execute {}
+pub trait KindReconciler: PlanExecutor {}
 
-impl<R: Execute> Reconciler for R {}
+impl<R: PlanExecutor> KindReconciler for R {}
 
 /// How the loop continues after a plan was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum LoopContinuation {
     /// Plan again.
     Plan,
     /// End this reconcile.
-    Requeue(Requeue),
+    Requeue(RequeueTime),
 }
 
 /// A write of unknown outcome. Nothing is planned for the object that made it until a live read resolves it.
@@ -123,20 +123,20 @@ const NO_LONGER_LEADER: Duration = Duration::from_secs(1);
 const DECODE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reconciles objects of one kind with the loop.
-pub struct Loop<R: Reconciler> {
+pub struct ReconcileLoop<R: KindReconciler> {
     /// The kind.
     pub reconciler: Arc<R>,
-    queue: Arc<Queue<R::Key>>,
-    states: Arc<States<R>>,
-    clock: Arc<dyn Clock>,
+    queue: Arc<WorkQueue<R::Key>>,
+    states: Arc<ObjectStateMap<R>>,
+    clock: Arc<dyn TimeSource>,
 }
 
 /// State of each object between reconciles.
 ///
 /// Boxed: a map has room for up to twice as many entries as it has.
-pub struct States<R: Observe>(Mutex<HashMap<R::Key, Box<State<R>>>>);
+pub struct ObjectStateMap<R: SnapshotReader>(Mutex<HashMap<R::Key, Box<ObjectState<R>>>>);
 
-struct State<R: Observe> {
+struct ObjectState<R: SnapshotReader> {
     memory: R::Memory,
     unresolved: Vec<UnresolvedWrite>,
     writes: WriteLog,
@@ -144,7 +144,7 @@ struct State<R: Observe> {
     last_plan: Option<LastPlan>,
 }
 
-impl<R: Observe> Default for State<R> {
+impl<R: SnapshotReader> Default for ObjectState<R> {
     fn default() -> Self {
         Self {
             memory: R::Memory::default(),
@@ -156,13 +156,13 @@ impl<R: Observe> Default for State<R> {
     }
 }
 
-impl<R: Observe> Default for States<R> {
+impl<R: SnapshotReader> Default for ObjectStateMap<R> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<R: Observe> States<R> {
+impl<R: SnapshotReader> ObjectStateMap<R> {
     /// Changes the memory of an object, if there is one; for watch handlers.
     pub fn update_if_known(&self, key: &R::Key, change: impl FnOnce(&mut R::Memory)) {
         if let Some(state) = self.0.lock().get_mut(key) {
@@ -204,29 +204,29 @@ impl<R: Observe> States<R> {
         }
     }
 
-    fn with<T>(&self, key: &R::Key, read: impl FnOnce(&mut State<R>) -> T) -> T {
+    fn with<T>(&self, key: &R::Key, read: impl FnOnce(&mut ObjectState<R>) -> T) -> T {
         read(self.0.lock().entry(key.clone()).or_default())
     }
 }
 
 /// The running reconcile.
-pub struct Turn<'a, R: Observe> {
+pub struct ReconcileRun<'a, R: SnapshotReader> {
     /// Key of the object.
     pub key: &'a R::Key,
     /// State of this reconcile.
     pub session: R::Session,
-    states: &'a States<R>,
-    clock: &'a dyn Clock,
+    states: &'a ObjectStateMap<R>,
+    clock: &'a dyn TimeSource,
 }
 
-impl<R: Observe> Turn<'_, R> {
+impl<R: SnapshotReader> ReconcileRun<'_, R> {
     /// Changes the memory of the object.
     pub fn remember(&self, change: impl FnOnce(&mut R::Memory)) {
         self.states.with(self.key, |state| change(&mut state.memory));
     }
 
     /// Records a failed write whose outcome is unknown.
-    pub fn track<T>(&self, answer: Result<T, WriteError>) -> Result<T, WriteError> {
+    pub fn track<T>(&self, answer: Result<T, ObjectWriteError>) -> Result<T, ObjectWriteError> {
         answer.inspect_err(|error| {
             if error.failure() == WriteFailure::Unknown {
                 let write = UnresolvedWrite { kind: error.kind().to_owned(), key: error.key().clone() };
@@ -236,12 +236,12 @@ impl<R: Observe> Turn<'_, R> {
     }
 
     /// Sends a merge patch as [`Objects::patch`] does. The loop compares it with the answer, and holds it back if it is undone.
-    pub async fn patch<K: Cached + Serialize>(
+    pub async fn patch<K: CacheableKind + Serialize>(
         &self,
-        objects: &Objects<K>,
+        objects: &CachedApi<K>,
         seen: &ObjectMeta,
         patch: &Value,
-    ) -> Result<Arc<K>, WriteError> {
+    ) -> Result<Arc<K>, ObjectWriteError> {
         let answer = objects.patch(seen, patch).await?;
         self.compare(seen, patch, &*answer);
         Ok(answer)
@@ -249,12 +249,12 @@ impl<R: Observe> Turn<'_, R> {
 
     /// Sends a merge patch of metadata as [`Objects::patch_any`] does, also of an object that cannot be decoded. The loop compares
     /// it with the answer.
-    pub async fn patch_any<K: Cached + Serialize>(
+    pub async fn patch_any<K: CacheableKind + Serialize>(
         &self,
-        objects: &Objects<K>,
+        objects: &CachedApi<K>,
         seen: &ObjectMeta,
         patch: &Value,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ObjectWriteError> {
         let metadata = objects.patch_any(seen, patch).await?;
         self.compare(seen, patch, &json!({ "metadata": metadata }));
         Ok(())
@@ -267,9 +267,9 @@ impl<R: Observe> Turn<'_, R> {
     }
 
     /// Creates an object. If another one has its name, that one is read, so that it is in the cache before the next plan.
-    pub async fn create_or_read<K: Cached + Serialize>(
+    pub async fn create_or_read<K: CacheableKind + Serialize>(
         &self,
-        objects: &Objects<K>,
+        objects: &CachedApi<K>,
         object: &K,
     ) -> Result<(), ReconcileError> {
         match self.track(objects.create(object).await) {
@@ -283,13 +283,13 @@ impl<R: Observe> Turn<'_, R> {
     }
 
     /// Writes the fields of a status that changed.
-    pub async fn write_status<K: Cached + Serialize, S: Serialize>(
+    pub async fn write_status<K: CacheableKind + Serialize, S: Serialize>(
         &self,
-        objects: &Objects<K>,
+        objects: &CachedApi<K>,
         seen: &ObjectMeta,
         stored: &S,
         next: &S,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ObjectWriteError> {
         self.track(objects.patch_status(seen, &patch::status(stored, next)).await)?;
         self.status_written();
         Ok(())
@@ -301,9 +301,14 @@ impl<R: Observe> Turn<'_, R> {
     }
 }
 
-impl<R: Reconciler> Loop<R> {
+impl<R: KindReconciler> ReconcileLoop<R> {
     /// The loop for the keys of a queue.
-    pub fn new(reconciler: Arc<R>, queue: Arc<Queue<R::Key>>, states: Arc<States<R>>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        reconciler: Arc<R>,
+        queue: Arc<WorkQueue<R::Key>>,
+        states: Arc<ObjectStateMap<R>>,
+        clock: Arc<dyn TimeSource>,
+    ) -> Self {
         Self { reconciler, queue, states, clock }
     }
 
@@ -326,8 +331,9 @@ impl<R: Reconciler> Loop<R> {
         STATUS_INTERVAL.checked_sub(written_at.elapsed()).filter(|left| !left.is_zero())
     }
     /// Plans and applies until no steps are left. `ending` is the last plan.
-    async fn reconcile(&self, key: &R::Key, ending: &mut Option<Ending>) -> Result<Requeue, ReconcileError> {
-        let mut turn = Turn { key, session: self.reconciler.begin(key), states: &self.states, clock: &*self.clock };
+    async fn reconcile(&self, key: &R::Key, ending: &mut Option<FinalPlan>) -> Result<RequeueTime, ReconcileError> {
+        let mut turn =
+            ReconcileRun { key, session: self.reconciler.begin(key), states: &self.states, clock: &*self.clock };
         self.resolve_writes(key).await?;
         let controller = self.queue.name();
         let mut done: HashMap<Arc<str>, usize> = HashMap::new();
@@ -341,7 +347,7 @@ impl<R: Reconciler> Loop<R> {
                 } else {
                     self.states.forget(key);
                 }
-                return Ok(Requeue::OnChange);
+                return Ok(RequeueTime::OnChange);
             };
             let mut plan = snapshot.plan();
             let now = self.clock.now();
@@ -361,54 +367,54 @@ impl<R: Reconciler> Loop<R> {
                     tracing::debug!(controller, object = %key, ?kind, until, "waiting for {text}");
                 }
                 let requeue = requeue_of(&plan);
-                *ending = Some(Ending { waits: plan.waits, step: None });
+                *ending = Some(FinalPlan { waits: plan.waits, step: None });
                 return Ok(requeue);
             };
             if plan.steps.iter().all(|step| R::Snapshot::is_status(&step.action))
                 && let Some(left) = self.hold_status(key)
             {
-                *ending = Some(Ending { waits: plan.waits, step: None });
-                return Ok(Requeue::After(left));
+                *ending = Some(FinalPlan { waits: plan.waits, step: None });
+                return Ok(RequeueTime::After(left));
             }
             let last: Arc<str> = format!("{}: {}", step.action, step.reason).into();
             if let Some(violation) = violation {
                 for step in &plan.steps {
                     tracing::info!(controller, object = %key, action = %step.action, reason = %step.reason, "refused step");
                 }
-                *ending = Some(Ending { waits: plan.waits, step: Some(last) });
+                *ending = Some(FinalPlan { waits: plan.waits, step: Some(last) });
                 return Err(ReconcileError::Refused { key: key.to_string(), violation });
             }
             *done.entry(Arc::clone(&last)).or_default() += 1;
             if !fence::may_act() {
                 tracing::debug!(controller, object = %key, "not reconciled, because this process is no longer the leader");
-                return Ok(Requeue::After(NO_LONGER_LEADER));
+                return Ok(RequeueTime::After(NO_LONGER_LEADER));
             }
             for step in &plan.steps {
                 tracing::debug!(controller, object = %key, action = %step.action, reason = %step.reason, "step");
             }
             self.states.planned(key, now, |plan| plan.begin(&last, now));
-            *ending = Some(Ending { waits: plan.waits, step: Some(last) });
-            if let Next::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {
+            *ending = Some(FinalPlan { waits: plan.waits, step: Some(last) });
+            if let LoopContinuation::Requeue(requeue) = self.reconciler.apply(snapshot, plan.steps, &mut turn).await? {
                 return Ok(requeue);
             }
         }
         match done.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= REPETITIONS) {
             Some((step, _)) => Err(ReconcileError::NotConverging { key: key.to_string(), step: step.to_string(), due }),
-            None => Ok(Requeue::After(Duration::ZERO)),
+            None => Ok(RequeueTime::After(Duration::ZERO)),
         }
     }
 }
 
 /// When to requeue. No watch handler enqueues the objects that wait for an unreadable one, so they are polled.
-fn requeue_of<A>(plan: &Plan<A>) -> Requeue {
+fn requeue_of<A>(plan: &Plan<A>) -> RequeueTime {
     let is_blocked = plan.waits.iter().any(|wait| wait.kind == WaitKind::Unreadable);
-    if is_blocked { Requeue::After(DECODE_AGAIN) } else { plan.requeue_at().into() }
+    if is_blocked { RequeueTime::After(DECODE_AGAIN) } else { plan.requeue_at().into() }
 }
 
-impl<R: Reconciler> Handler for Loop<R> {
+impl<R: KindReconciler> KeyReconciler for ReconcileLoop<R> {
     type Key = R::Key;
 
-    async fn handle(&self, key: &R::Key) -> Result<Requeue, ReconcileError> {
+    async fn handle(&self, key: &R::Key) -> Result<RequeueTime, ReconcileError> {
         let mut ending = None;
         let outcome = self.reconcile(key, &mut ending).await;
         if let Some(ending) = ending {

@@ -19,10 +19,10 @@ use tokio::{task::spawn_blocking, time::Instant};
 use tower::{BoxError, Service};
 
 use super::{
-    body::{Bounded, Limits},
-    kubeconfig::{Cluster, address},
+    body::{BoundedBody, ResponseLimits},
+    kubeconfig::{ClusterConfig, address},
     objects::chain,
-    panics::{self, Place},
+    panics::{self, PanicPlace},
 };
 
 /// How often the files are checked, by the next request.
@@ -47,46 +47,46 @@ pub enum ClientError {
 }
 
 /// Creates a client from a configuration.
-type Build = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
+type ClientFactory = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
 
 /// A client that reloads its credentials. Clones share it.
 #[derive(Clone)]
-pub(super) struct Connection {
-    build: Build,
+pub(super) struct ReloadingClient {
+    build: ClientFactory,
     every: Duration,
-    limits: Limits,
-    state: Arc<Mutex<State>>,
+    limits: ResponseLimits,
+    state: Arc<Mutex<ReloadState>>,
 }
 
-struct State {
+struct ReloadState {
     client: Client,
-    cluster: Cluster,
+    cluster: ClusterConfig,
     looked_at: Instant,
     is_looking: bool,
     /// The last problem that was logged.
     problem: Option<String>,
 }
 
-impl Connection {
+impl ReloadingClient {
     /// # Errors
     /// The configuration names certificates, credentials or a proxy that cannot be used.
     pub fn new(
-        cluster: &Cluster,
-        limits: Limits,
+        cluster: &ClusterConfig,
+        limits: ResponseLimits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
         Self::looking(cluster, limits, build, LOOK)
     }
 
     fn looking(
-        cluster: &Cluster,
-        limits: Limits,
+        cluster: &ClusterConfig,
+        limits: ResponseLimits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
         every: Duration,
     ) -> Result<Self, ClientError> {
         let client = build(cluster.config.clone())?;
         let cluster = cluster.clone();
-        let state = State { client, cluster, looked_at: Instant::now(), is_looking: false, problem: None };
+        let state = ReloadState { client, cluster, looked_at: Instant::now(), is_looking: false, problem: None };
         Ok(Self { build: Arc::new(build), every, limits, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -110,7 +110,7 @@ impl Connection {
 
     async fn look(self) {
         let what = || "credentials or certificates".to_owned();
-        let renewed = panics::caught(Place::Task, what, self.renewed()).await;
+        let renewed = panics::caught(PanicPlace::Task, what, self.renewed()).await;
         let outcome = renewed.unwrap_or_else(|panicked| Err(panicked.to_string()));
         let mut state = self.state.lock();
         (state.is_looking, state.looked_at) = (false, Instant::now());
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    async fn renewed(&self) -> Result<Option<(Client, Cluster)>, String> {
+    async fn renewed(&self) -> Result<Option<(Client, ClusterConfig)>, String> {
         let (cluster, valid_until) = {
             let state = self.state.lock();
             (state.cluster.clone(), *state.client.valid_until())
@@ -152,10 +152,10 @@ impl Connection {
     }
 }
 
-impl Service<Request<Body>> for Connection {
-    type Response = Response<Bounded>;
+impl Service<Request<Body>> for ReloadingClient {
+    type Response = Response<BoundedBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Bounded>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<BoundedBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -169,7 +169,7 @@ impl Service<Request<Body>> for Connection {
             if answer.status() == StatusCode::UNAUTHORIZED {
                 connection.refused();
             }
-            Ok(Bounded::answer(answer, &uri, connection.limits))
+            Ok(BoundedBody::answer(answer, &uri, connection.limits))
         }
         .boxed()
     }
@@ -183,7 +183,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::kubeconfig::{Clusters, ControlKubeconfig, Fallback, TargetKubeconfig};
+    use crate::kubeconfig::{ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig};
 
     /// Answers 200 to the token "two", and 401 to any other.
     async fn server() -> (String, tokio_util::task::AbortOnDropHandle<std::io::Result<()>>) {
@@ -217,9 +217,11 @@ mod tests {
         let path = folder.path().join("config");
         fs::write(&path, kubeconfig(&url, "one")).unwrap();
         let control = ControlKubeconfig::Path(path.clone());
-        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+        let clusters =
+            ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::None).await.unwrap();
         let build = |config| Client::try_from(config).map_err(|_| ClientError::UserAgent(String::new()));
-        let mut connection = Connection::looking(&clusters.control, Limits::CONTROL, build, every).unwrap();
+        let mut connection =
+            ReloadingClient::looking(&clusters.control, ResponseLimits::CONTROL, build, every).unwrap();
         let mut ask = async || {
             let answer = connection.call(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
             answer.status()

@@ -2,7 +2,7 @@
 
 /// A role: kinds that are reconciled under one Lease, that of the corresponding Go program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Role {
+pub struct ControllerRole {
     /// Its name in [`Kind::role`](super::cell::Kind::role).
     pub name: &'static str,
     /// The name of its lease.

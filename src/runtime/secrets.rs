@@ -11,33 +11,33 @@ use kube::{Api, Client, ResourceExt, core::PartialObjectMeta};
 use parking_lot::Mutex;
 
 use super::{
-    cache::{Cache, Key},
+    cache::{Key, ObjectCache},
     dated::DatedObject,
     objects::read,
 };
 use mcm_api::syntax::is_subdomain;
 
 /// The data of a Secret. It must not be logged.
-pub type Data = BTreeMap<String, Vec<u8>>;
+pub type SecretContent = BTreeMap<String, Vec<u8>>;
 
 /// The Secrets of a control cluster. Clones share what they have read.
 #[derive(Clone)]
-pub struct Secrets {
+pub struct SecretCache {
     /// Metadata of all Secrets.
-    pub cache: Arc<Cache<PartialObjectMeta<Secret>>>,
+    pub cache: Arc<ObjectCache<PartialObjectMeta<Secret>>>,
     client: Client,
-    held: Arc<Mutex<HashMap<Key, Held>>>,
+    held: Arc<Mutex<HashMap<Key, CachedSecret>>>,
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedSecret {
     version: Option<String>,
-    data: Arc<Data>,
+    data: Arc<SecretContent>,
 }
 
-impl Secrets {
+impl SecretCache {
     /// The Secrets of a control cluster.
-    pub fn new(cache: Arc<Cache<PartialObjectMeta<Secret>>>, client: &Client) -> Self {
+    pub fn new(cache: Arc<ObjectCache<PartialObjectMeta<Secret>>>, client: &Client) -> Self {
         let secrets = Self { cache, client: client.clone(), held: Arc::default() };
         let held = Arc::clone(&secrets.held);
         secrets.cache.on_change(move |change| {
@@ -57,7 +57,7 @@ impl Secrets {
     ///
     /// # Errors
     /// The Secret could not be read.
-    pub async fn data(&self, key: &Key) -> Result<Option<Arc<Data>>, kube::Error> {
+    pub async fn data(&self, key: &Key) -> Result<Option<Arc<SecretContent>>, kube::Error> {
         // A name from a spec becomes a part of a URL. The API server has no object with another name.
         if !is_subdomain(&key.name) {
             return Ok(None);
@@ -73,8 +73,8 @@ impl Secrets {
             self.held.lock().remove(key);
             return Ok(None);
         };
-        let data: Data = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
-        let held = Held { version: secret.metadata.resource_version, data: Arc::new(data) };
+        let data: SecretContent = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
+        let held = CachedSecret { version: secret.metadata.resource_version, data: Arc::new(data) };
         let data = Arc::clone(&held.data);
         self.held.lock().insert(key.clone(), held);
         Ok(Some(data))
@@ -94,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::guard::Guard;
+    use crate::guard::GuardedObject;
 
     fn metadata(version: &str) -> PartialObjectMeta<Secret> {
         let metadata = json!({ "name": "s", "namespace": "n", "uid": "u", "resourceVersion": version });
@@ -113,7 +113,7 @@ mod tests {
                 let answer = http::Response::builder().status(404).body(body);
                 async move { answer }
             });
-            let secrets = Secrets::new(Cache::new(&[], |_| {}), &Client::new(service, "default"));
+            let secrets = SecretCache::new(ObjectCache::new(&[], |_| {}), &Client::new(service, "default"));
             let answer = secrets.data(&Key::new("n", "s")).await;
             assert_eq!(answer.is_ok_and(|data| data.is_none()), is_known);
         }
@@ -125,7 +125,7 @@ mod tests {
         let service = tower::service_fn(|request: http::Request<Body>| async move {
             Err::<http::Response<Body>, _>(format!("{} is not requested", request.uri()))
         });
-        let secrets = Secrets::new(Cache::new(&[], |_| {}), &Client::new(service, "default"));
+        let secrets = SecretCache::new(ObjectCache::new(&[], |_| {}), &Client::new(service, "default"));
         for name in ["../../other/secrets/credentials", "a/b", "a?b", "", "..", "%2e%2e"] {
             assert_eq!(secrets.data(&Key::new("n", name)).await.unwrap(), None, "{name}");
         }
@@ -142,9 +142,9 @@ mod tests {
             let answer = http::Response::new(Body::from(secret.to_string().into_bytes()));
             async move { Ok::<_, std::convert::Infallible>(answer) }
         });
-        let cache = Cache::new(&[], |_| {});
-        let secrets = Secrets::new(Arc::clone(&cache), &Client::new(service, "default"));
-        cache.observe(Event::Apply(Guard::Readable(metadata("7"))));
+        let cache = ObjectCache::new(&[], |_| {});
+        let secrets = SecretCache::new(Arc::clone(&cache), &Client::new(service, "default"));
+        cache.observe(Event::Apply(GuardedObject::Readable(metadata("7"))));
         let key = Key::new("n", "s");
         for _ in 0..3 {
             assert_eq!(secrets.data(&key).await.unwrap().unwrap()["key"], b"value");
@@ -154,7 +154,7 @@ mod tests {
         secrets.forget(&key);
         assert!(secrets.held.lock().is_empty());
         secrets.data(&key).await.unwrap();
-        cache.observe(Event::Delete(Guard::Readable(metadata("8"))));
+        cache.observe(Event::Delete(GuardedObject::Readable(metadata("8"))));
         assert!(secrets.held.lock().is_empty(), "credentials of a deleted Secret are not kept");
     }
 }

@@ -18,17 +18,17 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use parking_lot::Mutex;
 
 use super::{
-    clock::{Clock, SteadyClock, SystemClock},
-    metrics::{Desc, Exposition, Gauges},
+    clock::{SteadyClock, SystemClock, TimeSource},
+    metrics::{GaugeFamily, MetricDesc, TextExposition},
 };
 use estimate::{ClockBounds, ClockEstimate};
 
-const SKEW: Desc<1> = Desc::gauge(
+const SKEW: MetricDesc<1> = MetricDesc::gauge(
     "mcm_clock_skew_seconds",
     "How far the clock of an API server is ahead of the clock of this host, by its responses.",
     ["server"],
 );
-const DISAGREEMENT: Desc<1> = Desc::gauge(
+const DISAGREEMENT: MetricDesc<1> = MetricDesc::gauge(
     "mcm_clock_disagreement_seconds",
     "How far a time in a response of an API server differed from the time that ages are computed with, in the last ten minutes.",
     ["server"],
@@ -45,8 +45,8 @@ const REPORTED_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// The clocks of all API servers of a process, by host.
 #[derive(Debug)]
 pub(crate) struct ServerClocks {
-    own: Arc<dyn Clock>,
-    host: Arc<dyn Clock>,
+    own: Arc<dyn TimeSource>,
+    host: Arc<dyn TimeSource>,
     clocks: Mutex<BTreeMap<Arc<str>, ServerClock>>,
 }
 
@@ -63,8 +63,8 @@ impl ServerClocks {
         self.clocks.lock().entry(Arc::clone(server)).or_insert_with(new).clone()
     }
 
-    pub fn collect(&self, out: &mut Exposition) {
-        let (skews, disagreements) = (Gauges::default(), Gauges::default());
+    pub fn collect(&self, out: &mut TextExposition) {
+        let (skews, disagreements) = (GaugeFamily::default(), GaugeFamily::default());
         for (server, clock) in &*self.clocks.lock() {
             if let Some(skew) = clock.skew() {
                 skews.set([&**server], skew.as_secs_f64());
@@ -78,20 +78,20 @@ impl ServerClocks {
 
 /// The clock of one API server. Until its first response it is that of this process. Clones share the measurements.
 #[derive(Clone, Debug)]
-pub struct ServerClock(Arc<Inner>);
+pub struct ServerClock(Arc<ServerClockState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ServerClockState {
     server: Arc<str>,
     /// Never jumps.
-    own: Arc<dyn Clock>,
+    own: Arc<dyn TimeSource>,
     /// The time of the host, for logs.
-    host: Arc<dyn Clock>,
-    measured: Mutex<Measured>,
+    host: Arc<dyn TimeSource>,
+    measured: Mutex<ClockMeasurement>,
 }
 
 #[derive(Debug)]
-struct Measured {
+struct ClockMeasurement {
     /// From the stamps of objects that we wrote.
     stamps: ClockEstimate,
     /// From the `Date` of responses.
@@ -106,7 +106,7 @@ struct Measured {
     warned_of_disagreement: Option<Timestamp>,
 }
 
-impl Default for Measured {
+impl Default for ClockMeasurement {
     fn default() -> Self {
         Self {
             stamps: ClockEstimate::default(),
@@ -120,7 +120,7 @@ impl Default for Measured {
     }
 }
 
-impl Clock for ServerClock {
+impl TimeSource for ServerClock {
     fn now(&self) -> Timestamp {
         let ahead = self.0.measured.lock().applied;
         let own = self.0.own.now();
@@ -129,15 +129,15 @@ impl Clock for ServerClock {
 }
 
 impl ServerClock {
-    fn new(server: &Arc<str>, own: &Arc<dyn Clock>, host: &Arc<dyn Clock>) -> Self {
+    fn new(server: &Arc<str>, own: &Arc<dyn TimeSource>, host: &Arc<dyn TimeSource>) -> Self {
         let (server, own, host) = (Arc::clone(server), Arc::clone(own), Arc::clone(host));
-        Self(Arc::new(Inner { server, own, host, measured: Mutex::default() }))
+        Self(Arc::new(ServerClockState { server, own, host, measured: Mutex::default() }))
     }
 
     /// The clock of an API server that created an object at this time, for a process with this clock.
     #[cfg(any(test, feature = "testing"))]
     pub fn that_created_at(stamp: Timestamp, own: &super::clock::ManualClock) -> Self {
-        let time: Arc<dyn Clock> = Arc::new(own.clone());
+        let time: Arc<dyn TimeSource> = Arc::new(own.clone());
         let clock = Self::new(&Arc::from("target"), &time, &time);
         clock.creates_at(stamp);
         clock
@@ -169,7 +169,7 @@ impl ServerClock {
         self.measure(bounds, received, |measured| measured.stamps.measure(bounds, received));
     }
 
-    fn measure(&self, bounds: ClockBounds, now: Timestamp, add: impl FnOnce(&mut Measured)) {
+    fn measure(&self, bounds: ClockBounds, now: Timestamp, add: impl FnOnce(&mut ClockMeasurement)) {
         {
             let mut measured = self.0.measured.lock();
             add(&mut measured);

@@ -14,25 +14,25 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{AnyIndex, Bounds, Cache, Change, Index, Key},
-    clock::Clock,
+    cache::{AnyIndex, CacheBounds, CacheIndex, Key, ObjectCache, ObjectChange},
+    clock::TimeSource,
     fair::FairBucket,
-    handlers::Handlers,
-    limiter::Rate,
-    objects::Objects,
+    handlers::HandlerList,
+    limiter::RequestRate,
+    objects::CachedApi,
     on_demand::{self, OnDemand},
-    panics::{self, Place},
+    panics::{self, PanicPlace},
     server_clock::{self, ServerClock},
-    trust::{self, Liveness, Trust},
+    trust::{self, CacheTrust, WatchTiming},
 };
 use mcm_api::{node::Node, volume_attachment::VolumeAttachment};
 
 /// Index: the PersistentVolume.
-pub const ATTACHMENTS_BY_VOLUME: &Index<VolumeAttachment, String> =
-    &Index::new("volume", |attachment| vec![attachment.spec.source.persistent_volume_name.clone()]);
+pub const ATTACHMENTS_BY_VOLUME: &CacheIndex<VolumeAttachment, String> =
+    &CacheIndex::new("volume", |attachment| vec![attachment.spec.source.persistent_volume_name.clone()]);
 /// Index: the Node.
-pub const ATTACHMENTS_BY_NODE: &Index<VolumeAttachment, String> =
-    &Index::new("node", |attachment| vec![attachment.spec.node_name.clone()]);
+pub const ATTACHMENTS_BY_NODE: &CacheIndex<VolumeAttachment, String> =
+    &CacheIndex::new("node", |attachment| vec![attachment.spec.node_name.clone()]);
 
 /// Identifies a target cluster within a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,14 +58,14 @@ impl fmt::Display for TargetId {
 
 /// A Node of one target cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeKey {
+pub struct TargetNodeKey {
     /// Its cluster.
     pub target: TargetId,
     /// Its name.
     pub name: String,
 }
 
-impl NodeKey {
+impl TargetNodeKey {
     /// A Node of a target.
     pub fn new(target: &TargetId, name: impl Into<String>) -> Self {
         Self { target: target.clone(), name: name.into() }
@@ -77,7 +77,7 @@ impl NodeKey {
     }
 }
 
-impl fmt::Display for NodeKey {
+impl fmt::Display for TargetNodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.name, self.target)
     }
@@ -85,7 +85,7 @@ impl fmt::Display for NodeKey {
 
 /// Assignment of objects of the control cluster to targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assignment {
+pub enum TargetAssignment {
     /// The object has no target cluster.
     None,
     /// All objects have the same target, unless a [rule](Targets::set_placement) places them.
@@ -98,7 +98,7 @@ pub enum Assignment {
 
 /// Where the Node of an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum NodePlacement {
     /// In no cluster.
     Nowhere,
     /// The target is unknown.
@@ -114,7 +114,7 @@ pub struct TargetClients {
     /// Has separate limits, so that drains do not delay other requests.
     pub drains: Client,
     /// Rate limit of evictions.
-    pub evictions: Rate,
+    pub evictions: RequestRate,
     /// The time of its API server; `None` if it is that of the control cluster.
     pub clock: Option<ServerClock>,
 }
@@ -122,12 +122,17 @@ pub struct TargetClients {
 impl TargetClients {
     /// One client for everything, without a limit of evictions.
     pub fn one(client: &Client) -> Self {
-        Self { requests: client.clone(), drains: client.clone(), evictions: Rate { qps: 0.0, burst: 0 }, clock: None }
+        Self {
+            requests: client.clone(),
+            drains: client.clone(),
+            evictions: RequestRate { qps: 0.0, burst: 0 },
+            clock: None,
+        }
     }
 }
 
 /// A target cluster that is connected.
-pub struct Target {
+pub struct TargetCluster {
     /// Its identifier.
     pub id: TargetId,
     /// A client for it.
@@ -137,7 +142,7 @@ pub struct Target {
     /// The turns of its Nodes at evictions.
     pub evictions: Arc<FairBucket>,
     /// Its Nodes.
-    pub nodes: Objects<Node>,
+    pub nodes: CachedApi<Node>,
     /// Its VolumeAttachments, watched while Nodes with volumes are drained.
     pub attachments: Arc<OnDemand<VolumeAttachment>>,
     /// Its PodDisruptionBudgets, watched while some refuse evictions.
@@ -154,17 +159,17 @@ pub enum TargetOf {
     /// The target is not connected, or the label is absent: its Node is unknown.
     Unknown,
     /// The target.
-    Known(Arc<Target>),
+    Known(Arc<TargetCluster>),
 }
 
-type NodeHandler = dyn Fn(&Target, &Change<Node>) + Send + Sync;
-type TrustHandler = dyn Fn(&Target, &Trust) + Send + Sync;
-type Rule = Box<dyn Fn(&ObjectMeta) -> Placement + Send + Sync>;
+type NodeHandler = dyn Fn(&TargetCluster, &ObjectChange<Node>) + Send + Sync;
+type TargetTrustHandler = dyn Fn(&TargetCluster, &CacheTrust) + Send + Sync;
+type PlacementRule = Box<dyn Fn(&ObjectMeta) -> NodePlacement + Send + Sync>;
 
 /// Registration of the Node caches for `/readyz` and `/metrics`.
-struct Followed {
+struct NodeCacheRegistration {
     prefix: String,
-    caches: Arc<trust::Caches>,
+    caches: Arc<trust::CacheRegistry>,
 }
 
 /// `namespace/name` of a budget that allows a disruption; the others are filtered out.
@@ -174,40 +179,40 @@ fn allowing(budget: &PodDisruptionBudget) -> String {
 }
 
 /// The targets of a cell.
-pub struct Targets {
-    assignment: Assignment,
-    connected: RwLock<BTreeMap<TargetId, Arc<Target>>>,
-    handlers: Arc<Handlers<NodeHandler>>,
-    trust_handlers: Arc<Handlers<TrustHandler>>,
-    make_cache: fn() -> Arc<Cache<Node>>,
+pub struct CellTargets {
+    assignment: TargetAssignment,
+    connected: RwLock<BTreeMap<TargetId, Arc<TargetCluster>>>,
+    handlers: Arc<HandlerList<NodeHandler>>,
+    trust_handlers: Arc<HandlerList<TargetTrustHandler>>,
+    make_cache: fn() -> Arc<ObjectCache<Node>>,
     /// Set once watches may begin.
-    followed: OnceLock<Followed>,
-    rule: OnceLock<Rule>,
-    bounds: OnceLock<Bounds>,
+    followed: OnceLock<NodeCacheRegistration>,
+    rule: OnceLock<PlacementRule>,
+    bounds: OnceLock<CacheBounds>,
 }
 
-impl Target {
+impl TargetCluster {
     /// How far its clock is ahead of that of the control cluster, which shows `now`.
     pub fn ahead_of(&self, now: Timestamp) -> SignedDuration {
         let ahead = self.clock.as_ref().map(|clock| clock.now().duration_since(now));
         ahead.filter(|ahead| ahead.abs() > server_clock::NOISE).unwrap_or_default()
     }
 
-    fn start(&self, followed: &Followed, need: trust::Need) {
+    fn start(&self, followed: &NodeCacheRegistration, need: trust::CacheNeed) {
         let mut watch = self.watch.lock();
         if watch.is_none() {
             followed.caches.add(&format!("{}{}", followed.prefix, self.id), &self.nodes.cache, need);
             let (cache, client) = (Arc::clone(&self.nodes.cache), self.client.clone());
-            *watch = Some(panics::keep(Place::Watch, format!("nodes of {}", self.id), move || {
-                Arc::clone(&cache).watch(client.clone(), Api::all, Liveness::TARGET)
+            *watch = Some(panics::keep(PanicPlace::Watch, format!("nodes of {}", self.id), move || {
+                Arc::clone(&cache).watch(client.clone(), Api::all, WatchTiming::TARGET)
             }));
         }
     }
 }
 
-impl Targets {
+impl CellTargets {
     /// Without connected targets. `make_cache` creates the cache of Nodes of each.
-    pub fn new(assignment: Assignment, make_cache: fn() -> Arc<Cache<Node>>) -> Arc<Self> {
+    pub fn new(assignment: TargetAssignment, make_cache: fn() -> Arc<ObjectCache<Node>>) -> Arc<Self> {
         Arc::new(Self {
             assignment,
             connected: RwLock::default(),
@@ -221,22 +226,22 @@ impl Targets {
     }
 
     /// Bounds what each target that is connected from now on may send; only the first bounds count.
-    pub fn limit(&self, bounds: Bounds) {
+    pub fn limit(&self, bounds: CacheBounds) {
         let _ = self.bounds.set(bounds);
     }
 
     /// Sets the rule of [`Assignment::Rule`] or [`Assignment::One`]; only the first one counts.
-    pub fn set_placement(&self, rule: impl Fn(&ObjectMeta) -> Placement + Send + Sync + 'static) {
+    pub fn set_placement(&self, rule: impl Fn(&ObjectMeta) -> NodePlacement + Send + Sync + 'static) {
         let _ = self.rule.set(Box::new(rule));
     }
 
     /// Calls `handler` after each change of a Node in any target.
-    pub fn on_node_change(&self, handler: impl Fn(&Target, &Change<Node>) + Send + Sync + 'static) {
+    pub fn on_node_change(&self, handler: impl Fn(&TargetCluster, &ObjectChange<Node>) + Send + Sync + 'static) {
         self.handlers.add(Box::new(handler));
     }
 
     /// Calls `handler` when the Nodes of a target are known, when they become untrusted, and when they are trusted again.
-    pub fn on_trust_change(&self, handler: impl Fn(&Target, &Trust) + Send + Sync + 'static) {
+    pub fn on_trust_change(&self, handler: impl Fn(&TargetCluster, &CacheTrust) + Send + Sync + 'static) {
         self.trust_handlers.add(Box::new(handler));
     }
 
@@ -247,13 +252,13 @@ impl Targets {
     }
 
     /// Connects a target and watches its Nodes. Replaces one of the same name.
-    pub fn connect(&self, id: &TargetId, clients: &TargetClients) -> Arc<Target> {
+    pub fn connect(&self, id: &TargetId, clients: &TargetClients) -> Arc<TargetCluster> {
         let client = &clients.requests;
         let cache = (self.make_cache)();
         let bounds = self.bounds.get().copied();
         bounds.into_iter().for_each(|bounds| cache.limit(bounds));
-        let small = bounds.map(Bounds::for_small_objects);
-        let target = Arc::new_cyclic(|weak: &std::sync::Weak<Target>| {
+        let small = bounds.map(CacheBounds::for_small_objects);
+        let target = Arc::new_cyclic(|weak: &std::sync::Weak<TargetCluster>| {
             let (trusting, trust_handlers) = (weak.clone(), Arc::clone(&self.trust_handlers));
             cache.on_trust(move |trust| {
                 if let Some(target) = trusting.upgrade() {
@@ -266,17 +271,17 @@ impl Targets {
                     handlers.each_of(|| format!("Node {}", change.key), |handler| handler(&target, change));
                 }
             });
-            Target {
+            TargetCluster {
                 id: id.clone(),
                 client: client.clone(),
                 drains: clients.drains.clone(),
                 evictions: FairBucket::new(clients.evictions),
                 clock: clients.clock.clone(),
-                nodes: Objects::cluster_wide(&cache, client),
+                nodes: CachedApi::cluster_wide(&cache, client),
                 budgets: OnDemand::new(
                     &clients.drains,
                     small,
-                    |client| Arc::new(Objects::namespaced(&Cache::new(&[], on_demand::prune), client)),
+                    |client| Arc::new(CachedApi::namespaced(&ObjectCache::new(&[], on_demand::prune), client)),
                     allowing,
                 ),
                 attachments: OnDemand::new(
@@ -285,7 +290,7 @@ impl Targets {
                     |client| {
                         let indexes: [&dyn AnyIndex<VolumeAttachment>; 2] =
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
-                        Arc::new(Objects::cluster_wide(&Cache::new(&indexes, on_demand::prune), client))
+                        Arc::new(CachedApi::cluster_wide(&ObjectCache::new(&indexes, on_demand::prune), client))
                     },
                     |attachment| attachment.volume().to_owned(),
                 ),
@@ -306,68 +311,72 @@ impl Targets {
 
     /// Starts the watches, after all handlers are registered. `/readyz` and `/metrics` show the caches under their
     /// names with `prefix`.
-    pub fn start(&self, prefix: String, caches: &Arc<trust::Caches>) {
-        let followed = self.followed.get_or_init(|| Followed { prefix, caches: Arc::clone(caches) });
+    pub fn start(&self, prefix: String, caches: &Arc<trust::CacheRegistry>) {
+        let followed = self.followed.get_or_init(|| NodeCacheRegistration { prefix, caches: Arc::clone(caches) });
         self.all().iter().for_each(|target| target.start(followed, self.need()));
     }
 
     /// Clusters that come and go while the cell runs do not decide whether the process is ready.
-    fn need(&self) -> trust::Need {
+    fn need(&self) -> trust::CacheNeed {
         match self.assignment {
-            Assignment::Rule => trust::Need::Optional,
-            Assignment::None | Assignment::One(_) | Assignment::Label(_) => trust::Need::Required,
+            TargetAssignment::Rule => trust::CacheNeed::Optional,
+            TargetAssignment::None | TargetAssignment::One(_) | TargetAssignment::Label(_) => {
+                trust::CacheNeed::Required
+            }
         }
     }
 
     /// Whether the cell has targets.
     pub fn exist(&self) -> bool {
-        self.assignment != Assignment::None
+        self.assignment != TargetAssignment::None
     }
 
     /// The only target, if all objects have the same and it is connected.
-    pub fn only(&self) -> Option<Arc<Target>> {
+    pub fn only(&self) -> Option<Arc<TargetCluster>> {
         match &self.assignment {
-            Assignment::One(id) => self.get(id),
-            Assignment::None | Assignment::Label(_) | Assignment::Rule => None,
+            TargetAssignment::One(id) => self.get(id),
+            TargetAssignment::None | TargetAssignment::Label(_) | TargetAssignment::Rule => None,
         }
     }
 
     /// A target by its name.
-    pub fn get(&self, id: &TargetId) -> Option<Arc<Target>> {
+    pub fn get(&self, id: &TargetId) -> Option<Arc<TargetCluster>> {
         self.connected.read().get(id).cloned()
     }
 
     /// All connected targets.
-    pub fn all(&self) -> Vec<Arc<Target>> {
+    pub fn all(&self) -> Vec<Arc<TargetCluster>> {
         self.connected.read().values().cloned().collect()
     }
 
     /// The target of an object.
     pub fn of(&self, meta: &ObjectMeta) -> TargetOf {
         match self.placement(meta) {
-            Placement::Nowhere => TargetOf::NoTarget,
-            Placement::Unknown => TargetOf::Unknown,
-            Placement::In(id) => self.get(&id).map_or(TargetOf::Unknown, TargetOf::Known),
+            NodePlacement::Nowhere => TargetOf::NoTarget,
+            NodePlacement::Unknown => TargetOf::Unknown,
+            NodePlacement::In(id) => self.get(&id).map_or(TargetOf::Unknown, TargetOf::Known),
         }
     }
 
     /// The Node of an object with this name.
-    pub fn node_key(&self, meta: &ObjectMeta, name: &str) -> Option<NodeKey> {
+    pub fn node_key(&self, meta: &ObjectMeta, name: &str) -> Option<TargetNodeKey> {
         match self.placement(meta) {
-            Placement::In(id) => Some(NodeKey::new(&id, name)),
-            Placement::Nowhere | Placement::Unknown => None,
+            NodePlacement::In(id) => Some(TargetNodeKey::new(&id, name)),
+            NodePlacement::Nowhere | NodePlacement::Unknown => None,
         }
     }
 
-    fn placement(&self, meta: &ObjectMeta) -> Placement {
+    fn placement(&self, meta: &ObjectMeta) -> NodePlacement {
         match &self.assignment {
-            Assignment::None => Placement::Nowhere,
-            Assignment::One(id) => self.rule.get().map_or_else(|| Placement::In(id.clone()), |rule| rule(meta)),
-            Assignment::Label(label) => {
-                let name = meta.labels.as_ref().and_then(|labels| labels.get(label));
-                name.map_or(Placement::Unknown, |name| Placement::In(TargetId::named(name)))
+            TargetAssignment::None => NodePlacement::Nowhere,
+            TargetAssignment::One(id) => {
+                self.rule.get().map_or_else(|| NodePlacement::In(id.clone()), |rule| rule(meta))
             }
-            Assignment::Rule => self.rule.get().map_or(Placement::Unknown, |rule| rule(meta)),
+            TargetAssignment::Label(label) => {
+                let name = meta.labels.as_ref().and_then(|labels| labels.get(label));
+                name.map_or(NodePlacement::Unknown, |name| NodePlacement::In(TargetId::named(name)))
+            }
+            TargetAssignment::Rule => self.rule.get().map_or(NodePlacement::Unknown, |rule| rule(meta)),
         }
     }
 }
@@ -398,13 +407,13 @@ mod tests {
         }
     }
 
-    fn cache() -> Arc<Cache<Node>> {
-        Cache::new(&[], |_| {})
+    fn cache() -> Arc<ObjectCache<Node>> {
+        ObjectCache::new(&[], |_| {})
     }
 
     #[tokio::test]
     async fn a_label_leads_each_object_to_its_own_target_and_what_is_not_connected_is_unknown() {
-        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
+        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
         targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
         assert_eq!(known(targets.of(&in_cluster("a"))), "a");
         assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
@@ -415,9 +424,9 @@ mod tests {
 
     #[tokio::test]
     async fn without_targets_nothing_has_one_and_with_one_everything_has_it() {
-        let none = Targets::new(Assignment::None, cache);
+        let none = CellTargets::new(TargetAssignment::None, cache);
         assert_eq!(known(none.of(&in_cluster("a"))), "none");
-        let one = Targets::new(Assignment::One(TargetId::only()), cache);
+        let one = CellTargets::new(TargetAssignment::One(TargetId::only()), cache);
         assert_eq!(known(one.of(&in_cluster("a"))), "unknown", "not connected yet");
         one.connect(&TargetId::only(), &TargetClients::one(&away()));
         assert_eq!(known(one.of(&in_cluster("a"))), "target");
@@ -425,11 +434,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_rule_places_each_object_and_a_target_that_is_disconnected_is_unknown() {
-        let targets = Targets::new(Assignment::Rule, cache);
+        let targets = CellTargets::new(TargetAssignment::Rule, cache);
         assert_eq!(known(targets.of(&in_cluster("a"))), "unknown", "there is no rule yet");
         targets.set_placement(|meta| match meta.labels.as_ref().and_then(|labels| labels.get("cluster")) {
-            Some(name) => Placement::In(TargetId::named(name)),
-            None => Placement::Nowhere,
+            Some(name) => NodePlacement::In(TargetId::named(name)),
+            None => NodePlacement::Nowhere,
         });
         targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
         assert_eq!(known(targets.of(&in_cluster("a"))), "a");
@@ -442,8 +451,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_targets_that_the_cell_was_started_with_decide_whether_the_process_is_ready() {
-        for (assignment, problems) in [(Assignment::One(TargetId::only()), 1), (Assignment::Rule, 0)] {
-            let (targets, caches) = (Targets::new(assignment, cache), Arc::new(trust::Caches::default()));
+        for (assignment, problems) in [(TargetAssignment::One(TargetId::only()), 1), (TargetAssignment::Rule, 0)] {
+            let (targets, caches) = (CellTargets::new(assignment, cache), Arc::new(trust::CacheRegistry::default()));
             targets.start(String::new(), &caches);
             let target = targets.connect(&TargetId::only(), &TargetClients::one(&away()));
             assert_eq!((caches.problems().len(), caches.all().len()), (problems, 1));
@@ -453,8 +462,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_with_more_nodes_than_its_bound_is_not_trusted_and_the_others_are() {
-        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
-        targets.limit(Bounds::for_objects(2));
+        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
+        targets.limit(CacheBounds::for_objects(2));
         let [bad, good] =
             ["bad", "good"].map(|name| targets.connect(&TargetId::named(name), &TargetClients::one(&away())));
         for (target, nodes) in [(&bad, 3), (&good, 2)] {
@@ -472,16 +481,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_of_a_node_names_its_target() {
-        let targets = Targets::new(Assignment::Label("cluster".to_owned()), cache);
+        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
         let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let changes = Arc::clone(&seen);
-        targets.on_node_change(move |target, change| changes.lock().push(NodeKey::new(&target.id, &change.key.name)));
+        targets.on_node_change(move |target, change| {
+            changes.lock().push(TargetNodeKey::new(&target.id, &change.key.name))
+        });
         for name in ["a", "b"] {
             let target = targets.connect(&TargetId::named(name), &TargetClients::one(&away()));
             let node = serde_json::json!({ "metadata": { "name": "n", "uid": name, "resourceVersion": "1" } });
             target.nodes.cache.wrote(serde_json::from_value(node).unwrap());
         }
-        let both = ["a", "b"].map(|name| NodeKey::new(&TargetId::named(name), "n"));
+        let both = ["a", "b"].map(|name| TargetNodeKey::new(&TargetId::named(name), "n"));
         assert_eq!(*seen.lock(), both);
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 
 /// Trust in the content of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum CacheTrust {
     /// The cache was never filled.
     Unknown {
         /// The reason.
@@ -34,7 +34,7 @@ pub enum Trust {
     },
 }
 
-impl Trust {
+impl CacheTrust {
     /// Whether a missing object may be treated as absent.
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
@@ -53,7 +53,7 @@ impl Trust {
 /// Timing of a watch. For a kind without changes, the signs of life are the API server's bookmarks (about one a minute)
 /// and the end of the watch after its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Liveness {
+pub struct WatchTiming {
     /// The API server ends a watch after this long, in whole seconds. Each end costs one call.
     pub watch_timeout: Duration,
     /// A watch that is silent for this long is opened again.
@@ -64,7 +64,7 @@ pub struct Liveness {
     pub limit: Duration,
 }
 
-impl Liveness {
+impl WatchTiming {
     /// For Nodes, because Machines fail and drains are skipped on their account.
     pub const TARGET: Self = Self {
         watch_timeout: Duration::from_secs(30),
@@ -89,12 +89,12 @@ const PAST: Duration = Duration::from_millis(1);
 /// A point in time by two clocks. The monotonic clock stops while the computer is suspended, and the wall clock may be
 /// set, so the longer of both durations is used.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct TwoClockInstant {
     monotonic: Instant,
     wall: Timestamp,
 }
 
-impl Moment {
+impl TwoClockInstant {
     fn now() -> Self {
         Self { monotonic: Instant::now(), wall: Timestamp::now() }
     }
@@ -107,18 +107,18 @@ impl Moment {
 
 /// State of the connection between a cache and its API server.
 #[derive(Debug, Default)]
-struct Record {
+struct LivenessRecord {
     /// `None` without a watch: the content is only listed.
     limit: Option<Duration>,
     /// A list is complete.
     is_filled: bool,
     /// A relist is running; only its end counts as a sign of life.
     is_listing: bool,
-    heard: Option<Moment>,
+    heard: Option<TwoClockInstant>,
     /// The last silence beyond the limit: when it began and ended.
-    silence: Option<(Moment, Moment)>,
+    silence: Option<(TwoClockInstant, TwoClockInstant)>,
     /// The last silence beyond the limit, also if a relist ended it: when it began and ended.
-    outage: Option<(Moment, Moment)>,
+    outage: Option<(TwoClockInstant, TwoClockInstant)>,
     failure: Option<String>,
     /// The API server refused the last list for lack of a right, in its words.
     refusal: Option<String>,
@@ -126,9 +126,9 @@ struct Record {
     over_limit: Option<String>,
 }
 
-impl Record {
+impl LivenessRecord {
     /// True if this ends a silence beyond the limit.
-    fn heard(&mut self, now: Moment) -> bool {
+    fn heard(&mut self, now: TwoClockInstant) -> bool {
         if self.is_listing {
             return false;
         }
@@ -142,7 +142,7 @@ impl Record {
         silence.is_some()
     }
 
-    fn listed(&mut self, now: Moment) {
+    fn listed(&mut self, now: TwoClockInstant) {
         if let (Some(heard), Some(limit)) = (self.heard, self.limit)
             && now.since(heard) > limit
         {
@@ -157,32 +157,32 @@ impl Record {
         self.over_limit = None;
     }
 
-    fn trust(&self, now: Moment) -> Trust {
+    fn trust(&self, now: TwoClockInstant) -> CacheTrust {
         let failure = || self.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
         let (true, Some(heard)) = (self.is_filled, self.heard) else {
             let why = self.over_limit.as_ref().map_or_else(failure, |why| format!(": {why}"));
-            return Trust::Unknown { why: format!("not read yet{why}") };
+            return CacheTrust::Unknown { why: format!("not read yet{why}") };
         };
         if let Some(why) = &self.over_limit {
-            return Trust::Untrusted { since: heard.wall, why: why.clone() };
+            return CacheTrust::Untrusted { since: heard.wall, why: why.clone() };
         }
-        let Some(limit) = self.limit else { return Trust::Trusted };
+        let Some(limit) = self.limit else { return CacheTrust::Trusted };
         if now.since(heard) > limit {
             let limit = limit.as_secs();
             let why = format!("no response from the API server for more than {limit} s{}", failure());
-            return Trust::Untrusted { since: heard.wall, why };
+            return CacheTrust::Untrusted { since: heard.wall, why };
         }
         match self.silence {
-            Some((began, ended)) if now.since(ended) < SETTLE => Trust::Untrusted {
+            Some((began, ended)) if now.since(ended) < SETTLE => CacheTrust::Untrusted {
                 since: began.wall,
                 why: "the API server was silent, missed changes are being read".to_owned(),
             },
-            _ => Trust::Trusted,
+            _ => CacheTrust::Trusted,
         }
     }
 
     /// Time for which the trust stays as it is without a sign of life; `None` if for ever.
-    fn holds_for(&self, now: Moment) -> Option<Duration> {
+    fn holds_for(&self, now: TwoClockInstant) -> Option<Duration> {
         let left = |limit: Duration, since| limit.checked_sub(now.since(since));
         let settles = self.silence.and_then(|(_, ended)| left(SETTLE, ended)).filter(|left| !left.is_zero());
         settles.or_else(|| left(self.limit?, self.heard?).map(|left| left + PAST))
@@ -191,12 +191,12 @@ impl Record {
 
 /// The liveness of one cache.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
-    record: Mutex<Record>,
+pub(super) struct CacheLiveness {
+    record: Mutex<LivenessRecord>,
     silence_ended: Notify,
 }
 
-impl Pulse {
+impl CacheLiveness {
     /// Sets the limit of silence.
     pub fn expect(&self, limit: Duration) {
         self.record.lock().limit = Some(limit);
@@ -204,7 +204,7 @@ impl Pulse {
 
     /// A sign of life of the watch.
     pub fn heard(&self) {
-        if self.record.lock().heard(Moment::now()) {
+        if self.record.lock().heard(TwoClockInstant::now()) {
             self.silence_ended.notify_one();
         }
     }
@@ -216,7 +216,7 @@ impl Pulse {
 
     /// The relist is complete.
     pub fn listed(&self) {
-        self.record.lock().listed(Moment::now());
+        self.record.lock().listed(TwoClockInstant::now());
     }
 
     /// Stores an error, which is shown until the next sign of life. True if it is new.
@@ -249,13 +249,13 @@ impl Pulse {
         self.record.lock().is_filled
     }
 
-    pub fn trust(&self) -> Trust {
-        self.record.lock().trust(Moment::now())
+    pub fn trust(&self) -> CacheTrust {
+        self.record.lock().trust(TwoClockInstant::now())
     }
 
     /// Returns when the trust may have changed, other than by a relist.
     pub async fn changes(&self) {
-        let holds_for = self.record.lock().holds_for(Moment::now());
+        let holds_for = self.record.lock().holds_for(TwoClockInstant::now());
         let expires = async {
             match holds_for {
                 Some(time) => sleep(time).await,
@@ -270,7 +270,7 @@ impl Pulse {
 
     /// How long ago the last silence beyond the limit began and ended, if there was one.
     pub fn last_silence(&self) -> Option<(Duration, Duration)> {
-        let now = Moment::now();
+        let now = TwoClockInstant::now();
         self.record.lock().outage.map(|(began, ended)| (now.since(began), now.since(ended)))
     }
 
@@ -278,16 +278,16 @@ impl Pulse {
     pub fn age(&self) -> Option<Duration> {
         let record = self.record.lock();
         record.limit?;
-        record.heard.map(|heard| Moment::now().since(heard))
+        record.heard.map(|heard| TwoClockInstant::now().since(heard))
     }
 }
 
 /// A cache that watches an API server.
-pub trait Watched: Send + Sync {
+pub trait MonitoredCache: Send + Sync {
     /// The kind, in the plural.
     fn plural(&self) -> String;
     /// Trust in its content.
-    fn trust(&self) -> Trust;
+    fn trust(&self) -> CacheTrust;
     /// Time since the API server last sent anything; `None` if it never did, or without a watch.
     fn age(&self) -> Option<Duration>;
     /// Number of objects that cannot be decoded.
@@ -300,7 +300,7 @@ pub trait Watched: Send + Sync {
 
 /// Whether a process can do its work without a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum CacheNeed {
     /// It is not ready while the cache has problems.
     Required,
     /// Only some of its objects need the cache.
@@ -309,41 +309,41 @@ pub enum Need {
 
 /// All caches of the process, for `/readyz` and `/metrics`. A dropped cache is removed.
 #[derive(Default)]
-pub struct Caches(Mutex<Vec<Followed>>);
+pub struct CacheRegistry(Mutex<Vec<RegisteredCache>>);
 
-struct Followed {
+struct RegisteredCache {
     cluster: String,
-    need: Need,
-    cache: Weak<dyn Watched>,
+    need: CacheNeed,
+    cache: Weak<dyn MonitoredCache>,
 }
 
-impl Caches {
+impl CacheRegistry {
     /// Adds the cache of a cluster.
-    pub fn add(&self, cluster: &str, cache: &Arc<impl Watched + 'static>, need: Need) {
-        let cache: Arc<dyn Watched> = cache.clone();
-        self.0.lock().push(Followed { cluster: cluster.to_owned(), need, cache: Arc::downgrade(&cache) });
+    pub fn add(&self, cluster: &str, cache: &Arc<impl MonitoredCache + 'static>, need: CacheNeed) {
+        let cache: Arc<dyn MonitoredCache> = cache.clone();
+        self.0.lock().push(RegisteredCache { cluster: cluster.to_owned(), need, cache: Arc::downgrade(&cache) });
     }
 
     /// The problems, one line for each cache that is required.
     pub fn problems(&self) -> Vec<String> {
-        let problem = |(cluster, cache): (String, Arc<dyn Watched>)| {
+        let problem = |(cluster, cache): (String, Arc<dyn MonitoredCache>)| {
             cache.trust().problem().map(|problem| format!("{} of {cluster}: {problem}", cache.plural()))
         };
-        self.alive(|need| need == Need::Required).into_iter().filter_map(problem).collect()
+        self.alive(|need| need == CacheNeed::Required).into_iter().filter_map(problem).collect()
     }
 
     /// The clusters of caches that are required and not trusted.
     pub fn clusters_in_trouble(&self) -> Vec<String> {
-        let all = self.alive(|need| need == Need::Required).into_iter();
+        let all = self.alive(|need| need == CacheNeed::Required).into_iter();
         all.filter(|(_, cache)| cache.trust().problem().is_some()).map(|(cluster, _)| cluster).collect()
     }
 
     /// All caches with their clusters.
-    pub fn all(&self) -> Vec<(String, Arc<dyn Watched>)> {
+    pub fn all(&self) -> Vec<(String, Arc<dyn MonitoredCache>)> {
         self.alive(|_| true)
     }
 
-    fn alive(&self, counts: impl Fn(Need) -> bool) -> Vec<(String, Arc<dyn Watched>)> {
+    fn alive(&self, counts: impl Fn(CacheNeed) -> bool) -> Vec<(String, Arc<dyn MonitoredCache>)> {
         let mut caches = self.0.lock();
         caches.retain(|one| one.cache.strong_count() > 0);
         let counted = caches.iter().filter(|one| counts(one.need));
@@ -356,14 +356,14 @@ mod tests {
     use super::*;
 
     struct World {
-        record: Record,
-        now: Moment,
+        record: LivenessRecord,
+        now: TwoClockInstant,
     }
 
     impl World {
         fn new() -> Self {
-            let mut record = Record { limit: Some(Duration::from_secs(45)), ..Record::default() };
-            let now = Moment { monotonic: Instant::now(), wall: Timestamp::UNIX_EPOCH };
+            let mut record = LivenessRecord { limit: Some(Duration::from_secs(45)), ..LivenessRecord::default() };
+            let now = TwoClockInstant { monotonic: Instant::now(), wall: Timestamp::UNIX_EPOCH };
             record.is_listing = true;
             record.listed(now);
             Self { record, now }
@@ -371,18 +371,18 @@ mod tests {
 
         fn pass(&mut self, seconds: u64) {
             let time = Duration::from_secs(seconds);
-            self.now = Moment { monotonic: self.now.monotonic + time, wall: self.now.wall + time };
+            self.now = TwoClockInstant { monotonic: self.now.monotonic + time, wall: self.now.wall + time };
         }
 
-        fn trust(&self) -> Trust {
+        fn trust(&self) -> CacheTrust {
             self.record.trust(self.now)
         }
     }
 
     #[test]
     fn a_cache_that_was_never_complete_is_unknown_and_says_why() {
-        let mut record = Record { limit: Some(Duration::from_secs(45)), ..Record::default() };
-        let now = Moment::now();
+        let mut record = LivenessRecord { limit: Some(Duration::from_secs(45)), ..LivenessRecord::default() };
+        let now = TwoClockInstant::now();
         record.heard(now);
         record.failure = Some("nodes is forbidden".to_owned());
         assert_eq!(record.trust(now).problem().unwrap(), "not read yet: nodes is forbidden");
@@ -392,17 +392,17 @@ mod tests {
     fn silence_up_to_the_limit_is_trusted_and_beyond_it_is_not() {
         let mut world = World::new();
         world.pass(45);
-        assert_eq!(world.trust(), Trust::Trusted);
+        assert_eq!(world.trust(), CacheTrust::Trusted);
         world.pass(1);
-        let Trust::Untrusted { since, why } = world.trust() else { panic!("{:?}", world.trust()) };
+        let CacheTrust::Untrusted { since, why } = world.trust() else { panic!("{:?}", world.trust()) };
         assert_eq!(since, Timestamp::UNIX_EPOCH);
         assert_eq!(why, "no response from the API server for more than 45 s");
     }
 
     #[test]
     fn the_end_of_a_silence_beyond_the_limit_is_remembered_however_it_ends() {
-        let heard = |record: &mut Record, now| assert_eq!(record.heard(now), record.outage.is_some());
-        for end in [heard, Record::listed] {
+        let heard = |record: &mut LivenessRecord, now| assert_eq!(record.heard(now), record.outage.is_some());
+        for end in [heard, LivenessRecord::listed] {
             let mut world = World::new();
             world.pass(45);
             end(&mut world.record, world.now);
@@ -445,7 +445,7 @@ mod tests {
         world.record.heard(world.now);
         assert!(!world.trust().is_trusted(), "more signs of life do not make it earlier");
         world.pass(2);
-        assert_eq!(world.trust(), Trust::Trusted);
+        assert_eq!(world.trust(), CacheTrust::Trusted);
     }
 
     #[test]
@@ -458,7 +458,7 @@ mod tests {
         }
         assert!(!world.trust().is_trusted());
         world.record.listed(world.now);
-        assert_eq!(world.trust(), Trust::Trusted);
+        assert_eq!(world.trust(), CacheTrust::Trusted);
     }
 
     #[test]
@@ -468,9 +468,9 @@ mod tests {
         assert!(!world.trust().is_trusted());
         world.record.heard(world.now);
         world.pass(4);
-        assert_eq!(world.trust(), Trust::Trusted);
+        assert_eq!(world.trust(), CacheTrust::Trusted);
         world.now.wall = Timestamp::UNIX_EPOCH;
-        assert_eq!(world.trust(), Trust::Trusted, "a clock that is set back is no silence");
+        assert_eq!(world.trust(), CacheTrust::Trusted, "a clock that is set back is no silence");
     }
 
     #[test]
@@ -478,6 +478,6 @@ mod tests {
         let mut world = World::new();
         world.record.limit = None;
         world.pass(3600);
-        assert_eq!(world.trust(), Trust::Trusted);
+        assert_eq!(world.trust(), CacheTrust::Trusted);
     }
 }

@@ -8,14 +8,14 @@ use std::sync::{
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::{
-    cache::{Cache, Cached},
-    events::Events,
+    cache::{CacheableKind, ObjectCache},
+    events::EventRecorder,
 };
 use mcm_api::reasons::EventReason;
 use mcm_rules::plan::Event;
 
 /// Records an event on each object that becomes unreadable while `is_active`.
-pub(super) fn watch<K: Cached>(cache: &Cache<K>, events: &Events, is_active: Arc<AtomicBool>) {
+pub(super) fn watch<K: CacheableKind>(cache: &ObjectCache<K>, events: &EventRecorder, is_active: Arc<AtomicBool>) {
     let events = events.clone();
     cache.on_change(move |change| {
         if let Some(error) = change.unreadable.as_ref().filter(|_| is_active.load(Ordering::Relaxed)) {
@@ -25,13 +25,13 @@ pub(super) fn watch<K: Cached>(cache: &Cache<K>, events: &Events, is_active: Arc
 }
 
 /// Records an event on each object that is unreadable now.
-pub(super) fn report<K: Cached>(cache: &Cache<K>, events: &Events) {
+pub(super) fn report<K: CacheableKind>(cache: &ObjectCache<K>, events: &EventRecorder) {
     for object in cache.unreadable() {
         events.record_for(reference::<K>(&object.meta), &event(&object.error));
     }
 }
 
-fn reference<K: Cached>(meta: &ObjectMeta) -> ObjectReference {
+fn reference<K: CacheableKind>(meta: &ObjectMeta) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),
         kind: Some(K::kind(&()).into_owned()),

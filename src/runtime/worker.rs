@@ -11,17 +11,17 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    clock::Clock,
+    clock::TimeSource,
     fence,
-    objects::{WriteError, WriteFailure, chain},
-    panics::{self, Panicked, Place},
-    queue::Queue,
+    objects::{ObjectWriteError, WriteFailure, chain},
+    panics::{self, CaughtPanic, PanicPlace},
+    queue::WorkQueue,
 };
 use mcm_api::backoff::Backoff;
 
 /// When to reconcile an object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Requeue {
+pub enum RequeueTime {
     /// After a change.
     OnChange,
     /// At this time, or after a change.
@@ -30,7 +30,7 @@ pub enum Requeue {
     After(Duration),
 }
 
-impl From<Option<Timestamp>> for Requeue {
+impl From<Option<Timestamp>> for RequeueTime {
     fn from(at: Option<Timestamp>) -> Self {
         at.map_or(Self::OnChange, Self::At)
     }
@@ -41,7 +41,7 @@ impl From<Option<Timestamp>> for Requeue {
 pub enum ReconcileError {
     /// A write failed.
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(#[from] ObjectWriteError),
     /// A live read failed.
     #[error("read of {what} failed")]
     Read {
@@ -63,7 +63,7 @@ pub enum ReconcileError {
     },
     /// It panicked.
     #[error(transparent)]
-    Panicked(#[from] Panicked),
+    Panicked(#[from] CaughtPanic),
     /// A plan that would break a bound and was not executed.
     #[error("the plan for {key} was not executed, because {violation}: please report this as a bug")]
     Refused {
@@ -96,12 +96,12 @@ impl ReconcileError {
 }
 
 /// Reconciles the object of a key.
-pub trait Handler: Send + Sync + 'static {
+pub trait KeyReconciler: Send + Sync + 'static {
     /// Key of an object.
     type Key: Clone + Eq + Hash + std::fmt::Debug + Display + Send + Sync + 'static;
 
     /// Reconciles one object; returns when to requeue it.
-    fn handle(&self, key: &Self::Key) -> impl Future<Output = Result<Requeue, ReconcileError>> + Send;
+    fn handle(&self, key: &Self::Key) -> impl Future<Output = Result<RequeueTime, ReconcileError>> + Send;
 }
 
 /// First and longest pause before a failed reconcile is retried.
@@ -110,18 +110,18 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 const CONFLICT_RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// The workers of one controller.
-pub struct Workers<H: Handler> {
+pub struct WorkerPool<H: KeyReconciler> {
     handler: Arc<H>,
-    queue: Arc<Queue<H::Key>>,
-    clock: Arc<dyn Clock>,
+    queue: Arc<WorkQueue<H::Key>>,
+    clock: Arc<dyn TimeSource>,
     limit: usize,
     /// Consecutive failures, by key.
     failures: Arc<Mutex<HashMap<H::Key, u32>>>,
 }
 
-impl<H: Handler> Workers<H> {
+impl<H: KeyReconciler> WorkerPool<H> {
     /// At most `limit` reconciles at once.
-    pub fn new(handler: Arc<H>, queue: Arc<Queue<H::Key>>, clock: Arc<dyn Clock>, limit: usize) -> Self {
+    pub fn new(handler: Arc<H>, queue: Arc<WorkQueue<H::Key>>, clock: Arc<dyn TimeSource>, limit: usize) -> Self {
         Self { handler, queue, clock, limit: limit.max(1), failures: Arc::default() }
     }
 
@@ -148,9 +148,9 @@ impl<H: Handler> Workers<H> {
 
     async fn work(&self, key: &H::Key) {
         // A reconcile that is aborted must not leave its key in flight.
-        let mut turn = Turn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.longest()) };
+        let mut turn = WorkerTurn { queue: &self.queue, key, requeue_at: Some(Instant::now() + RETRY.longest()) };
         let what = || format!("{} {key}", self.queue.name());
-        let outcome = panics::caught(Place::Reconcile, what, async { self.handler.handle(key).await }).await;
+        let outcome = panics::caught(PanicPlace::Reconcile, what, async { self.handler.handle(key).await }).await;
         turn.requeue_at = match outcome.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok(requeue) => {
                 self.failures.lock().remove(key);
@@ -160,11 +160,11 @@ impl<H: Handler> Workers<H> {
         };
     }
 
-    fn time_of(&self, requeue: Requeue) -> Option<Instant> {
+    fn time_of(&self, requeue: RequeueTime) -> Option<Instant> {
         let delay = match requeue {
-            Requeue::OnChange => return None,
-            Requeue::After(delay) => delay,
-            Requeue::At(at) => Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default(),
+            RequeueTime::OnChange => return None,
+            RequeueTime::After(delay) => delay,
+            RequeueTime::At(at) => Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default(),
         };
         Some(Instant::now() + delay)
     }
@@ -202,13 +202,13 @@ impl<H: Handler> Workers<H> {
     }
 }
 
-struct Turn<'a, T: Clone + Eq + Hash + std::fmt::Debug> {
-    queue: &'a Queue<T>,
+struct WorkerTurn<'a, T: Clone + Eq + Hash + std::fmt::Debug> {
+    queue: &'a WorkQueue<T>,
     key: &'a T,
     requeue_at: Option<Instant>,
 }
 
-impl<T: Clone + Eq + Hash + std::fmt::Debug> Drop for Turn<'_, T> {
+impl<T: Clone + Eq + Hash + std::fmt::Debug> Drop for WorkerTurn<'_, T> {
     fn drop(&mut self) {
         self.queue.done(self.key, self.requeue_at);
     }
@@ -224,22 +224,22 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::{cache::Key, clock::SystemClock, metrics::Metrics, queue::Pacing};
+    use crate::{cache::Key, clock::SystemClock, metrics::MetricsRegistry, queue::QueuePacing};
 
     /// Returns the given results in turn, then none.
     struct Scripted {
-        answers: Mutex<Vec<Result<Requeue, ReconcileError>>>,
+        answers: Mutex<Vec<Result<RequeueTime, ReconcileError>>>,
         handled: Mutex<Vec<(&'static str, Instant)>>,
         changed: Notify,
     }
 
-    impl Handler for Scripted {
+    impl KeyReconciler for Scripted {
         type Key = &'static str;
 
-        async fn handle(&self, key: &&'static str) -> Result<Requeue, ReconcileError> {
+        async fn handle(&self, key: &&'static str) -> Result<RequeueTime, ReconcileError> {
             self.handled.lock().push((key, Instant::now()));
             self.changed.notify_one();
-            self.answers.lock().pop().unwrap_or(Ok(Requeue::OnChange))
+            self.answers.lock().pop().unwrap_or(Ok(RequeueTime::OnChange))
         }
     }
 
@@ -251,23 +251,26 @@ mod tests {
         };
         let details = serde_json::from_value(json!({"name": "a", "kind": "machines"})).unwrap();
         let status = Status::failure("no", reason).with_code(code).with_details(details);
-        WriteError::new("patch", "Machine", Key::new("n", "a"), kube::Error::Api(Box::new(status))).into()
+        ObjectWriteError::new("patch", "Machine", Key::new("n", "a"), kube::Error::Api(Box::new(status))).into()
     }
 
-    async fn pauses(answers: Vec<Result<Requeue, ReconcileError>>) -> Vec<u64> {
-        pauses_measured(answers, &Metrics::new()).await
+    async fn pauses(answers: Vec<Result<RequeueTime, ReconcileError>>) -> Vec<u64> {
+        pauses_measured(answers, &MetricsRegistry::new()).await
     }
 
-    async fn pauses_measured(mut answers: Vec<Result<Requeue, ReconcileError>>, metrics: &Metrics) -> Vec<u64> {
+    async fn pauses_measured(
+        mut answers: Vec<Result<RequeueTime, ReconcileError>>,
+        metrics: &MetricsRegistry,
+    ) -> Vec<u64> {
         answers.reverse();
         let count = answers.len() + 1;
         let handler =
             Arc::new(Scripted { answers: Mutex::new(answers), handled: Mutex::default(), changed: Notify::new() });
-        let queue = Queue::new("test", Pacing::default());
+        let queue = WorkQueue::new("test", QueuePacing::default());
         queue.measure(metrics);
         queue.add("a");
         let stop = CancellationToken::new();
-        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
+        let workers = Arc::new(WorkerPool::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
         let running = tokio::spawn(workers.run(stop.clone()));
         while handler.handled.lock().len() < count {
             handler.changed.notified().await;
@@ -280,7 +283,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_and_a_success_starts_anew() {
-        let soon = || Ok(Requeue::After(Duration::from_millis(7)));
+        let soon = || Ok(RequeueTime::After(Duration::from_millis(7)));
         let answers = vec![Err(refused(403)), Err(refused(403)), soon(), Err(refused(403)), soon()];
         assert_eq!(pauses(answers).await, [200, 400, 7, 200, 7]);
     }
@@ -297,8 +300,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_and_conflicts_count_as_retries_and_requeues_do_not() {
-        let metrics = Metrics::new();
-        let soon = || Ok(Requeue::After(Duration::from_millis(7)));
+        let metrics = MetricsRegistry::new();
+        let soon = || Ok(RequeueTime::After(Duration::from_millis(7)));
         let answers = vec![soon(), Err(refused(403)), Err(refused(409)), soon(), Err(refused(403)), soon()];
         pauses_measured(answers, &metrics).await;
         let text = metrics.render();
@@ -308,7 +311,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn flawed_plans_are_counted_by_reason() {
-        let metrics = Metrics::new();
+        let metrics = MetricsRegistry::new();
         let (key, violation, step) = ("pool".to_owned(), "of a bound".to_owned(), "create".to_owned());
         let bound = ReconcileError::Refused { key: key.clone(), violation };
         let answers = vec![Err(bound), Err(refused(403)), Err(ReconcileError::NotConverging { key, step, due: None })];
@@ -342,26 +345,26 @@ mod tests {
         total: AtomicUsize,
     }
 
-    impl Handler for Counting {
+    impl KeyReconciler for Counting {
         type Key = usize;
 
-        async fn handle(&self, _: &usize) -> Result<Requeue, ReconcileError> {
+        async fn handle(&self, _: &usize) -> Result<RequeueTime, ReconcileError> {
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(10)).await;
             self.now.fetch_sub(1, Ordering::SeqCst);
             self.total.fetch_add(1, Ordering::SeqCst);
-            Ok(Requeue::OnChange)
+            Ok(RequeueTime::OnChange)
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_the_limit_run_at_once_and_those_in_flight_end_before_it_stops() {
         let handler = Arc::new(Counting::default());
-        let queue = Queue::new("test", Pacing::default());
+        let queue = WorkQueue::new("test", QueuePacing::default());
         (0..20).for_each(|key| queue.add(key));
         let stop = CancellationToken::new();
-        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 3));
+        let workers = Arc::new(WorkerPool::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 3));
         let running = tokio::spawn(workers.run(stop.clone()));
         tokio::time::sleep(Duration::from_millis(25)).await;
         stop.cancel();
@@ -376,24 +379,24 @@ mod tests {
         handled: Mutex<Vec<(&'static str, Duration)>>,
     }
 
-    impl Handler for Panicking {
+    impl KeyReconciler for Panicking {
         type Key = &'static str;
 
-        async fn handle(&self, key: &&'static str) -> Result<Requeue, ReconcileError> {
+        async fn handle(&self, key: &&'static str) -> Result<RequeueTime, ReconcileError> {
             self.handled.lock().push((key, self.start.elapsed()));
             tokio::task::yield_now().await;
             assert_ne!(*key, "poisoned", "a bug");
-            Ok(Requeue::After(Duration::from_secs(1)))
+            Ok(RequeueTime::After(Duration::from_secs(1)))
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_object_whose_reconcile_panics_is_retried_with_a_backoff_and_delays_no_other() {
         let handler = Arc::new(Panicking { start: Instant::now(), handled: Mutex::default() });
-        let queue = Queue::new("test", Pacing::default());
+        let queue = WorkQueue::new("test", QueuePacing::default());
         ["poisoned", "good"].into_iter().for_each(|key| queue.add(key));
         let stop = CancellationToken::new();
-        let workers = Arc::new(Workers::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
+        let workers = Arc::new(WorkerPool::new(Arc::clone(&handler), queue, Arc::new(SystemClock), 1));
         let running = tokio::spawn(panics::of_cell("workers".into(), workers.run(stop.clone())));
         tokio::time::sleep(Duration::from_millis(3_500)).await;
         stop.cancel();
@@ -404,6 +407,6 @@ mod tests {
         };
         assert_eq!(of("poisoned"), [0, 200, 600, 1_400, 3_000]);
         assert_eq!(of("good"), [0, 1_000, 2_000, 3_000]);
-        assert_eq!(panics::counted(Place::Reconcile, "workers"), 5);
+        assert_eq!(panics::counted(PanicPlace::Reconcile, "workers"), 5);
     }
 }

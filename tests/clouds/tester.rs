@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use mcm::{
     api::machine::{Machine, MachineClass},
-    driver_tester::Tester,
+    driver_tester::DriverTester,
 };
 use serde_json::Value;
 
 use crate::simulation::Simulation;
 
 /// The driver of a cloud, with a class and the credentials of the cloud.
-pub fn driver_for(cloud: &dyn Simulation, spec: Value) -> Tester {
+pub fn driver_for(cloud: &dyn Simulation, spec: Value) -> DriverTester {
     let secret: BTreeMap<String, String> = serde_json::from_value(cloud.secret()).unwrap();
     let secret = secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
-    Tester::new(class(cloud, spec), secret).unwrap()
+    DriverTester::new(class(cloud, spec), secret).unwrap()
 }
 
 pub fn class(cloud: &dyn Simulation, spec: Value) -> MachineClass {

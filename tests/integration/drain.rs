@@ -215,20 +215,24 @@ async fn machine_with_pods_of(world: &World, change: Value, most_unavailable: i3
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "0", "controller": true}]);
     objects::merge(&mut daemon, json!({"metadata": {"ownerReferences": owner, "labels": {"app": "daemon"}}}));
     pods::run(&world.target, &world.namespace, daemon).await;
-    world
-        .apply(json!({
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": BUDGET},
-            "spec": {"maxUnavailable": most_unavailable, "selector": {"matchLabels": {"app": "web"}}},
-        }))
-        .await;
-    allow(&budgets(world), most_unavailable, allowed).await;
+    budget(world, most_unavailable, allowed).await;
     node
 }
 
+/// A budget of the pods, which allows this many evictions now.
+pub async fn budget(world: &World, most_unavailable: i32, allowed: i32) {
+    let budget = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": BUDGET, "namespace": world.namespace},
+        "spec": {"maxUnavailable": most_unavailable, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    objects::apply(&world.target, &budget).await;
+    allow(&budgets(world), most_unavailable, allowed).await;
+}
+
 fn budgets(world: &World) -> Api<PodDisruptionBudget> {
-    Api::namespaced(world.client.clone(), &world.namespace)
+    Api::namespaced(world.target.clone(), &world.namespace)
 }
 
 /// Writes the status of the budget of three pods, as the disruption controller would.
@@ -242,20 +246,20 @@ async fn allow(budgets: &Api<PodDisruptionBudget>, most_unavailable: i32, allowe
 }
 
 /// Ends pods that shall terminate; with `replaces` another pod takes over elsewhere, so that the next one may go.
-struct Kubelet {
+pub struct Kubelet {
     most_at_once: Arc<AtomicUsize>,
     task: AbortHandle,
 }
 
 impl Kubelet {
-    fn start(world: &World, replaces: bool) -> Self {
+    pub fn start(world: &World, replaces: bool) -> Self {
         let pods = pods::api(&world.target, &world.namespace);
         let most_at_once = Arc::<AtomicUsize>::default();
         let task = tokio::spawn(end_pods(pods, budgets(world), Arc::clone(&most_at_once), replaces)).abort_handle();
         Self { most_at_once, task }
     }
 
-    fn most_at_once(&self) -> usize {
+    pub fn most_at_once(&self) -> usize {
         self.most_at_once.load(Ordering::SeqCst)
     }
 }

@@ -31,6 +31,7 @@ mod plan;
 mod preserve;
 #[cfg(feature = "remote")]
 mod remote_driver;
+mod restored;
 mod rollout;
 mod samples;
 mod scale;

@@ -57,6 +57,12 @@ impl Part {
         .await;
     }
 
+    /// The same again, after it was killed, while the API server does not run.
+    pub fn start_alone(&mut self) {
+        let child = self.spawn();
+        self.children.push(child);
+    }
+
     /// The same again, after it was killed. Waits until the API server answers. One that ends by itself is started again, as a
     /// kubelet would: the port of a killed program is free only when the kernel has closed all its sockets.
     pub async fn start(&mut self) {

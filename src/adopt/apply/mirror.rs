@@ -21,12 +21,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     object::Kind,
-    observe::{NotRead, World},
-    snapshot::{Cloud, Snapshot},
-    unit::Unit,
-    way::Way,
+    observe::{MigrationEnvironment, NotRead},
+    snapshot::{CloudAnswers, Snapshot},
+    unit::MigrationUnit,
+    way::MigrationDirection,
 };
-use mcm_conversion::types::Side;
+use mcm_conversion::types::MigrationSide;
 
 /// Changes arrive in groups, so a read waits a moment for more of them.
 const GATHER: Duration = Duration::from_millis(100);
@@ -37,12 +37,12 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// The kinds that have to be read again.
 #[derive(Default)]
-struct Stale {
+struct StaleKinds {
     kinds: Mutex<BTreeSet<Kind>>,
     signal: Notify,
 }
 
-impl Stale {
+impl StaleKinds {
     fn add(&self, kind: Kind) {
         self.kinds.lock().insert(kind);
         self.signal.notify_one();
@@ -50,19 +50,19 @@ impl Stale {
 }
 
 /// All objects, and the last answers of the cloud.
-pub struct Mirror<'a> {
-    world: &'a World,
-    way: Way,
+pub struct MigrationCache<'a> {
+    world: &'a MigrationEnvironment,
+    way: MigrationDirection,
     snapshot: Snapshot,
-    stale: Arc<Stale>,
-    answer: Option<(Instant, Side, Cloud)>,
+    stale: Arc<StaleKinds>,
+    answer: Option<(Instant, MigrationSide, CloudAnswers)>,
     _watches: Vec<AbortOnDropHandle<()>>,
 }
 
-impl<'a> Mirror<'a> {
+impl<'a> MigrationCache<'a> {
     /// Watches for changes. Nothing is read yet.
-    pub fn new(world: &'a World, cluster: &str, unit: &Unit, way: Way) -> Self {
-        let stale = Arc::new(Stale::default());
+    pub fn new(world: &'a MigrationEnvironment, cluster: &str, unit: &MigrationUnit, way: MigrationDirection) -> Self {
+        let stale = Arc::new(StaleKinds::default());
         stale.kinds.lock().extend(way.everything(unit));
         let watched = way.kinds(unit).filter(|kind| !kind.is_of_other() || kind.is_paused_by_annotation());
         let watches = watched.map(|kind| AbortOnDropHandle::new(tokio::spawn(watch(world, kind, &stale)))).collect();
@@ -89,7 +89,7 @@ impl<'a> Mirror<'a> {
     }
 
     /// The current objects, including the answers of the cloud.
-    pub async fn ask(&mut self, side: Side) -> &Snapshot {
+    pub async fn ask(&mut self, side: MigrationSide) -> &Snapshot {
         let known = self.answer.take().filter(|(at, of, _)| *of == side && at.elapsed() < ANSWER);
         let (at, of, cloud) = match known {
             Some(known) => known,
@@ -121,12 +121,12 @@ impl<'a> Mirror<'a> {
 }
 
 /// Some of the kinds that a plan reads, in the order of reading.
-fn in_order(way: Way, unit: &Unit, kinds: &BTreeSet<Kind>) -> impl Iterator<Item = Kind> {
+fn in_order(way: MigrationDirection, unit: &MigrationUnit, kinds: &BTreeSet<Kind>) -> impl Iterator<Item = Kind> {
     way.everything(unit).filter(|kind| kinds.contains(kind))
 }
 
 /// Nodes are not watched: their kubelets write them all the time.
-fn watch(world: &World, kind: Kind, stale: &Arc<Stale>) -> impl Future<Output = ()> + Send + use<> {
+fn watch(world: &MigrationEnvironment, kind: Kind, stale: &Arc<StaleKinds>) -> impl Future<Output = ()> + Send + use<> {
     let (api, stale) = (world.api_of::<PartialObjectMeta<DynamicObject>>(kind), Arc::clone(stale));
     async move {
         let mut events = watcher(api, Config::default()).default_backoff().boxed();
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn secrets_are_read_after_all_objects_that_name_them() {
-        let unit = Unit::Pool("pool".to_owned());
-        for way in Way::ALL {
+        let unit = MigrationUnit::Pool("pool".to_owned());
+        for way in MigrationDirection::ALL {
             let kinds: BTreeSet<Kind> = way.everything(&unit).collect();
             let order: Vec<Kind> = in_order(way, &unit, &kinds).collect();
             assert_eq!(order.len(), kinds.len());

@@ -3,16 +3,16 @@
 use serde_json::json;
 
 use super::world::World;
-use crate::{Kind, Way, object::Id};
+use crate::{Kind, MigrationDirection, object::ObjectId};
 use mcm_api::labels;
 
-const THERE: Way = Way::FromOther;
-const BACK: Way = Way::ToOther;
+const THERE: MigrationDirection = MigrationDirection::FromOther;
+const BACK: MigrationDirection = MigrationDirection::ToOther;
 
 /// A template with all fields of a class, and no class.
 fn without_a_class() -> World {
     let mut world = World::of_other(1);
-    world.s.objects.remove(&Id::new(Kind::Class, "t"));
+    world.s.objects.remove(&ObjectId::new(Kind::Class, "t"));
     let spec = json!({
         "instanceType": "m5.large", "ami": { "id": "ami-1" }, "iamInstanceProfile": "nodes", "subnet": { "id": "subnet-1" },
         "rootVolume": { "size": 50, "type": "gp3" },
@@ -42,7 +42,7 @@ fn a_class_is_made_from_the_template_and_a_template_from_the_class() {
     assert_eq!(class["providerSpec"]["networkInterfaces"][0]["securityGroupIDs"], json!(["sg-node", "sg-lb"]));
     assert_eq!(class["credentialsSecretRef"], json!({ "name": "cloud", "namespace": "ns" }));
 
-    world.s.objects.remove(&Id::new(Kind::AWS_TEMPLATE, "t"));
+    world.s.objects.remove(&ObjectId::new(Kind::AWS_TEMPLATE, "t"));
     world.walk(BACK);
     let template = world.s.find(Kind::AWS_TEMPLATE, "t").unwrap();
     assert_eq!(template.text("/spec/template/spec/subnet/id"), "subnet-1");
@@ -63,7 +63,7 @@ fn a_template_that_cannot_become_a_class_stands_in_the_way_with_its_path() {
 fn a_class_without_a_known_provider_needs_a_template_of_that_provider() {
     let mut world = World::of_other(1);
     world.walk(THERE);
-    world.s.objects.remove(&Id::new(Kind::AWS_TEMPLATE, "t"));
+    world.s.objects.remove(&ObjectId::new(Kind::AWS_TEMPLATE, "t"));
     let failed = world.failed(BACK);
     assert!(failed.iter().any(|text| text.contains("create the template of the other provider")), "{failed:#?}");
 }
@@ -81,7 +81,11 @@ fn a_class_that_another_migration_holds_stands_in_the_way() {
 #[test]
 fn a_class_for_google_cloud_is_in_the_zone_of_its_machines() {
     let mut world = World::of_other(1);
-    for id in [Id::new(Kind::Class, "t"), Id::new(Kind::AWS_TEMPLATE, "t"), Id::new(Kind::AWS_MACHINE, "d-abc-0")] {
+    for id in [
+        ObjectId::new(Kind::Class, "t"),
+        ObjectId::new(Kind::AWS_TEMPLATE, "t"),
+        ObjectId::new(Kind::AWS_MACHINE, "d-abc-0"),
+    ] {
         world.s.objects.remove(&id);
     }
     let spec = json!({ "instanceType": "n2-standard-4", "image": "i", "subnet": "s", "rootDeviceSize": 60 });

@@ -4,11 +4,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{Kind, Plan, Stage, Way, object::Id};
+use crate::{Kind, MigrationDirection, MigrationStage, Plan, object::ObjectId};
 use mcm_api::labels;
 use mcm_conversion::types::names;
 
-const WAY: Way = Way::FromStandIn;
+const WAY: MigrationDirection = MigrationDirection::FromStandIn;
 
 impl World {
     /// A namespace in which the stand-in shows a deployment with two machines.
@@ -73,7 +73,7 @@ impl World {
 
     fn hand_over(&mut self) {
         for _ in 0..20 {
-            if self.round(WAY, usize::MAX).stage == Stage::Done {
+            if self.round(WAY, usize::MAX).stage == MigrationStage::Done {
                 return;
             }
             self.stand_in();
@@ -113,7 +113,7 @@ fn s8_the_native_controllers_get_the_machines_alone() {
     world.hand_over();
     assert!(world.is_handed_over());
     assert_eq!(world.s.find(Kind::Deployment, "d"), native.as_ref());
-    assert_eq!(world.plan(WAY).stage, Stage::Done);
+    assert_eq!(world.plan(WAY).stage, MigrationStage::Done);
 }
 
 /// It is continued after an interruption at any write, before and after the stand-in's part.
@@ -163,9 +163,9 @@ fn s8_the_label_stays_while_there_is_another_deployment() {
             world.put(Kind::CapiDeployment, "other", other.clone());
         }
     }
-    assert_eq!(world.plan(WAY).stage, Stage::Done);
+    assert_eq!(world.plan(WAY).stage, MigrationStage::Done);
     assert!(kept(&world));
-    world.s.objects.remove(&Id::new(Kind::CapiDeployment, "other"));
+    world.s.objects.remove(&ObjectId::new(Kind::CapiDeployment, "other"));
     world.hand_over();
     assert!(!kept(&world));
 }
@@ -209,7 +209,7 @@ fn s8_nothing_is_begun_while_the_stand_in_cannot_give_the_machines_away(
     world.edit(kind, name, &change);
     assert_eq!(world.failed(WAY), [expected]);
     let plan = world.plan(WAY);
-    assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Fresh, 0));
+    assert_eq!((plan.stage, plan.todo.actions.len()), (MigrationStage::Fresh, 0));
 }
 
 /// An unknown deployment does not count as handed over.
@@ -217,7 +217,7 @@ fn s8_nothing_is_begun_while_the_stand_in_cannot_give_the_machines_away(
 fn s8_what_does_not_exist_is_not_done() {
     let mut world = World::of_stand_in();
     for kind in [Kind::CapiDeployment, Kind::Deployment, Kind::Migration] {
-        world.s.objects.remove(&Id::new(kind, "d"));
+        world.s.objects.remove(&ObjectId::new(kind, "d"));
     }
     assert_eq!(world.failed(WAY), ["deployment: MachineDeployment d does not exist"]);
 }

@@ -9,22 +9,22 @@ use super::{
     world::World,
 };
 use crate::{
-    Kind, Stage, Way,
+    Kind, MigrationDirection, MigrationStage,
     object::lacking,
     plan::{NoPlan, plan},
-    unit::Unit,
+    unit::MigrationUnit,
 };
 use mcm_api::labels;
-use mcm_conversion::types::{Authority, Migrated, names};
+use mcm_conversion::types::{MachineAuthority, MigratedKind, names};
 
-const THERE: Way = Way::ToNative;
-const BACK: Way = Way::FromNative;
+const THERE: MigrationDirection = MigrationDirection::ToNative;
+const BACK: MigrationDirection = MigrationDirection::FromNative;
 
 impl World {
     /// A cluster with one machine of the provider mcm, which no set has. It is described in place.
     fn of_lone() -> Self {
         let mut world = Self::empty();
-        world.s.unit = Unit::Machine("m".to_owned());
+        world.s.unit = MigrationUnit::Machine("m".to_owned());
         world.cluster();
         world.put(Kind::Secret, "boot", json!({ "data": { "value": "I2Nsb3VkLWNvbmZpZw==" } }));
         let class =
@@ -40,7 +40,7 @@ impl World {
         world
     }
 
-    fn lone_at_beginning_of(way: Way) -> Self {
+    fn lone_at_beginning_of(way: MigrationDirection) -> Self {
         let mut world = Self::of_lone();
         if way == BACK {
             world.walk(THERE);
@@ -76,8 +76,8 @@ fn a_machine_without_a_set_becomes_a_native_one() {
     let node = world.s.find(Kind::Node, "m").unwrap();
     assert_eq!((node.annotation("cluster.x-k8s.io/machine"), node.annotation("other")), (None, Some("stays")));
     let migration = world.s.migration().unwrap();
-    assert_eq!(migration.spec.kind, Migrated::Machine);
-    assert_eq!(migration.status.unwrap().authority, Some(Authority::MachineController));
+    assert_eq!(migration.spec.kind, MigratedKind::Machine);
+    assert_eq!(migration.status.unwrap().authority, Some(MachineAuthority::MachineController));
 }
 
 /// Back under core, with the same names and the same values as before, and again.
@@ -114,7 +114,7 @@ fn a_machine_keeps_the_settings_of_its_native_machine() {
 /// Every step, stopped after every number of its writes.
 #[rstest]
 fn a_migration_of_a_lone_machine_that_stops_anywhere_goes_on_or_is_undone(
-    #[values(THERE, BACK)] way: Way,
+    #[values(THERE, BACK)] way: MigrationDirection,
     #[values(false, true)] is_undone: bool,
 ) {
     stop_anywhere(|| World::lone_at_beginning_of(way), way, is_undone, 8);
@@ -159,7 +159,7 @@ fn nothing_is_begun_while_the_machine_is_not_as_it_must_be(
     let mut world = World::of_lone();
     world.edit(kind, name, &change);
     let plan = world.plan(THERE);
-    assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Fresh, 0));
+    assert_eq!((plan.stage, plan.todo.actions.len()), (MigrationStage::Fresh, 0));
     let failed = world.failed(THERE);
     assert!(failed.iter().any(|text| text.starts_with(expected)), "{failed:#?}");
 }
@@ -167,7 +167,7 @@ fn nothing_is_begun_while_the_machine_is_not_as_it_must_be(
 /// A set makes every machine that it selects its own, and then counts one too many: it would delete one.
 #[rstest]
 fn a_set_that_would_adopt_the_machine_stands_in_the_way(
-    #[values(THERE, BACK)] way: Way,
+    #[values(THERE, BACK)] way: MigrationDirection,
     #[values(Kind::Set, Kind::CapiSet)] kind: Kind,
 ) {
     let mut world = World::lone_at_beginning_of(way);
@@ -200,13 +200,15 @@ fn a_health_check_is_not_changed_unless_it_repairs_the_machine() {
 fn a_name_has_one_migration() {
     let mut world = World::of_lone();
     world.walk(THERE);
-    world.s.unit = Unit::Deployment("m".to_owned());
+    world.s.unit = MigrationUnit::Deployment("m".to_owned());
     let error = plan(&world.s, THERE).unwrap_err();
     assert!(matches!(error, NoPlan::OtherUnit { .. }), "{error}");
 }
 
 #[rstest]
-fn a_lone_machine_does_not_go_from_provider_to_provider(#[values(Way::FromOther, Way::ToOther)] way: Way) {
+fn a_lone_machine_does_not_go_from_provider_to_provider(
+    #[values(MigrationDirection::FromOther, MigrationDirection::ToOther)] way: MigrationDirection,
+) {
     let expected = "provider: between infrastructure providers only whole deployments are migrated";
     assert_eq!(World::of_lone().failed(way), [expected]);
 }

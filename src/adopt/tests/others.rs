@@ -6,12 +6,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, is_held};
-use crate::{Kind, Object, Stage, Way, plan::plan, snapshot::Cloud};
+use crate::{Kind, MigrationDirection, MigrationStage, UnstructuredObject, plan::plan, snapshot::CloudAnswers};
 use mcm_api::labels;
-use mcm_conversion::types::{Authority, names};
+use mcm_conversion::types::{MachineAuthority, names};
 
-const THERE: Way = Way::FromOther;
-const BACK: Way = Way::ToOther;
+const THERE: MigrationDirection = MigrationDirection::FromOther;
+const BACK: MigrationDirection = MigrationDirection::ToOther;
 
 impl World {
     /// A cluster whose machines are of the provider for AWS. Their class exists and is not used.
@@ -42,28 +42,29 @@ impl World {
     }
 
     /// A world before a migration in this direction.
-    pub fn at_beginning_of(way: Way, count: usize) -> Self {
+    pub fn at_beginning_of(way: MigrationDirection, count: usize) -> Self {
         let mut world = if way.keeps_core() { Self::of_other(count) } else { Self::of_cluster_api(count) };
-        if matches!(way, Way::FromNative | Way::ToOther) {
+        if matches!(way, MigrationDirection::FromNative | MigrationDirection::ToOther) {
             world.walk(way.back());
         }
         world
     }
 
     /// State that must not change during a migration: natively the native Machines, else the objects of core.
-    pub fn essence_on(&self, way: Way) -> Vec<(String, String, String)> {
+    pub fn essence_on(&self, way: MigrationDirection) -> Vec<(String, String, String)> {
         if !way.keeps_core() || self.s.unit.is_pool() {
             return self.essence();
         }
         let kinds = [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine, Kind::Node];
-        let known =
-            |one: &Object| (one.id().to_string(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
+        let known = |one: &UnstructuredObject| {
+            (one.id().to_string(), one.uid().to_owned(), one.text("/spec/providerID").to_owned())
+        };
         kinds.into_iter().flat_map(|kind| self.s.all(kind)).map(known).collect()
     }
 
     /// Invariants of every state between providers.
     pub fn inspect_providers(&self) {
-        let works = |object: &&Object| !is_held(object);
+        let works = |object: &&UnstructuredObject| !is_held(object);
         for class in self.s.all(Kind::Class).filter(works) {
             let has_machine = |name: &&String| self.s.find(Kind::Machine, name).is_none();
             let orphan = self.tagged.iter().find(has_machine);
@@ -71,7 +72,7 @@ impl World {
         }
         for other in self.s.all(Kind::AWS_MACHINE).filter(works).filter(|one| one.controller().is_some()) {
             let ours = self.s.find(Kind::InfraMachine, other.name()).filter(works);
-            assert_eq!(ours.map(Object::id), None, "VM {} has two providers", other.name());
+            assert_eq!(ours.map(UnstructuredObject::id), None, "VM {} has two providers", other.name());
         }
         for kind in [Kind::AWS_MACHINE, Kind::InfraMachine] {
             for infra in self.s.all(kind).filter(works) {
@@ -88,7 +89,7 @@ impl World {
         }
         for deployment in self.s.all(Kind::CapiDeployment).filter(works) {
             let template = deployment.at("/spec/template/spec/infrastructureRef");
-            let is_same = |set: &&Object| set.at("/spec/template/spec/infrastructureRef") == template;
+            let is_same = |set: &&UnstructuredObject| set.at("/spec/template/spec/infrastructureRef") == template;
             assert!(
                 self.s.controlled(Kind::CapiSet, Some(deployment)).iter().any(is_same),
                 "{} would roll",
@@ -99,14 +100,14 @@ impl World {
 
     fn references(&self) -> BTreeMap<String, String> {
         let kinds = [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine];
-        let kind_of = |one: &Object| match one.kind {
+        let kind_of = |one: &UnstructuredObject| match one.kind {
             Kind::CapiMachine => one.text("/spec/infrastructureRef/kind").to_owned(),
             _ => one.text("/spec/template/spec/infrastructureRef/kind").to_owned(),
         };
         kinds.into_iter().flat_map(|kind| self.s.all(kind)).map(|one| (one.id().to_string(), kind_of(one))).collect()
     }
 
-    pub fn failed(&mut self, way: Way) -> Vec<String> {
+    pub fn failed(&mut self, way: MigrationDirection) -> Vec<String> {
         self.plan(way).failed().map(ToString::to_string).collect()
     }
 }
@@ -135,7 +136,7 @@ fn core_keeps_its_machines_when_mcm_takes_them_over() {
         assert_eq!(native.controller(), Some(infra.uid()));
     }
     assert!(world.s.objects.values().all(|object| object.annotation(labels::MIGRATION).is_none()));
-    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(Authority::ClusterApi));
+    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(MachineAuthority::ClusterApi));
 }
 
 /// Path E of 4.4: the same objects of core, and none of mcm.
@@ -164,12 +165,12 @@ fn machines_return_to_the_other_provider_with_the_ids_of_their_vms() {
 fn machines_of_another_provider_become_native_ones_by_way_of_mcm() {
     let mut world = World::of_other(2);
     let before = world.references();
-    world.walk(Way::FromOther);
+    world.walk(MigrationDirection::FromOther);
     let natives = world.essence();
-    world.walk(Way::ToNative);
-    world.walk(Way::FromNative);
+    world.walk(MigrationDirection::ToNative);
+    world.walk(MigrationDirection::FromNative);
     assert_eq!(world.essence(), natives);
-    world.walk(Way::ToOther);
+    world.walk(MigrationDirection::ToOther);
     assert_eq!(world.references(), before);
 }
 
@@ -226,7 +227,7 @@ fn nothing_is_begun_while_a_machine_cannot_be_taken_over(
     let mut world = World::of_other(2);
     world.edit(kind, name, &change);
     let plan = world.plan(THERE);
-    assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Fresh, 0));
+    assert_eq!((plan.stage, plan.todo.actions.len()), (MigrationStage::Fresh, 0));
     let failed = world.failed(THERE);
     assert!(failed.iter().any(|text| text.starts_with(expected)), "{failed:#?}");
 }
@@ -282,7 +283,7 @@ fn a_vm_is_tagged_only_once_its_class_is_listed() {
     world.walk_until(THERE, "tag the VMs as their class specifies");
     let denied = || Err("denied".to_owned());
     let mut todo = |listed| {
-        world.s.cloud = Some(Cloud { listed, ..Cloud::default() });
+        world.s.cloud = Some(CloudAnswers { listed, ..CloudAnswers::default() });
         plan(&world.s, THERE).unwrap().todo
     };
     let unknown = todo([("t".to_owned(), denied()), ("x".to_owned(), denied())].into());

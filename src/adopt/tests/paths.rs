@@ -5,12 +5,12 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::World;
-use crate::{Kind, Stage, Way, plan::plan};
+use crate::{Kind, MigrationDirection, MigrationStage, plan::plan};
 use mcm_api::labels;
-use mcm_conversion::types::{Authority, names};
+use mcm_conversion::types::{MachineAuthority, names};
 
-const THERE: Way = Way::ToNative;
-const BACK: Way = Way::FromNative;
+const THERE: MigrationDirection = MigrationDirection::ToNative;
+const BACK: MigrationDirection = MigrationDirection::FromNative;
 
 fn names_of(world: &World, kind: Kind) -> Vec<String> {
     world.s.all(kind).map(|object| object.name().to_owned()).collect()
@@ -43,7 +43,7 @@ fn machines_of_cluster_api_become_native_ones() {
     let node = world.s.all(Kind::Node).next().unwrap();
     assert_eq!(node.annotation("cluster.x-k8s.io/machine"), None);
     assert_eq!(node.annotation("other"), Some("stays"));
-    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(Authority::MachineController));
+    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(MachineAuthority::MachineController));
 }
 
 /// Path D of 4.4: back under core, with the same names as before.
@@ -119,7 +119,13 @@ fn nodes_lose_what_only_the_native_controllers_would_remove() {
 /// Nothing restores a machine whose VM ends after the switch. The others go on.
 #[rstest]
 fn a_machine_that_ends_after_the_switch_does_not_stop_the_others(
-    #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,
+    #[values(
+        MigrationDirection::ToNative,
+        MigrationDirection::FromNative,
+        MigrationDirection::FromOther,
+        MigrationDirection::ToOther
+    )]
+    way: MigrationDirection,
 ) {
     let mut world = World::at_beginning_of(way, 3);
     world.walk_until_switched(way);
@@ -157,26 +163,32 @@ fn only_some_of_many_changed_nodes_are_named() {
 /// Every step, interrupted after each number of its writes: it is continued or undone, and never puts anything at risk.
 #[rstest]
 fn a_migration_that_stops_anywhere_goes_on_or_is_undone(
-    #[values(Way::ToNative, Way::FromNative, Way::FromOther, Way::ToOther)] way: Way,
+    #[values(
+        MigrationDirection::ToNative,
+        MigrationDirection::FromNative,
+        MigrationDirection::FromOther,
+        MigrationDirection::ToOther
+    )]
+    way: MigrationDirection,
     #[values(false, true)] is_undone: bool,
 ) {
     stop_anywhere(|| World::at_beginning_of(way, 2), way, is_undone, 20);
 }
 
 /// Stops after every number of writes, of which a way has more than `least`.
-pub fn stop_anywhere(beginning: impl Fn() -> World, way: Way, is_undone: bool, least: usize) {
+pub fn stop_anywhere(beginning: impl Fn() -> World, way: MigrationDirection, is_undone: bool, least: usize) {
     for stop in 0.. {
         let mut world = beginning();
         let before = world.essence_on(way);
         let mut writes = 0;
-        while writes < stop && world.plan(way).stage != Stage::Done {
+        while writes < stop && world.plan(way).stage != MigrationStage::Done {
             let left = world.plan(way).todo.actions.len();
             world.round(way, stop - writes);
             writes += left.min(stop - writes);
             world.controllers();
             world.inspect();
         }
-        let is_over = world.plan(way).stage == Stage::Done;
+        let is_over = world.plan(way).stage == MigrationStage::Done;
         match is_undone.then(|| world.abort()).flatten() {
             Some(back) => {
                 assert_eq!(back, way.back());
@@ -196,11 +208,11 @@ pub fn stop_anywhere(beginning: impl Fn() -> World, way: Way, is_undone: bool, l
 }
 
 /// Kills, pauses of the controllers and changes of mind, in any order.
-pub fn wander(mut world: World, there: Way, turns: Vec<(usize, bool, u8)>) {
+pub fn wander(mut world: World, there: MigrationDirection, turns: Vec<(usize, bool, u8)>) {
     let before = world.essence_on(there);
     let mut way = there;
     for (writes, works, mind) in turns {
-        if plan(&world.s, way).is_err() || world.plan(way).stage == Stage::Done {
+        if plan(&world.s, way).is_err() || world.plan(way).stage == MigrationStage::Done {
             way = way.back();
         }
         if mind == 0
@@ -235,6 +247,6 @@ proptest! {
     /// The same between infrastructure providers.
     #[test]
     fn whatever_happens_between_providers_no_vm_is_at_risk(turns in any_turns()) {
-        wander(World::at_beginning_of(Way::FromOther, 3), Way::FromOther, turns);
+        wander(World::at_beginning_of(MigrationDirection::FromOther, 3), MigrationDirection::FromOther, turns);
     }
 }

@@ -10,12 +10,14 @@ use super::{
     paths::{any_turns, stop_anywhere, wander},
     world::{World, is_held},
 };
-use crate::{Kind, Object, Way, object::Id, snapshot::Cloud, unit::Unit};
+use crate::{
+    Kind, MigrationDirection, UnstructuredObject, object::ObjectId, snapshot::CloudAnswers, unit::MigrationUnit,
+};
 use mcm_api::labels;
-use mcm_conversion::types::{Authority, names};
+use mcm_conversion::types::{MachineAuthority, names};
 
-const THERE: Way = Way::FromOther;
-const BACK: Way = Way::ToOther;
+const THERE: MigrationDirection = MigrationDirection::FromOther;
+const BACK: MigrationDirection = MigrationDirection::ToOther;
 const POOL: &str = "d";
 const LEAVE: &str = "wait until the VMs left their group";
 const JOIN: &str = "wait until the VMs joined their group";
@@ -24,7 +26,7 @@ impl World {
     /// A cluster with a pool of the provider for AWS. The class of its VMs exists.
     pub fn of_pool(count: usize) -> Self {
         let mut world = Self::empty();
-        world.s.unit = Unit::Pool(POOL.to_owned());
+        world.s.unit = MigrationUnit::Pool(POOL.to_owned());
         world.cluster();
         world.put(Kind::Secret, "boot", json!({ "data": { "value": "I2Nsb3VkLWNvbmZpZw==" } }));
         let content = json!({ "zone": "z", "region": "r" });
@@ -53,7 +55,7 @@ impl World {
         world
     }
 
-    fn pool_at_beginning_of(way: Way, count: usize) -> Self {
+    fn pool_at_beginning_of(way: MigrationDirection, count: usize) -> Self {
         let mut world = Self::of_pool(count);
         if way == BACK {
             world.walk(THERE);
@@ -74,7 +76,7 @@ impl World {
     }
 
     /// The provider writes its numbers into the group and shows the VMs. `None` while it ignores the pool.
-    pub fn observe_group(&mut self, pool: &Object) -> Option<Value> {
+    pub fn observe_group(&mut self, pool: &UnstructuredObject) -> Option<Value> {
         let group = self.group.clone().filter(|_| !is_held(pool))?;
         let ids: Vec<String> = group.iter().map(|name| self.vms[name].clone()).collect();
         self.edit(pool.kind, pool.name(), &json!({ "spec": { "providerIDList": ids } }));
@@ -82,7 +84,7 @@ impl World {
     }
 
     /// Core copies the VMs of the infrastructure, and deletes the Nodes of others.
-    pub fn observe_pool(&mut self, machine_pool: &Object, conditions: &[Value]) -> Value {
+    pub fn observe_pool(&mut self, machine_pool: &UnstructuredObject, conditions: &[Value]) -> Value {
         let observed = machine_pool.at("/metadata/generation");
         let mut status = json!({ "conditions": conditions, "observedGeneration": observed });
         let Some(pool) = self.s.find(Kind::AWS_POOL, "t").filter(|_| !is_held(machine_pool)) else { return status };
@@ -123,7 +125,7 @@ impl World {
     }
 }
 
-fn is_listed(ids: &Value, node: &Object) -> bool {
+fn is_listed(ids: &Value, node: &UnstructuredObject) -> bool {
     ids.as_array().is_some_and(|ids| ids.contains(&node.at("/spec/providerID")))
 }
 
@@ -149,7 +151,7 @@ fn the_vms_of_a_pool_become_machines_of_a_deployment() {
     assert_eq!(world.number(Kind::MachinePool, POOL, "/spec/replicas"), Some(0));
     assert_eq!(world.number(Kind::AWS_POOL, "t", "/spec/minSize"), Some(0));
     assert!(world.s.objects.values().all(|object| object.annotation(labels::MIGRATION).is_none()));
-    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(Authority::ClusterApi));
+    assert_eq!(world.s.migration().unwrap().status.unwrap().authority, Some(MachineAuthority::ClusterApi));
 }
 
 /// Also one that was created meanwhile.
@@ -173,7 +175,7 @@ fn the_vms_return_to_their_pool_with_its_bounds() {
 
 #[rstest]
 fn a_migration_of_a_pool_that_stops_anywhere_goes_on_or_is_undone(
-    #[values(THERE, BACK)] way: Way,
+    #[values(THERE, BACK)] way: MigrationDirection,
     #[values(false, true)] is_undone: bool,
 ) {
     stop_anywhere(|| World::pool_at_beginning_of(way, 2), way, is_undone, 20);
@@ -237,7 +239,7 @@ fn a_group_that_cannot_be_listed_is_waited_for() {
     let mut world = World::of_pool(1);
     world.walk_until(THERE, LEAVE);
     let denied = Err("UnauthorizedOperation".to_owned());
-    world.s.cloud = Some(Cloud { members: Some(denied), ..Cloud::default() });
+    world.s.cloud = Some(CloudAnswers { members: Some(denied), ..CloudAnswers::default() });
     let waits = crate::plan::plan(&world.s, THERE).unwrap().todo.waits;
     assert_eq!(waits, ["the members of Auto Scaling group t, which cannot be listed: UnauthorizedOperation"]);
 }
@@ -257,7 +259,7 @@ fn a_successor_that_the_group_started_is_named() {
 #[test]
 fn a_migration_of_a_pool_without_a_class_is_undone_without_the_flags_for_it() {
     let mut world = World::of_pool(2);
-    world.s.objects.remove(&Id::new(Kind::Class, "t"));
+    world.s.objects.remove(&ObjectId::new(Kind::Class, "t"));
     let template = json!({
         "ami": { "id": "ami-1" }, "instanceType": "m5.large", "iamInstanceProfile": "nodes",
         "rootVolume": { "size": 8, "type": "gp3" },
@@ -281,7 +283,11 @@ fn a_migration_of_a_pool_without_a_class_is_undone_without_the_flags_for_it() {
 #[rstest]
 #[case::there(THERE, LEAVE, &["i-0"])]
 #[case::back(BACK, JOIN, &[])]
-fn a_migration_of_a_pool_is_undone_when_a_vm_ended(#[case] way: Way, #[case] step: &str, #[case] group: &[&str]) {
+fn a_migration_of_a_pool_is_undone_when_a_vm_ended(
+    #[case] way: MigrationDirection,
+    #[case] step: &str,
+    #[case] group: &[&str],
+) {
     let mut world = World::pool_at_beginning_of(way, 2);
     world.walk_until(way, step);
     world.lose("i-1");
@@ -310,7 +316,7 @@ fn a_vm_whose_node_is_ready_did_not_end() {
 }
 
 #[rstest]
-fn a_vm_that_ends_after_the_switch_does_not_stop_the_others(#[values(THERE, BACK)] way: Way) {
+fn a_vm_that_ends_after_the_switch_does_not_stop_the_others(#[values(THERE, BACK)] way: MigrationDirection) {
     let mut world = World::pool_at_beginning_of(way, 3);
     world.walk_until_switched(way);
     world.lose("i-1");
@@ -326,7 +332,7 @@ fn a_pool_whose_vms_have_machines_stays(#[case] name: String) {
     let mut world = World::of_pool(1);
     let spec = world.s.find(Kind::MachinePool, POOL).unwrap().at("/spec");
     world.put(Kind::MachinePool, &name, json!({ "spec": spec }));
-    world.s.unit = Unit::Pool(name.clone());
+    world.s.unit = MigrationUnit::Pool(name.clone());
     let labels = json!({ (names::POOL_NAME): names::label_value(&name) });
     world.put(Kind::CapiMachine, "m", json!({ "metadata": { "labels": labels } }));
     let failed = world.failed(THERE);
@@ -338,7 +344,7 @@ fn a_pool_whose_vms_have_machines_stays(#[case] name: String) {
 fn a_pool_without_its_bootstrap_data_stays() {
     let mut world = World::of_pool(1);
     assert!(world.s.secret_names().contains("boot"), "it is read");
-    world.s.objects.remove(&Id::new(Kind::Secret, "boot"));
+    world.s.objects.remove(&ObjectId::new(Kind::Secret, "boot"));
     assert_eq!(world.failed(THERE), ["bootstrap: Secret boot does not exist"]);
 }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::world::World;
 use crate::{
-    Kind, Stage, Way,
+    Kind, MigrationDirection, MigrationStage,
     plan::{NoPlan, abort, plan},
 };
 use mcm_api::patch;
 
-const THERE: Way = Way::ToNative;
+const THERE: MigrationDirection = MigrationDirection::ToNative;
 
 /// 4.3 refusal, 4.4 step 1: nothing is begun while an object is changing, unknown, or managed by another client.
 #[rstest]
@@ -80,7 +80,7 @@ fn nothing_is_begun_while_something_is_not_as_it_must_be(
     let mut world = World::of_cluster_api(2);
     world.edit(kind, name, &change);
     let plan = world.plan(THERE);
-    assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Fresh, 0));
+    assert_eq!((plan.stage, plan.todo.actions.len()), (MigrationStage::Fresh, 0));
     let failed: Vec<String> = plan.failed().map(ToString::to_string).collect();
     assert!(failed.iter().any(|text| text.starts_with(expected)), "{failed:#?}");
 }
@@ -155,7 +155,7 @@ fn without_controllers_that_confirm_nothing_goes_on() {
         world.round(THERE, usize::MAX);
     }
     let plan = world.plan(THERE);
-    assert_eq!((plan.stage, plan.todo.actions.len()), (Stage::Forward, 0));
+    assert_eq!((plan.stage, plan.todo.actions.len()), (MigrationStage::Forward, 0));
     assert!(
         plan.todo.waits.contains(&"the condition Paused of MachineDeployment d".to_owned()),
         "{:?}",
@@ -169,11 +169,11 @@ fn only_one_way_at_a_time_and_back_only_before_the_switch() {
     assert!(abort(&world.s).is_err(), "nothing is under way");
     world.round(THERE, usize::MAX);
     world.round(THERE, usize::MAX);
-    let error = plan(&world.s, Way::FromNative).unwrap_err();
+    let error = plan(&world.s, MigrationDirection::FromNative).unwrap_err();
     assert!(matches!(error, NoPlan::OtherWay { .. }), "{error}");
     world.abort().unwrap();
     assert!(matches!(plan(&world.s, THERE), Err(NoPlan::Aborting { .. })));
-    world.walk(Way::FromNative);
+    world.walk(MigrationDirection::FromNative);
     world.walk(THERE);
     assert!(abort(&world.s).is_err(), "the authority is switched");
 }
@@ -184,7 +184,7 @@ fn the_native_deployment_of_a_pool_is_not_moved() {
     let mut world = World::of_cluster_api(1);
     world.walk(THERE);
     world.edit(Kind::Deployment, "d", &json!({ "metadata": { "labels": { "machine.mcm/pool": "p" } } }));
-    let plan = world.plan(Way::FromNative);
+    let plan = world.plan(MigrationDirection::FromNative);
     let told: Vec<&str> = plan.failed().map(|check| check.text.as_str()).collect();
     assert!(told.contains(&"belongs to MCMMachinePool p, so Cluster API already manages it"), "{told:?}");
 }
@@ -220,6 +220,6 @@ fn the_authority_is_not_switched_before_the_set_counts_its_machines() {
         }
     }
     let plan = world.plan(THERE);
-    assert_eq!((plan.stage, plan.current().unwrap().0), (Stage::Forward, 5));
+    assert_eq!((plan.stage, plan.current().unwrap().0), (MigrationStage::Forward, 5));
     assert_eq!(plan.todo.waits, ["MCM MachineSet d-abc to count 2 machines"]);
 }

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Kind, Object, Plan, Stage, Way,
-    object::Id,
+    Kind, MigrationDirection, MigrationStage, Plan, UnstructuredObject,
+    object::ObjectId,
     plan::{abort, plan},
-    snapshot::{Cloud, Snapshot},
+    snapshot::{CloudAnswers, Snapshot},
     step::Action,
     swap,
-    unit::Unit,
+    unit::MigrationUnit,
 };
 use mcm_api::{labels, patch};
 use mcm_conversion::types::names;
@@ -41,7 +41,7 @@ impl World {
         let s = Snapshot {
             namespace: "ns".to_owned(),
             cluster: "c".to_owned(),
-            unit: Unit::Deployment("d".to_owned()),
+            unit: MigrationUnit::Deployment("d".to_owned()),
             objects: BTreeMap::new(),
             credentials: None,
             answers: Default::default(),
@@ -162,14 +162,15 @@ impl World {
         if kind != Kind::Node {
             value["metadata"]["namespace"] = json!("ns");
         }
-        let object = Object { kind, value };
+        let object = UnstructuredObject { kind, value };
         let owner = object.as_controller();
         self.s.objects.insert(object.id(), object);
         owner
     }
 
     pub fn edit(&mut self, kind: Kind, name: &str, change: &Value) {
-        let object = self.s.objects.get_mut(&Id::new(kind, name)).unwrap_or_else(|| panic!("{kind} {name} is gone"));
+        let object =
+            self.s.objects.get_mut(&ObjectId::new(kind, name)).unwrap_or_else(|| panic!("{kind} {name} is gone"));
         patch::apply(&mut object.value, change);
     }
 
@@ -181,20 +182,20 @@ impl World {
         if let Some(group) = &mut self.group {
             group.remove(name);
         }
-        self.s.objects.remove(&Id::new(Kind::Node, name));
+        self.s.objects.remove(&ObjectId::new(Kind::Node, name));
     }
 
     /// The migration goes on until its current step has this title.
-    pub fn walk_until(&mut self, way: Way, title: &str) {
+    pub fn walk_until(&mut self, way: MigrationDirection, title: &str) {
         self.walk_while(way, |plan| plan.current().is_none_or(|(_, step)| step.title != title));
     }
 
     /// The migration goes on until the authority is switched.
-    pub fn walk_until_switched(&mut self, way: Way) {
-        self.walk_while(way, |plan| plan.stage != Stage::Closing);
+    pub fn walk_until_switched(&mut self, way: MigrationDirection) {
+        self.walk_while(way, |plan| plan.stage != MigrationStage::Closing);
     }
 
-    fn walk_while(&mut self, way: Way, is_before: impl Fn(&Plan) -> bool) {
+    fn walk_while(&mut self, way: MigrationDirection, is_before: impl Fn(&Plan) -> bool) {
         for _ in 0..200 {
             if !is_before(&self.plan(way)) {
                 return;
@@ -207,7 +208,7 @@ impl World {
     }
 
     /// One round as the executor makes it, of which only so many writes happen.
-    pub fn round(&mut self, way: Way, writes: usize) -> Plan {
+    pub fn round(&mut self, way: MigrationDirection, writes: usize) -> Plan {
         let planned = self.plan(way);
         for action in planned.todo.actions.iter().take(writes) {
             self.execute(action);
@@ -217,7 +218,7 @@ impl World {
         planned
     }
 
-    pub fn plan(&mut self, way: Way) -> Plan {
+    pub fn plan(&mut self, way: MigrationDirection) -> Plan {
         self.s.cloud = None;
         let first = plan(&self.s, way).unwrap();
         if !first.asks_cloud {
@@ -228,9 +229,9 @@ impl World {
     }
 
     /// Until nothing is left.
-    pub fn walk(&mut self, way: Way) {
+    pub fn walk(&mut self, way: MigrationDirection) {
         for _ in 0..200 {
-            if self.round(way, usize::MAX).stage == Stage::Done {
+            if self.round(way, usize::MAX).stage == MigrationStage::Done {
                 return;
             }
             self.controllers();
@@ -241,14 +242,14 @@ impl World {
         panic!("it does not end: {:?} {failed:#?} {:#?}", plan.current(), plan.todo);
     }
 
-    pub fn abort(&mut self) -> Option<Way> {
+    pub fn abort(&mut self) -> Option<MigrationDirection> {
         let (back, actions) = abort(&self.s).ok()?;
         actions.iter().for_each(|action| self.execute(action));
         Some(back)
     }
 
     /// Every class lists all VMs with its tags.
-    fn cloud(&self) -> Cloud {
+    fn cloud(&self) -> CloudAnswers {
         let ended = self.s.recorded().filter(|member| !self.vms.contains_key(member.name));
         let ended = ended.map(|member| (member.name.to_owned(), Ok(None)));
         let found = self.vms.iter().map(|(name, id)| (name.clone(), Ok(Some(id.clone())))).chain(ended).collect();
@@ -260,7 +261,7 @@ impl World {
         let ids = |names: &BTreeSet<String>| names.iter().map(|name| self.vms[name].clone()).collect();
         let unknown = || "its MachineClass is not known".to_owned();
         let members = self.group.as_ref().map(|names| own.as_ref().map(|_| ids(names)).ok_or_else(unknown));
-        Cloud { found, members, listed: classes.map(|class| (class, Ok(listed.clone()))).collect() }
+        CloudAnswers { found, members, listed: classes.map(|class| (class, Ok(listed.clone()))).collect() }
     }
 
     fn execute(&mut self, action: &Action) {
@@ -288,7 +289,7 @@ impl World {
     }
 
     /// Removes a deleted object without finalizers, and its dependents.
-    fn collect(&mut self, id: &Id) {
+    fn collect(&mut self, id: &ObjectId) {
         let Some(object) = self.s.objects.get(id) else { return };
         let has_finalizers = object.value["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         if !object.is_deleting() || has_finalizers {
@@ -296,8 +297,8 @@ impl World {
         }
         let uid = object.uid().to_owned();
         self.s.objects.remove(id);
-        let owned: Vec<Id> =
-            self.s.objects.values().filter(|one| one.controller() == Some(&uid)).map(Object::id).collect();
+        let owned: Vec<ObjectId> =
+            self.s.objects.values().filter(|one| one.controller() == Some(&uid)).map(UnstructuredObject::id).collect();
         for id in owned {
             self.edit(id.kind, &id.name, &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
             self.collect(&id);
@@ -391,7 +392,7 @@ impl World {
     }
 
     /// Core makes a Machine the owner of the objects it refers to, and the Cluster that of a Machine without a set.
-    fn own(&mut self, machine: &Object) {
+    fn own(&mut self, machine: &UnstructuredObject) {
         if machine.at("/metadata/ownerReferences").is_null() {
             let owners =
                 json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": "c" }]);
@@ -409,7 +410,7 @@ impl World {
 
     /// Invariants of every state: otherwise a running controller would create or delete a VM, or two would have one.
     pub fn inspect(&self) {
-        let works = |object: &&Object| !is_held(object);
+        let works = |object: &&UnstructuredObject| !is_held(object);
         for (sets, machines) in [(Kind::CapiSet, Kind::CapiMachine), (Kind::Set, Kind::Machine)] {
             for set in self.s.all(sets).filter(works) {
                 let count = self.s.controlled(machines, Some(set)).len();
@@ -445,8 +446,9 @@ impl World {
 
     /// State that must not change.
     pub fn essence(&self) -> Vec<(String, String, String)> {
-        let native =
-            |one: &Object| (one.name().to_owned(), one.uid().to_owned(), one.text("/spec/providerID").to_owned());
+        let native = |one: &UnstructuredObject| {
+            (one.name().to_owned(), one.uid().to_owned(), one.text("/spec/providerID").to_owned())
+        };
         let nodes = self.s.all(Kind::Node).map(|one| (one.name().to_owned(), one.uid().to_owned(), "node".to_owned()));
         // The native Machines of a pool are made and removed.
         let natives = self.s.all(Kind::Machine).filter(|_| !self.s.unit.is_pool());
@@ -456,7 +458,7 @@ impl World {
 
 /// Whether the controllers of an object have paused it: the rules of core, of the provider and of the native
 /// controllers.
-pub fn is_held(object: &Object) -> bool {
+pub fn is_held(object: &UnstructuredObject) -> bool {
     match object.kind {
         Kind::CapiDeployment
         | Kind::CapiSet

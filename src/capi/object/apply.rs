@@ -1,14 +1,14 @@
 //! The common part of the executors of several kinds.
 
 use mcm_runtime::{
-    cache::{Cached, Key},
-    objects::Objects,
+    cache::{CacheableKind, Key},
+    objects::CachedApi,
     worker::ReconcileError,
 };
 
 /// Reads an object live; whether it does not exist.
-pub(crate) async fn read<K: Cached + serde::Serialize>(
-    objects: &Objects<K>,
+pub(crate) async fn read<K: CacheableKind + serde::Serialize>(
+    objects: &CachedApi<K>,
     key: &Key,
 ) -> Result<bool, ReconcileError> {
     let read = objects.read_again(key).await;

@@ -7,12 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::reasons;
 use mcm_api::reasons::EventReason;
-use mcm_controllers::object::condition::{self, Refresh};
+use mcm_controllers::object::condition::{self, ConditionRefresh};
 use mcm_rules::plan::Event;
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Desired {
+pub(crate) struct ConditionVerdict {
     status: &'static str,
     pub reason: String,
     pub message: String,
@@ -25,7 +25,7 @@ const UNKNOWN: &str = "Unknown";
 /// The longest message; the API server takes 32 KiB.
 const LONGEST: usize = 1024;
 
-impl Desired {
+impl ConditionVerdict {
     pub(crate) fn yes(reason: &str) -> Self {
         Self::new(TRUE, reason, "")
     }
@@ -56,12 +56,12 @@ impl Desired {
 pub(crate) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
-    desired: Desired,
+    desired: ConditionVerdict,
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let Desired { status, reason, message } = desired;
-    let desired = condition::Condition::new(status, &reason, message).refreshed(Refresh::OnMessage);
+    let ConditionVerdict { status, reason, message } = desired;
+    let desired = condition::DesiredCondition::new(status, &reason, message).refreshed(ConditionRefresh::OnMessage);
     condition::set(conditions, type_, Some(desired), now);
     if let Some(set) = condition::find_mut(conditions, type_) {
         set.observed_generation = generation;
@@ -71,8 +71,8 @@ pub(crate) fn set(
 /// Sets the condition `Paused`; `on` is what a paused object waits for.
 pub(crate) fn set_paused(conditions: &mut Vec<Condition>, on: Option<&str>, generation: Option<i64>, now: Timestamp) {
     let desired = match on {
-        Some(on) => Desired::whether(true, reasons::PAUSED, format!("Waiting for {on}")),
-        None => Desired::no(reasons::NOT_PAUSED, ""),
+        Some(on) => ConditionVerdict::whether(true, reasons::PAUSED, format!("Waiting for {on}")),
+        None => ConditionVerdict::no(reasons::NOT_PAUSED, ""),
     };
     set(conditions, reasons::PAUSED, desired, generation, now);
 }
@@ -135,32 +135,32 @@ mod tests {
     #[test]
     fn a_condition_changes_only_if_what_it_says_does() {
         let mut conditions = Vec::new();
-        set(&mut conditions, "Ready", Desired::no("Creating", "a"), Some(1), at(10));
+        set(&mut conditions, "Ready", ConditionVerdict::no("Creating", "a"), Some(1), at(10));
         let before = conditions.clone();
-        set(&mut conditions, "Ready", Desired::no("Creating", "a"), Some(1), at(20));
+        set(&mut conditions, "Ready", ConditionVerdict::no("Creating", "a"), Some(1), at(20));
         assert_eq!(conditions, before);
-        set(&mut conditions, "Ready", Desired::no("Failed", "b"), Some(2), at(30));
+        set(&mut conditions, "Ready", ConditionVerdict::no("Failed", "b"), Some(2), at(30));
         assert_eq!(conditions[0].last_transition_time, Time(at(10)), "the status is the same");
         assert_eq!((conditions[0].reason.as_str(), conditions[0].observed_generation), ("Failed", Some(2)));
-        set(&mut conditions, "Ready", Desired::yes("Provisioned"), Some(2), at(40));
+        set(&mut conditions, "Ready", ConditionVerdict::yes("Provisioned"), Some(2), at(40));
         assert_eq!((conditions[0].last_transition_time.clone(), conditions[0].message.as_str()), (Time(at(40)), ""));
         assert_eq!(conditions.len(), 1);
     }
 
     /// One event for each change that a user would look for, with the reason of the condition.
     #[rstest]
-    #[case::first(None, Desired::no("Creating", "a"), Some((false, EventReason::Creating, "a")))]
-    #[case::other_text(Some(Desired::no("Creating", "a")), Desired::no("Creating", "b"), None)]
-    #[case::failure(Some(Desired::no("Creating", "a")), Desired::no("NameTaken", "b"), Some((true, EventReason::NameTaken, "b")))]
-    #[case::code_of_a_cloud(None, Desired::no("ResourceExhausted", "full"), Some((true, EventReason::Failed, "ResourceExhausted: full")))]
-    #[case::left_alone(Some(Desired::yes("Provisioned")), Desired::unknown("WaitingForOwner", "b"), Some((false, EventReason::WaitingForOwner, "b")))]
-    #[case::success(Some(Desired::no("NameTaken", "b")), Desired::yes("Provisioned"), Some((false, EventReason::Provisioned, "Ready is True")))]
+    #[case::first(None, ConditionVerdict::no("Creating", "a"), Some((false, EventReason::Creating, "a")))]
+    #[case::other_text(Some(ConditionVerdict::no("Creating", "a")), ConditionVerdict::no("Creating", "b"), None)]
+    #[case::failure(Some(ConditionVerdict::no("Creating", "a")), ConditionVerdict::no("NameTaken", "b"), Some((true, EventReason::NameTaken, "b")))]
+    #[case::code_of_a_cloud(None, ConditionVerdict::no("ResourceExhausted", "full"), Some((true, EventReason::Failed, "ResourceExhausted: full")))]
+    #[case::left_alone(Some(ConditionVerdict::yes("Provisioned")), ConditionVerdict::unknown("WaitingForOwner", "b"), Some((false, EventReason::WaitingForOwner, "b")))]
+    #[case::success(Some(ConditionVerdict::no("NameTaken", "b")), ConditionVerdict::yes("Provisioned"), Some((false, EventReason::Provisioned, "Ready is True")))]
     fn another_reason_of_ready_is_an_event(
-        #[case] before: Option<Desired>,
-        #[case] next: Desired,
+        #[case] before: Option<ConditionVerdict>,
+        #[case] next: ConditionVerdict,
         #[case] expected: Option<(bool, EventReason, &str)>,
     ) {
-        let conditions = |desired: Option<Desired>| {
+        let conditions = |desired: Option<ConditionVerdict>| {
             let mut all = Vec::new();
             desired.into_iter().for_each(|desired| set(&mut all, "Ready", desired, None, at(0)));
             all
@@ -173,7 +173,13 @@ mod tests {
     #[test]
     fn the_condition_ready_can_be_unknown() {
         let mut conditions = Vec::new();
-        set(&mut conditions, "Ready", Desired::unknown(reasons::WAITING_FOR_OWNER, "Waiting for it"), None, at(0));
+        set(
+            &mut conditions,
+            "Ready",
+            ConditionVerdict::unknown(reasons::WAITING_FOR_OWNER, "Waiting for it"),
+            None,
+            at(0),
+        );
         assert_eq!((conditions[0].status.as_str(), conditions[0].reason.as_str()), ("Unknown", "WaitingForOwner"));
         let event = event(&[], &conditions).unwrap();
         assert_eq!((event.warning, event.reason), (false, EventReason::WaitingForOwner));

@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde_json::Value;
 
 use super::{
-    conditions::{self, Desired},
+    conditions::{self, ConditionVerdict},
     hold, reasons,
-    view::{Ownership, View},
+    view::{ObjectView, OwnerState},
 };
 use mcm_api::reasons::ConditionType;
 use mcm_controllers::object::{condition, finalizer};
@@ -20,14 +20,14 @@ use mcm_rules::plan::{Plan, Step, UndoneWrite, WaitKind};
 const OWNER_FOLLOWS: SignedDuration = SignedDuration::from_secs(10);
 
 /// A snapshot whose plan begins with [`gate`].
-pub(crate) trait Gated {
+pub(crate) trait GatedSnapshot {
     /// The status of the object.
     type Status: PartialEq;
     /// The actions of its plans.
     type Action;
 
     /// The input of the gate.
-    fn facts(&self) -> Facts<'_>;
+    fn facts(&self) -> GateInput<'_>;
     /// The stored status.
     fn stored(&self) -> Self::Status;
     /// The conditions of a status.
@@ -41,7 +41,7 @@ pub(crate) trait Gated {
 }
 
 /// The input of [`gate`].
-pub(crate) struct Facts<'a> {
+pub(crate) struct GateInput<'a> {
     /// Its metadata.
     pub meta: &'a ObjectMeta,
     /// Value of `--watch-filter`.
@@ -49,13 +49,13 @@ pub(crate) struct Facts<'a> {
     /// Kind of its owner.
     pub owner_kind: &'static str,
     /// Whether the owner is known.
-    pub owner: Ownership,
+    pub owner: OwnerState,
     /// Its Cluster.
-    pub cluster: &'a View<Cluster>,
+    pub cluster: &'a ObjectView<Cluster>,
     /// The native objects are as they were after the last pause of the Cluster.
     pub are_natives_read: bool,
     /// A native manager beside the provider.
-    pub obstacle: Option<&'a Obstacle>,
+    pub obstacle: Option<&'a ManagerObstacle>,
     /// Its finalizer, and the reason for it.
     pub finalizer: (&'static str, &'static str),
     /// The time.
@@ -64,7 +64,7 @@ pub(crate) struct Facts<'a> {
 
 /// A native manager beside the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Obstacle {
+pub(crate) struct ManagerObstacle {
     /// Completes "waiting for".
     pub on: String,
     /// It was seen. Otherwise the Leases have not been read yet.
@@ -72,17 +72,20 @@ pub(crate) struct Obstacle {
 }
 
 /// An object that is not reconciled.
-struct Closed {
+struct GateRefusal {
     kind: WaitKind,
     /// Completes "waiting for".
     on: String,
     /// The condition `Ready`; `None` if none is written.
-    ready: Option<Desired>,
+    ready: Option<ConditionVerdict>,
 }
 
 /// The plan for an object that is not reconciled, is being deleted, or lacks its finalizer. `None` if the object can be
 /// provided with what it needs.
-pub(crate) fn gate<S: Gated>(subject: &S, tear_down: impl FnOnce(&mut Plan<S::Action>, &S)) -> Option<Plan<S::Action>> {
+pub(crate) fn gate<S: GatedSnapshot>(
+    subject: &S,
+    tear_down: impl FnOnce(&mut Plan<S::Action>, &S),
+) -> Option<Plan<S::Action>> {
     let mut plan = Plan::default();
     let facts = subject.facts();
     // Another manager writes the conditions of its objects.
@@ -104,7 +107,7 @@ pub(crate) fn gate<S: Gated>(subject: &S, tear_down: impl FnOnce(&mut Plan<S::Ac
         true => facts.held(subject),
         false => facts.ownerless().or_else(|| facts.held(subject)).or_else(|| facts.unowned()),
     };
-    if let Some(Closed { kind, on, ready }) = closed {
+    if let Some(GateRefusal { kind, on, ready }) = closed {
         if let Some(ready) = ready {
             let next = with_conditions(subject, subject.stored(), [(reasons::READY, ready)]);
             report(&mut plan, subject, next, "it is not reconciled");
@@ -122,10 +125,10 @@ pub(crate) fn gate<S: Gated>(subject: &S, tear_down: impl FnOnce(&mut Plan<S::Ac
     Some(plan)
 }
 
-impl Facts<'_> {
+impl GateInput<'_> {
     /// Until when an object without an owner waits without a condition.
     fn owner_due(&self) -> Option<Timestamp> {
-        let created = self.meta.creation_timestamp.as_ref().filter(|_| self.owner == Ownership::None)?;
+        let created = self.meta.creation_timestamp.as_ref().filter(|_| self.owner == OwnerState::None)?;
         created.0.checked_add(OWNER_FOLLOWS).ok().filter(|due| *due > self.now)
     }
 
@@ -134,67 +137,67 @@ impl Facts<'_> {
     }
 
     /// No owner reference names an owner.
-    fn ownerless(&self) -> Option<Closed> {
-        let closed = || Closed::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, self.on_owner());
-        (self.owner == Ownership::None).then(closed)
+    fn ownerless(&self) -> Option<GateRefusal> {
+        let closed = || GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, self.on_owner());
+        (self.owner == OwnerState::None).then(closed)
     }
 
     /// The native objects must not be reconciled.
-    fn held<S: Gated>(&self, subject: &S) -> Option<Closed> {
+    fn held<S: GatedSnapshot>(&self, subject: &S) -> Option<GateRefusal> {
         if !self.are_natives_read && self.cluster.known().is_some() {
-            let closed = Closed::new(WaitKind::CacheUntrusted, reasons::WAITING_FOR_NATIVE_OBJECTS, hold::UNREAD);
+            let closed = GateRefusal::new(WaitKind::CacheUntrusted, reasons::WAITING_FOR_NATIVE_OBJECTS, hold::UNREAD);
             // They are also read after each start. Meanwhile the last known condition is kept.
             let ready = closed.ready.clone().filter(|_| !is_ready(subject));
-            return Some(Closed { ready, ..closed });
+            return Some(GateRefusal { ready, ..closed });
         }
         let obstacle = self.obstacle?;
         let text = format!("Waiting for {}", obstacle.on);
         // The first read takes a moment. Its failure is certain.
-        let ready = obstacle.is_certain.then(|| Desired::no(reasons::NATIVE_MANAGER, text));
-        Some(Closed { kind: WaitKind::Hold, on: obstacle.on.clone(), ready })
+        let ready = obstacle.is_certain.then(|| ConditionVerdict::no(reasons::NATIVE_MANAGER, text));
+        Some(GateRefusal { kind: WaitKind::Hold, on: obstacle.on.clone(), ready })
     }
 
     /// The owner or the Cluster cannot be read or does not exist.
-    fn unowned(&self) -> Option<Closed> {
+    fn unowned(&self) -> Option<GateRefusal> {
         let kind = self.owner_kind;
-        let on_owner = |text: String| Some(Closed::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, text));
+        let on_owner = |text: String| Some(GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, text));
         match self.owner {
-            Ownership::Unreadable => on_owner(format!("the {kind} that owns it to become readable")),
-            Ownership::Missing => on_owner(format!("the {kind} that owns it, which does not exist")),
-            Ownership::None | Ownership::Known if self.cluster.known().is_some() => None,
-            Ownership::None | Ownership::Known => {
-                Some(Closed::new(WaitKind::Owner, reasons::WAITING_FOR_CLUSTER_OBJECT, "its Cluster to exist"))
+            OwnerState::Unreadable => on_owner(format!("the {kind} that owns it to become readable")),
+            OwnerState::Missing => on_owner(format!("the {kind} that owns it, which does not exist")),
+            OwnerState::None | OwnerState::Known if self.cluster.known().is_some() => None,
+            OwnerState::None | OwnerState::Known => {
+                Some(GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_CLUSTER_OBJECT, "its Cluster to exist"))
             }
         }
     }
 }
 
-impl Closed {
+impl GateRefusal {
     fn new(kind: WaitKind, reason: &str, on: impl Into<String>) -> Self {
         let on = on.into();
-        let ready = Some(Desired::unknown(reason, format!("Waiting for {on}")));
+        let ready = Some(ConditionVerdict::unknown(reason, format!("Waiting for {on}")));
         Self { kind, on, ready }
     }
 }
 
 /// The status while the object is paused: only the condition `Paused` changes.
-fn paused<S: Gated>(subject: &S, on: &str) -> S::Status {
+fn paused<S: GatedSnapshot>(subject: &S, on: &str) -> S::Status {
     let mut next = subject.stored();
     let facts = subject.facts();
     conditions::set_paused(S::conditions(&mut next), Some(on), facts.meta.generation, facts.now);
     next
 }
 
-fn is_ready<S: Gated>(subject: &S) -> bool {
+fn is_ready<S: GatedSnapshot>(subject: &S) -> bool {
     let mut stored = subject.stored();
     S::conditions(&mut stored).iter().any(|condition| condition.type_ == reasons::READY && condition.status == "True")
 }
 
 /// A status with conditions. The object is not paused.
-pub(crate) fn with_conditions<S: Gated>(
+pub(crate) fn with_conditions<S: GatedSnapshot>(
     subject: &S,
     mut status: S::Status,
-    all: impl IntoIterator<Item = (&'static str, Desired)>,
+    all: impl IntoIterator<Item = (&'static str, ConditionVerdict)>,
 ) -> S::Status {
     let facts = subject.facts();
     let conditions = S::conditions(&mut status);
@@ -202,14 +205,19 @@ pub(crate) fn with_conditions<S: Gated>(
         conditions::set(conditions, type_, desired, facts.meta.generation, facts.now);
     }
     conditions::set_paused(conditions, None, facts.meta.generation, facts.now);
-    if matches!(facts.owner, Ownership::Known | Ownership::Missing) {
+    if matches!(facts.owner, OwnerState::Known | OwnerState::Missing) {
         subject.complete(&mut status);
     }
     status
 }
 
 /// Adds a write of the status, if it changes.
-pub(crate) fn report<S: Gated>(plan: &mut Plan<S::Action>, subject: &S, mut next: S::Status, reason: &str) -> bool {
+pub(crate) fn report<S: GatedSnapshot>(
+    plan: &mut Plan<S::Action>,
+    subject: &S,
+    mut next: S::Status,
+    reason: &str,
+) -> bool {
     let mut stored = subject.stored();
     let is_news = next != stored;
     if is_news {
@@ -220,7 +228,7 @@ pub(crate) fn report<S: Gated>(plan: &mut Plan<S::Action>, subject: &S, mut next
 }
 
 /// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
-pub(crate) fn show_undone<S: Gated>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
+pub(crate) fn show_undone<S: GatedSnapshot>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
     let is_held = plan.waits.iter().any(|wait| wait.kind == WaitKind::Hold);
     if is_held || !plan.steps.is_empty() {
         return;
@@ -247,10 +255,10 @@ mod tests {
     struct Subject {
         meta: ObjectMeta,
         watch_filter: Option<&'static str>,
-        owner: Ownership,
-        cluster: View<Cluster>,
+        owner: OwnerState,
+        cluster: ObjectView<Cluster>,
         are_natives_read: bool,
-        obstacle: Option<Obstacle>,
+        obstacle: Option<ManagerObstacle>,
         stored: Vec<Condition>,
     }
 
@@ -261,12 +269,12 @@ mod tests {
         TearDown,
     }
 
-    impl Gated for Subject {
+    impl GatedSnapshot for Subject {
         type Status = Vec<Condition>;
         type Action = Action;
 
-        fn facts(&self) -> Facts<'_> {
-            Facts {
+        fn facts(&self) -> GateInput<'_> {
+            GateInput {
                 meta: &self.meta,
                 watch_filter: self.watch_filter,
                 owner_kind: "Machine",
@@ -299,8 +307,8 @@ mod tests {
         Subject {
             meta: serde_json::from_value(meta).unwrap(),
             watch_filter: None,
-            owner: Ownership::Known,
-            cluster: View::Present(Arc::new(serde_json::from_value(cluster).unwrap())),
+            owner: OwnerState::Known,
+            cluster: ObjectView::Present(Arc::new(serde_json::from_value(cluster).unwrap())),
             are_natives_read: true,
             obstacle: None,
             stored: Vec::new(),
@@ -325,30 +333,30 @@ mod tests {
 
     fn ready() -> Vec<Condition> {
         let mut all = Vec::new();
-        conditions::set(&mut all, reasons::READY, Desired::yes("Provisioned"), None, Timestamp::UNIX_EPOCH);
+        conditions::set(&mut all, reasons::READY, ConditionVerdict::yes("Provisioned"), None, Timestamp::UNIX_EPOCH);
         all
     }
 
     #[rstest]
     #[case::of_another_manager(|one: &mut Subject| one.watch_filter = Some("other"), None)]
     #[case::ownerless(
-        |one: &mut Subject| one.owner = Ownership::None,
+        |one: &mut Subject| one.owner = OwnerState::None,
         Some("Ready=Unknown WaitingForOwner: Waiting for Cluster API core to set its Machine as an owner")
     )]
     #[case::owner_gone(
-        |one: &mut Subject| one.owner = Ownership::Missing,
+        |one: &mut Subject| one.owner = OwnerState::Missing,
         Some("Ready=Unknown WaitingForOwner: Waiting for the Machine that owns it, which does not exist")
     )]
     #[case::owner_unreadable(
-        |one: &mut Subject| one.owner = Ownership::Unreadable,
+        |one: &mut Subject| one.owner = OwnerState::Unreadable,
         Some("Ready=Unknown WaitingForOwner: Waiting for the Machine that owns it to become readable")
     )]
     #[case::cluster_gone(
-        |one: &mut Subject| one.cluster = View::Missing,
+        |one: &mut Subject| one.cluster = ObjectView::Missing,
         Some("Ready=Unknown WaitingForCluster: Waiting for its Cluster to exist")
     )]
     #[case::cluster_unreadable(
-        |one: &mut Subject| one.cluster = View::Unknown,
+        |one: &mut Subject| one.cluster = ObjectView::Unknown,
         Some("Paused=True Paused: Waiting for its Cluster to become readable")
     )]
     #[case::natives_unread(
@@ -359,11 +367,11 @@ mod tests {
         |one: &mut Subject| (one.are_natives_read, one.stored) = (false, ready()), None
     )]
     #[case::native_manager(
-        |one: &mut Subject| one.obstacle = Some(Obstacle { on: "a Lease to expire".into(), is_certain: true }),
+        |one: &mut Subject| one.obstacle = Some(ManagerObstacle { on: "a Lease to expire".into(), is_certain: true }),
         Some("Ready=False MachineControllerManagerActive: Waiting for a Lease to expire")
     )]
     #[case::native_managers_not_known_yet(
-        |one: &mut Subject| one.obstacle = Some(Obstacle { on: "the Leases to be read".into(), is_certain: false }), None
+        |one: &mut Subject| one.obstacle = Some(ManagerObstacle { on: "the Leases to be read".into(), is_certain: false }), None
     )]
     fn an_object_that_is_not_reconciled_says_why(#[case] edit: fn(&mut Subject), #[case] expected: Option<&str>) {
         let mut subject = subject();
@@ -382,7 +390,7 @@ mod tests {
     #[rstest]
     fn a_new_object_waits_for_its_owner_without_a_condition(#[values(false, true)] is_paused: bool) {
         let mut subject = subject();
-        subject.owner = Ownership::None;
+        subject.owner = OwnerState::None;
         if is_paused {
             subject.meta.annotations = Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
         }
@@ -395,7 +403,7 @@ mod tests {
     #[test]
     fn a_paused_object_without_an_owner_confirms_its_pause() {
         let mut subject = subject();
-        subject.owner = Ownership::None;
+        subject.owner = OwnerState::None;
         subject.meta.annotations = Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
         let plan = planned(&subject).unwrap();
         assert_eq!(
@@ -408,7 +416,7 @@ mod tests {
     #[test]
     fn an_object_without_anything_is_deleted() {
         let mut subject = subject();
-        (subject.owner, subject.cluster) = (Ownership::None, View::Missing);
+        (subject.owner, subject.cluster) = (OwnerState::None, ObjectView::Missing);
         subject.meta.deletion_timestamp = subject.meta.creation_timestamp.clone();
         let plan = planned(&subject).unwrap();
         assert_eq!(plan.steps.into_iter().map(|step| step.action).collect::<Vec<_>>(), [Action::TearDown]);

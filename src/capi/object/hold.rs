@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::view::View;
+use super::view::ObjectView;
 use mcm_conversion::types::{Cluster, names};
 
 /// The reason for which nothing is written to an object; completes "waiting for". `None` if this manager may write to
@@ -34,14 +34,14 @@ pub(crate) const UNREAD: &str = "all MCM objects to be read live, because its Cl
 
 /// The wait of the object if it or its Cluster is paused; completes "waiting for". A Cluster that does not exist pauses
 /// nothing.
-pub(crate) fn paused(meta: &ObjectMeta, cluster: &View<Cluster>) -> Option<String> {
+pub(crate) fn paused(meta: &ObjectMeta, cluster: &ObjectView<Cluster>) -> Option<String> {
     if is_annotated(meta, names::PAUSED) {
         return Some(format!("its annotation {} to be removed", names::PAUSED));
     }
     match cluster {
-        View::Unknown => Some("its Cluster to become readable".to_owned()),
-        View::Missing => None,
-        View::Present(cluster) => {
+        ObjectView::Unknown => Some("its Cluster to become readable".to_owned()),
+        ObjectView::Missing => None,
+        ObjectView::Present(cluster) => {
             let is_paused = cluster.spec.paused == Some(true);
             is_paused.then(|| format!("Cluster {} to be unpaused", cluster.name_any()))
         }
@@ -70,9 +70,9 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn cluster(paused: Value) -> View<Cluster> {
+    fn cluster(paused: Value) -> ObjectView<Cluster> {
         let cluster = json!({ "metadata": { "name": "c" }, "spec": { "paused": paused } });
-        View::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
+        ObjectView::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
     }
 
     /// Z1: by the Cluster, or by an annotation with any value.
@@ -81,11 +81,11 @@ mod tests {
     #[case::not_paused(json!({}), cluster(json!(false)), false)]
     #[case::cluster(json!({}), cluster(json!(true)), true)]
     #[case::annotation(json!({ "cluster.x-k8s.io/paused": "false" }), cluster(json!(false)), true)]
-    #[case::no_cluster(json!({}), View::Missing, false)]
-    #[case::unknown_cluster(json!({}), View::Unknown, true)]
+    #[case::no_cluster(json!({}), ObjectView::Missing, false)]
+    #[case::unknown_cluster(json!({}), ObjectView::Unknown, true)]
     fn an_object_is_paused_by_its_cluster_or_itself(
         #[case] annotations: Value,
-        #[case] cluster: View<Cluster>,
+        #[case] cluster: ObjectView<Cluster>,
         #[case] expected: bool,
     ) {
         assert_eq!(paused(&meta(json!({ "annotations": annotations })), &cluster).is_some(), expected);

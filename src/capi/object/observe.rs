@@ -2,16 +2,18 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::view::View;
+use super::view::ObjectView;
 use mcm_conversion::types::CORE_GROUP;
-use mcm_runtime::cache::{Cache, Cached, Key};
+use mcm_runtime::cache::{CacheableKind, Key, ObjectCache};
 
 /// An object of a cache.
-pub(crate) fn view<K: Cached>(cache: &Cache<K>, key: &Key) -> View<K> {
+pub(crate) fn view<K: CacheableKind>(cache: &ObjectCache<K>, key: &Key) -> ObjectView<K> {
     match cache.get(key) {
-        Some(object) => View::Present(object),
-        None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => View::Unknown,
-        None => View::Missing,
+        Some(object) => ObjectView::Present(object),
+        None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => {
+            ObjectView::Unknown
+        }
+        None => ObjectView::Missing,
     }
 }
 
@@ -22,9 +24,13 @@ pub(crate) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a Owner
 }
 
 /// The object that an owner reference names. Another object of that name is none.
-pub(crate) fn owner<K: Cached>(cache: &Cache<K>, meta: &ObjectMeta, reference: &OwnerReference) -> View<K> {
+pub(crate) fn owner<K: CacheableKind>(
+    cache: &ObjectCache<K>,
+    meta: &ObjectMeta,
+    reference: &OwnerReference,
+) -> ObjectView<K> {
     match view(cache, &Key::beside(meta, &reference.name)) {
-        View::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => View::Missing,
+        ObjectView::Present(object) if object.meta().uid.as_deref() != Some(&reference.uid) => ObjectView::Missing,
         seen => seen,
     }
 }

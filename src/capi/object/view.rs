@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// Another object, as the caches have it. Unknown and missing are different.
 #[derive(Clone, Debug)]
-pub(crate) enum View<K> {
+pub(crate) enum ObjectView<K> {
     /// Unknown: it cannot be decoded, or the cache was never filled.
     Unknown,
     /// It does not exist, or nothing names it.
@@ -15,16 +15,16 @@ pub(crate) enum View<K> {
 
 /// The owner of an infrastructure object, a Machine or a MachinePool.
 #[derive(Clone, Debug)]
-pub(crate) enum Owner<K> {
+pub(crate) enum OwnerView<K> {
     /// No owner reference names one.
     None,
     /// One does.
-    Named(View<K>),
+    Named(ObjectView<K>),
 }
 
 /// Whether the owner of an object is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ownership {
+pub(crate) enum OwnerState {
     /// No owner reference names one.
     None,
     /// It cannot be read.
@@ -35,11 +35,11 @@ pub(crate) enum Ownership {
     Known,
 }
 
-impl<K> Owner<K> {
+impl<K> OwnerView<K> {
     /// Whether the owner is known.
-    pub(crate) const fn ownership(&self) -> Ownership {
+    pub(crate) const fn ownership(&self) -> OwnerState {
         match self {
-            Self::None => Ownership::None,
+            Self::None => OwnerState::None,
             Self::Named(owner) => owner.ownership(),
         }
     }
@@ -53,13 +53,13 @@ impl<K> Owner<K> {
     }
 }
 
-impl<K> View<K> {
+impl<K> ObjectView<K> {
     /// Whether the object is known, as an owner.
-    pub(crate) const fn ownership(&self) -> Ownership {
+    pub(crate) const fn ownership(&self) -> OwnerState {
         match self {
-            Self::Unknown => Ownership::Unreadable,
-            Self::Missing => Ownership::Missing,
-            Self::Present(_) => Ownership::Known,
+            Self::Unknown => OwnerState::Unreadable,
+            Self::Missing => OwnerState::Missing,
+            Self::Present(_) => OwnerState::Known,
         }
     }
 

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 use kube::ResourceExt;
 
 use super::reasons;
-use crate::object::{conditions::Desired, view::View};
+use crate::object::{conditions::ConditionVerdict, view::ObjectView};
 use mcm_api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef};
 pub use mcm_conversion::{
     content_of,
@@ -18,7 +18,7 @@ pub use mcm_conversion::{
 const GPU: &str = "gpu";
 
 /// The class of VMs, usable or not.
-pub(super) enum Class {
+pub(super) enum ClassResolution {
     /// It can be used.
     Usable {
         /// Name of the MachineClass.
@@ -29,11 +29,11 @@ pub(super) enum Class {
         is_inline: bool,
     },
     /// It cannot be used.
-    Problem(Desired),
+    Problem(ConditionVerdict),
 }
 
 /// The description of VMs by an infrastructure object.
-pub(super) struct Description<'a> {
+pub(super) struct VmDescription<'a> {
     /// The class that it names.
     pub named: &'a ClassRef,
     /// The content of a class in the object itself, and the name of the class that is created from it.
@@ -41,28 +41,28 @@ pub(super) struct Description<'a> {
     /// The required zone of the VMs; empty for any.
     pub zone: &'a str,
     /// The infrastructure of the Cluster.
-    pub infrastructure: &'a View<MCMCluster>,
+    pub infrastructure: &'a ObjectView<MCMCluster>,
     /// The named class in that zone.
-    pub class: &'a View<MachineClass>,
+    pub class: &'a ObjectView<MachineClass>,
 }
 
 /// The name of a class in a zone.
-pub(super) fn in_zone(named: &ClassRef, zone: &str, infrastructure: &View<MCMCluster>) -> String {
+pub(super) fn in_zone(named: &ClassRef, zone: &str, infrastructure: &ObjectView<MCMCluster>) -> String {
     let domains = infrastructure.known().map(|infrastructure| infrastructure.spec.failure_domains.as_slice());
     let domain = domains.unwrap_or_default().iter().find(|domain| domain.name == zone);
     let other = domain.and_then(|domain| domain.machine_class_overrides.get(&named.name));
     other.unwrap_or(&named.name).clone()
 }
 
-impl Description<'_> {
+impl VmDescription<'_> {
     /// The class of the VMs.
-    pub(super) fn resolve(&self) -> Class {
+    pub(super) fn resolve(&self) -> ClassResolution {
         let zone = self.zone;
         let (name, content, is_inline) = match &self.inline {
             Some((name, content)) => (name.clone(), ClassContent::clone(content), true),
             None => match self.named() {
                 Ok(class) => (class.name_any(), content_of(&class), false),
-                Err(problem) => return Class::Problem(problem),
+                Err(problem) => return ClassResolution::Problem(problem),
             },
         };
         if !zone.is_empty() && zone_of(Some(&content)).as_deref() != Some(zone) {
@@ -74,22 +74,25 @@ impl Description<'_> {
                 ),
             };
             let text = format!("class {name} is not in failure domain {zone} of the Machine: {advice}");
-            return Class::Problem(Desired::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text));
+            return ClassResolution::Problem(ConditionVerdict::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text));
         }
-        Class::Usable { name, content: Box::new(content), is_inline }
+        ClassResolution::Usable { name, content: Box::new(content), is_inline }
     }
 
-    fn named(&self) -> Result<Arc<MachineClass>, Desired> {
-        if matches!(self.infrastructure, View::Unknown) {
-            return Err(Desired::no(reasons::UNREADABLE, "the MCMCluster cannot be read"));
+    fn named(&self) -> Result<Arc<MachineClass>, ConditionVerdict> {
+        if matches!(self.infrastructure, ObjectView::Unknown) {
+            return Err(ConditionVerdict::no(reasons::UNREADABLE, "the MCMCluster cannot be read"));
         }
         let name = in_zone(self.named, self.zone, self.infrastructure);
         match self.class {
-            View::Present(class) => Ok(Arc::clone(class)),
-            View::Missing => {
-                Err(Desired::no(reasons::CLASS_MISSING, format!("MachineClass {name} does not exist: create it")))
+            ObjectView::Present(class) => Ok(Arc::clone(class)),
+            ObjectView::Missing => Err(ConditionVerdict::no(
+                reasons::CLASS_MISSING,
+                format!("MachineClass {name} does not exist: create it"),
+            )),
+            ObjectView::Unknown => {
+                Err(ConditionVerdict::no(reasons::UNREADABLE, format!("MachineClass {name} cannot be read")))
             }
-            View::Unknown => Err(Desired::no(reasons::UNREADABLE, format!("MachineClass {name} cannot be read"))),
         }
     }
 }
@@ -98,7 +101,7 @@ impl Description<'_> {
 pub(super) fn described(
     metadata: ObjectMeta,
     content: &ClassContent,
-    infrastructure: &View<MCMCluster>,
+    infrastructure: &ObjectView<MCMCluster>,
 ) -> MachineClass {
     let of_cluster = || {
         let cluster = infrastructure.known()?;

@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::object::{observe::view, view::View};
+use crate::object::{observe::view, view::ObjectView};
 use mcm_api::labels;
 use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, names};
-use mcm_runtime::cache::{Cache, Key};
+use mcm_runtime::cache::{Key, ObjectCache};
 
 /// Name of the MCMMachinePool that a native object, or an MCMMachine, belongs to.
 pub(crate) fn pool_of(meta: &ObjectMeta) -> Option<&str> {
@@ -18,16 +18,16 @@ pub(crate) fn cluster_name(meta: &ObjectMeta) -> Option<&str> {
 }
 
 /// The infrastructure of a Cluster, if it is ours.
-pub(crate) fn infrastructure(cache: &Cache<MCMCluster>, cluster: &View<Cluster>) -> View<MCMCluster> {
+pub(crate) fn infrastructure(cache: &ObjectCache<MCMCluster>, cluster: &ObjectView<Cluster>) -> ObjectView<MCMCluster> {
     let cluster = match cluster {
-        View::Unknown => return View::Unknown,
-        View::Missing => return View::Missing,
-        View::Present(cluster) => cluster,
+        ObjectView::Unknown => return ObjectView::Unknown,
+        ObjectView::Missing => return ObjectView::Missing,
+        ObjectView::Present(cluster) => cluster,
     };
     let reference = &cluster.spec.infrastructure_ref;
     if reference.kind == "MCMCluster" && reference.api_group == INFRASTRUCTURE_GROUP {
         view(cache, &Key::beside(&cluster.metadata, &reference.name))
     } else {
-        View::Missing
+        ObjectView::Missing
     }
 }

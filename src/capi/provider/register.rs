@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     mcm_cluster, mcm_machine, mcm_machine_pool, mcm_machine_template, native_managers,
-    natives::Surroundings,
+    natives::NativeHoldCaches,
     observe::pool_of,
     resume,
     settings::{ROLE_NAME, Settings},
@@ -16,16 +16,16 @@ use crate::object::observe::is_in;
 use mcm_controllers::{machine, machine_class, machine_deployment, machine_set, node, overshoot, secret};
 use mcm_conversion::types::{Cluster, MCMMachine, MCMMachinePool};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
     hold_check::HoldCheck,
     kind_cache::KindCaches,
-    role::Role,
+    role::ControllerRole,
 };
 
 /// All kinds run under one Lease, which has the name that users of Cluster API expect.
-pub const ROLE: Role = Role { name: ROLE_NAME, lease: "controller-leader-election-capmcm" };
+pub const ROLE: ControllerRole = ControllerRole { name: ROLE_NAME, lease: "controller-leader-election-capmcm" };
 
 /// All kinds. Orphan VMs are not collected: each VM has an object that its finalizer keeps, and while a cluster moves the
 /// objects are elsewhere for a moment.
@@ -55,16 +55,16 @@ pub fn with_caches(kinds: KindCaches) -> KindCaches {
 }
 
 /// Native objects, each held while its cluster is paused or another client has it. Where the Nodes of Machines are.
-fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
+fn native_objects(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let holds = builder.shared::<HoldCheck>();
-    let around = Arc::new(Surroundings::new(builder, settings));
+    let around = Arc::new(NativeHoldCaches::new(builder, settings));
     let judge = Arc::clone(&around);
     holds.set(move |meta| judge.held(meta));
     let rule = Arc::clone(&around);
     builder.config().targets.set_placement(move |meta| rule.placement(meta));
 
     let holds = Arc::downgrade(&holds);
-    let changed = Enqueue::to(&around, move |key| {
+    let changed = EnqueueMapper::to(&around, move |key| {
         if let Some(holds) = holds.upgrade() {
             holds.changed(&key);
         }
@@ -80,7 +80,7 @@ fn native_objects(builder: &mut Builder<'_>, settings: &Settings) {
 }
 
 /// The native objects of a Cluster that is paused or deleted, or no longer paused.
-fn of_cluster(around: &Surroundings, change: &Change<Cluster>) -> Vec<Key> {
+fn of_cluster(around: &NativeHoldCaches, change: &ObjectChange<Cluster>) -> Vec<Key> {
     let state = |cluster: &Arc<Cluster>| (cluster.spec.paused, cluster.metadata.deletion_timestamp.clone());
     if change.old.as_ref().map(state) == change.new.as_ref().map(state) {
         return Vec::new();
@@ -89,7 +89,7 @@ fn of_cluster(around: &Surroundings, change: &Change<Cluster>) -> Vec<Key> {
 }
 
 /// The native Machine of an object whose annotations or load balancers changed, or that is deleted.
-fn of_machine(_: &Surroundings, change: &Change<MCMMachine>) -> Vec<Key> {
+fn of_machine(_: &NativeHoldCaches, change: &ObjectChange<MCMMachine>) -> Vec<Key> {
     let state = |object: &Arc<MCMMachine>| {
         let ObjectMeta { annotations, deletion_timestamp, .. } = &object.metadata;
         (annotations.clone(), deletion_timestamp.clone(), mcm_machine::registered_in(object).to_vec())
@@ -101,7 +101,7 @@ fn of_machine(_: &Surroundings, change: &Change<MCMMachine>) -> Vec<Key> {
 }
 
 /// The native objects of a pool whose annotations or labels changed, or that is deleted.
-fn of_pool(around: &Surroundings, change: &Change<MCMMachinePool>) -> Vec<Key> {
+fn of_pool(around: &NativeHoldCaches, change: &ObjectChange<MCMMachinePool>) -> Vec<Key> {
     let state = |object: &Arc<MCMMachinePool>| {
         let ObjectMeta { annotations, labels, deletion_timestamp, .. } = &object.metadata;
         (annotations.clone(), labels.clone(), deletion_timestamp.clone())

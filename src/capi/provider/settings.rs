@@ -4,7 +4,8 @@ use mcm_controllers as controllers;
 use mcm_runtime::{kubeconfig, reload::ClientError, target::TargetClients};
 
 /// Creates the clients of a cluster.
-pub(crate) type Connect = Arc<dyn Fn(&kubeconfig::Cluster) -> Result<TargetClients, ClientError> + Send + Sync>;
+pub(crate) type TargetClientFactory =
+    Arc<dyn Fn(&kubeconfig::ClusterConfig) -> Result<TargetClients, ClientError> + Send + Sync>;
 
 /// The role of all kinds: one Lease, as users of Cluster API expect.
 pub(super) const ROLE_NAME: &str = "provider";
@@ -23,5 +24,5 @@ pub struct Settings {
     /// This provider replaces a native manager in the same namespace, which is therefore no obstacle.
     pub replaces_native_manager: bool,
     /// Makes the clients of a workload cluster.
-    pub connect: Connect,
+    pub connect: TargetClientFactory,
 }

@@ -13,7 +13,7 @@ use mcm_api::{
     patch,
 };
 use mcm_controllers::object::{finalizer, owner};
-use mcm_conversion::types::{Authority, MCMMigration, Machine, MachineDeployment, names};
+use mcm_conversion::types::{MCMMigration, Machine, MachineAuthority, MachineDeployment, names};
 
 /// Whether the stand-in created the object to show a native one.
 pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {
@@ -40,13 +40,13 @@ pub(super) fn is_shown(
     let meta = &deployment.metadata;
     let (authority, is_going) = (authority(migration), meta.deletion_timestamp.is_some());
     let is_known = authority.is_some() || source_of(&native.metadata) == Some(&deployment.name_any());
-    let is_released = is_going && authority != Some(Authority::ClusterApi);
+    let is_released = is_going && authority != Some(MachineAuthority::ClusterApi);
     finalizer::has(meta, labels::STAND_IN_FINALIZER) && is_known && !is_released
 }
 
 /// The objects above a shown set or machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Above {
+pub(super) struct MirrorAncestors {
     /// The native deployment.
     pub native: Option<Arc<NativeDeployment>>,
     /// The deployment of Cluster API, if its dependents are shown.
@@ -56,7 +56,7 @@ pub(super) struct Above {
 }
 
 /// The owner of the deployment; `None` before it was decided.
-pub(super) fn authority(migration: Option<&MCMMigration>) -> Option<Authority> {
+pub(super) fn authority(migration: Option<&MCMMigration>) -> Option<MachineAuthority> {
     migration?.status.as_ref()?.authority
 }
 

@@ -11,21 +11,21 @@ use kube::{Client, Resource};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    mirror::{self, Above},
-    signals::Core,
-    standing::{self, Answer, Standing},
+    mirror::{self, MirrorAncestors},
+    signals::CoreCheckState,
+    standing::{self, CoreCheckResult, StandInStatus},
 };
-use crate::object::{hold, observe::view, view::View};
+use crate::object::{hold, observe::view, view::ObjectView};
 use mcm_api::machine as native;
 use mcm_controllers::object::owner;
 use mcm_conversion::types::{Cluster, MCMMigration, MachineDeployment};
 use mcm_runtime::{
-    cache::{Cache, Key},
-    cell::{Builder, Scope},
+    cache::{Key, ObjectCache},
+    cell::{CellBuilder, CellScope},
     kind_cache::{CachedKind, KindCache, KindCaches},
-    objects::Objects,
-    queue::Queue,
-    trust::Trust,
+    objects::CachedApi,
+    queue::WorkQueue,
+    trust::CacheTrust,
     worker::ReconcileError,
 };
 
@@ -75,7 +75,7 @@ impl<K: Resource<DynamicType = ()>> Resource for OfCluster<K> {
 /// How the metadata of the objects of a kind without namespaces is cached.
 const fn metadata_of_cluster<K: Resource<DynamicType = ()> + Clone + Debug + 'static>() -> KindCache<OfCluster<K>> {
     KindCache::new(|_| {
-        Cache::new(&[], |object: &mut OfCluster<K>| {
+        ObjectCache::new(&[], |object: &mut OfCluster<K>| {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         })
@@ -89,15 +89,15 @@ pub fn with_caches(kinds: KindCaches) -> KindCaches {
 }
 
 /// The deployments on both sides, with all facts that decide whether their dependents are shown.
-pub(super) struct Deployments {
-    own: Arc<Objects<MachineDeployment>>,
-    natives: Arc<Objects<native::MachineDeployment>>,
-    migrations: Arc<Objects<MCMMigration>>,
-    clusters: Arc<Objects<Cluster>>,
+pub(super) struct DeploymentCaches {
+    own: Arc<CachedApi<MachineDeployment>>,
+    natives: Arc<CachedApi<native::MachineDeployment>>,
+    migrations: Arc<CachedApi<MCMMigration>>,
+    clusters: Arc<CachedApi<Cluster>>,
 }
 
-impl Deployments {
-    pub fn new(builder: &mut Builder<'_>) -> Self {
+impl DeploymentCaches {
+    pub fn new(builder: &mut CellBuilder<'_>) -> Self {
         Self {
             own: builder.objects(),
             natives: builder.objects(),
@@ -112,8 +112,8 @@ impl Deployments {
     }
 
     /// The objects above a native set; `None` if they cannot be read.
-    pub fn above(&self, set: &native::MachineSet) -> Option<Above> {
-        let Some(controller) = owner::controller_of(&set.metadata) else { return Some(Above::default()) };
+    pub fn above(&self, set: &native::MachineSet) -> Option<MirrorAncestors> {
+        let Some(controller) = owner::controller_of(&set.metadata) else { return Some(MirrorAncestors::default()) };
         let key = Key::beside(&set.metadata, &controller.name);
         let native = readable(view(&self.natives.cache, &key))?;
         let own = readable(view(&self.own.cache, &key))?;
@@ -127,42 +127,42 @@ impl Deployments {
             let cluster = Key::new(&key.namespace, &*deployment.spec.cluster_name);
             hold::paused(&deployment.metadata, &view(&self.clusters.cache, &cluster))
         });
-        Some(Above { native, deployment, paused })
+        Some(MirrorAncestors { native, deployment, paused })
     }
 }
 
 /// Keys of all cached objects.
-pub(super) fn keys<K: CachedKind>(objects: &Objects<K>) -> impl Iterator<Item = Key> + use<K> {
+pub(super) fn keys<K: CachedKind>(objects: &CachedApi<K>) -> impl Iterator<Item = Key> + use<K> {
     objects.cache.all().into_iter().map(|one| Key::of(one.meta()))
 }
 
 /// Adds the keys of a namespace, or all if it is not known which.
-pub(super) fn add_those_of(namespace: Option<&str>, keys: impl Iterator<Item = Key>, queue: &Queue<Key>) {
+pub(super) fn add_those_of(namespace: Option<&str>, keys: impl Iterator<Item = Key>, queue: &WorkQueue<Key>) {
     keys.filter(|key| namespace.is_none_or(|name| key.namespace == name)).for_each(|key| queue.add(key));
 }
 
-fn readable<K>(seen: View<K>) -> Option<Option<Arc<K>>> {
+fn readable<K>(seen: ObjectView<K>) -> Option<Option<Arc<K>>> {
     match seen {
-        View::Present(object) => Some(Some(object)),
-        View::Missing => Some(None),
-        View::Unknown => None,
+        ObjectView::Present(object) => Some(Some(object)),
+        ObjectView::Missing => Some(None),
+        ObjectView::Unknown => None,
     }
 }
 
 /// Definitions of kinds.
-pub(super) type Definition = OfCluster<CustomResourceDefinition>;
+pub(super) type ClusterScopedCrd = OfCluster<CustomResourceDefinition>;
 
 /// Where the stand-in may act.
 #[derive(Clone)]
-pub(super) struct Ground {
-    definitions: Arc<Objects<Definition>>,
-    namespaces: Arc<Objects<OfCluster<Namespace>>>,
-    core: Arc<Core>,
+pub(super) struct PreconditionReader {
+    definitions: Arc<CachedApi<ClusterScopedCrd>>,
+    namespaces: Arc<CachedApi<OfCluster<Namespace>>>,
+    core: Arc<CoreCheckState>,
     control: Client,
 }
 
-impl Ground {
-    pub fn new(builder: &mut Builder<'_>) -> Self {
+impl PreconditionReader {
+    pub fn new(builder: &mut CellBuilder<'_>) -> Self {
         Self {
             definitions: builder.objects(),
             namespaces: builder.objects(),
@@ -172,19 +172,19 @@ impl Ground {
     }
 
     /// Whether the stand-in may act in a namespace.
-    pub fn standing(&self, namespace: &str) -> Standing {
+    pub fn standing(&self, namespace: &str) -> StandInStatus {
         let asks = match view(&self.namespaces.cache, &Key::new("", namespace)) {
-            View::Present(namespace) => Ok(standing::asks(&namespace.metadata)),
-            View::Missing => Ok(false),
-            View::Unknown => Err(format!("Namespace {namespace} cannot be read")),
+            ObjectView::Present(namespace) => Ok(standing::asks(&namespace.metadata)),
+            ObjectView::Missing => Ok(false),
+            ObjectView::Unknown => Err(format!("Namespace {namespace} cannot be read")),
         };
         standing::decide(asks, self.definitions(), self.core.asked().as_ref())
     }
 
-    fn definitions(&self) -> Answer {
+    fn definitions(&self) -> CoreCheckResult {
         let cache = &self.definitions.cache;
         match cache.trust() {
-            Trust::Trusted if cache.is_synced() => {
+            CacheTrust::Trusted if cache.is_synced() => {
                 let all = cache.all();
                 Ok(standing::shown_by(all.iter().map(|one| &one.metadata)))
             }
@@ -199,7 +199,7 @@ impl Ground {
 
     /// Checks live whether core is installed, before something is deleted.
     pub async fn confirm(&self) -> Result<(), ReconcileError> {
-        let read = self.definitions.cache.refresh(&Scope::All.api(&self.control)).await;
+        let read = self.definitions.cache.refresh(&CellScope::All.api(&self.control)).await;
         read.map_err(|source| ReconcileError::read("all CustomResourceDefinitions", source))?;
         self.core.ask(&self.control, self.has_inventory()).await;
         Ok(())
@@ -207,7 +207,7 @@ impl Ground {
 
     /// Calls `handler` with the namespace where the stand-in may have begun or ceased to serve; without one if that may be
     /// any.
-    pub fn on_change(&self, builder: &mut Builder<'_>, handler: impl Fn(Option<&str>) + Send + Sync + 'static) {
+    pub fn on_change(&self, builder: &mut CellBuilder<'_>, handler: impl Fn(Option<&str>) + Send + Sync + 'static) {
         let handler = Arc::new(handler);
         let of_namespace = Arc::clone(&handler);
         builder.on_change::<OfCluster<Namespace>>(move |change| {
@@ -217,7 +217,7 @@ impl Ground {
             }
         });
         let of_definition = Arc::clone(&handler);
-        builder.on_change::<Definition>(move |change| {
+        builder.on_change::<ClusterScopedCrd>(move |change| {
             if standing::is_of_core(&change.key.name) {
                 of_definition(None);
             }

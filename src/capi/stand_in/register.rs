@@ -5,10 +5,10 @@ use super::{
     settings::{ROLE_NAME, Settings},
     signals,
 };
-use mcm_runtime::{cell::Kind, kind_cache::KindCaches, role::Role};
+use mcm_runtime::{cell::Kind, kind_cache::KindCaches, role::ControllerRole};
 
 /// All kinds run under one Lease.
-pub const ROLE: Role = Role { name: ROLE_NAME, lease: "mcm-stand-in" };
+pub const ROLE: ControllerRole = ControllerRole { name: ROLE_NAME, lease: "mcm-stand-in" };
 
 /// All kinds.
 pub const KINDS: &[Kind<Settings>] =

@@ -3,13 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::reasons;
-use crate::object::conditions::Desired;
+use crate::object::conditions::ConditionVerdict;
 use mcm_api::labels;
 use mcm_conversion::types::names;
 
 /// Whether the stand-in may act in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum StandInStatus {
     /// The namespace requests it, and core is not installed.
     Serving,
     /// The namespace does not request it.
@@ -20,7 +20,7 @@ pub(super) enum Standing {
     Unknown(String),
 }
 
-impl Standing {
+impl StandInStatus {
     /// The wait before the first write to a kind of Cluster API; completes "waiting for".
     pub(super) fn wait(&self) -> Option<String> {
         match self {
@@ -32,18 +32,20 @@ impl Standing {
     }
 
     /// The condition `StandIn`.
-    pub(super) fn condition(&self) -> Desired {
+    pub(super) fn condition(&self) -> ConditionVerdict {
         match self {
-            Self::Serving => Desired::yes(reasons::SERVING),
-            Self::NotAsked => Desired::no(reasons::SERVING, "the namespace does not have the label of the stand-in"),
-            Self::Core(signal) => Desired::no(
+            Self::Serving => ConditionVerdict::yes(reasons::SERVING),
+            Self::NotAsked => {
+                ConditionVerdict::no(reasons::SERVING, "the namespace does not have the label of the stand-in")
+            }
+            Self::Core(signal) => ConditionVerdict::no(
                 reasons::CORE_PROVIDER_PRESENT,
                 format!(
                     "Cluster API core is installed: {signal}; MCM machines keep running, see \
                      docs/cluster-api/stand-in.md"
                 ),
             ),
-            Self::Unknown(why) => Desired::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),
+            Self::Unknown(why) => ConditionVerdict::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),
         }
     }
 }
@@ -78,22 +80,26 @@ pub(super) fn asks(namespace: &ObjectMeta) -> bool {
 }
 
 /// The API server's answer about core.
-pub(super) type Answer = Result<Option<String>, String>;
+pub(super) type CoreCheckResult = Result<Option<String>, String>;
 
 /// The decision for a namespace, from the namespace, the CRDs, and the last answer about core.
-pub(super) fn decide(asks: Result<bool, String>, definitions: Answer, asked: Option<&Answer>) -> Standing {
+pub(super) fn decide(
+    asks: Result<bool, String>,
+    definitions: CoreCheckResult,
+    asked: Option<&CoreCheckResult>,
+) -> StandInStatus {
     match asks {
-        Ok(false) => return Standing::NotAsked,
-        Err(why) => return Standing::Unknown(why),
+        Ok(false) => return StandInStatus::NotAsked,
+        Err(why) => return StandInStatus::Unknown(why),
         Ok(true) => {}
     }
     match (definitions, asked) {
-        (Ok(Some(signal)), _) => Standing::Core(signal),
-        (_, Some(Ok(Some(signal)))) => Standing::Core(signal.clone()),
-        (Err(why), _) => Standing::Unknown(why),
-        (_, Some(Err(why))) => Standing::Unknown(why.clone()),
-        (_, None) => Standing::Unknown("not checked yet".to_owned()),
-        (Ok(None), Some(Ok(None))) => Standing::Serving,
+        (Ok(Some(signal)), _) => StandInStatus::Core(signal),
+        (_, Some(Ok(Some(signal)))) => StandInStatus::Core(signal.clone()),
+        (Err(why), _) => StandInStatus::Unknown(why),
+        (_, Some(Err(why))) => StandInStatus::Unknown(why.clone()),
+        (_, None) => StandInStatus::Unknown("not checked yet".to_owned()),
+        (Ok(None), Some(Ok(None))) => StandInStatus::Serving,
     }
 }
 
@@ -131,24 +137,24 @@ mod tests {
 
     /// S1, S2: without the label nothing is done; a failed read counts as core.
     #[rstest]
-    #[case::serving(Ok(true), Ok(None), Some(Ok(None)), Standing::Serving)]
-    #[case::not_asked(Ok(false), Ok(None), Some(Ok(None)), Standing::NotAsked)]
-    #[case::namespace_unknown(Err("n".into()), Ok(None), Some(Ok(None)), Standing::Unknown("n".into()))]
-    #[case::definition_of_core(Ok(true), Ok(Some("d".into())), Some(Ok(None)), Standing::Core("d".into()))]
-    #[case::lease_of_core(Ok(true), Ok(None), Some(Ok(Some("l".into()))), Standing::Core("l".into()))]
-    #[case::lease_is_enough(Ok(true), Err("u".into()), Some(Ok(Some("l".into()))), Standing::Core("l".into()))]
-    #[case::definitions_unknown(Ok(true), Err("u".into()), Some(Ok(None)), Standing::Unknown("u".into()))]
-    #[case::answer_unknown(Ok(true), Ok(None), Some(Err("u".into())), Standing::Unknown("u".into()))]
-    #[case::never_asked(Ok(true), Ok(None), None, Standing::Unknown("not checked yet".into()))]
+    #[case::serving(Ok(true), Ok(None), Some(Ok(None)), StandInStatus::Serving)]
+    #[case::not_asked(Ok(false), Ok(None), Some(Ok(None)), StandInStatus::NotAsked)]
+    #[case::namespace_unknown(Err("n".into()), Ok(None), Some(Ok(None)), StandInStatus::Unknown("n".into()))]
+    #[case::definition_of_core(Ok(true), Ok(Some("d".into())), Some(Ok(None)), StandInStatus::Core("d".into()))]
+    #[case::lease_of_core(Ok(true), Ok(None), Some(Ok(Some("l".into()))), StandInStatus::Core("l".into()))]
+    #[case::lease_is_enough(Ok(true), Err("u".into()), Some(Ok(Some("l".into()))), StandInStatus::Core("l".into()))]
+    #[case::definitions_unknown(Ok(true), Err("u".into()), Some(Ok(None)), StandInStatus::Unknown("u".into()))]
+    #[case::answer_unknown(Ok(true), Ok(None), Some(Err("u".into())), StandInStatus::Unknown("u".into()))]
+    #[case::never_asked(Ok(true), Ok(None), None, StandInStatus::Unknown("not checked yet".into()))]
     fn s1_s2_the_stand_in_acts_only_where_it_is_asked_to_and_core_is_known_to_be_away(
         #[case] asks: Result<bool, String>,
-        #[case] definitions: Answer,
-        #[case] asked: Option<Answer>,
-        #[case] expected: Standing,
+        #[case] definitions: CoreCheckResult,
+        #[case] asked: Option<CoreCheckResult>,
+        #[case] expected: StandInStatus,
     ) {
         let standing = decide(asks, definitions, asked.as_ref());
         assert_eq!(standing, expected);
-        assert_eq!(standing.wait().is_none(), standing == Standing::Serving);
+        assert_eq!(standing.wait().is_none(), standing == StandInStatus::Serving);
     }
 
     #[rstest]

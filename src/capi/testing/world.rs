@@ -6,14 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::object::view::View;
+use crate::object::view::ObjectView;
 
 pub fn parsed<K: DeserializeOwned>(value: &Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value.clone()).unwrap())
 }
 
-pub fn view<K: DeserializeOwned>(value: Option<&Value>) -> View<K> {
-    value.map_or(View::Missing, |value| View::Present(parsed(value)))
+pub fn view<K: DeserializeOwned>(value: Option<&Value>) -> ObjectView<K> {
+    value.map_or(ObjectView::Missing, |value| ObjectView::Present(parsed(value)))
 }
 
 /// A class of VMs in a zone.

@@ -5,34 +5,34 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-use super::{Action, Answers, Server, Snapshot};
+use super::{Action, ApiServerId, ProbeResults, Snapshot};
 use mcm_api::machine::Machine;
 use mcm_rules::{
     plan::Step,
     safety::{
-        api_server::{Health, Probing},
+        api_server::{ApiServerHealth, ProbeTiming},
         trust::TargetTrust,
     },
 };
 use mcm_runtime::{
-    clock::Clock,
-    handlers::Handlers,
-    objects::{Objects, chain},
-    reconcile::{Execute, Next, Turn},
-    target::{TargetId, Targets},
+    clock::TimeSource,
+    handlers::HandlerList,
+    objects::{CachedApi, chain},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
+    target::{CellTargets, TargetId},
     worker::ReconcileError,
 };
 
 /// The object that probes read. It does not exist; the name is the reference's.
 const NAME: &str = "dummy_name";
 
-type Handler = dyn Fn(&ApiServers) + Send + Sync;
+type ApiServersHandler = dyn Fn(&ApiServers) + Send + Sync;
 
 /// The results of probes of the API servers of a cell.
 #[derive(Default)]
 pub(crate) struct ApiServers {
-    known: Mutex<BTreeMap<Server, Health>>,
-    handlers: Handlers<Handler>,
+    known: Mutex<BTreeMap<ApiServerId, ApiServerHealth>>,
+    handlers: HandlerList<ApiServersHandler>,
 }
 
 impl ApiServers {
@@ -43,7 +43,8 @@ impl ApiServers {
 
     /// Limits the trust in a target by its own API server and by that of the control cluster.
     pub fn limit(&self, target: &TargetId, trust: TargetTrust) -> TargetTrust {
-        let (own, control) = (self.health_of(&Server::Target(target.to_string())), self.health_of(&Server::Control));
+        let (own, control) =
+            (self.health_of(&ApiServerId::Target(target.to_string())), self.health_of(&ApiServerId::Control));
         control.limit(own.limit(trust))
     }
 
@@ -52,7 +53,7 @@ impl ApiServers {
         self.known.lock().values().any(|health| health.is_frozen)
     }
 
-    pub(super) fn health_of(&self, server: &Server) -> Health {
+    pub(super) fn health_of(&self, server: &ApiServerId) -> ApiServerHealth {
         self.known.lock().get(server).cloned().unwrap_or_default()
     }
 
@@ -60,7 +61,7 @@ impl ApiServers {
         self.known.lock().clear();
     }
 
-    fn set(&self, known: BTreeMap<Server, Health>) {
+    fn set(&self, known: BTreeMap<ApiServerId, ApiServerHealth>) {
         let before = std::mem::replace(&mut *self.known.lock(), known.clone());
         let mut is_changed = false;
         for (server, health) in &known {
@@ -82,29 +83,29 @@ impl ApiServers {
 }
 
 /// Probes the API servers.
-pub(crate) struct Probes {
+pub(crate) struct ApiServerProber {
     pub servers: Arc<ApiServers>,
-    pub machines: Arc<Objects<Machine>>,
+    pub machines: Arc<CachedApi<Machine>>,
     /// Any namespace that the process may read.
     pub namespace: String,
-    pub targets: Arc<Targets>,
-    pub probing: Probing,
-    pub clock: Arc<dyn Clock>,
+    pub targets: Arc<CellTargets>,
+    pub probing: ProbeTiming,
+    pub clock: Arc<dyn TimeSource>,
 }
 
 /// State of one reconcile.
 #[derive(Default)]
-pub(crate) struct Session {
-    pub(super) probed: Option<(Answers, bool)>,
+pub(crate) struct ProbeSession {
+    pub(super) probed: Option<(ProbeResults, bool)>,
 }
 
-impl Execute for Probes {
+impl PlanExecutor for ApiServerProber {
     async fn apply(
         &self,
         _: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::Probe => turn.session.probed = Some((self.probe_all().await, false)),
@@ -114,19 +115,19 @@ impl Execute for Probes {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
-impl Probes {
-    async fn probe_all(&self) -> Answers {
+impl ApiServerProber {
+    async fn probe_all(&self) -> ProbeResults {
         let targets = self.targets.all().into_iter().map(|target| async move {
             let answer = target.nodes.api("").get_opt(NAME).await;
-            (Server::Target(target.id.to_string()), answer.map(drop).map_err(|error| chain(&error)))
+            (ApiServerId::Target(target.id.to_string()), answer.map(drop).map_err(|error| chain(&error)))
         });
         let control = async {
             let answer = self.machines.api(&self.namespace).get_opt(NAME).await;
-            (Server::Control, answer.map(drop).map_err(|error| chain(&error)))
+            (ApiServerId::Control, answer.map(drop).map_err(|error| chain(&error)))
         };
         let (mut results, control) = futures::join!(join_all(targets), control);
         results.push(control);

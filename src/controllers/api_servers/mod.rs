@@ -10,21 +10,21 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 
-use mcm_rules::safety::api_server::{Health, Probing};
+use mcm_rules::safety::api_server::{ApiServerHealth, ProbeTiming};
 
 pub(crate) use apply::ApiServers;
 pub(crate) use register::KIND;
 
 /// An API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Server {
+pub enum ApiServerId {
     /// Of the control cluster.
     Control,
     /// Of a target cluster.
     Target(String),
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ApiServerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Control => f.write_str("control"),
@@ -34,17 +34,17 @@ impl fmt::Display for Server {
 }
 
 /// The result of one probe of each API server.
-pub type Answers = BTreeMap<Server, Result<(), String>>;
+pub type ProbeResults = BTreeMap<ApiServerId, Result<(), String>>;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Settings from the flags.
-    pub probing: Probing,
+    pub probing: ProbeTiming,
     /// All API servers, with their health; empty without a target.
-    pub servers: BTreeMap<Server, Health>,
+    pub servers: BTreeMap<ApiServerId, ApiServerHealth>,
     /// Results of the probes of this reconcile, and whether they are stored already.
-    pub probed: Option<(Answers, bool)>,
+    pub probed: Option<(ProbeResults, bool)>,
     /// The time.
     pub now: Timestamp,
 }
@@ -55,7 +55,7 @@ pub enum Action {
     /// Probe all API servers at the same time.
     Probe,
     /// Store the results of the probes.
-    Conclude(BTreeMap<Server, Health>),
+    Conclude(BTreeMap<ApiServerId, ApiServerHealth>),
 }
 
 impl fmt::Display for Action {

@@ -1,22 +1,22 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Server, Snapshot,
-    apply::{Probes, Session},
+    ApiServerId, Snapshot,
+    apply::{ApiServerProber, ProbeSession},
 };
-use mcm_runtime::reconcile::Observe;
+use mcm_runtime::reconcile::SnapshotReader;
 
-impl Observe for Probes {
+impl SnapshotReader for ApiServerProber {
     type Key = &'static str;
     type Snapshot = Snapshot;
     type Memory = ();
-    type Session = Session;
+    type Session = ProbeSession;
 
-    fn observe(&self, _: &&'static str, (): &(), session: &Session) -> Option<Snapshot> {
+    fn observe(&self, _: &&'static str, (): &(), session: &ProbeSession) -> Option<Snapshot> {
         let mut servers = BTreeMap::new();
         if self.targets.exist() {
-            let targets = self.targets.all().into_iter().map(|target| Server::Target(target.id.to_string()));
-            servers.extend(targets.chain([Server::Control]).map(|server| {
+            let targets = self.targets.all().into_iter().map(|target| ApiServerId::Target(target.id.to_string()));
+            servers.extend(targets.chain([ApiServerId::Control]).map(|server| {
                 let health = self.servers.health_of(&server);
                 (server, health)
             }));

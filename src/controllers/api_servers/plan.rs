@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use super::{Action, Server, Snapshot};
+use super::{Action, ApiServerId, Snapshot};
 use mcm_rules::{
-    plan::{Plan, Plannable, WaitKind},
-    safety::api_server::{Health, Probing},
+    plan::{Plan, PlanInput, WaitKind},
+    safety::api_server::{ApiServerHealth, ProbeTiming},
 };
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -15,7 +15,7 @@ impl Plannable for Snapshot {
 }
 
 /// Plans the next step: probe, store the results, wait.
-pub fn plan(snapshot: &Snapshot, probing: &Probing) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, probing: &ProbeTiming) -> Plan<Action> {
     let mut plan = Plan::default();
     if snapshot.servers.is_empty() {
         return plan;
@@ -23,13 +23,13 @@ pub fn plan(snapshot: &Snapshot, probing: &Probing) -> Plan<Action> {
     match &snapshot.probed {
         None => drop(plan.then(Action::Probe, "machines depend on these API servers")),
         Some((results, false)) => {
-            let judge = |(server, health): (&Server, &Health)| {
+            let judge = |(server, health): (&ApiServerId, &ApiServerHealth)| {
                 let health = results
                     .get(server)
                     .map_or_else(|| health.clone(), |result| health.after(result, snapshot.now, probing));
                 (server.clone(), health)
             };
-            let after: BTreeMap<Server, Health> = snapshot.servers.iter().map(judge).collect();
+            let after: BTreeMap<ApiServerId, ApiServerHealth> = snapshot.servers.iter().map(judge).collect();
             let failing = after.values().filter(|health| health.failing.is_some()).count();
             plan.then(Action::Conclude(after), format!("{failing} of {} API servers do not answer", results.len()));
         }
@@ -48,22 +48,27 @@ mod tests {
 
     use super::*;
 
-    fn snapshot(servers: &[Server], second: i64) -> Snapshot {
-        let servers = servers.iter().map(|server| (server.clone(), Health::default())).collect();
-        Snapshot { probing: Probing::default(), servers, probed: None, now: Timestamp::from_second(second).unwrap() }
+    fn snapshot(servers: &[ApiServerId], second: i64) -> Snapshot {
+        let servers = servers.iter().map(|server| (server.clone(), ApiServerHealth::default())).collect();
+        Snapshot {
+            probing: ProbeTiming::default(),
+            servers,
+            probed: None,
+            now: Timestamp::from_second(second).unwrap(),
+        }
     }
 
     #[test]
     fn without_a_target_nothing_is_probed() {
-        let plan = plan(&snapshot(&[], 0), &Probing::default());
+        let plan = plan(&snapshot(&[], 0), &ProbeTiming::default());
         assert!(plan.steps.is_empty() && plan.waits.is_empty());
     }
 
     #[test]
     fn each_api_server_is_judged_by_its_own_probe_and_the_next_one_is_due_when_the_first_needs_it() {
-        let (control, target) = (Server::Control, Server::Target("target".to_owned()));
+        let (control, target) = (ApiServerId::Control, ApiServerId::Target("target".to_owned()));
         let mut snapshot = snapshot(&[control.clone(), target.clone()], 100);
-        let next = |snapshot: &Snapshot| plan(snapshot, &Probing::default());
+        let next = |snapshot: &Snapshot| plan(snapshot, &ProbeTiming::default());
         assert_eq!(next(&snapshot).steps[0].action, Action::Probe);
         let results = BTreeMap::from([(control.clone(), Ok(())), (target.clone(), Err("refused".to_owned()))]);
         snapshot.probed = Some((results.clone(), false));

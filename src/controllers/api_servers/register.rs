@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use super::apply::{ApiServers, Probes};
+use super::apply::{ApiServerProber, ApiServers};
 use mcm_runtime::{
-    cell::{Builder, Scope},
-    queue::{Pacing, Queue},
+    cell::{CellBuilder, CellScope},
+    queue::{QueuePacing, WorkQueue},
 };
 use {
     crate as controllers,
@@ -15,15 +15,15 @@ pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 /// There is one key: all API servers are probed at the same time.
 const ALL: &str = "api servers";
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let servers = builder.shared::<ApiServers>();
     let machines = builder.objects();
     let config = builder.config();
     let namespace = match &config.scope {
-        Scope::Namespace(namespace) => namespace.clone(),
-        Scope::All => "default".to_owned(),
+        CellScope::Namespace(namespace) => namespace.clone(),
+        CellScope::All => "default".to_owned(),
     };
-    let probes = Arc::new(Probes {
+    let probes = Arc::new(ApiServerProber {
         servers: Arc::clone(&servers),
         machines,
         namespace,
@@ -31,7 +31,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         probing: settings.probing,
         clock: Arc::clone(&config.shared.clock),
     });
-    let queue = Queue::new("machinesafetyapiserver", Pacing::default());
+    let queue = WorkQueue::new("machinesafetyapiserver", QueuePacing::default());
     builder.reconciler(&probes, &queue, &Arc::default(), 1);
     builder.on_start(move || {
         servers.forget();

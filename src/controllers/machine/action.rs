@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{memory::NodeWrite, views::NodeKey};
+use super::{memory::NodeWrite, views::NodeLookup};
 use mcm_api::{
     machine::{Machine, MachineStatus},
     node::Node,
@@ -11,7 +11,7 @@ use mcm_api::{
 };
 use mcm_rules::{
     drain::{ClaimRef, PodRef},
-    plan::Subject,
+    plan::SubjectRef,
     safety::meltdown::{self, PermitKey},
 };
 
@@ -74,7 +74,7 @@ pub enum Action {
         purpose: NodeWrite,
     },
     /// Read a Node live by its name, or list Nodes by their label. Result: `Snapshot::node_was_read`.
-    GetNode(NodeKey),
+    GetNode(NodeLookup),
     /// Delete a Node with its UID as precondition. After a 409 it is read. Result: `Snapshot::node_written` or
     /// `node_gone`.
     DeleteNode(Arc<Node>),
@@ -133,17 +133,17 @@ pub struct BootstrapToken {
 /// For logs, printed plans and transcripts. Patches are shown by their fields, without values.
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    pub(super) fn subject(&self) -> Option<Subject> {
+    pub(super) fn subject(&self) -> Option<SubjectRef> {
         match self {
             Self::PatchNode { node, .. }
             | Self::StrategicPatchNode { node, .. }
             | Self::PatchNodeStatus { node, .. }
-            | Self::DeleteNode(node) => Some(Subject::of(&**node)),
-            Self::GetNode(NodeKey::Name(node)) | Self::ListPods { node } | Self::DetachVolumes { node } => {
-                Some(Subject::named::<Node>(node))
+            | Self::DeleteNode(node) => Some(SubjectRef::of(&**node)),
+            Self::GetNode(NodeLookup::Name(node)) | Self::ListPods { node } | Self::DetachVolumes { node } => {
+                Some(SubjectRef::named::<Node>(node))
             }
             Self::EvictPod(pod) | Self::DeletePod(pod) => Some(pod.subject()),
-            Self::WaivePermit(machine) => Some(Subject::of(&**machine)),
+            Self::WaivePermit(machine) => Some(SubjectRef::of(&**machine)),
             Self::ReadSecret
             | Self::GetVmStatus
             | Self::CreateVm
@@ -151,7 +151,7 @@ impl Action {
             | Self::DeleteVm
             | Self::PatchMachine(_)
             | Self::WriteStatus(_)
-            | Self::GetNode(NodeKey::OfMachine(_))
+            | Self::GetNode(NodeLookup::OfMachine(_))
             | Self::EnsureBootstrapToken(_)
             | Self::DeleteBootstrapToken { .. }
             | Self::ReadVolumes(_)
@@ -178,8 +178,8 @@ impl fmt::Display for Action {
             Self::PatchNode { node, purpose, .. }
             | Self::StrategicPatchNode { node, purpose, .. }
             | Self::PatchNodeStatus { node, purpose, .. } => write!(f, "patch node {} ({purpose})", name(node)),
-            Self::GetNode(NodeKey::Name(node)) => write!(f, "read node {node}"),
-            Self::GetNode(NodeKey::OfMachine(machine)) => write!(f, "list nodes of machine {machine}"),
+            Self::GetNode(NodeLookup::Name(node)) => write!(f, "read node {node}"),
+            Self::GetNode(NodeLookup::OfMachine(machine)) => write!(f, "list nodes of machine {machine}"),
             Self::DeleteNode(node) => write!(f, "delete node {}", name(node)),
             Self::EnsureBootstrapToken(_) => f.write_str("ensure the bootstrap token"),
             Self::DeleteBootstrapToken { .. } => f.write_str("delete the bootstrap token"),

@@ -6,15 +6,18 @@ use serde_json::Value;
 
 use super::{
     conditions::{self, CopyPeriod},
-    memory::{ACCEPTED, Call, NodeWrite},
+    memory::{ACCEPTED, NodeWrite, VmCall},
     snapshot::Snapshot,
     status,
-    views::{NodeAnswer, NodeKey, NodeRead, NodeView, PodCall, PodsView, SecretFacts, SecretView, TokenView, VmView},
+    views::{
+        DriverVmView, NodeAnswer, NodeLookup, NodeRead, PodCall, PodsView, SecretFacts, SecretView, TargetNodeView,
+        TokenView,
+    },
 };
 use mcm_api::machine::Machine;
 use mcm_driver::{Code, DriverError, Vm};
 use mcm_rules::{
-    drain::{Answer, Attachments, Attempt, ClaimFacts, ClaimRef, Method, PodFacts, PodRef},
+    drain::{AttachmentState, ClaimFacts, ClaimRef, DrainAnswer, DrainAttempt, PodFacts, PodRef, PodRemovalMethod},
     safety::node_claim::{ReportedVm, VmReport},
 };
 
@@ -68,7 +71,7 @@ impl Snapshot {
     }
 
     /// Result of [`super::Action::GetNode`]: whether the Node exists. A Node that was found is in the cache.
-    pub fn node_was_read(&mut self, key: NodeKey, answer: Result<bool, String>) {
+    pub fn node_was_read(&mut self, key: NodeLookup, answer: Result<bool, String>) {
         let answer = match answer {
             Ok(true) => NodeAnswer::Found,
             Ok(false) => NodeAnswer::Gone,
@@ -80,27 +83,27 @@ impl Snapshot {
     /// Result of `Driver::status`.
     pub fn vm_status(&mut self, answer: Result<Vm, DriverError>) {
         let view = match answer {
-            Ok(vm) => self.identified(vm, Call::Status).map(VmView::Found),
+            Ok(vm) => self.identified(vm, VmCall::Status).map(DriverVmView::Found),
             Err(error) => match error.code {
                 Code::NotFound | Code::Unimplemented => {
                     let is_unsupported = error.code == Code::Unimplemented;
                     self.memory.report = if is_unsupported { VmReport::Unsupported } else { VmReport::Missing };
                     self.learned.no_vm = Some(error);
-                    Some(VmView::NotFound)
+                    Some(DriverVmView::NotFound)
                 }
                 Code::Uninitialized => {
                     let vm = error.vm.map(|vm| *vm).unwrap_or_default();
-                    self.identified(vm, Call::Status).map(VmView::Uninitialized)
+                    self.identified(vm, VmCall::Status).map(DriverVmView::Uninitialized)
                 }
                 _ => {
-                    self.memory.call_failed(Call::Status, error, self.now);
+                    self.memory.call_failed(VmCall::Status, error, self.now);
                     None
                 }
             },
         };
         if let Some(view) = view {
             self.memory.looked_at = Some(self.now);
-            self.memory.call_succeeded(Call::Status);
+            self.memory.call_succeeded(VmCall::Status);
             self.learned.vm = view;
         }
     }
@@ -109,16 +112,16 @@ impl Snapshot {
     pub fn vm_created(&mut self, answer: Result<Vm, DriverError>) {
         match answer {
             Ok(vm) => {
-                if let Some(vm) = self.identified(vm, Call::Create) {
+                if let Some(vm) = self.identified(vm, VmCall::Create) {
                     self.memory.looked_at = Some(self.now);
-                    self.memory.call_succeeded(Call::Create);
-                    self.learned.vm = VmView::Created(vm);
+                    self.memory.call_succeeded(VmCall::Create);
+                    self.learned.vm = DriverVmView::Created(vm);
                 }
             }
             Err(error) => {
                 // The VM may exist all the same: it is looked up before the next attempt.
-                self.learned.vm = VmView::NotAsked;
-                self.memory.call_failed(Call::Create, error, self.now);
+                self.learned.vm = DriverVmView::NotAsked;
+                self.memory.call_failed(VmCall::Create, error, self.now);
             }
         }
     }
@@ -133,10 +136,10 @@ impl Snapshot {
                 Vm { provider_id: known.provider_id, node_name: known.node_name, last_known_state, ..vm }
             }
             Err(error) if error.code == Code::Unimplemented => known,
-            Err(error) => return self.memory.call_failed(Call::Initialize, error, self.now),
+            Err(error) => return self.memory.call_failed(VmCall::Initialize, error, self.now),
         };
-        self.memory.call_succeeded(Call::Initialize);
-        self.learned.vm = VmView::Initialized(vm);
+        self.memory.call_succeeded(VmCall::Initialize);
+        self.learned.vm = DriverVmView::Initialized(vm);
     }
 
     /// Result of `Driver::delete`.
@@ -145,10 +148,10 @@ impl Snapshot {
             self.memory.gave_up_vm();
         }
         match answer {
-            Err(error) if error.code != Code::NotFound => self.memory.call_failed(Call::Delete, error, self.now),
+            Err(error) if error.code != Code::NotFound => self.memory.call_failed(VmCall::Delete, error, self.now),
             Ok(_) | Err(_) => {
-                self.memory.call_succeeded(Call::Delete);
-                self.learned.vm = VmView::Deleted;
+                self.memory.call_succeeded(VmCall::Delete);
+                self.learned.vm = DriverVmView::Deleted;
                 // The VM may have joined as a Node in the meantime.
                 self.learned.node_read = None;
             }
@@ -178,7 +181,7 @@ impl Snapshot {
     pub fn node_gone(&mut self) {
         self.memory.node_written(NodeWrite::Delete);
         self.node_was_read(self.node_key(), Ok(false));
-        self.node = NodeView::Absent;
+        self.node = TargetNodeView::Absent;
     }
 
     /// The API server refused a write to the Node; a retry does not help without a change.
@@ -192,7 +195,7 @@ impl Snapshot {
     }
 
     /// Result of [`super::Action::ListPods`], together with the VolumeAttachments.
-    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, mut attachments: Attachments) {
+    pub fn pods_listed(&mut self, answer: Result<Vec<PodFacts>, String>, mut attachments: AttachmentState) {
         self.learned.unread_volumes = None;
         self.learned.pods = match answer {
             Ok(pods) => {
@@ -200,16 +203,16 @@ impl Snapshot {
                 self.memory.listed = pods.iter().filter(|pod| pod.is_drained()).map(|pod| pod.pod.clone()).collect();
                 self.memory.rounds.listed(&pods);
                 match &self.own_node() {
-                    NodeView::Present(node) => {
+                    TargetNodeView::Present(node) => {
                         attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
                         self.memory.volumes.seen(&pods, &attachments, self.now);
                     }
                     // Pods of a Node that is gone are not evicted, so none of them keeps a volume in use.
-                    NodeView::Absent => {
+                    TargetNodeView::Absent => {
                         self.memory.volumes.node_gone();
                         self.memory.volumes.seen(&[], &attachments, self.now);
                     }
-                    NodeView::Missing | NodeView::Unknown | NodeView::NoTarget => {}
+                    TargetNodeView::Missing | TargetNodeView::Unknown | TargetNodeView::NoTarget => {}
                 }
                 PodsView::Listed(pods)
             }
@@ -235,15 +238,15 @@ impl Snapshot {
     }
 
     /// Result of an eviction or a delete of a pod.
-    pub fn pod_called(&mut self, method: Method, pod: &PodRef, answer: PodCall) {
+    pub fn pod_called(&mut self, method: PodRemovalMethod, pod: &PodRef, answer: PodCall) {
         let answer = match answer {
             PodCall::Answered(answer) => answer,
             PodCall::Doubtful(message) => {
                 self.learned.pods = PodsView::NotListed;
-                Answer::Failed(message)
+                DrainAnswer::Failed(message)
             }
         };
-        if answer == Answer::Accepted
+        if answer == DrainAnswer::Accepted
             && let PodsView::Listed(pods) = &self.learned.pods
             && let Some(facts) = pods.iter().find(|facts| facts.pod == *pod)
             && facts.is_drained()
@@ -254,18 +257,18 @@ impl Snapshot {
         let before = self.memory.pods.get(&pod.uid);
         let count = before.filter(|attempt| attempt.method == method).map_or(0, |attempt| attempt.count);
         let evicting_since = before.and_then(|attempt| attempt.evicting_since);
-        let attempt = Attempt {
+        let attempt = DrainAttempt {
             method,
             at: self.now,
             count: count.saturating_add(1),
             answer,
-            evicting_since: evicting_since.or_else(|| (method == Method::Evict).then_some(self.now)),
+            evicting_since: evicting_since.or_else(|| (method == PodRemovalMethod::Evict).then_some(self.now)),
         };
         self.memory.pods.insert(pod.uid.clone(), attempt);
     }
 
     /// Fills in values from the Machine that the driver left out. A VM without a provider ID is a bug of the driver.
-    fn identified(&mut self, mut vm: Vm, call: Call) -> Option<Vm> {
+    fn identified(&mut self, mut vm: Vm, call: VmCall) -> Option<Vm> {
         let reported = ReportedVm::of(&vm);
         if vm.provider_id.is_empty() {
             vm.provider_id = self.machine.spec.provider_id.clone();

@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 use crate::object::{
-    condition::{self, Condition, Refresh, paused_because},
+    condition::{self, ConditionRefresh, DesiredCondition, paused_because},
     time::whole_seconds,
 };
 use mcm_api::reasons::{MachineConditionType, NodeConditionType, VmReason};
-use mcm_rules::plan::Hold;
+use mcm_rules::plan::ReconcileHold;
 
 /// Disruption budgets that can never allow an eviction, as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,19 +67,20 @@ pub(super) fn set_drain_blocked(conditions: &mut Vec<NodeCondition>, budgets: &N
         format!("a pod that several disruption budgets select is never evicted: {names}; let one of them select it")
     });
     let texts: Vec<String> = single.into_iter().chain(several).collect();
-    let desired = (!texts.is_empty()).then(|| Condition::new("True", "DisruptionBudgetNeverMet", texts.join("; ")));
+    let desired =
+        (!texts.is_empty()).then(|| DesiredCondition::new("True", "DisruptionBudgetNeverMet", texts.join("; ")));
     show(conditions, MachineConditionType::DrainBlocked, desired, now);
 }
 
 /// Sets the condition that confirms a hold, or removes it. True if it changed.
-pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&Hold>, now: Timestamp) -> bool {
-    let desired = hold.map(|hold| Condition::is_true(paused_because(hold), format!("waiting for {}", hold.on)));
+pub(super) fn set_paused(conditions: &mut Vec<NodeCondition>, hold: Option<&ReconcileHold>, now: Timestamp) -> bool {
+    let desired = hold.map(|hold| DesiredCondition::is_true(paused_because(hold), format!("waiting for {}", hold.on)));
     show(conditions, MachineConditionType::Paused, desired, now)
 }
 
 /// Sets the condition about refused parts of the Node, or removes it if the message is empty. True if it changed.
 pub(super) fn set_node_refused(conditions: &mut Vec<NodeCondition>, message: &str, now: Timestamp) -> bool {
-    let desired = (!message.is_empty()).then(|| Condition::new("False", "Refused", message));
+    let desired = (!message.is_empty()).then(|| DesiredCondition::new("False", "Refused", message));
     show(conditions, MachineConditionType::NodeInSync, desired, now)
 }
 
@@ -89,7 +90,7 @@ pub(super) fn set_vm_problem(
     problem: Option<(VmReason, &str)>,
     now: Timestamp,
 ) -> bool {
-    let desired = problem.map(|(reason, message)| Condition::new("False", reason.as_str(), message));
+    let desired = problem.map(|(reason, message)| DesiredCondition::new("False", reason.as_str(), message));
     show(conditions, MachineConditionType::VmAvailable, desired, now)
 }
 
@@ -97,11 +98,11 @@ pub(super) fn set_vm_problem(
 fn show(
     conditions: &mut Vec<NodeCondition>,
     type_: MachineConditionType,
-    desired: Option<Condition>,
+    desired: Option<DesiredCondition>,
     now: Timestamp,
 ) -> bool {
     let before = condition::find(conditions, type_).cloned();
-    condition::set(conditions, type_, desired.map(|desired| desired.refreshed(Refresh::OnMessage)), now);
+    condition::set(conditions, type_, desired.map(|desired| desired.refreshed(ConditionRefresh::OnMessage)), now);
     condition::find(conditions, type_) != before.as_ref()
 }
 

@@ -8,16 +8,16 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Action, Policy, Snapshot, conditions,
+    Action, MachinePolicy, Snapshot, conditions,
     policy::after,
     status,
-    views::{NodeView, PodsView},
+    views::{PodsView, TargetNodeView},
 };
 use mcm_api::{backoff::Backoff, node::Node, reasons::EventReason};
 use mcm_rules::{
     drain::{
-        self, Answer, Attempt, Attempts, DrainPlan, DrainPolicy, Method, Mode, PodFacts, PodRef, Round,
-        policy as drain_policy,
+        self, DrainAnswer, DrainAttempt, DrainMode, DrainPlan, DrainPolicy, DrainRuleInput, PodAttempts, PodFacts,
+        PodRef, PodRemovalMethod, policy as drain_policy,
     },
     plan::{Event, Plan, WaitKind},
 };
@@ -28,7 +28,7 @@ pub(super) const LIST_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 const DELETE_AGAIN: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 
 /// The progress of the drain of a Node whose Machine stays. Its steps and waits are in the plan.
-pub(super) enum Outcome {
+pub(super) enum NodeDrainProgress {
     /// No pod is left to drain.
     Drained,
     /// The drain continues.
@@ -41,10 +41,10 @@ pub(super) enum Outcome {
 }
 
 /// The rules of a drain that began at a time, and is forced if a label demands it.
-pub(super) fn rules(snapshot: &Snapshot, policy: &Policy, since: Timestamp, is_demanded: bool) -> DrainPolicy {
+pub(super) fn rules(snapshot: &Snapshot, policy: &MachinePolicy, since: Timestamp, is_demanded: bool) -> DrainPolicy {
     let machine = &snapshot.machine;
     let conditions = match &snapshot.own_node() {
-        NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
+        TargetNodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
         _ => status::stored(machine).conditions,
     };
     DrainPolicy {
@@ -59,51 +59,51 @@ pub(super) fn rules(snapshot: &Snapshot, policy: &Policy, since: Timestamp, is_d
 pub(super) fn plan(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &MachinePolicy,
     rules: &DrainPolicy,
     node: &Node,
-) -> Outcome {
+) -> NodeDrainProgress {
     let node = node.metadata.name.as_deref().unwrap_or_default();
     let pods = match &snapshot.learned.pods {
         PodsView::NotListed => {
             if rules.is_forced(snapshot.now) && delete_known_pods(plan, snapshot) {
-                return Outcome::Busy { refused_by: BTreeSet::new() };
+                return NodeDrainProgress::Busy { refused_by: BTreeSet::new() };
             }
             plan.then(Action::ListPods { node: node.to_owned() }, "the drain needs the current pods of the Node");
-            return Outcome::Busy { refused_by: BTreeSet::new() };
+            return NodeDrainProgress::Busy { refused_by: BTreeSet::new() };
         }
         PodsView::Failed(error) => {
             let until = after(snapshot.now, LIST_AGAIN);
             plan.wait(WaitKind::PodList, format!("the list of the pods of the Node: {error}"), Some(until));
-            return Outcome::Blocked(error.clone());
+            return NodeDrainProgress::Blocked(error.clone());
         }
         PodsView::Listed(pods) => pods,
     };
     let (mode, memory) = (rules.mode(snapshot.now), &snapshot.memory);
     let unread = memory.volumes.unread(pods);
-    if mode == Mode::Normal && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
+    if mode == DrainMode::Normal && !unread.is_empty() && snapshot.learned.unread_volumes.is_none() {
         plan.then(
             Action::ReadVolumes(unread),
             "volumes determine the order of evictions, and the drain waits for them",
         );
-        return Outcome::Busy { refused_by: BTreeSet::new() };
+        return NodeDrainProgress::Busy { refused_by: BTreeSet::new() };
     }
     let (attempts, again) = match mode {
-        Mode::Normal => (memory.pods.clone(), None),
-        Mode::Forced => due(&memory.pods, pods, snapshot.now),
+        DrainMode::Normal => (memory.pods.clone(), None),
+        DrainMode::Forced => due(&memory.pods, pods, snapshot.now),
     };
     let drain = next(snapshot, policy, rules, node, pods, &attempts);
     let (is_done, error, refused_by) = (drain.is_done(), drain.error(), drain.refused_by.clone());
     append(plan, drain);
     match error {
-        None if is_done => Outcome::Drained,
-        None => Outcome::Busy { refused_by },
-        Some(_) if is_done && mode == Mode::Normal => Outcome::Drained,
+        None if is_done => NodeDrainProgress::Drained,
+        None => NodeDrainProgress::Busy { refused_by },
+        Some(_) if is_done && mode == DrainMode::Normal => NodeDrainProgress::Drained,
         Some(error) => {
             if is_done {
                 plan.wait(WaitKind::PodTermination, format!("the next attempt to delete pods: {error}"), again);
             }
-            Outcome::Blocked(error)
+            NodeDrainProgress::Blocked(error)
         }
     }
 }
@@ -120,7 +120,8 @@ pub(super) fn is_condition_outdated(snapshot: &Snapshot) -> bool {
 /// A forced drain begins with the pods that were listed last: another list would delay it. Returns whether there are any.
 pub(super) fn delete_known_pods(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let Snapshot { memory, .. } = snapshot;
-    let is_deleted = |pod: &PodRef| memory.pods.get(&pod.uid).is_some_and(|last| last.method == Method::Delete);
+    let is_deleted =
+        |pod: &PodRef| memory.pods.get(&pod.uid).is_some_and(|last| last.method == PodRemovalMethod::Delete);
     let mut has_any = false;
     for pod in memory.listed.iter().filter(|pod| !is_deleted(pod)) {
         plan.then(Action::DeletePod(pod.clone()), "the drain is forced, and the last list had the pod");
@@ -130,9 +131,9 @@ pub(super) fn delete_known_pods(plan: &mut Plan<Action>, snapshot: &Snapshot) ->
 }
 
 /// In a forced drain: the attempts without failed deletes that are due again, and when the next one will be.
-fn due(attempts: &Attempts, pods: &[PodFacts], now: Timestamp) -> (Attempts, Option<Timestamp>) {
-    let again = |attempt: &Attempt| {
-        let has_failed = attempt.method == Method::Delete && attempt.answer != Answer::Accepted;
+fn due(attempts: &PodAttempts, pods: &[PodFacts], now: Timestamp) -> (PodAttempts, Option<Timestamp>) {
+    let again = |attempt: &DrainAttempt| {
+        let has_failed = attempt.method == PodRemovalMethod::Delete && attempt.answer != DrainAnswer::Accepted;
         has_failed.then(|| after(attempt.at, DELETE_AGAIN.after(attempt.count)))
     };
     let mut left = attempts.clone();
@@ -145,14 +146,14 @@ fn due(attempts: &Attempts, pods: &[PodFacts], now: Timestamp) -> (Attempts, Opt
 /// The next calls and waits of the drain of a Node whose pods were listed.
 pub(super) fn next(
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &MachinePolicy,
     rules: &DrainPolicy,
     node: &str,
     pods: &[PodFacts],
-    attempts: &Attempts,
+    attempts: &PodAttempts,
 ) -> DrainPlan {
     let (held, released) = (BTreeMap::new(), BTreeSet::new());
-    let round = Round {
+    let round = DrainRuleInput {
         node,
         mode: rules.mode(snapshot.now),
         evict_for: rules.evict_for,
@@ -174,8 +175,10 @@ pub(super) fn next(
 pub(super) fn append(plan: &mut Plan<Action>, drain: DrainPlan) {
     for call in drain.calls {
         let (action, reason) = match call.method {
-            Method::Evict => (Action::EvictPod(call.pod), "its Node is drained"),
-            Method::Delete => (Action::DeletePod(call.pod), "its Node is drained, and the eviction period is over"),
+            PodRemovalMethod::Evict => (Action::EvictPod(call.pod), "its Node is drained"),
+            PodRemovalMethod::Delete => {
+                (Action::DeletePod(call.pod), "its Node is drained, and the eviction period is over")
+            }
         };
         match call.report {
             Some(text) => plan.then_recording(action, reason, Event::warning(EventReason::DrainBlocked, text)),

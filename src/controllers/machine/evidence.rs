@@ -4,11 +4,11 @@
 use jiff::SignedDuration;
 
 use super::{
-    Action, Policy, Snapshot, create,
-    memory::Call,
+    Action, MachinePolicy, Snapshot, create,
+    memory::VmCall,
     policy::after,
     retry,
-    views::{ClassView, SecretView, VmView},
+    views::{ClassView, DriverVmView, SecretView},
 };
 use mcm_rules::plan::{Plan, WaitKind};
 
@@ -16,15 +16,15 @@ use mcm_rules::plan::{Plan, WaitKind};
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Plans the call, unless the creation makes it anyway. Its answer stays in the memory, and as an annotation on the Node.
-pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
-    let is_asked = snapshot.learned.vm != VmView::NotAsked;
+    let is_asked = snapshot.learned.vm != DriverVmView::NotAsked;
     let is_needed = snapshot.unproven().is_some() || snapshot.is_other_node_unproven();
     if is_asked || !is_needed || create::is_needed(snapshot) {
         return plan;
     }
-    let failure = snapshot.memory.failure_of(Call::Status);
-    let retry = failure.map(|failure| (&failure.error, retry::retry_at(Call::Status, failure, policy, false)));
+    let failure = snapshot.memory.failure_of(VmCall::Status);
+    let retry = failure.map(|failure| (&failure.error, retry::retry_at(VmCall::Status, failure, policy, false)));
     if let Some((error, until)) = retry.filter(|(_, until)| snapshot.now < *until) {
         plan.wait(WaitKind::DriverRetry, format!("the next attempt to find its VM: {error}"), Some(until));
         return plan;

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Policy, Snapshot,
-    memory::{Call, NodeWrite},
+    Action, MachinePolicy, Snapshot,
+    memory::{NodeWrite, VmCall},
     policy::{after, created_at},
-    progress::Progress,
-    views::{ClassView, NodeAnswer, NodeView, PodsView, SecretView, VmView},
+    progress::DeletionProgress,
+    views::{ClassView, DriverVmView, NodeAnswer, PodsView, SecretView, TargetNodeView},
 };
 use crate::object::{
     finalizer,
@@ -25,35 +25,35 @@ use mcm_rules::{
     drain::{PodRef, policy as drain_policy},
     plan::{
         Step,
-        lint::{Rule, Violation},
+        lint::{PlanRule, PlanViolation},
     },
-    safety::{meltdown::Permit, trust::TargetTrust},
+    safety::{meltdown::ReplacementPermit, trust::TargetTrust},
 };
 
 /// The bounds that the steps would break.
-pub(super) fn lint(snapshot: &Snapshot, policy: &Policy, steps: &[Step<Action>]) -> Vec<Violation> {
-    let facts = Facts { snapshot, policy, steps, progress: Progress::of(&snapshot.machine) };
+pub(super) fn lint(snapshot: &Snapshot, policy: &MachinePolicy, steps: &[Step<Action>]) -> Vec<PlanViolation> {
+    let facts = MachineLintFacts { snapshot, policy, steps, progress: DeletionProgress::of(&snapshot.machine) };
     let broken = steps.iter().filter_map(|step| facts.check(&step.action));
     facts.forgets_vm().into_iter().chain(broken).collect()
 }
 
 /// The Machine and the steps of its plan.
-struct Facts<'a> {
+struct MachineLintFacts<'a> {
     snapshot: &'a Snapshot,
-    policy: &'a Policy,
+    policy: &'a MachinePolicy,
     steps: &'a [Step<Action>],
     /// Progress of its deletion, from the status.
-    progress: Progress,
+    progress: DeletionProgress,
 }
 
-type Verdict = Result<(), Violation>;
+type LintResult = Result<(), PlanViolation>;
 
-fn refuse(rule: Rule, text: impl Into<String>) -> Verdict {
-    Err(Violation::new(rule, text))
+fn refuse(rule: PlanRule, text: impl Into<String>) -> LintResult {
+    Err(PlanViolation::new(rule, text))
 }
 
-impl Facts<'_> {
-    fn check(&self, action: &Action) -> Option<Violation> {
+impl MachineLintFacts<'_> {
+    fn check(&self, action: &Action) -> Option<PlanViolation> {
         let verdict = match action {
             Action::CreateVm => self.create_vm(),
             Action::InitializeVm => self.initialize_vm(),
@@ -94,7 +94,7 @@ impl Facts<'_> {
         verdict.err()
     }
 
-    fn create_vm(&self) -> Verdict {
+    fn create_vm(&self) -> LintResult {
         let Snapshot { machine, target, learned, .. } = self.snapshot;
         let phase = machine.phase();
         let may_have_none = matches!(
@@ -102,75 +102,78 @@ impl Facts<'_> {
             MachinePhase::New | MachinePhase::CrashLoopBackOff | MachinePhase::Pending | MachinePhase::Terminating
         );
         if self.is_deleting() {
-            return refuse(Rule::TooManyVms, "the machine is being deleted");
+            return refuse(PlanRule::TooManyVms, "the machine is being deleted");
         }
         if !machine.spec.provider_id.is_empty() {
-            return refuse(Rule::TooManyVms, format!("spec.providerID is {}", machine.spec.provider_id));
+            return refuse(PlanRule::TooManyVms, format!("spec.providerID is {}", machine.spec.provider_id));
         }
         if !may_have_none {
-            return refuse(Rule::TooManyVms, format!("a machine in phase {} had a VM", phase.as_str()));
+            return refuse(PlanRule::TooManyVms, format!("a machine in phase {} had a VM", phase.as_str()));
         }
         if self.steps.iter().filter(|step| step.action == Action::CreateVm).count() > 1 {
-            return refuse(Rule::TooManyVms, "two VMs in one plan");
+            return refuse(PlanRule::TooManyVms, "two VMs in one plan");
         }
-        let continues = learned.vm == VmView::NotAsked && self.snapshot.memory.is_creating();
-        if learned.vm != VmView::NotFound && !continues {
-            return refuse(Rule::ActsOnUnknown, "the driver did not report NotFound in this reconcile");
+        let continues = learned.vm == DriverVmView::NotAsked && self.snapshot.memory.is_creating();
+        if learned.vm != DriverVmView::NotFound && !continues {
+            return refuse(PlanRule::ActsOnUnknown, "the driver did not report NotFound in this reconcile");
         }
         if let TargetTrust::Untrusted { since, .. } = target {
-            return refuse(Rule::ActsOnUnknown, format!("the target cluster is not trusted since {since}"));
+            return refuse(PlanRule::ActsOnUnknown, format!("the target cluster is not trusted since {since}"));
         }
         if !finalizer::has(&machine.metadata, labels::FINALIZER) {
-            return refuse(Rule::LosesVm, "the machine has no finalizer, so it can be deleted before its VM");
+            return refuse(PlanRule::LosesVm, "the machine has no finalizer, so it can be deleted before its VM");
         }
         self.has_class_and_secrets()
     }
 
     /// A VM that is found belongs to the Machine, which needs the finalizer from then on.
-    fn get_vm_status(&self) -> Verdict {
+    fn get_vm_status(&self) -> LintResult {
         if !finalizer::has(&self.snapshot.machine.metadata, labels::FINALIZER) {
-            return refuse(Rule::LosesVm, "the machine has no finalizer, and its VM may be found");
+            return refuse(PlanRule::LosesVm, "the machine has no finalizer, and its VM may be found");
         }
         self.has_secrets()
     }
 
-    fn initialize_vm(&self) -> Verdict {
+    fn initialize_vm(&self) -> LintResult {
         match &self.snapshot.learned.vm {
-            VmView::Created(_) | VmView::Uninitialized(_) => self.has_class_and_secrets(),
-            _ => refuse(Rule::ActsOnUnknown, "the driver did not report Uninitialized in this reconcile"),
+            DriverVmView::Created(_) | DriverVmView::Uninitialized(_) => self.has_class_and_secrets(),
+            _ => refuse(PlanRule::ActsOnUnknown, "the driver did not report Uninitialized in this reconcile"),
         }
     }
 
-    fn has_class_and_secrets(&self) -> Verdict {
+    fn has_class_and_secrets(&self) -> LintResult {
         if !matches!(self.snapshot.class, ClassView::Present { .. }) {
-            return refuse(Rule::ActsOnUnknown, "the class is unknown");
+            return refuse(PlanRule::ActsOnUnknown, "the class is unknown");
         }
         self.has_secrets()
     }
 
-    fn has_secrets(&self) -> Verdict {
+    fn has_secrets(&self) -> LintResult {
         match &self.snapshot.learned.secret {
             SecretView::Read(facts) if facts.missing.is_empty() => Ok(()),
             SecretView::Read(facts) => {
                 let missing = facts.missing.join(", ");
-                refuse(Rule::ActsOnUnknown, format!("the driver would be called without {missing}"))
+                refuse(PlanRule::ActsOnUnknown, format!("the driver would be called without {missing}"))
             }
-            _ => refuse(Rule::ActsOnUnknown, "the Secrets of the class were not read in this reconcile"),
+            _ => refuse(PlanRule::ActsOnUnknown, "the Secrets of the class were not read in this reconcile"),
         }
     }
 
-    fn waive_permit(&self, dead: &Machine) -> Verdict {
+    fn waive_permit(&self, dead: &Machine) -> LintResult {
         let shares_node = self.snapshot.rivals.readable.iter().any(|rival| rival.metadata.uid == dead.metadata.uid);
         if dead.phase() == MachinePhase::Unknown && shares_node {
             return Ok(());
         }
-        refuse(Rule::TooManyReplaced, "only an unhealthy machine with the same Node name needs no replacement permit")
+        refuse(
+            PlanRule::TooManyReplaced,
+            "only an unhealthy machine with the same Node name needs no replacement permit",
+        )
     }
 
     /// The provider ID of a created VM must be stored in the next step, unless the API server refused it.
-    fn forgets_vm(&self) -> Option<Violation> {
+    fn forgets_vm(&self) -> Option<PlanViolation> {
         let Snapshot { machine, learned, memory, now, .. } = self.snapshot;
-        let VmView::Created(vm) = &learned.vm else { return None };
+        let DriverVmView::Created(vm) = &learned.vm else { return None };
         let records = |step: &Step<Action>| match &step.action {
             Action::PatchMachine(patch) => patch.pointer("/spec/providerID").is_some_and(|id| *id == vm.provider_id),
             _ => false,
@@ -180,31 +183,31 @@ impl Facts<'_> {
         let is_owed =
             machine.spec.provider_id.is_empty() && !is_refused && !self.is_deleting() && !self.steps.is_empty();
         (is_owed && !self.steps.first().is_some_and(records)).then(|| {
-            Violation::new(
-                Rule::LosesVm,
+            PlanViolation::new(
+                PlanRule::LosesVm,
                 format!("{} was created, and the next step does not store its ID", vm.provider_id),
             )
         })
     }
 
-    fn delete_vm(&self) -> Verdict {
+    fn delete_vm(&self) -> LintResult {
         if self.is_deleting() {
             return match self.progress {
-                Progress::DetachVolumes | Progress::DeleteVm => self.has_secrets(),
-                _ => refuse(Rule::DeletesInUse, "the status does not show that the node is drained"),
+                DeletionProgress::DetachVolumes | DeletionProgress::DeleteVm => self.has_secrets(),
+                _ => refuse(PlanRule::DeletesInUse, "the status does not show that the node is drained"),
             };
         }
         if self.is_node_of_another_vm() {
             return Ok(());
         }
         let text = "the machine is not being deleted, and no node of an earlier VM has the name of its VM";
-        refuse(Rule::DeletesInUse, text)
+        refuse(PlanRule::DeletesInUse, text)
     }
 
     /// A Node of an earlier VM has the name of this VM, which therefore cannot join.
     fn is_node_of_another_vm(&self) -> bool {
         let Snapshot { machine, node, learned, .. } = self.snapshot;
-        let (NodeView::Present(node), Some(vm)) = (node, learned.vm.vm()) else { return false };
+        let (TargetNodeView::Present(node), Some(vm)) = (node, learned.vm.vm()) else { return false };
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let is_its_name = name == vm.node_name && machine.node_name().is_none();
         let is_of_another = match node.spec.provider_id.rsplit('/').next().unwrap_or_default() {
@@ -219,10 +222,10 @@ impl Facts<'_> {
 
     /// The VM is deleted, so its identity is not needed any more.
     fn is_vm_gone(&self) -> bool {
-        self.snapshot.learned.vm == VmView::Deleted || self.progress >= Progress::DeleteNode
+        self.snapshot.learned.vm == DriverVmView::Deleted || self.progress >= DeletionProgress::DeleteNode
     }
 
-    fn remove_finalizer(&self, patch: &Value) -> Verdict {
+    fn remove_finalizer(&self, patch: &Value) -> LintResult {
         let machine = &self.snapshot.machine;
         let Some(kept) = patch.pointer("/metadata/finalizers") else { return Ok(()) };
         let keeps = kept.as_array().into_iter().flatten().any(|one| one == labels::FINALIZER);
@@ -230,42 +233,42 @@ impl Facts<'_> {
             return Ok(());
         }
         if !self.is_deleting() {
-            return refuse(Rule::LosesVm, "it removes the finalizer, and the machine is not being deleted");
+            return refuse(PlanRule::LosesVm, "it removes the finalizer, and the machine is not being deleted");
         }
         if !self.is_vm_gone() {
-            return refuse(Rule::LosesVm, "it removes the finalizer, and the VM was not deleted");
+            return refuse(PlanRule::LosesVm, "it removes the finalizer, and the VM was not deleted");
         }
-        let is_unknown = matches!(self.snapshot.own_node(), NodeView::Unknown | NodeView::Missing);
+        let is_unknown = matches!(self.snapshot.own_node(), TargetNodeView::Unknown | TargetNodeView::Missing);
         let is_unknown = is_unknown && self.snapshot.unproven().is_none();
         match machine.node_name() {
-            Some(node) if is_unknown && self.progress < Progress::Release => {
-                refuse(Rule::ActsOnUnknown, format!("it removes the finalizer, and node {node} may exist"))
+            Some(node) if is_unknown && self.progress < DeletionProgress::Release => {
+                refuse(PlanRule::ActsOnUnknown, format!("it removes the finalizer, and node {node} may exist"))
             }
             _ => Ok(()),
         }
     }
 
-    fn change_vm(&self, patch: &Value) -> Verdict {
+    fn change_vm(&self, patch: &Value) -> LintResult {
         let stored = &self.snapshot.machine.spec.provider_id;
         match patch.pointer("/spec/providerID") {
             Some(id) if !stored.is_empty() && id != stored => {
-                refuse(Rule::LosesVm, format!("spec.providerID is {stored} and would change to {id}"))
+                refuse(PlanRule::LosesVm, format!("spec.providerID is {stored} and would change to {id}"))
             }
             _ => Ok(()),
         }
     }
 
     /// A Machine that becomes Failed: its set deletes it together with its VM.
-    fn give_up(&self, next: &MachineStatus) -> Verdict {
+    fn give_up(&self, next: &MachineStatus) -> LintResult {
         let Snapshot { machine, learned, memory, now, .. } = self.snapshot;
         let phase = machine.phase();
         if next.current_status.phase != MachinePhase::Failed || phase == MachinePhase::Failed {
             return Ok(());
         }
-        let deletes_failed = memory.failure_of(Call::Delete).is_some();
+        let deletes_failed = memory.failure_of(VmCall::Delete).is_some();
         let is_deleted = match learned.vm {
-            VmView::Deleted => true,
-            VmView::NotFound => memory.has_given_up_vm() && !machine.spec.provider_id.is_empty(),
+            DriverVmView::Deleted => true,
+            DriverVmView::NotFound => memory.has_given_up_vm() && !machine.spec.provider_id.is_empty(),
             _ => self.is_node_of_another_vm() && deletes_failed,
         };
         if is_deleted && !self.is_deleting() {
@@ -278,29 +281,29 @@ impl Facts<'_> {
             }
             MachinePhase::Unknown | MachinePhase::InPlaceUpdateFailed => match self.policy.health_timeout_of(machine) {
                 Some(timeout) => (after(self.phase_since(), timeout.as_signed()), format!("healthTimeout {timeout}")),
-                None => return refuse(Rule::TooEarly, "disableHealthTimeout is set"),
+                None => return refuse(PlanRule::TooEarly, "disableHealthTimeout is set"),
             },
-            phase => return refuse(Rule::TooEarly, format!("phase {} has no timeout", phase.as_str())),
+            phase => return refuse(PlanRule::TooEarly, format!("phase {} has no timeout", phase.as_str())),
         };
         let has_vm = machine.node_name().is_some() && !machine.spec.provider_id.is_empty();
         let is_guarded = matches!(phase, MachinePhase::Unknown | MachinePhase::InPlaceUpdateFailed);
         let may_serve = is_guarded || phase == MachinePhase::Pending && has_vm;
         let deadline = if may_serve { self.snapshot.target.put_off(deadline) } else { deadline };
         if *now < deadline {
-            return refuse(Rule::TooEarly, format!("{timeout} ends at {deadline}, now is {now}"));
+            return refuse(PlanRule::TooEarly, format!("{timeout} ends at {deadline}, now is {now}"));
         }
         if may_serve && !self.is_node_read() {
-            return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
+            return refuse(PlanRule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
         }
         if is_guarded { self.is_permitted() } else { Ok(()) }
     }
 
     /// An in-place update fails when the agent reports it, or at its timeout after a live read.
-    fn fail_update(&self, next: &MachineStatus) -> Verdict {
+    fn fail_update(&self, next: &MachineStatus) -> LintResult {
         let Snapshot { machine, target, now, .. } = self.snapshot;
         let falls = next.current_status.phase == MachinePhase::InPlaceUpdateFailed
             && machine.phase() != MachinePhase::InPlaceUpdateFailed;
-        let is_reported = matches!(&self.snapshot.own_node(), NodeView::Present(node)
+        let is_reported = matches!(&self.snapshot.own_node(), TargetNodeView::Present(node)
             if in_place::result_of(node) == Some(UpdateResult::Failed));
         if !falls || is_reported {
             return Ok(());
@@ -308,16 +311,19 @@ impl Facts<'_> {
         let timeout = self.policy.in_place_update_timeout_of(machine);
         let deadline = target.put_off(after(self.phase_since(), timeout.as_signed()));
         if *now < deadline {
-            return refuse(Rule::TooEarly, format!("inPlaceUpdateTimeout {timeout} ends at {deadline}, now is {now}"));
+            return refuse(
+                PlanRule::TooEarly,
+                format!("inPlaceUpdateTimeout {timeout} ends at {deadline}, now is {now}"),
+            );
         }
         if self.is_node_read() {
             return Ok(());
         }
-        refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()))
+        refuse(PlanRule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()))
     }
 
     /// The agent on the Node begins at `ReadyForUpdate`, so the pods must be terminated or terminating.
-    fn release_to_agent(&self, action: &Action) -> Verdict {
+    fn release_to_agent(&self, action: &Action) -> LintResult {
         let Action::PatchNodeStatus { node, patch, .. } = action else { return Ok(()) };
         let progress = in_place::progress_of(&node.status.conditions);
         let is_updating = self.snapshot.machine.phase() == MachinePhase::InPlaceUpdating;
@@ -336,13 +342,13 @@ impl Facts<'_> {
             return Ok(());
         }
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        refuse(Rule::DisturbsPods, format!("node {name} would be updated, and it was not drained"))
+        refuse(PlanRule::DisturbsPods, format!("node {name} would be updated, and it was not drained"))
     }
 
     /// The Node is selected for an in-place update, and no other reason lets its pods go while the Machine stays.
     fn is_selected(&self) -> bool {
         match self.snapshot.own_node() {
-            NodeView::Present(node) => {
+            TargetNodeView::Present(node) => {
                 let progress = in_place::progress_of(&node.status.conditions);
                 progress == Some(InPlaceUpdateReason::SelectedForUpdate)
             }
@@ -358,53 +364,57 @@ impl Facts<'_> {
         since.map_or_else(|| created_at(machine), |time| time.0)
     }
 
-    fn is_permitted(&self) -> Verdict {
+    fn is_permitted(&self) -> LintResult {
         let limits = &self.policy.unhealthy_replacements;
         let Some(key) = limits.permits_of(&self.snapshot.machine).into_iter().next() else { return Ok(()) };
         match &self.snapshot.learned.permit {
-            Permit::Held(groups) => groups.iter().try_for_each(|group| {
+            ReplacementPermit::Held(groups) => groups.iter().try_for_each(|group| {
                 let Some(blockers) = group.blocked_by(limits) else { return Ok(()) };
                 let (name, limit) = (group.group(), limits.of(group.group()));
-                refuse(Rule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
+                refuse(PlanRule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
             }),
-            Permit::NotAsked | Permit::Free | Permit::Refused { .. } => {
-                refuse(Rule::TooManyReplaced, format!("it does not hold the permit of {key}"))
+            ReplacementPermit::NotAsked | ReplacementPermit::Free | ReplacementPermit::Refused { .. } => {
+                refuse(PlanRule::TooManyReplaced, format!("it does not hold the permit of {key}"))
             }
         }
     }
 
-    fn become_unknown(&self, next: &MachineStatus) -> Verdict {
+    fn become_unknown(&self, next: &MachineStatus) -> LintResult {
         let falls = next.current_status.phase == MachinePhase::Unknown
             && self.snapshot.machine.phase() == MachinePhase::Running;
-        let is_seen = matches!(self.snapshot.node, NodeView::Present(_)) || self.is_node_read();
+        let is_seen = matches!(self.snapshot.node, TargetNodeView::Present(_)) || self.is_node_read();
         if falls && !is_seen {
-            return refuse(Rule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
+            return refuse(PlanRule::ActsOnUnknown, format!("{} was not read live in this reconcile", self.node()));
         }
         Ok(())
     }
 
     /// The progress in the status: the next process continues from there.
-    fn advance(&self, next: &MachineStatus) -> Verdict {
+    fn advance(&self, next: &MachineStatus) -> LintResult {
         let is_terminating = next.current_status.phase == MachinePhase::Terminating;
-        let next = if is_terminating { Progress::of_text(&next.last_operation.description) } else { Progress::Start };
-        if next >= Progress::DeleteNode && !self.is_vm_gone() {
-            return refuse(Rule::LosesVm, "the status would show that the VM is deleted, and it was not");
+        let next = if is_terminating {
+            DeletionProgress::of_text(&next.last_operation.description)
+        } else {
+            DeletionProgress::Start
+        };
+        if next >= DeletionProgress::DeleteNode && !self.is_vm_gone() {
+            return refuse(PlanRule::LosesVm, "the status would show that the VM is deleted, and it was not");
         }
-        let skips = next >= Progress::DetachVolumes && self.progress < Progress::DetachVolumes;
+        let skips = next >= DeletionProgress::DetachVolumes && self.progress < DeletionProgress::DetachVolumes;
         if !skips || self.is_vm_gone() || self.is_forced() {
             return Ok(());
         }
         let Snapshot { memory, now, .. } = self.snapshot;
         if memory.volumes.are_moving(self.policy.volumes, *now)
-            && matches!(self.snapshot.own_node(), NodeView::Present(_))
+            && matches!(self.snapshot.own_node(), TargetNodeView::Present(_))
         {
-            return refuse(Rule::DeletesInUse, "the drain would end, and volumes of its pods are still awaited");
+            return refuse(PlanRule::DeletesInUse, "the drain would end, and volumes of its pods are still awaited");
         }
         let is_linked = self.snapshot.machine.node_name().is_some();
         let is_known = match self.snapshot.own_node() {
-            NodeView::NoTarget | NodeView::Absent => true,
-            NodeView::Unknown | NodeView::Missing => false,
-            NodeView::Present(_) => {
+            TargetNodeView::NoTarget | TargetNodeView::Absent => true,
+            TargetNodeView::Unknown | TargetNodeView::Missing => false,
+            TargetNodeView::Present(_) => {
                 let are_pods_listed = matches!(self.snapshot.learned.pods, PodsView::Listed(_));
                 are_pods_listed || !is_linked && self.is_node_read()
             }
@@ -412,7 +422,7 @@ impl Facts<'_> {
         if is_known {
             return Ok(());
         }
-        refuse(Rule::ActsOnUnknown, format!("the drain would end, and {} or its pods are unknown", self.node()))
+        refuse(PlanRule::ActsOnUnknown, format!("the drain would end, and {} or its pods are unknown", self.node()))
     }
 
     /// The drain deadline has passed, the Node has been broken for long enough, or the label forces the drain.
@@ -421,7 +431,7 @@ impl Facts<'_> {
         let Some(since) = &machine.metadata.deletion_timestamp else { return false };
         let label = machine.metadata.labels.as_ref().and_then(|all| all.get(labels::FORCE_DELETION));
         let seen = match self.snapshot.own_node() {
-            NodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
+            TargetNodeView::Present(node) if !node.status.conditions.is_empty() => node.status.conditions.clone(),
             _ => machine.status.clone().unwrap_or_default().conditions,
         };
         label.is_some_and(|text| drain_policy::is_go_true(text))
@@ -430,20 +440,20 @@ impl Facts<'_> {
     }
 
     /// Only a preserved Machine's own Node shows a preservation.
-    fn mark_preserved(&self, node: &Node) -> Verdict {
+    fn mark_preserved(&self, node: &Node) -> LintResult {
         if self.is_deleting() || self.snapshot.machine.preserve_expiry().is_none() {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            return refuse(Rule::TouchesForeign, format!("the machine of node {name} is not preserved"));
+            return refuse(PlanRule::TouchesForeign, format!("the machine of node {name} is not preserved"));
         }
         self.owns(node)
     }
 
-    fn are_pods_listed(&self, node: &Node) -> Verdict {
+    fn are_pods_listed(&self, node: &Node) -> LintResult {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         match self.snapshot.learned.pods {
             PodsView::Listed(_) => Ok(()),
             PodsView::NotListed | PodsView::Failed(_) => refuse(
-                Rule::ActsOnUnknown,
+                PlanRule::ActsOnUnknown,
                 format!("node {name} would be shown as drained, and its pods were not listed"),
             ),
         }
@@ -453,14 +463,14 @@ impl Facts<'_> {
     fn is_drained_and_kept(&self) -> bool {
         let Snapshot { machine, now, .. } = self.snapshot;
         let is_tainted = match self.snapshot.own_node() {
-            NodeView::Present(node) => node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT),
+            TargetNodeView::Present(node) => node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT),
             _ => false,
         };
         is_tainted && machine.phase() == MachinePhase::Failed && machine.preserved_until(*now).is_some()
     }
 
     /// Its time is cleared last: otherwise the remaining changes would never be undone.
-    fn end_preservation(&self, next: &MachineStatus) -> Verdict {
+    fn end_preservation(&self, next: &MachineStatus) -> LintResult {
         let Snapshot { machine, now, .. } = self.snapshot;
         let Some(expiry) = machine.preserve_expiry() else { return Ok(()) };
         let is_kept =
@@ -471,14 +481,17 @@ impl Facts<'_> {
         let annotation = |meta: &kube::core::ObjectMeta, key: &str| meta.annotations.as_ref()?.get(key).cloned();
         let mut word = annotation(&machine.metadata, labels::PRESERVE);
         match self.snapshot.own_node() {
-            NodeView::Unknown | NodeView::Missing if machine.node_name().is_some() => {
-                return refuse(Rule::ActsOnUnknown, format!("it ends a preservation, and {} may exist", self.node()));
+            TargetNodeView::Unknown | TargetNodeView::Missing if machine.node_name().is_some() => {
+                return refuse(
+                    PlanRule::ActsOnUnknown,
+                    format!("it ends a preservation, and {} may exist", self.node()),
+                );
             }
-            NodeView::Present(node) if machine.node_name().is_some() => {
+            TargetNodeView::Present(node) if machine.node_name().is_some() => {
                 let is_shown = node.spec.taints.iter().any(|taint| taint.key == labels::PRESERVED_TAINT)
                     || node.status.conditions.iter().any(|it| it.type_ == "Preserved" && it.status == "True");
                 if is_shown && node.metadata.deletion_timestamp.is_none() {
-                    return refuse(Rule::EndsPreservation, format!("{} still shows it", self.node()));
+                    return refuse(PlanRule::EndsPreservation, format!("{} still shows it", self.node()));
                 }
                 let copied = annotation(&machine.metadata, labels::LAST_NODE_PRESERVE).filter(|word| !word.is_empty());
                 let of_node = annotation(&node.metadata, labels::PRESERVE).filter(|word| !word.is_empty());
@@ -492,67 +505,74 @@ impl Facts<'_> {
             _ => false,
         };
         if asks && expiry > *now {
-            return refuse(Rule::EndsPreservation, format!("{} asks for it until {expiry}", word.unwrap_or_default()));
+            return refuse(
+                PlanRule::EndsPreservation,
+                format!("{} asks for it until {expiry}", word.unwrap_or_default()),
+            );
         }
         Ok(())
     }
 
     /// `was_listed`: the last list had it.
-    fn take_pod(&self, pod: &PodRef, was_listed: bool) -> Verdict {
+    fn take_pod(&self, pod: &PodRef, was_listed: bool) -> LintResult {
         if !self.is_deleting() && !self.is_selected() && !self.is_drained_and_kept() {
             return refuse(
-                Rule::DisturbsPods,
+                PlanRule::DisturbsPods,
                 format!("pod {pod} would be removed, and the machine is not being deleted"),
             );
         }
-        if !matches!(self.snapshot.own_node(), NodeView::Present(_)) {
-            return refuse(Rule::TouchesForeign, format!("pod {pod} is not on a node of this machine"));
+        if !matches!(self.snapshot.own_node(), TargetNodeView::Present(_)) {
+            return refuse(PlanRule::TouchesForeign, format!("pod {pod} is not on a node of this machine"));
         }
         let is_listed = match &self.snapshot.learned.pods {
             PodsView::Listed(pods) => pods.iter().any(|listed| listed.pod == *pod),
             PodsView::NotListed | PodsView::Failed(_) => false,
         };
-        if is_listed || was_listed { Ok(()) } else { refuse(Rule::ActsOnUnknown, format!("pod {pod} was not listed")) }
+        if is_listed || was_listed {
+            Ok(())
+        } else {
+            refuse(PlanRule::ActsOnUnknown, format!("pod {pod} was not listed"))
+        }
     }
 
-    fn close_node(&self, node: &Node) -> Verdict {
+    fn close_node(&self, node: &Node) -> LintResult {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         if !self.is_deleting() && !self.is_selected() {
             return refuse(
-                Rule::DisturbsPods,
+                PlanRule::DisturbsPods,
                 format!("node {name} would be cordoned, and the machine is not being deleted"),
             );
         }
         self.owns(node)
     }
 
-    fn detach_volumes(&self, node: &str) -> Verdict {
-        if !self.is_deleting() || self.progress != Progress::DetachVolumes {
-            return refuse(Rule::DisturbsPods, format!("volumes of node {node}, and its drain was not forced"));
+    fn detach_volumes(&self, node: &str) -> LintResult {
+        if !self.is_deleting() || self.progress != DeletionProgress::DetachVolumes {
+            return refuse(PlanRule::DisturbsPods, format!("volumes of node {node}, and its drain was not forced"));
         }
         match self.snapshot.own_node() {
-            NodeView::Present(own) if own.metadata.name.as_deref() == Some(node) => Ok(()),
-            _ => refuse(Rule::TouchesForeign, format!("node {node} does not belong to this machine")),
+            TargetNodeView::Present(own) if own.metadata.name.as_deref() == Some(node) => Ok(()),
+            _ => refuse(PlanRule::TouchesForeign, format!("node {node} does not belong to this machine")),
         }
     }
 
-    fn delete_node(&self, node: &Node) -> Verdict {
+    fn delete_node(&self, node: &Node) -> LintResult {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         if !self.is_deleting() {
-            return refuse(Rule::DeletesInUse, format!("node {name}, and the machine is not being deleted"));
+            return refuse(PlanRule::DeletesInUse, format!("node {name}, and the machine is not being deleted"));
         }
         if !self.is_vm_gone() {
-            return refuse(Rule::DeletesInUse, format!("node {name}, and its VM was not deleted"));
+            return refuse(PlanRule::DeletesInUse, format!("node {name}, and its VM was not deleted"));
         }
         self.owns(node)
     }
 
-    fn owns(&self, node: &Node) -> Verdict {
+    fn owns(&self, node: &Node) -> LintResult {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         match self.snapshot.own_node() {
-            NodeView::Present(own) if own.metadata.name == node.metadata.name => Ok(()),
+            TargetNodeView::Present(own) if own.metadata.name == node.metadata.name => Ok(()),
             _ if self.snapshot.own_other_node().is_some_and(|own| own.metadata.name == node.metadata.name) => Ok(()),
-            _ => refuse(Rule::TouchesForeign, format!("node {name} does not belong to this machine")),
+            _ => refuse(PlanRule::TouchesForeign, format!("node {name} does not belong to this machine")),
         }
     }
 
@@ -560,9 +580,9 @@ impl Facts<'_> {
     fn is_node_read(&self) -> bool {
         let key = self.snapshot.node_key();
         match self.snapshot.node {
-            NodeView::NoTarget | NodeView::Absent => true,
-            NodeView::Unknown | NodeView::Missing => false,
-            NodeView::Present(_) => {
+            TargetNodeView::NoTarget | TargetNodeView::Absent => true,
+            TargetNodeView::Unknown | TargetNodeView::Missing => false,
+            TargetNodeView::Present(_) => {
                 let read = self.snapshot.learned.node_read.as_ref();
                 read.is_some_and(|read| read.key == key && read.answer == NodeAnswer::Found)
             }

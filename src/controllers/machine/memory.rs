@@ -12,7 +12,7 @@ use super::conditions::{CopyPeriod, NeverMet};
 use mcm_api::{backoff::Backoff, hash::fnv1a_64, patch, syntax};
 use mcm_driver::{Code, DriverError};
 use mcm_rules::{
-    drain::{Answer, Attempts, PodRef, Refusal, Rounds, Volumes},
+    drain::{DrainAnswer, DrainRounds, EvictionRefusal, PodAttempts, PodRef, VolumeTracker},
     plan::repeats::{REVERTED, RepeatCount},
     safety::node_claim::VmReport,
 };
@@ -24,7 +24,7 @@ pub struct Memory {
     uid: Option<String>,
     /// How often the failures were cleared.
     forgotten: u64,
-    calls: BTreeMap<Call, CallFailure>,
+    calls: BTreeMap<VmCall, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
     token: Option<NodeFailure>,
     /// Whether this process made the bootstrap token, or tried to, or deleted it since; `None` if it did neither.
@@ -42,13 +42,13 @@ pub struct Memory {
     /// The deletion of a new VM was begun, because its name is that of another VM's Node.
     has_given_up_vm: bool,
     /// The last eviction or delete of each pod.
-    pub(super) pods: Attempts,
+    pub(super) pods: PodAttempts,
     /// The pods to drain, as they were listed last.
     pub(super) listed: Vec<PodRef>,
     /// The pods the drain waits for.
-    pub(super) rounds: Rounds,
+    pub(super) rounds: DrainRounds,
     /// The volumes of the pods, and how far they have come.
-    pub(super) volumes: Volumes,
+    pub(super) volumes: VolumeTracker,
     /// The time of the driver's last answer about the existence of the VM.
     pub(super) looked_at: Option<Timestamp>,
     /// That answer, reduced to the identity of the VM.
@@ -61,7 +61,7 @@ pub struct Memory {
 
 /// A call to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum VmCall {
     /// `Driver::status`.
     Status,
     /// `Driver::create`.
@@ -89,7 +89,7 @@ pub enum NodeWrite {
     /// Apply the Machine's template: labels, annotations, taints, finalizer.
     Sync,
     /// After that was refused, this part of it alone.
-    SyncPart(Part),
+    SyncPart(NodePatchPart),
     /// Set the virtual capacity of the class.
     Capacity,
     /// Set the condition `Terminating`.
@@ -123,7 +123,7 @@ impl NodeWrite {
 
 /// A part of the patch to a Node, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum NodePatchPart {
     /// Our finalizer, and the label with the name of the Machine.
     Finalizer,
     Taints,
@@ -139,12 +139,12 @@ impl fmt::Display for NodeWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sync => "node template",
-            Self::SyncPart(Part::Finalizer) => "finalizer of the node template",
-            Self::SyncPart(Part::Taints) => "taints of the node template",
-            Self::SyncPart(Part::Labels) => "labels of the node template",
-            Self::SyncPart(Part::Annotations) => "annotations of the node template",
-            Self::SyncPart(Part::Entry(_)) => "label or annotation of the node template",
-            Self::SyncPart(Part::Records) => "record of the node template",
+            Self::SyncPart(NodePatchPart::Finalizer) => "finalizer of the node template",
+            Self::SyncPart(NodePatchPart::Taints) => "taints of the node template",
+            Self::SyncPart(NodePatchPart::Labels) => "labels of the node template",
+            Self::SyncPart(NodePatchPart::Annotations) => "annotations of the node template",
+            Self::SyncPart(NodePatchPart::Entry(_)) => "label or annotation of the node template",
+            Self::SyncPart(NodePatchPart::Records) => "record of the node template",
             Self::Capacity => "virtual capacity",
             Self::Announce => "condition Terminating",
             Self::Cordon => "cordon",
@@ -261,7 +261,7 @@ impl Memory {
     pub(super) fn at(mut self, now: Timestamp) -> Self {
         let calls = self.calls.values_mut().map(|failure| &mut failure.at);
         let writes = self.node.values_mut().chain(&mut self.token).map(|failure| &mut failure.at);
-        let refused = self.pods.values_mut().filter(|attempt| attempt.answer != Answer::Accepted);
+        let refused = self.pods.values_mut().filter(|attempt| attempt.answer != DrainAnswer::Accepted);
         let of_machine = self.refused.values_mut().map(|refusal| &mut refusal.at);
         let times = calls.chain(writes).chain(refused.map(|attempt| &mut attempt.at)).chain(of_machine);
         times.filter(|at| **at > now).for_each(|at| *at = Timestamp::MIN);
@@ -341,17 +341,17 @@ impl Memory {
 
     /// The budgets that can never allow it.
     pub(super) fn never_met_budgets(&self) -> NeverMet<'_> {
-        let named = |is: fn(&Refusal) -> bool| {
+        let named = |is: fn(&EvictionRefusal) -> bool| {
             let never_met = self.refusals().filter(move |refusal| is(refusal));
             never_met.filter_map(|refusal| refusal.budget.as_deref()).collect()
         };
         NeverMet { single: named(|it| it.is_misconfigured), several: named(|it| it.is_of_several) }
     }
 
-    fn refusals(&self) -> impl Iterator<Item = &Refusal> {
+    fn refusals(&self) -> impl Iterator<Item = &EvictionRefusal> {
         self.pods.values().filter_map(|attempt| match &attempt.answer {
-            Answer::Refused(refusal) => Some(refusal),
-            Answer::Accepted | Answer::Failed(_) => None,
+            DrainAnswer::Refused(refusal) => Some(refusal),
+            DrainAnswer::Accepted | DrainAnswer::Failed(_) => None,
         })
     }
 
@@ -360,7 +360,7 @@ impl Memory {
         self.pods.clear();
         self.listed.clear();
         self.rounds.restart();
-        self.volumes = Volumes::default();
+        self.volumes = VolumeTracker::default();
     }
 
     /// The last failure to create the bootstrap token.
@@ -368,7 +368,7 @@ impl Memory {
         self.token.as_ref()
     }
 
-    pub(super) fn call_failed(&mut self, call: Call, error: DriverError, at: Timestamp) {
+    pub(super) fn call_failed(&mut self, call: VmCall, error: DriverError, at: Timestamp) {
         let before = self.calls.get(&call).filter(|failure| failure.error.code == error.code);
         let count = before.map_or(0, |failure| failure.count).saturating_add(1);
         self.calls.insert(call, CallFailure { error, at, count });
@@ -376,12 +376,12 @@ impl Memory {
 
     /// A VM was deleted: a creation that failed for lack of resources may be tried now. False if none waits.
     pub(super) fn resources_freed(&mut self) -> bool {
-        let creation = self.calls.get_mut(&Call::Create);
+        let creation = self.calls.get_mut(&VmCall::Create);
         let waiting = creation.filter(|it| it.error.code == Code::ResourceExhausted && it.count > 0);
         waiting.map(|failure| failure.count = 0).is_some()
     }
 
-    pub(super) fn call_succeeded(&mut self, call: Call) {
+    pub(super) fn call_succeeded(&mut self, call: VmCall) {
         self.calls.remove(&call);
     }
 
@@ -394,13 +394,13 @@ impl Memory {
         self.has_given_up_vm
     }
 
-    pub(super) fn failure_of(&self, call: Call) -> Option<&CallFailure> {
+    pub(super) fn failure_of(&self, call: VmCall) -> Option<&CallFailure> {
         self.calls.get(&call)
     }
 
     /// Whether the last creation ended while the cloud still worked on it.
     pub(super) fn is_creating(&self) -> bool {
-        self.failure_of(Call::Create).is_some_and(|failure| failure.error.call_again_in.is_some())
+        self.failure_of(VmCall::Create).is_some_and(|failure| failure.error.call_again_in.is_some())
     }
 
     pub(super) fn node_failed(&mut self, write: NodeWrite, message: String, at: Timestamp) {
@@ -482,15 +482,15 @@ mod tests {
     fn failures_in_a_row_count_up_until_a_success_or_another_code() {
         let mut memory = Memory::default();
         let fail = |memory: &mut Memory, code| {
-            memory.call_failed(Call::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
-            memory.failure_of(Call::Create).map(|failure| failure.count)
+            memory.call_failed(VmCall::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
+            memory.failure_of(VmCall::Create).map(|failure| failure.count)
         };
         assert_eq!(fail(&mut memory, Code::Internal), Some(1));
         assert_eq!(fail(&mut memory, Code::Internal), Some(2));
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
-        memory.call_succeeded(Call::Status);
+        memory.call_succeeded(VmCall::Status);
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(2), "the success of another call says nothing");
-        memory.call_succeeded(Call::Create);
+        memory.call_succeeded(VmCall::Create);
         assert_eq!(fail(&mut memory, Code::Unavailable), Some(1));
     }
 
@@ -542,14 +542,14 @@ mod tests {
     fn failures_are_retried_after_the_clock_was_set_back() {
         let mut memory = Memory::default();
         let [before, now] = [7_200, 3_600].map(|second| Timestamp::from_second(second).unwrap());
-        memory.call_failed(Call::Create, DriverError::new(Code::Internal, "because"), before);
+        memory.call_failed(VmCall::Create, DriverError::new(Code::Internal, "because"), before);
         memory.node_failed(NodeWrite::Sync, "denied".to_owned(), before);
         memory.token_failed("denied".to_owned(), before);
-        let policy = super::super::Policy::default();
+        let policy = super::super::MachinePolicy::default();
         let due = |memory: &Memory| {
-            let call = memory.failure_of(Call::Create).unwrap();
+            let call = memory.failure_of(VmCall::Create).unwrap();
             [
-                super::super::retry::retry_at(Call::Create, call, &policy, false) <= now,
+                super::super::retry::retry_at(VmCall::Create, call, &policy, false) <= now,
                 memory.node_failure_of(NodeWrite::Sync, now).is_none(),
                 memory.token_failure().unwrap().retry_at() <= now,
             ]
@@ -557,7 +557,7 @@ mod tests {
         assert_eq!(due(&memory), [false; 3]);
         let memory = memory.at(now);
         assert_eq!(due(&memory), [true; 3]);
-        assert_eq!(memory.failure_of(Call::Create).unwrap().count, 1, "it is not forgotten");
+        assert_eq!(memory.failure_of(VmCall::Create).unwrap().count, 1, "it is not forgotten");
     }
 
     #[test]
@@ -565,13 +565,17 @@ mod tests {
         let mut kept = Memory::default();
         let mut in_flight = kept.of(Some("u"));
         kept.forget_failures();
-        in_flight.call_failed(Call::Create, DriverError::new(Code::PermissionDenied, "old"), Timestamp::UNIX_EPOCH);
+        in_flight.call_failed(VmCall::Create, DriverError::new(Code::PermissionDenied, "old"), Timestamp::UNIX_EPOCH);
         kept.replace(in_flight);
-        assert_eq!(kept.failure_of(Call::Create), None, "the credentials that it failed with were replaced meanwhile");
+        assert_eq!(
+            kept.failure_of(VmCall::Create),
+            None,
+            "the credentials that it failed with were replaced meanwhile"
+        );
         let mut next = kept.of(Some("u"));
-        next.call_failed(Call::Create, DriverError::new(Code::Internal, "new"), Timestamp::UNIX_EPOCH);
+        next.call_failed(VmCall::Create, DriverError::new(Code::Internal, "new"), Timestamp::UNIX_EPOCH);
         kept.replace(next);
-        assert!(kept.failure_of(Call::Create).is_some(), "later failures count again");
-        assert_eq!(kept.of(Some("another")).failure_of(Call::Create), None);
+        assert!(kept.failure_of(VmCall::Create).is_some(), "later failures count again");
+        assert_eq!(kept.of(Some("another")).failure_of(VmCall::Create), None);
     }
 }

@@ -11,50 +11,50 @@ use mcm_api::{
     labels,
     machine::{Machine, MachinePhase, OperationState, OperationType},
 };
-use mcm_runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges, Histograms};
+use mcm_runtime::metrics::{CounterFamily, GaugeFamily, HistogramFamily, MetricCollector, MetricDesc, TextExposition};
 
 /// In the order of [`Pool::labels`].
 const POOL_LABELS: [&str; 4] = ["namespace", "machine_deployment", "instance_type", "zone"];
 
-const STALE: Desc<0> = Desc::counter(
+const STALE: MetricDesc<0> = MetricDesc::counter(
     "mcm_machine_stale_machines_total",
     "Failed machines that were deleted because they stayed unhealthy.",
     [],
 );
-const FROZEN: Desc<0> = Desc::gauge(
+const FROZEN: MetricDesc<0> = MetricDesc::gauge(
     "mcm_machine_controller_frozen",
     "1 while an API server does not answer or the Nodes of a target are not trusted, so that machines are frozen.",
     [],
 );
-const FAILED_JOIN: Desc<4> =
-    Desc::counter("mcm_machine_num_failed_join", "Machines that did not join the cluster in time.", POOL_LABELS);
-const CREATE: Desc<4> = Desc::gauge(
+const FAILED_JOIN: MetricDesc<4> =
+    MetricDesc::counter("mcm_machine_num_failed_join", "Machines that did not join the cluster in time.", POOL_LABELS);
+const CREATE: MetricDesc<4> = MetricDesc::gauge(
     "mcm_machine_create_duration_seconds",
     "Seconds from the creation of the machine to its VM, last value.",
     POOL_LABELS,
 );
-const INITIALIZE: Desc<4> = Desc::gauge(
+const INITIALIZE: MetricDesc<4> = MetricDesc::gauge(
     "mcm_machine_initialize_duration_seconds",
     "Duration of the initialization of the VM in seconds, last value.",
     POOL_LABELS,
 );
-const JOIN: Desc<4> = Desc::gauge(
+const JOIN: MetricDesc<4> = MetricDesc::gauge(
     "mcm_machine_join_duration_seconds",
     "Seconds from the creation of the machine to a ready node, last value.",
     POOL_LABELS,
 );
-const DELETE: Desc<4> = Desc::gauge(
+const DELETE: MetricDesc<4> = MetricDesc::gauge(
     "mcm_machine_delete_duration_seconds",
     "Seconds from the deletion timestamp of the machine to the deletion of its VM, last value.",
     POOL_LABELS,
 );
-const DRAIN: Desc<2> = Desc::gauge(
+const DRAIN: MetricDesc<2> = MetricDesc::gauge(
     "mcm_machine_drain_duration_seconds",
     "Duration of the last successful drain in seconds.",
     ["namespace", "machine_deployment"],
 );
 /// The gauges above have the names of the reference and keep one value per pool. This keeps the distribution.
-const OPERATIONS: Desc<3> = Desc::histogram(
+const OPERATIONS: MetricDesc<3> = MetricDesc::histogram(
     "mcm_machine_operation_duration_seconds",
     "Duration of each create, initialize, join, drain and delete of a machine in seconds, as the gauges of these names measure it.",
     ["namespace", "machine_deployment", "operation"],
@@ -64,7 +64,7 @@ const OPERATION_BOUNDS: [f64; 13] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0
 
 /// Labels of a machine in metrics. An unknown instance type or zone is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pool<'a> {
+pub(crate) struct MachineMetricLabels<'a> {
     /// Namespace of the machines.
     pub namespace: &'a str,
     /// Their label `name`; machines without it are not measured.
@@ -75,7 +75,7 @@ pub(crate) struct Pool<'a> {
     pub zone: &'a str,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> MachineMetricLabels<'a> {
     const fn labels(&self) -> [&'a str; 4] {
         [self.namespace, self.deployment, self.instance_type, self.zone]
     }
@@ -84,31 +84,31 @@ impl<'a> Pool<'a> {
 /// Counters and durations of machine operations. Durations of gauges are whole seconds.
 #[derive(Debug)]
 pub(crate) struct MachineMetrics {
-    stale: Counters<0>,
-    frozen: Gauges<0>,
-    failed_join: Counters<4>,
-    create: Gauges<4>,
-    initialize: Gauges<4>,
-    join: Gauges<4>,
-    delete: Gauges<4>,
-    drain: Gauges<2>,
-    operations: Histograms<3>,
+    stale: CounterFamily<0>,
+    frozen: GaugeFamily<0>,
+    failed_join: CounterFamily<4>,
+    create: GaugeFamily<4>,
+    initialize: GaugeFamily<4>,
+    join: GaugeFamily<4>,
+    delete: GaugeFamily<4>,
+    drain: GaugeFamily<2>,
+    operations: HistogramFamily<3>,
 }
 
 impl Default for MachineMetrics {
     fn default() -> Self {
-        let stale = Counters::default();
+        let stale = CounterFamily::default();
         stale.add([], 0.0);
         Self {
             stale,
-            frozen: Gauges::default(),
-            failed_join: Counters::default(),
-            create: Gauges::default(),
-            initialize: Gauges::default(),
-            join: Gauges::default(),
-            delete: Gauges::default(),
-            drain: Gauges::default(),
-            operations: Histograms::new(OPERATION_BOUNDS),
+            frozen: GaugeFamily::default(),
+            failed_join: CounterFamily::default(),
+            create: GaugeFamily::default(),
+            initialize: GaugeFamily::default(),
+            join: GaugeFamily::default(),
+            delete: GaugeFamily::default(),
+            drain: GaugeFamily::default(),
+            operations: HistogramFamily::new(OPERATION_BOUNDS),
         }
     }
 }
@@ -125,30 +125,30 @@ impl MachineMetrics {
     }
 
     /// A machine did not join in time.
-    pub fn failed_to_join(&self, pool: Pool<'_>) {
+    pub fn failed_to_join(&self, pool: MachineMetricLabels<'_>) {
         self.failed_join.add(pool.labels(), 1.0);
     }
 
     /// A VM exists, `after` the creation of its machine.
-    pub fn created(&self, pool: Pool<'_>, after: Duration) {
+    pub fn created(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.create.set(pool.labels(), whole(after));
         self.operations.observe([pool.namespace, pool.deployment, "create"], after.as_secs_f64());
     }
 
     /// A VM was initialized.
-    pub fn initialized(&self, pool: Pool<'_>, took: Duration) {
+    pub fn initialized(&self, pool: MachineMetricLabels<'_>, took: Duration) {
         self.initialize.set(pool.labels(), whole(took));
         self.operations.observe([pool.namespace, pool.deployment, "initialize"], took.as_secs_f64());
     }
 
     /// A machine is Running, `after` its creation.
-    pub fn joined(&self, pool: Pool<'_>, after: Duration) {
+    pub fn joined(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.join.set(pool.labels(), whole(after));
         self.operations.observe([pool.namespace, pool.deployment, "join"], after.as_secs_f64());
     }
 
     /// A VM is deleted, `after` the deletion timestamp of its machine.
-    pub fn deleted(&self, pool: Pool<'_>, after: Duration) {
+    pub fn deleted(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.delete.set(pool.labels(), whole(after));
         self.operations.observe([pool.namespace, pool.deployment, "delete"], after.as_secs_f64());
     }
@@ -170,8 +170,8 @@ impl MachineMetrics {
     }
 }
 
-impl Collect for MachineMetrics {
-    fn collect(&self, out: &mut Exposition) {
+impl MetricCollector for MachineMetrics {
+    fn collect(&self, out: &mut TextExposition) {
         self.stale.collect(&STALE, out);
         self.frozen.collect(&FROZEN, out);
         self.failed_join.collect(&FAILED_JOIN, out);
@@ -232,13 +232,13 @@ fn since(time: Option<&Time>, now: Timestamp) -> Duration {
     Duration::try_from(elapsed).unwrap_or_default()
 }
 
-fn pool(snapshot: &Snapshot) -> Option<Pool<'_>> {
+fn pool(snapshot: &Snapshot) -> Option<MachineMetricLabels<'_>> {
     let machine = &snapshot.machine;
     let class = match &snapshot.class {
         ClassView::Present { class, .. } | ClassView::Unserved(class) => class.node_template.as_ref(),
         ClassView::Unknown | ClassView::Missing => None,
     };
-    Some(Pool {
+    Some(MachineMetricLabels {
         namespace: machine.metadata.namespace.as_deref().unwrap_or_default(),
         deployment: machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME)?,
         instance_type: class.map(|template| template.instance_type.as_str()).unwrap_or_default(),
@@ -246,19 +246,19 @@ fn pool(snapshot: &Snapshot) -> Option<Pool<'_>> {
     })
 }
 
-const MACHINES: Desc<0> = Desc::gauge("mcm_machine_items_total", "Number of machines.", []);
-const MACHINE_WITHOUT_OWNER: Desc<2> = Desc::gauge(
+const MACHINES: MetricDesc<0> = MetricDesc::gauge("mcm_machine_items_total", "Number of machines.", []);
+const MACHINE_WITHOUT_OWNER: MetricDesc<2> = MetricDesc::gauge(
     "mcm_machine_without_owner",
     "A machine with a VM that no machine set or other object controls.",
     ["name", "namespace"],
 );
-const MACHINE_PHASE: Desc<2> = Desc::gauge(
+const MACHINE_PHASE: MetricDesc<2> = MetricDesc::gauge(
     "mcm_machine_current_status_phase",
     "Phase of a machine: -5 InPlaceUpdateFailed, -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending, \
      1 Running, 2 Available, 3 InPlaceUpdating, 4 InPlaceUpdateSuccessful.",
     ["name", "namespace"],
 );
-const MACHINE_INFO: Desc<8> = Desc::gauge(
+const MACHINE_INFO: MetricDesc<8> = MetricDesc::gauge(
     "mcm_machine_info",
     "Properties of a machine.",
     [
@@ -272,14 +272,14 @@ const MACHINE_INFO: Desc<8> = Desc::gauge(
         "node_name",
     ],
 );
-const MACHINE_CONDITION: Desc<3> = Desc::gauge(
+const MACHINE_CONDITION: MetricDesc<3> = MetricDesc::gauge(
     "mcm_machine_status_condition",
     "Condition of a machine: 1 True, 0 False, 2 Unknown.",
     ["name", "namespace", "condition"],
 );
 
 /// Adds all machines. Call it once per scrape.
-pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out: &mut Exposition) {
+pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out: &mut TextExposition) {
     let all = sorted(all, |machine| &machine.metadata);
     out.sample(&MACHINES, [], all.len() as f64);
     for ([namespace, name], machine) in all {
@@ -324,11 +324,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::machine::{Learned, Memory};
+    use crate::machine::{MachineCallResults, Memory};
     use mcm_rules::safety::trust::TargetTrust;
 
     fn text(machines: &MachineMetrics) -> String {
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         machines.collect(&mut out);
         out.finish()
     }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_class_without_instance_type_is_measured_all_the_same() {
         let machines = MachineMetrics::default();
-        let pool = Pool { namespace: "shoot", deployment: "worker", instance_type: "", zone: "" };
+        let pool = MachineMetricLabels { namespace: "shoot", deployment: "worker", instance_type: "", zone: "" };
         machines.created(pool, Duration::from_millis(2600));
         machines.failed_to_join(pool);
         let labels = r#"{namespace="shoot",machine_deployment="worker",instance_type="",zone=""}"#;
@@ -375,7 +375,7 @@ mod tests {
             let (before, after) =
                 (machine(labels.clone(), before, json!({})), machine(labels, after, operation.clone()));
             let now = "2026-01-01T00:01:40Z".parse().unwrap();
-            let (learned, memory) = (Learned::default(), Memory::default());
+            let (learned, memory) = (MachineCallResults::default(), Memory::default());
             let target = TargetTrust::default();
             let snapshot = Snapshot::new(Arc::new(before), ClassView::Unknown, target, learned, memory, now);
             let machines = MachineMetrics::default();
@@ -400,7 +400,10 @@ mod tests {
     fn durations_end_with_their_deployment() {
         let machines = MachineMetrics::default();
         for deployment in ["gone", "stays"] {
-            machines.joined(Pool { namespace: "n", deployment, instance_type: "i", zone: "z" }, Duration::ZERO);
+            machines.joined(
+                MachineMetricLabels { namespace: "n", deployment, instance_type: "i", zone: "z" },
+                Duration::ZERO,
+            );
             machines.drained("n", deployment, Duration::ZERO);
         }
         machines.forget("n", "gone");
@@ -414,7 +417,7 @@ mod tests {
     #[test]
     fn each_operation_is_counted_in_a_histogram() {
         let machines = MachineMetrics::default();
-        let pool = Pool { namespace: "n", deployment: "pool", instance_type: "i", zone: "z" };
+        let pool = MachineMetricLabels { namespace: "n", deployment: "pool", instance_type: "i", zone: "z" };
         machines.created(pool, Duration::from_millis(2600));
         machines.created(pool, Duration::from_secs(700));
         machines.initialized(pool, Duration::from_secs(1));

@@ -47,20 +47,20 @@ mod views;
 mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
-pub use apply::{FreedResources, HeldPermit, Permits, look_at_permit, secrets_of_class, take_permit};
+pub use apply::{FreedResources, HeldPermit, ReplacementPermits, look_at_permit, secrets_of_class, take_permit};
 pub use cache::{BY_CONTROLLER, BY_DEPLOYMENT, CACHE, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;
 #[cfg(test)]
-pub use memory::Call;
+pub use memory::VmCall;
 pub use memory::{Memory, NodeWrite};
 pub(crate) use observe::trust_of;
 #[cfg(test)]
 pub use plan::plan;
-pub use policy::Policy;
+pub use policy::MachinePolicy;
 pub use register::KIND;
 pub(crate) use snapshot::is_same_vm;
-pub use snapshot::{Rivals, Snapshot};
-pub use views::{ClassView, Learned, NodeKey, NodeView, PodCall, PodsView, SecretFacts};
+pub use snapshot::{RivalMachines, Snapshot};
+pub use views::{ClassView, MachineCallResults, NodeLookup, PodCall, PodsView, SecretFacts, TargetNodeView};
 
 #[cfg(test)]
 mod tests;

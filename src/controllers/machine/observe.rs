@@ -6,35 +6,35 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::{
-    ClassView, Memory, NodeKey, NodeView, Rivals, Snapshot,
-    apply::{Machines, Ports, Session},
+    ClassView, Memory, NodeLookup, RivalMachines, Snapshot, TargetNodeView,
+    apply::{MachineContext, MachineReconciler, MachineSession},
 };
 use crate::{api_servers::ApiServers, machine, machine_class, node};
 use mcm_api::{machine::Machine, node::Node};
 use mcm_rules::safety::{
     node_claim::{self, NodeClaim},
-    trust::{Interruption, TargetTrust},
+    trust::{TargetTrust, TrustInterruption},
 };
 use mcm_runtime::{
     cache::Key,
-    reconcile::Observe,
-    target::{Target, TargetOf},
-    trust::Trust,
+    reconcile::SnapshotReader,
+    target::{TargetCluster, TargetOf},
+    trust::CacheTrust,
 };
 
-impl Observe for Machines {
+impl SnapshotReader for MachineReconciler {
     type Key = Key;
     // Futures would hold it several times.
     type Snapshot = Box<Snapshot>;
     type Memory = Memory;
-    type Session = Session;
+    type Session = MachineSession;
 
-    fn begin(&self, key: &Key) -> Session {
-        Session::of(self.context.lanes.visit(key))
+    fn begin(&self, key: &Key) -> MachineSession {
+        MachineSession::of(self.context.lanes.visit(key))
     }
 
     /// `None` if the Machine does not exist.
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Self::Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, session: &MachineSession) -> Option<Self::Snapshot> {
         let context = &self.context;
         let machine = context.machines.cache.get(key)?;
         let uid = machine.metadata.uid.as_deref();
@@ -67,7 +67,7 @@ impl Observe for Machines {
     }
 }
 
-impl Machines {
+impl MachineReconciler {
     fn class(&self, key: &Key, name: &str) -> ClassView {
         let classes = &self.context.classes.cache;
         let key = Key::new(&key.namespace, name);
@@ -82,11 +82,11 @@ impl Machines {
 
     /// A Node of another name with the VM of the Machine, if the named one is not healthy or not its own; while the Machine is deleted, also
     /// one that it had before. A Node that another Machine names belongs to that Machine.
-    fn other_node(&self, machine: &Machine, named: &NodeView, target: &Target) -> Option<Arc<Node>> {
+    fn other_node(&self, machine: &Machine, named: &TargetNodeView, target: &TargetCluster) -> Option<Arc<Node>> {
         let nodes = &target.nodes.cache;
         let own = machine.node_name()?;
         let is_fine = |node: &Node| is_ready(node) && NodeClaim::is_stored(node, machine);
-        if matches!(named, NodeView::Present(node) if is_fine(node)) || !nodes.is_synced() {
+        if matches!(named, TargetNodeView::Present(node) if is_fine(node)) || !nodes.is_synced() {
             return None;
         }
         let is_deleting = machine.metadata.deletion_timestamp.is_some();
@@ -104,16 +104,16 @@ impl Machines {
         })
     }
 
-    fn rivals(&self, machine: &Machine, node: &NodeView) -> Rivals {
-        let Ports { machines, targets, .. } = &*self.context;
-        let NodeView::Present(node) = node else { return Rivals::default() };
+    fn rivals(&self, machine: &Machine, node: &TargetNodeView) -> RivalMachines {
+        let MachineContext { machines, targets, .. } = &*self.context;
+        let TargetNodeView::Present(node) = node else { return RivalMachines::default() };
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        let Some(node) = targets.node_key(&machine.metadata, name) else { return Rivals::default() };
+        let Some(node) = targets.node_key(&machine.metadata, name) else { return RivalMachines::default() };
         let is_rival =
             |other: &ObjectMeta| other.namespace == machine.metadata.namespace && other.uid != machine.metadata.uid;
         let readable = machine::of_node(&machines.cache, targets, &node);
         let unreadable = machine::unreadable_of_node(&machines.cache, targets, &node);
-        Rivals {
+        RivalMachines {
             readable: readable.filter(|other| is_rival(&other.metadata)).collect(),
             unreadable: unreadable.filter(is_rival).collect(),
         }
@@ -132,13 +132,13 @@ pub(crate) fn trust_of(target: &TargetOf, servers: &ApiServers, now: Timestamp) 
 }
 
 /// `silence`: how long ago the last one of the watch of Nodes began and ended.
-fn trust_in(nodes: Trust, silence: Option<(Duration, Duration)>, now: Timestamp) -> TargetTrust {
+fn trust_in(nodes: CacheTrust, silence: Option<(Duration, Duration)>, now: Timestamp) -> TargetTrust {
     match nodes {
-        Trust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
+        CacheTrust::Untrusted { since, why } => TargetTrust::Untrusted { since, reason: why },
         // A Node that was never read is unknown anyway.
-        Trust::Trusted | Trust::Unknown { .. } => {
+        CacheTrust::Trusted | CacheTrust::Unknown { .. } => {
             let ago = |elapsed| now.checked_sub(elapsed).unwrap_or(Timestamp::MIN);
-            let after = silence.map(|(began, ended)| Interruption { began: ago(began), ended: ago(ended) });
+            let after = silence.map(|(began, ended)| TrustInterruption { began: ago(began), ended: ago(ended) });
             TargetTrust::Trusted { after }
         }
     }
@@ -146,25 +146,25 @@ fn trust_in(nodes: Trust, silence: Option<(Duration, Duration)>, now: Timestamp)
 
 /// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells
 /// which.
-fn node_in(target: &TargetOf, key: &NodeKey, machine: &Machine) -> NodeView {
+fn node_in(target: &TargetOf, key: &NodeLookup, machine: &Machine) -> TargetNodeView {
     let nodes = match target {
-        TargetOf::NoTarget => return NodeView::NoTarget,
-        TargetOf::Unknown => return NodeView::Unknown,
+        TargetOf::NoTarget => return TargetNodeView::NoTarget,
+        TargetOf::Unknown => return TargetNodeView::Unknown,
         TargetOf::Known(target) => &target.nodes.cache,
     };
     let found = match key {
-        NodeKey::Name(name) => nodes.get(&Key::new("", name)),
+        NodeLookup::Name(name) => nodes.get(&Key::new("", name)),
         // Machines of other namespaces may have its name.
-        NodeKey::OfMachine(name) => {
+        NodeLookup::OfMachine(name) => {
             let labelled = nodes.by(node::BY_MACHINE, name);
             let own = labelled.iter().find(|node| NodeClaim::is_stored(node, machine)).cloned();
             own.or_else(|| labelled.into_iter().next())
         }
     };
     match found {
-        Some(node) => NodeView::Present(node),
-        None if nodes.is_synced() => NodeView::Missing,
-        None => NodeView::Unknown,
+        Some(node) => TargetNodeView::Present(node),
+        None if nodes.is_synced() => TargetNodeView::Missing,
+        None => TargetNodeView::Unknown,
     }
 }
 
@@ -176,12 +176,12 @@ mod tests {
     fn a_cache_of_nodes_that_is_not_trusted_is_not_judged_by() {
         let (since, now) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(100).unwrap());
         let silence = Some((Duration::from_secs(80), Duration::from_secs(10)));
-        let untrusted = Trust::Untrusted { since, why: "silent".to_owned() };
+        let untrusted = CacheTrust::Untrusted { since, why: "silent".to_owned() };
         assert_eq!(trust_in(untrusted, silence, now), TargetTrust::Untrusted { since, reason: "silent".to_owned() });
         let [began, ended] = [20, 90].map(|second| Timestamp::from_second(second).unwrap());
-        let after = Some(Interruption { began, ended });
-        assert_eq!(trust_in(Trust::Trusted, silence, now), TargetTrust::Trusted { after });
-        let never_read = Trust::Unknown { why: "not read yet".to_owned() };
+        let after = Some(TrustInterruption { began, ended });
+        assert_eq!(trust_in(CacheTrust::Trusted, silence, now), TargetTrust::Trusted { after });
+        let never_read = CacheTrust::Unknown { why: "not read yet".to_owned() };
         assert_eq!(trust_in(never_read, None, now), TargetTrust::Trusted { after: None });
     }
 }

@@ -1,21 +1,21 @@
 use jiff::Timestamp;
 
 use super::{
-    Action, Policy, Snapshot, conditions, create, delete, evidence,
+    Action, MachinePolicy, Snapshot, conditions, create, delete, evidence,
     lint::lint,
     preserve, refused, running, status,
     steps::{show_refusals, wait_for_nodes},
-    views::VmView,
+    views::DriverVmView,
     watch_vm,
 };
 use crate::object::finalizer;
 use mcm_api::{labels, machine::MachinePhase};
 use mcm_rules::{
-    plan::{Hold, Plan, Plannable, Subject, WaitKind},
+    plan::{Plan, PlanInput, ReconcileHold, SubjectRef, WaitKind},
     safety::trust::TargetTrust,
 };
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -38,7 +38,7 @@ impl Plannable for Snapshot {
         )
     }
 
-    fn subject(action: &Action) -> Option<Subject> {
+    fn subject(action: &Action) -> Option<SubjectRef> {
         action.subject()
     }
 }
@@ -46,16 +46,17 @@ impl Plannable for Snapshot {
 /// Plans the next actions for a Machine.
 ///
 /// Returns the few actions that do not depend on each other's results. Plan again with the results in the snapshot.
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = next(snapshot, policy);
     refused::hold_back(&mut plan, snapshot);
     plan
 }
 
-fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+fn next(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     // The ID of a VM that was just created is stored all the same: it cannot be learned again for certain.
-    let owes_id = matches!(snapshot.learned.vm, VmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
+    let owes_id =
+        matches!(snapshot.learned.vm, DriverVmView::Created(_)) && snapshot.machine.spec.provider_id.is_empty();
     if let Some(hold) = &snapshot.hold
         && (snapshot.is_deleting() || !owes_id)
     {
@@ -131,7 +132,7 @@ fn next(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 }
 
 /// Writes the condition `Paused`, or removes it. True if there was something to write.
-fn show_pause(plan: &mut Plan<Action>, snapshot: &Snapshot, hold: Option<&Hold>) -> bool {
+fn show_pause(plan: &mut Plan<Action>, snapshot: &Snapshot, hold: Option<&ReconcileHold>) -> bool {
     let mut next = status::stored(&snapshot.machine);
     let is_news = conditions::set_paused(&mut next.conditions, hold, snapshot.now);
     if is_news {
@@ -142,7 +143,7 @@ fn show_pause(plan: &mut Plan<Action>, snapshot: &Snapshot, hold: Option<&Hold>)
 }
 
 /// When the drain of the Machine's Node is forced, if there is one; `None` if it is forced now.
-pub(super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+pub(super) fn forced_from(snapshot: &Snapshot, policy: &MachinePolicy) -> Option<Timestamp> {
     if snapshot.is_deleting() {
         delete::forced_from(snapshot, policy)
     } else if running::in_place::is_under_way(snapshot) {

@@ -5,7 +5,7 @@ use mcm_rules::{drain::VolumeTimeouts, safety::meltdown};
 
 /// Settings for all Machines, from the flags. A Machine can override most of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct MachinePolicy {
     /// How long creating and joining may take (`--machine-creation-timeout`).
     pub creation_timeout: GoDuration,
     /// How long a Machine may be Unknown (`--machine-health-timeout`).
@@ -29,12 +29,12 @@ pub struct Policy {
     pub bootstrap_token_groups: String,
     /// How many Machines may be out of service before no further unhealthy Machine is marked Failed
     /// (`--machine-safety-max-unhealthy-replacements`, `--machine-safety-max-unhealthy-replacements-per-zone`).
-    pub unhealthy_replacements: meltdown::Limits,
+    pub unhealthy_replacements: meltdown::MeltdownLimits,
     /// How often the VM of a Machine without a target cluster is checked (`--vm-check-period`).
     pub vm_check_period: GoDuration,
 }
 
-impl Default for Policy {
+impl Default for MachinePolicy {
     fn default() -> Self {
         let conditions = ["KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"];
         Self {
@@ -48,13 +48,13 @@ impl Default for Policy {
             node_conditions: conditions.map(str::to_owned).to_vec(),
             resource_exhausted_retry: GoDuration::from_secs(10 * 60),
             bootstrap_token_groups: String::new(),
-            unhealthy_replacements: meltdown::Limits::default(),
+            unhealthy_replacements: meltdown::MeltdownLimits::default(),
             vm_check_period: GoDuration::from_secs(5 * 60),
         }
     }
 }
 
-impl Policy {
+impl MachinePolicy {
     /// The creation timeout of a Machine: its annotation, its specification, the policy.
     pub fn creation_timeout_of(&self, machine: &Machine) -> GoDuration {
         machine
@@ -151,12 +151,12 @@ mod tests {
     #[case::zero(json!({}), json!({ "creationTimeout": "0s" }), "20m0s")]
     #[case::negative_annotation(json!({ "annotations": { "node.machine.sapcloud.io/effective-creation-timeout": "-7m" } }), json!({ "creationTimeout": "5m" }), "5m0s")]
     fn creation_timeout_falls_back(#[case] metadata: Value, #[case] spec: Value, #[case] expected: &str) {
-        assert_eq!(Policy::default().creation_timeout_of(&machine(metadata, spec)).to_string(), expected);
+        assert_eq!(MachinePolicy::default().creation_timeout_of(&machine(metadata, spec)).to_string(), expected);
     }
 
     #[test]
     fn a_machine_overrides_the_policy() {
-        let policy = Policy::default();
+        let policy = MachinePolicy::default();
         let own = machine(
             json!({}),
             json!({

@@ -5,7 +5,7 @@ use mcm_api::machine::{Machine, MachinePhase};
 
 /// The next step of a deletion, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Progress {
+pub(super) enum DeletionProgress {
     /// Nothing is stored yet, or another controller wrote the text.
     Start,
     /// Find out which Node the Machine has.
@@ -22,7 +22,7 @@ pub(super) enum Progress {
     Release,
 }
 
-impl Progress {
+impl DeletionProgress {
     const STORED: [Self; 6] =
         [Self::GetVmStatus, Self::Drain, Self::DetachVolumes, Self::DeleteVm, Self::DeleteNode, Self::Release];
 
@@ -66,38 +66,38 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case("Set machine status to termination. Now, getting VM Status", Progress::GetVmStatus)]
+    #[case("Set machine status to termination. Now, getting VM Status", DeletionProgress::GetVmStatus)]
     #[case(
         "Error occurred with decoding machine error status while getting VM status, aborting with retry. Set machine status to termination. Now, getting VM Status",
-        Progress::GetVmStatus
+        DeletionProgress::GetVmStatus
     )]
-    #[case("VM was not found at provider. Moving forward to node drain. Initiate node drain", Progress::Drain)]
-    #[case("Force Drain successful. Delete Volume Attachments", Progress::DetachVolumes)]
-    #[case("Drain successful. Initiate VM deletion", Progress::DeleteVm)]
-    #[case("VM deletion was successful. Initiate node object deletion ", Progress::DeleteNode)]
+    #[case("VM was not found at provider. Moving forward to node drain. Initiate node drain", DeletionProgress::Drain)]
+    #[case("Force Drain successful. Delete Volume Attachments", DeletionProgress::DetachVolumes)]
+    #[case("Drain successful. Initiate VM deletion", DeletionProgress::DeleteVm)]
+    #[case("VM deletion was successful. Initiate node object deletion ", DeletionProgress::DeleteNode)]
     #[case(
         "Deletion of Node Object \"n\" is successful. Initiate machine object finalizer removal.",
-        Progress::Release
+        DeletionProgress::Release
     )]
-    #[case("Deleting machine from cloud provider", Progress::Start)]
-    #[case("", Progress::Start)]
+    #[case("Deleting machine from cloud provider", DeletionProgress::Start)]
+    #[case("", DeletionProgress::Start)]
     #[case::quoted_tokens_do_not_divert(
         "VM deletion failed due to - Initiate node drain was refused. Aborting operation. Initiate VM deletion",
-        Progress::DeleteVm
+        DeletionProgress::DeleteVm
     )]
-    #[case::a_token_in_the_middle_is_no_step("Initiate node drain went wrong", Progress::Start)]
-    fn the_end_of_the_text_names_the_step(#[case] text: &str, #[case] expected: Progress) {
-        assert_eq!(Progress::of_text(text), expected);
+    #[case::a_token_in_the_middle_is_no_step("Initiate node drain went wrong", DeletionProgress::Start)]
+    fn the_end_of_the_text_names_the_step(#[case] text: &str, #[case] expected: DeletionProgress) {
+        assert_eq!(DeletionProgress::of_text(text), expected);
     }
 
     #[test]
     fn texts_count_only_in_phase_terminating() {
         let mut machine = Machine::new("m", mcm_api::machine::MachineSpec::default());
         let status = machine.status.get_or_insert_default();
-        status.last_operation.description = Progress::Drain.after("");
+        status.last_operation.description = DeletionProgress::Drain.after("");
         status.current_status.phase = MachinePhase::Running;
-        assert_eq!(Progress::of(&machine), Progress::Start);
+        assert_eq!(DeletionProgress::of(&machine), DeletionProgress::Start);
         machine.status.get_or_insert_default().current_status.phase = MachinePhase::Terminating;
-        assert_eq!(Progress::of(&machine), Progress::Drain);
+        assert_eq!(DeletionProgress::of(&machine), DeletionProgress::Drain);
     }
 }

@@ -1,7 +1,7 @@
 //! Writes of a Machine that the API server refused: by validation, such as of label values, or by a webhook. A retry
 //! fails until something changes, so retries become ever rarer, and the status shows the refusal.
 
-use super::{Action, Snapshot, create, delete, memory::RefusedWrite, progress::Progress};
+use super::{Action, Snapshot, create, delete, memory::RefusedWrite, progress::DeletionProgress};
 use mcm_api::reasons::EventReason;
 use mcm_rules::plan::{Event, Plan, Step, WaitKind};
 
@@ -23,7 +23,7 @@ fn refusal_of<'a>(step: &Step<Action>, snapshot: &'a Snapshot) -> Option<&'a Ref
 fn wait(plan: &mut Plan<Action>, snapshot: &Snapshot, refusal: &RefusedWrite) {
     let (what, until) = (refusal.awaited(), Some(refusal.retry_at()));
     if snapshot.is_deleting() {
-        let progress = Progress::of(&snapshot.machine).max(Progress::GetVmStatus);
+        let progress = DeletionProgress::of(&snapshot.machine).max(DeletionProgress::GetVmStatus);
         let event = Event::warning(EventReason::Waiting, format!("Waiting for {what}"));
         delete::record_blocked(plan, snapshot, progress, &format!("Waiting for {what}. "), event);
     } else if create::is_needed(snapshot) {

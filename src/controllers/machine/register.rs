@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 
 use super::{
-    apply::{Machines, Ports, short_of_resources},
+    apply::{MachineContext, MachineReconciler, short_of_resources},
     cache::{BY_USER_DATA, naming_class, of_node, with_vm_of},
     may_call_driver, metrics,
 };
@@ -12,13 +12,13 @@ use mcm_api::{
     node::Node,
 };
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::Builder,
-    enqueue::{Enqueue, itself},
-    queue::{Pacing, Queue},
-    reconcile::States,
-    target::{NodeKey, Target, TargetOf},
-    trust::Trust,
+    cache::{Key, ObjectChange},
+    cell::CellBuilder,
+    enqueue::{EnqueueMapper, itself},
+    queue::{QueuePacing, WorkQueue},
+    reconcile::ObjectStateMap,
+    target::{TargetCluster, TargetNodeKey, TargetOf},
+    trust::CacheTrust,
 };
 use {
     crate as controllers,
@@ -30,10 +30,10 @@ pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 /// Workers beyond the slots of the lanes, for reconciles that need no slot.
 const BESIDE_SLOTS: usize = 64;
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let queue = Queue::new("machine", Pacing::default());
-    let states = Arc::<States<Machines>>::default();
-    let ports = Arc::new(Ports::new(builder, settings, &queue));
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
+    let queue = WorkQueue::new("machine", QueuePacing::default());
+    let states = Arc::<ObjectStateMap<MachineReconciler>>::default();
+    let ports = Arc::new(MachineContext::new(builder, settings, &queue));
     let lanes = Arc::clone(&ports.lanes);
     builder.on_change::<Machine>(move |change| {
         if change.new.is_none() {
@@ -41,12 +41,12 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         }
     });
     let limit = ports.lanes.slots().saturating_add(BESIDE_SLOTS);
-    let machines = Arc::new(Machines { context: Arc::clone(&ports) });
+    let machines = Arc::new(MachineReconciler { context: Arc::clone(&ports) });
     builder.controller::<Machine, _>(&machines, &queue, &states, limit, |_| true);
     builder.export::<Machine>(|machines, out| metrics::machines(machines, out));
 
     retry_with_freed_resources(&ports, &states);
-    let enqueue = Enqueue::new(&ports, &queue);
+    let enqueue = EnqueueMapper::new(&ports, &queue);
     // The change may have fixed the cause of a failed call.
     let retry = enqueue.after(move |key| states.update_if_known(key, super::Memory::forget_failures));
     builder.on_change(retry.on(of_class));
@@ -65,7 +65,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 
 /// After each deletion of a VM one Machine that waits for resources is tried again. More of them would fail again, and each
 /// would call the cloud for each deletion.
-fn retry_with_freed_resources(ports: &Arc<Ports>, states: &Arc<States<Machines>>) {
+fn retry_with_freed_resources(ports: &Arc<MachineContext>, states: &Arc<ObjectStateMap<MachineReconciler>>) {
     let (reader, states) = (Arc::downgrade(ports), Arc::clone(states));
     ports.freed.on_delete(move |class| {
         let Some(ports) = reader.upgrade() else { return };
@@ -83,7 +83,7 @@ fn retry_with_freed_resources(ports: &Arc<Ports>, states: &Arc<States<Machines>>
 }
 
 /// Measures whether Machines are frozen, before they are reconciled because of that.
-fn measure_freezes(builder: &mut Builder<'_>, ports: &Arc<Ports>) {
+fn measure_freezes(builder: &mut CellBuilder<'_>, ports: &Arc<MachineContext>) {
     let unfrozen = Arc::clone(&ports.measured);
     builder.on_start(move || unfrozen.frozen(false));
     // They do not keep what they are called by.
@@ -92,13 +92,13 @@ fn measure_freezes(builder: &mut Builder<'_>, ports: &Arc<Ports>) {
     ports.targets.on_trust_change(move |_, _| of_targets.upgrade().iter().for_each(|ports| measure_freeze(ports)));
 }
 
-fn measure_freeze(ports: &Ports) {
-    let is_untrusted = |target: &Arc<Target>| matches!(target.nodes.cache.trust(), Trust::Untrusted { .. });
+fn measure_freeze(ports: &MachineContext) {
+    let is_untrusted = |target: &Arc<TargetCluster>| matches!(target.nodes.cache.trust(), CacheTrust::Untrusted { .. });
     ports.measured.frozen(ports.servers.is_any_frozen() || ports.targets.all().iter().any(is_untrusted));
 }
 
 /// Drops the data of Secrets that no class names any more.
-fn forget_unused_secrets(ports: &Ports, change: &Change<MachineClass>) {
+fn forget_unused_secrets(ports: &MachineContext, change: &ObjectChange<MachineClass>) {
     let before = change.old.iter().flat_map(|class| machine_class::secret_refs(class));
     for secret in before.map(|secret| Key::beside(&change.meta, &secret.name)) {
         if machine_class::naming(&ports.classes.cache, &secret).next().is_none() {
@@ -108,7 +108,7 @@ fn forget_unused_secrets(ports: &Ports, change: &Change<MachineClass>) {
 }
 
 /// The Machines of a class of which something changed that concerns them.
-fn of_class(ports: &Ports, change: &Change<MachineClass>) -> Vec<Key> {
+fn of_class(ports: &MachineContext, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     if !change.gone && change.new.as_ref().map(content) == change.old.as_ref().map(content) {
         return Vec::new();
     }
@@ -116,14 +116,14 @@ fn of_class(ports: &Ports, change: &Change<MachineClass>) -> Vec<Key> {
 }
 
 /// The Machines of the classes that name a Secret, if a driver may be called for them.
-fn of_secret(ports: &Ports, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn of_secret(ports: &MachineContext, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     let classes = machine_class::naming(&ports.classes.cache, &change.key);
     let machines = classes.flat_map(|class| naming_class(&ports.machines.cache, &Key::of(&class.metadata)));
     callable(machines)
 }
 
 /// The Machines whose user data a Secret has, if a driver may be called for them.
-fn booting_with(ports: &Ports, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn booting_with(ports: &MachineContext, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     callable(ports.machines.cache.by(BY_USER_DATA, &change.key).into_iter())
 }
 
@@ -131,21 +131,21 @@ fn callable(machines: impl Iterator<Item = Arc<Machine>>) -> Vec<Key> {
     machines.filter(|machine| may_call_driver(machine)).map(|machine| Key::of(&machine.metadata)).collect()
 }
 
-fn all(ports: &Ports, _: &ApiServers) -> Vec<Key> {
+fn all(ports: &MachineContext, _: &ApiServers) -> Vec<Key> {
     ports.machines.cache.all().iter().map(|machine| Key::of(&machine.metadata)).collect()
 }
 
-fn of_target(ports: &Ports, target: &Target, _: &Trust) -> Vec<Key> {
+fn of_target(ports: &MachineContext, target: &TargetCluster, _: &CacheTrust) -> Vec<Key> {
     let is_there = |machine: &Arc<Machine>| matches!(ports.targets.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id);
     let all = ports.machines.cache.all();
     all.iter().filter(|machine| is_there(machine)).map(|machine| Key::of(&machine.metadata)).collect()
 }
 
-fn of_changed_node(ports: &Ports, target: &Target, change: &Change<Node>) -> Vec<Key> {
+fn of_changed_node(ports: &MachineContext, target: &TargetCluster, change: &ObjectChange<Node>) -> Vec<Key> {
     if !node::is_relevant(change) {
         return Vec::new();
     }
-    let node = NodeKey::new(&target.id, &change.key.name);
+    let node = TargetNodeKey::new(&target.id, &change.key.name);
     let named = of_node(&ports.machines.cache, &ports.targets, &node);
     let mut keys: Vec<Key> = named.map(|machine| Key::of(&machine.metadata)).collect();
     if keys.is_empty()
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::{MACHINES, SETS, testing::PROVIDER};
-    use mcm_runtime::{guard::Guard, role::Role};
+    use mcm_runtime::{guard::GuardedObject, role::ControllerRole};
 
     #[rstest]
     #[case::sets(&[SETS], &["InPlaceUpdate"])]
@@ -185,7 +185,7 @@ mod tests {
     #[case::both(&[SETS, MACHINES], &["Ready", "InPlaceUpdate"])]
     #[case::the_provider(&[PROVIDER], &["Ready", "InPlaceUpdate"])]
     fn a_process_that_reconciles_only_sets_caches_one_condition_of_machines(
-        #[case] roles: &[Role],
+        #[case] roles: &[ControllerRole],
         #[case] kept: &[&str],
     ) {
         let machine: Machine = serde_json::from_value(json!({
@@ -199,7 +199,7 @@ mod tests {
         }))
         .unwrap();
         let cache = crate::machine::CACHE.empty_for(roles);
-        cache.observe(watcher::Event::Apply(Guard::Readable(machine.clone())));
+        cache.observe(watcher::Event::Apply(GuardedObject::Readable(machine.clone())));
         let mut cached = Machine::clone(&cache.get(&Key::new("ns", "m")).unwrap());
         let conditions = std::mem::take(&mut cached.status.as_mut().unwrap().conditions);
         assert_eq!(conditions.iter().map(|one| one.type_.as_str()).collect::<Vec<_>>(), kept);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    memory::{Call, CallFailure},
-    policy::{Policy, after},
+    memory::{CallFailure, VmCall},
+    policy::{MachinePolicy, after},
 };
 use mcm_api::backoff::Backoff;
 use mcm_driver::Code;
@@ -18,7 +18,7 @@ const LONG: SignedDuration = SignedDuration::from_mins(10);
 
 /// The time of the next call: after its back-off, or at the time that the driver expects the cloud to be done; at once if
 /// resources that it lacked may be available now.
-pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_deleting: bool) -> Timestamp {
+pub(super) fn retry_at(call: VmCall, failure: &CallFailure, policy: &MachinePolicy, is_deleting: bool) -> Timestamp {
     if failure.count == 0 {
         return failure.at;
     }
@@ -30,20 +30,20 @@ pub(super) fn retry_at(call: Call, failure: &CallFailure, policy: &Policy, is_de
 }
 
 /// How long to wait after the `count`-th failure in a row.
-pub(super) fn delay(call: Call, code: Code, count: u32, policy: &Policy, is_deleting: bool) -> SignedDuration {
+pub(super) fn delay(call: VmCall, code: Code, count: u32, policy: &MachinePolicy, is_deleting: bool) -> SignedDuration {
     let chosen = Some(policy.resource_exhausted_retry.as_signed()).filter(SignedDuration::is_positive).unwrap_or(LONG);
-    let is_asked = matches!(call, Call::Create | Call::Status);
+    let is_asked = matches!(call, VmCall::Create | VmCall::Status);
     let is_exhausted = code == Code::ResourceExhausted && is_asked && !is_deleting;
     let bound = if is_exhausted { chosen } else { bound(call, code) };
     let first = if bound == SHORT && !is_exhausted { Duration::from_secs(1) } else { Duration::from_secs(5) };
     Backoff::new(first, bound.unsigned_abs()).after(count)
 }
 
-fn bound(call: Call, code: Code) -> SignedDuration {
+fn bound(call: VmCall, code: Code) -> SignedDuration {
     match (call, code.is_transient()) {
-        (_, true) | (Call::Initialize, false) => SHORT,
-        (Call::Status | Call::Create, false) => MEDIUM,
-        (Call::Delete, false) => LONG,
+        (_, true) | (VmCall::Initialize, false) => SHORT,
+        (VmCall::Status | VmCall::Create, false) => MEDIUM,
+        (VmCall::Delete, false) => LONG,
     }
 }
 
@@ -75,8 +75,9 @@ mod tests {
     #[case(Code::Unauthenticated, [180, 5, 180, 600])]
     #[case(Code::Uninitialized, [180, 5, 180, 600])]
     fn the_reference_s_period_is_reached_and_not_exceeded(#[case] code: Code, #[case] bounds: [i64; 4]) {
-        let policy = Policy::default();
-        let calls = [(Call::Create, false), (Call::Initialize, false), (Call::Status, true), (Call::Delete, true)];
+        let policy = MachinePolicy::default();
+        let calls =
+            [(VmCall::Create, false), (VmCall::Initialize, false), (VmCall::Status, true), (VmCall::Delete, true)];
         for ((call, is_deleting), bound) in calls.into_iter().zip(bounds) {
             let delays: Vec<i64> = (1..40).map(|n| delay(call, code, n, &policy, is_deleting).as_secs()).collect();
             assert_eq!(delays.last(), Some(&bound), "{call:?}");
@@ -92,8 +93,9 @@ mod tests {
         #[case] chosen: i64,
         #[case] expected: &[i64],
     ) {
-        let policy = Policy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..Policy::default() };
-        for call in [Call::Create, Call::Status] {
+        let policy =
+            MachinePolicy { resource_exhausted_retry: GoDuration::from_secs(chosen), ..MachinePolicy::default() };
+        for call in [VmCall::Create, VmCall::Status] {
             let pause = |count| delay(call, Code::ResourceExhausted, count, &policy, false).as_secs();
             let pauses: Vec<i64> = (1..).take(expected.len()).map(pause).collect();
             assert_eq!(pauses, expected, "{call:?}");
@@ -102,12 +104,12 @@ mod tests {
 
     #[test]
     fn a_creation_is_tried_at_once_when_resources_are_free_and_then_after_the_first_pause() {
-        let (mut memory, policy) = (Memory::default(), Policy::default());
+        let (mut memory, policy) = (Memory::default(), MachinePolicy::default());
         let fail = |memory: &mut Memory, code| {
-            memory.call_failed(Call::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
+            memory.call_failed(VmCall::Create, DriverError::new(code, "because"), Timestamp::UNIX_EPOCH);
         };
         let due = |memory: &Memory| {
-            retry_at(Call::Create, memory.failure_of(Call::Create).unwrap(), &policy, false).as_second()
+            retry_at(VmCall::Create, memory.failure_of(VmCall::Create).unwrap(), &policy, false).as_second()
         };
         assert!(!memory.resources_freed(), "nothing failed");
         (0..6).for_each(|_| fail(&mut memory, Code::ResourceExhausted));
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn transient_failures_are_tried_again_after_a_second() {
         let delays: Vec<i64> = (1..=5)
-            .map(|count| delay(Call::Create, Code::Unavailable, count, &Policy::default(), false).as_secs())
+            .map(|count| delay(VmCall::Create, Code::Unavailable, count, &MachinePolicy::default(), false).as_secs())
             .collect();
         assert_eq!(delays, [1, 2, 4, 5, 5]);
     }

@@ -5,13 +5,13 @@ use kube::core::ObjectMeta;
 
 use super::{
     memory::Memory,
-    policy::{Policy, after, created_at},
-    views::{ClassView, Learned, NodeAnswer, NodeKey, NodeRead, NodeView},
+    policy::{MachinePolicy, after, created_at},
+    views::{ClassView, MachineCallResults, NodeAnswer, NodeLookup, NodeRead, TargetNodeView},
 };
 use mcm_api::{labels, machine::Machine, node::Node};
 use mcm_driver::Vm;
 use mcm_rules::{
-    plan::Hold,
+    plan::ReconcileHold,
     safety::{
         node_claim::{NodeClaim, VmReport},
         trust::TargetTrust,
@@ -27,7 +27,7 @@ const NO_VM_FOR: SignedDuration = SignedDuration::from_mins(3);
 
 /// Other Machines that name the same Node.
 #[derive(Clone, Debug, Default)]
-pub struct Rivals {
+pub struct RivalMachines {
     pub readable: Vec<Arc<Machine>>,
     /// Metadata of undecodable Machines: their VMs are unknown.
     pub unreadable: Vec<ObjectMeta>,
@@ -38,8 +38,8 @@ pub struct Rivals {
 pub struct Snapshot {
     pub machine: Arc<Machine>,
     /// The Node that [`Snapshot::node_key`] names.
-    pub node: NodeView,
-    pub rivals: Rivals,
+    pub node: TargetNodeView,
+    pub rivals: RivalMachines,
     /// Another Node that may be the Machine's: it has the provider ID of its VM, or names the Machine as its own.
     pub other_node: Option<Arc<Node>>,
     /// The class that the Machine names.
@@ -47,17 +47,17 @@ pub struct Snapshot {
     /// Whether the cache of the target cluster can be trusted.
     pub target: TargetTrust,
     /// Results of the calls of this reconcile.
-    pub learned: Learned,
+    pub learned: MachineCallResults,
     /// Facts from earlier reconciles.
     pub memory: Memory,
     /// Why nothing may be done now.
-    pub hold: Option<Hold>,
+    pub hold: Option<ReconcileHold>,
     /// The time by the clock of the control cluster.
     pub now: Timestamp,
     /// How far the clock of the target cluster, which stamps Nodes, is ahead of that.
     pub target_ahead: SignedDuration,
     /// Settings from the flags.
-    pub policy: Arc<Policy>,
+    pub policy: Arc<MachinePolicy>,
 }
 
 impl Snapshot {
@@ -65,7 +65,7 @@ impl Snapshot {
         machine: Arc<Machine>,
         class: ClassView,
         target: TargetTrust,
-        learned: Learned,
+        learned: MachineCallResults,
         memory: Memory,
         now: Timestamp,
     ) -> Self {
@@ -73,8 +73,8 @@ impl Snapshot {
         let memory = memory.of_generation(machine.metadata.generation);
         Self {
             machine,
-            node: NodeView::Unknown,
-            rivals: Rivals::default(),
+            node: TargetNodeView::Unknown,
+            rivals: RivalMachines::default(),
             other_node: None,
             class,
             target,
@@ -88,25 +88,25 @@ impl Snapshot {
     }
 
     /// How to look up the Node for `node`.
-    pub fn node_key(&self) -> NodeKey {
+    pub fn node_key(&self) -> NodeLookup {
         let of_vm = self.learned.vm.vm().map(|vm| vm.node_name.as_str()).filter(|name| !name.is_empty());
         match self.machine.node_name().or(of_vm).or(self.memory.unlabelled_node()) {
-            Some(name) => NodeKey::Name(name.to_owned()),
-            None => NodeKey::OfMachine(self.name().to_owned()),
+            Some(name) => NodeLookup::Name(name.to_owned()),
+            None => NodeLookup::OfMachine(self.name().to_owned()),
         }
     }
 
     /// Stores the Node as the cache has it: [`NodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
-    pub fn with_node(mut self, cached: NodeView, rivals: Rivals) -> Self {
+    pub fn with_node(mut self, cached: TargetNodeView, rivals: RivalMachines) -> Self {
         let is_trusted = matches!(self.target, TargetTrust::Trusted { .. });
         self.node = match (cached, self.node_read()) {
-            (NodeView::NoTarget, _) => NodeView::NoTarget,
-            (_, Some(NodeAnswer::Failed(_))) => NodeView::Unknown,
-            _ if !is_trusted => NodeView::Unknown,
-            (NodeView::Missing, Some(NodeAnswer::Gone)) => NodeView::Absent,
+            (TargetNodeView::NoTarget, _) => TargetNodeView::NoTarget,
+            (_, Some(NodeAnswer::Failed(_))) => TargetNodeView::Unknown,
+            _ if !is_trusted => TargetNodeView::Unknown,
+            (TargetNodeView::Missing, Some(NodeAnswer::Gone)) => TargetNodeView::Absent,
             // The cache rejects objects that are known to be deleted. The two contradict each other, so the state is
             // unknown.
-            (NodeView::Missing, Some(NodeAnswer::Found)) => NodeView::Unknown,
+            (TargetNodeView::Missing, Some(NodeAnswer::Found)) => TargetNodeView::Unknown,
             (cached, _) => cached,
         };
         self.rivals = rivals;
@@ -122,9 +122,9 @@ impl Snapshot {
     /// The Node was read live in this reconcile, so the view is not from a stale cache.
     pub(super) fn is_node_certain(&self) -> bool {
         match self.node {
-            NodeView::Present(_) => self.node_read() == Some(&NodeAnswer::Found),
-            NodeView::Absent | NodeView::NoTarget => true,
-            NodeView::Unknown | NodeView::Missing => false,
+            TargetNodeView::Present(_) => self.node_read() == Some(&NodeAnswer::Found),
+            TargetNodeView::Absent | TargetNodeView::NoTarget => true,
+            TargetNodeView::Unknown | TargetNodeView::Missing => false,
         }
     }
 
@@ -158,7 +158,7 @@ impl Snapshot {
     }
 
     pub(super) fn has_target(&self) -> bool {
-        self.node != NodeView::NoTarget
+        self.node != TargetNodeView::NoTarget
     }
 
     pub(super) fn is_deleting(&self) -> bool {
@@ -167,22 +167,22 @@ impl Snapshot {
 
     /// The Node, unless it belongs to another Machine or VM, or another Machine has a better claim. Only this one may
     /// be drained and deleted. Unknown without evidence that it is the Machine's.
-    pub(super) fn own_node(&self) -> NodeView {
+    pub(super) fn own_node(&self) -> TargetNodeView {
         self.claimed_node(|node| self.is_foreign(node) || self.is_of_rival(node))
     }
 
     /// The Node, unless it belongs to another VM, or another Machine that names it has a better claim. It counts for
     /// the health of the Machine, and its label is restored if another client changed it.
-    pub(super) fn serving_node(&self) -> NodeView {
+    pub(super) fn serving_node(&self) -> TargetNodeView {
         self.claimed_node(|node| self.is_of_other_vm(node) || self.is_of_rival(node))
     }
 
-    fn claimed_node(&self, is_of_another: impl Fn(&Node) -> bool) -> NodeView {
+    fn claimed_node(&self, is_of_another: impl Fn(&Node) -> bool) -> TargetNodeView {
         match &self.node {
-            NodeView::Present(node) => match self.claim(node) {
+            TargetNodeView::Present(node) => match self.claim(node) {
                 NodeClaim::Own if !is_of_another(node) => self.node.clone(),
-                NodeClaim::Own | NodeClaim::Foreign(_) => NodeView::Absent,
-                NodeClaim::Unproven(_) => NodeView::Unknown,
+                NodeClaim::Own | NodeClaim::Foreign(_) => TargetNodeView::Absent,
+                NodeClaim::Unproven(_) => TargetNodeView::Unknown,
             },
             view => view.clone(),
         }
@@ -196,7 +196,7 @@ impl Snapshot {
 
     /// The reason why it is not certain whether the Node that was found is that of this Machine; `None` if it is certain.
     pub(super) fn unproven(&self) -> Option<String> {
-        let NodeView::Present(node) = &self.node else { return None };
+        let TargetNodeView::Present(node) = &self.node else { return None };
         match self.claim(node) {
             NodeClaim::Unproven(why) => Some(why),
             NodeClaim::Own | NodeClaim::Foreign(_) => None,
@@ -215,7 +215,7 @@ impl Snapshot {
 
     /// The reason why the Node that was found is certainly not that of this Machine.
     pub(super) fn disproof(&self) -> Option<String> {
-        let NodeView::Present(node) = &self.node else { return None };
+        let TargetNodeView::Present(node) = &self.node else { return None };
         match self.claim(node) {
             NodeClaim::Foreign(why) => Some(why),
             NodeClaim::Own | NodeClaim::Unproven(_) => None,
@@ -240,7 +240,7 @@ impl Snapshot {
 
     /// The VM has the name of a Node that still belongs to another VM.
     pub(super) fn is_node_of_another_vm(&self, vm: &Vm) -> bool {
-        let NodeView::Present(node) = &self.node else { return false };
+        let TargetNodeView::Present(node) = &self.node else { return false };
         if node.metadata.name == self.machine.metadata.name {
             return false;
         }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
 
-use super::{conditions, progress::Progress};
+use super::{conditions, progress::DeletionProgress};
 use mcm_api::machine::{
     CurrentStatus, LastOperation, Machine, MachinePhase, MachineStatus, OperationState, OperationType,
 };
@@ -102,7 +102,7 @@ fn is_new_text(old: &LastOperation, new: &LastOperation, now: Timestamp) -> bool
     }
     let told_at = old.last_update_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
     now.duration_since(told_at) >= REPEAT_AFTER
-        || Progress::of_text(&old.description) != Progress::of_text(&new.description)
+        || DeletionProgress::of_text(&old.description) != DeletionProgress::of_text(&new.description)
         || !is_similar(&old.description, &new.description)
 }
 
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn a_long_description_is_cut_in_the_middle() {
-        let text = format!("begin {} {}", "ä".repeat(1 << 20), Progress::Drain.after("story. "));
+        let text = format!("begin {} {}", "ä".repeat(1 << 20), DeletionProgress::Drain.after("story. "));
         let cut = failed_operation(OperationType::Delete, None, text, at(0)).description;
         assert!(cut.len() < LONGEST + 10 && cut.starts_with("begin "), "{}", cut.len());
-        assert_eq!(Progress::of_text(&cut), Progress::Drain);
+        assert_eq!(DeletionProgress::of_text(&cut), DeletionProgress::Drain);
     }
 
     #[rstest]
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn another_step_in_similar_words_and_the_end_of_preservation_are_news() {
-        use super::super::progress::Progress::{DeleteNode, DeleteVm};
+        use super::super::progress::DeletionProgress::{DeleteNode, DeleteVm};
         let story = "the same long story about what failed and why it will be tried again, word for word. ";
         let (old, new) = (failure(&DeleteVm.after(story), 0), failure(&DeleteNode.after(story), 60));
         assert!(is_news(&old, &new, at(60)), "a crash would go back to the former step");

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Action, NodeView, Snapshot, conditions,
+    Action, Snapshot, TargetNodeView, conditions,
     memory::{NodeFailure, NodeWrite},
     status, token,
 };
@@ -25,7 +25,7 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
         return true;
     }
     match snapshot.node {
-        NodeView::Unknown => wait_for_nodes(plan, snapshot),
+        TargetNodeView::Unknown => wait_for_nodes(plan, snapshot),
         _ => drop(plan.then(Action::GetNode(snapshot.node_key()), reason)),
     }
     false

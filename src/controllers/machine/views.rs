@@ -6,13 +6,13 @@ use super::token;
 use mcm_api::{machine::MachineClass, node::Node};
 use mcm_driver::{Capabilities, DriverError, SecretData, Vm};
 use mcm_rules::{
-    drain::{Allowance, Answer, PodFacts},
-    safety::meltdown::Permit,
+    drain::{DisruptionAllowance, DrainAnswer, PodFacts},
+    safety::meltdown::ReplacementPermit,
 };
 
 /// A Node in the target cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NodeView {
+pub enum TargetNodeView {
     /// There is no target cluster.
     NoTarget,
     /// Unknown: the cache was never filled, the target cluster is not trusted, or a live read failed.
@@ -27,7 +27,7 @@ pub enum NodeView {
 
 /// How to find the Node of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeKey {
+pub enum NodeLookup {
     /// By its name.
     Name(String),
     /// By its label [`mcm_api::labels::MACHINE_NAME`], because the Machine has no label with the Node's name.
@@ -38,7 +38,7 @@ pub enum NodeKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRead {
     /// How the Node was looked up.
-    pub key: NodeKey,
+    pub key: NodeLookup,
     pub answer: NodeAnswer,
 }
 
@@ -105,7 +105,7 @@ pub enum TokenView {
 
 /// The VM, as the driver returned it in this reconcile. Errors are in the [`super::Memory`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum VmView {
+pub enum DriverVmView {
     /// The driver was not called yet.
     #[default]
     NotAsked,
@@ -141,17 +141,17 @@ pub enum PodCall {
     /// A 404 or 409, with its text. The pod may be deleted or replaced; or it exists, and its disruption budget was
     /// deleted or changed at the same time.
     Doubtful(String),
-    Answered(Answer),
+    Answered(DrainAnswer),
 }
 
 /// Results of the calls of one reconcile. Dropped when the reconcile ends.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Learned {
+pub struct MachineCallResults {
     /// The Secrets of the class.
     pub secret: SecretView,
     pub token: TokenView,
     /// The VM, as the driver returned it.
-    pub vm: VmView,
+    pub vm: DriverVmView,
     /// The answer behind [`VmView::NotFound`]. With [`mcm_driver::Code::Unimplemented`] the driver cannot look VMs up.
     pub no_vm: Option<DriverError>,
     /// The pods of the Node.
@@ -159,18 +159,18 @@ pub struct Learned {
     /// Why volumes of the pods could not be read; `None` if they were read or not yet.
     pub unread_volumes: Option<String>,
     /// Current allowances of the disruption budgets that refused evictions, by `namespace/name`.
-    pub allowances: BTreeMap<String, Allowance>,
+    pub allowances: BTreeMap<String, DisruptionAllowance>,
     /// How many VolumeAttachments of the Node were deleted; `None` if this was not tried or failed.
     pub detached: Option<usize>,
     /// The permit to mark the Machine Failed for bad health.
-    pub permit: Permit,
+    pub permit: ReplacementPermit,
     /// The last live read of a Node.
     pub node_read: Option<NodeRead>,
     /// Value of `Memory::forgotten` when this was learned.
     pub(super) forgotten: u64,
 }
 
-impl Learned {
+impl MachineCallResults {
     /// The class or a Secret may have changed since: the Secrets are read again.
     pub(super) fn at(mut self, forgotten: u64) -> Self {
         if self.forgotten != forgotten {
@@ -181,7 +181,7 @@ impl Learned {
     }
 }
 
-impl VmView {
+impl DriverVmView {
     /// The VM, if one is known.
     pub fn vm(&self) -> Option<&Vm> {
         match self {

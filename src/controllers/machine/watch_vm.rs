@@ -5,11 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::{
-    Action, Policy, Snapshot, conditions,
-    memory::Call,
+    Action, MachinePolicy, Snapshot, conditions,
+    memory::VmCall,
     policy::after,
     retry, status,
-    views::{ClassView, SecretView, VmView},
+    views::{ClassView, DriverVmView, SecretView},
 };
 use mcm_api::{
     machine::MachinePhase,
@@ -28,21 +28,24 @@ pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
 }
 
 /// How long a check waits for those of other Machines with the same account. All are due at the same time.
-pub(super) fn gathering(policy: &Policy) -> SignedDuration {
+pub(super) fn gathering(policy: &MachinePolicy) -> SignedDuration {
     (policy.vm_check_period() / 4).min(LONGEST_GATHERING)
 }
 
 /// Plans the next check, or shows its result.
-pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     match &snapshot.learned.vm {
-        VmView::NotAsked => look(&mut plan, snapshot, policy),
-        VmView::NotFound | VmView::Deleted => {
+        DriverVmView::NotAsked => look(&mut plan, snapshot, policy),
+        DriverVmView::NotFound | DriverVmView::Deleted => {
             if let Some(text) = gone(snapshot) {
                 show(&mut plan, snapshot, Some((VmReason::NotFound, &text)), None);
             }
         }
-        VmView::Found(vm) | VmView::Uninitialized(vm) | VmView::Created(vm) | VmView::Initialized(vm) => {
+        DriverVmView::Found(vm)
+        | DriverVmView::Uninitialized(vm)
+        | DriverVmView::Created(vm)
+        | DriverVmView::Initialized(vm) => {
             let text = vm.halted.as_ref().map(|state| format!("VM {} is not running: it is {state}", vm.provider_id));
             show(&mut plan, snapshot, text.as_deref().map(|text| (VmReason::NotRunning, text)), Some(vm));
         }
@@ -67,10 +70,10 @@ fn gone(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
     let due = snapshot.memory.looked_at.map(|_| next_look(snapshot, policy)).filter(|due| *due > snapshot.now);
-    let failure = snapshot.memory.failure_of(Call::Status);
-    let again = failure.map(|failure| retry::retry_at(Call::Status, failure, policy, false));
+    let failure = snapshot.memory.failure_of(VmCall::Status);
+    let again = failure.map(|failure| retry::retry_at(VmCall::Status, failure, policy, false));
     if let Some(due) = due.max(again.filter(|again| *again > snapshot.now)) {
         plan.wait(WaitKind::VmCheck, "the next check of the VM", Some(due));
         return;
@@ -93,7 +96,7 @@ fn look(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 }
 
 /// The next common time, not too soon after the last look: at most 1.2 periods after it.
-fn next_look(snapshot: &Snapshot, policy: &Policy) -> Timestamp {
+fn next_look(snapshot: &Snapshot, policy: &MachinePolicy) -> Timestamp {
     let period = policy.vm_check_period();
     let earliest = after(snapshot.memory.looked_at.unwrap_or(snapshot.now), period / 5).as_second();
     let period = period.as_secs().max(1);

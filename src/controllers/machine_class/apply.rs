@@ -3,31 +3,31 @@ use std::sync::Arc;
 use super::{Action, Snapshot};
 use crate::secret::MetadataOfSecret;
 use mcm_api::machine::{Machine, MachineClass};
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
-    events::Events,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn},
+    events::EventRecorder,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     worker::ReconcileError,
 };
 
 /// Reconciles MachineClasses.
 pub(crate) struct MachineClasses {
-    pub classes: Arc<Objects<MachineClass>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub drivers: Arc<Catalogue>,
-    pub events: Events,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
+    pub drivers: Arc<DriverCatalogue>,
+    pub events: EventRecorder,
 }
 
-impl Execute for MachineClasses {
+impl PlanExecutor for MachineClasses {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::PatchClass(patch) => turn.patch_any(&self.classes, &snapshot.class.metadata, &patch).await?,
@@ -37,6 +37,6 @@ impl Execute for MachineClasses {
                 self.events.record(&*snapshot.class, event);
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }

@@ -23,7 +23,7 @@ use mcm_api::{
     patch,
 };
 use mcm_driver::spec::Problems;
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 pub use cache::{CACHE, is_missing, is_unusable, naming};
 pub use login_data::{login_data, unused_keys};
@@ -75,9 +75,9 @@ pub enum Action {
 
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<Subject> {
+    fn subject(&self) -> Option<SubjectRef> {
         match self {
-            Self::PatchSecret { secret, .. } => Some(Subject {
+            Self::PatchSecret { secret, .. } => Some(SubjectRef {
                 kind: "Secret".to_owned(),
                 namespace: secret.namespace.clone().unwrap_or_default(),
                 name: secret.name.clone().unwrap_or_default(),

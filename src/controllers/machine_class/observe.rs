@@ -5,7 +5,7 @@ use kube::{ResourceExt, core::ObjectMeta};
 use super::{SecretState, Snapshot, apply::MachineClasses, secret_names};
 use crate::{machine, object::unreadable_names};
 use mcm_api::machine::MachineClass;
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
 /// A class that cannot be decoded, if it is being deleted: then its metadata decide, and the Machines that name it.
 fn terminating(metadata: ObjectMeta) -> Option<Arc<MachineClass>> {
@@ -13,7 +13,7 @@ fn terminating(metadata: ObjectMeta) -> Option<Arc<MachineClass>> {
     is_terminating.then(|| Arc::new(MachineClass { metadata, ..MachineClass::default() }))
 }
 
-impl Observe for MachineClasses {
+impl SnapshotReader for MachineClasses {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
@@ -49,8 +49,10 @@ mod tests {
     use crate::{machine_class::plan, testing::Wire};
     use mcm_api::labels::FINALIZER;
     use mcm_driver::Guards;
-    use mcm_driver_host::Catalogue;
-    use mcm_runtime::{clock::SystemClock, events::Events, guard::Guard, metrics::Metrics, objects::Objects};
+    use mcm_driver_host::DriverCatalogue;
+    use mcm_runtime::{
+        clock::SystemClock, events::EventRecorder, guard::GuardedObject, metrics::MetricsRegistry, objects::CachedApi,
+    };
 
     /// Steps and waits for a class that cannot be decoded.
     fn plan_of(is_terminating: bool, users: usize) -> Option<(usize, usize)> {
@@ -63,18 +65,21 @@ mod tests {
             metadata["deletionTimestamp"] = json!("2026-11-28T00:00:00Z");
         }
         let metadata = serde_json::from_value(metadata).unwrap();
-        classes.observe(Event::Apply(Guard::Unreadable { metadata, error: "recursion limit exceeded".to_owned() }));
+        classes.observe(Event::Apply(GuardedObject::Unreadable {
+            metadata,
+            error: "recursion limit exceeded".to_owned(),
+        }));
         for index in 0..users {
             let metadata = json!({ "name": format!("m{index}"), "namespace": "ns", "uid": format!("m{index}") });
             let machine = json!({ "metadata": metadata, "spec": { "class": { "name": "c" } } });
             machines.wrote(serde_json::from_value(machine).unwrap());
         }
         let reconciler = MachineClasses {
-            classes: Arc::new(Objects::namespaced(&classes, &client)),
-            machines: Arc::new(Objects::namespaced(&machines, &client)),
-            secrets: Arc::new(Objects::namespaced(&crate::secret::CACHE.empty(), &client)),
-            drivers: Arc::new(Catalogue::of([], &Guards::unobserved())),
-            events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
+            classes: Arc::new(CachedApi::namespaced(&classes, &client)),
+            machines: Arc::new(CachedApi::namespaced(&machines, &client)),
+            secrets: Arc::new(CachedApi::namespaced(&crate::secret::CACHE.empty(), &client)),
+            drivers: Arc::new(DriverCatalogue::of([], &Guards::unobserved())),
+            events: EventRecorder::start(client, "test", Arc::new(SystemClock), MetricsRegistry::new()),
         };
         let plan = plan(&reconciler.observe(&Key::new("ns", "c"), &(), &())?);
         Some((plan.steps.len(), plan.waits.len()))

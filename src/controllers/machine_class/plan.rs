@@ -3,9 +3,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{Action, SecretState, Snapshot, problems, secret_names};
 use crate::{object::finalizer, secret};
 use mcm_api::labels::FINALIZER;
-use mcm_rules::plan::{Plan, Plannable, SentPatch, Step, Subject, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, Step, SubjectRef, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -19,7 +19,7 @@ impl Plannable for Snapshot {
         })
     }
 
-    fn subject(action: &Action) -> Option<Subject> {
+    fn subject(action: &Action) -> Option<SubjectRef> {
         action.subject()
     }
 }

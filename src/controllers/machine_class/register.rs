@@ -9,10 +9,10 @@ use mcm_api::{
 };
 use mcm_driver::ProblemsHook;
 use mcm_runtime::{
-    cache::{Cache, Change, Key},
-    cell::Builder,
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectCache, ObjectChange},
+    cell::CellBuilder,
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 use {
     crate as controllers,
@@ -23,7 +23,7 @@ pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 16;
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let classes = Arc::new(MachineClasses {
         classes: builder.objects(),
         machines: builder.objects(),
@@ -31,7 +31,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         drivers: Arc::clone(&settings.drivers),
         events: builder.config().events.with_component(controllers::MACHINES.lease),
     });
-    let queue = Queue::new("machineclass", Pacing::OF_OWNERS);
+    let queue = WorkQueue::new("machineclass", QueuePacing::OF_OWNERS);
     builder.controller::<MachineClass, _>(&classes, &queue, &Arc::default(), WORKERS, |_| true);
 
     // A driver that is another process validates a class in its own time.
@@ -43,19 +43,19 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
     settings.drivers.on_problems(&hook);
 
-    let enqueue = Enqueue::new(&classes, &queue);
+    let enqueue = EnqueueMapper::new(&classes, &queue);
     builder.on_change(enqueue.on(class_of));
     builder.on_change(enqueue.on(naming_secret));
 }
 
 /// The classes of a Machine whose finalizer may have to change.
-fn class_of(caches: &MachineClasses, change: &Change<Machine>) -> Vec<Key> {
+fn class_of(caches: &MachineClasses, change: &ObjectChange<Machine>) -> Vec<Key> {
     let (classes, machines) = (&caches.classes.cache, &caches.machines.cache);
     classes_of(change).into_iter().filter(|class| !is_held(classes, machines, class)).collect()
 }
 
 /// The class has its finalizer and a Machine, and is not being deleted: it does not depend on the number of its Machines.
-fn is_held(classes: &Cache<MachineClass>, machines: &Cache<Machine>, key: &Key) -> bool {
+fn is_held(classes: &ObjectCache<MachineClass>, machines: &ObjectCache<Machine>, key: &Key) -> bool {
     let Some(class) = classes.get(key) else { return false };
     let has_finalizer = class.finalizers().iter().any(|finalizer| finalizer == labels::FINALIZER);
     has_finalizer
@@ -64,7 +64,7 @@ fn is_held(classes: &Cache<MachineClass>, machines: &Cache<Machine>, key: &Key) 
 }
 
 /// The class of a Machine, and the one that it had before.
-fn classes_of(change: &Change<Machine>) -> Vec<Key> {
+fn classes_of(change: &ObjectChange<Machine>) -> Vec<Key> {
     let class = |machine: &Arc<Machine>| machine.spec.class.name.clone();
     let (old, new) = (change.old.as_ref().map(class), change.new.as_ref().map(class));
     if old == new {
@@ -73,7 +73,7 @@ fn classes_of(change: &Change<Machine>) -> Vec<Key> {
     old.into_iter().chain(new).map(|name| Key::new(&change.key.namespace, name)).collect()
 }
 
-fn naming_secret(caches: &MachineClasses, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn naming_secret(caches: &MachineClasses, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     super::naming(&caches.classes.cache, &change.key).map(|class| Key::of(&class.metadata)).collect()
 }
 
@@ -101,7 +101,7 @@ mod tests {
         #[case] new: Option<&str>,
         #[case] expected: &[&str],
     ) {
-        let keys = classes_of(&Change::between(old.map(machine), new.map(machine)));
+        let keys = classes_of(&ObjectChange::between(old.map(machine), new.map(machine)));
         assert_eq!(keys.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
     }
 

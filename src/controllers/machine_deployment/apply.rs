@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Action, Failure, Policy, Snapshot};
+use super::{Action, DeploymentPolicy, SetCreateFailure, Snapshot};
 use crate::{
     machine_set::InFlightWrites,
     object::{
@@ -23,17 +23,17 @@ use mcm_api::{
     selector::Selector,
 };
 use mcm_rules::plan::{
-    Event, Plannable, Step,
+    Event, PlanInput, Step,
     repeats::{RepeatCount, RepeatPace},
 };
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    events::Events,
+    clock::TimeSource,
+    events::EventRecorder,
     hold_check::HoldCheck,
-    objects::{Objects, WriteError, WriteFailure},
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
-    target::{TargetOf, Targets},
+    objects::{CachedApi, ObjectWriteError, WriteFailure},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
+    target::{CellTargets, TargetOf},
     worker::ReconcileError,
 };
 
@@ -48,25 +48,25 @@ const NODE_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_
 const NEW_SETS: RepeatPace = RepeatPace::new(2, Backoff::new(Duration::from_mins(1), Duration::from_mins(10)));
 
 /// Reconciles MachineDeployments.
-pub(crate) struct MachineDeployments {
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
+pub(crate) struct DeploymentReconciler {
+    pub deployments: Arc<CachedApi<MachineDeployment>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub machines: Arc<CachedApi<Machine>>,
     /// Clusters of their Nodes.
-    pub targets: Arc<Targets>,
+    pub targets: Arc<CellTargets>,
     /// Writes in flight of the sets, announced by the set controller.
     pub in_flight: Arc<InFlightWrites>,
     pub holds: Arc<HoldCheck>,
-    pub policy: Policy,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub policy: DeploymentPolicy,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
 }
 
 /// In-memory facts about a deployment that are kept between reconciles.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The last create of a set failed.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<SetCreateFailure>,
     /// Nodes whose last patch failed, by name.
     pub(super) node_retries: BTreeMap<String, NodeRetry>,
     /// The sets that it created.
@@ -125,21 +125,21 @@ impl NodeRetry {
 
 /// State of one reconcile of a deployment.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct DeploymentSession {
     /// Nodes were patched and the rest was planned again.
     has_planned_again: bool,
 }
 
-impl Execute for MachineDeployments {
+impl PlanExecutor for DeploymentReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         turn.remember(|memory| memory.node_retries.retain(|node, _| snapshot.nodes.contains_key(node)));
         self.execute(&snapshot, steps, turn).await?;
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     /// The replicas of one set depend on all sets, and no resource version guards that.
@@ -155,13 +155,13 @@ impl Execute for MachineDeployments {
     }
 }
 
-impl MachineDeployments {
+impl DeploymentReconciler {
     async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<(), WriteError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<(), ObjectWriteError> {
         let (nodes, steps): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
         let may_be_outdated = !nodes.is_empty() && steps.iter().any(|step| !Snapshot::is_status(&step.action));
@@ -213,7 +213,7 @@ impl MachineDeployments {
     }
 
     /// A warning is recorded once until another event is recorded.
-    fn record(&self, snapshot: &Snapshot, event: Event, turn: &Turn<'_, Self>) {
+    fn record(&self, snapshot: &Snapshot, event: Event, turn: &ReconcileRun<'_, Self>) {
         let mut is_repeated = false;
         turn.remember(|memory| is_repeated = memory.recorded.replace(event.clone()).as_ref() == Some(&event));
         if !is_repeated || !event.warning {
@@ -222,7 +222,7 @@ impl MachineDeployments {
     }
 
     /// Node patches only help the scheduler and the autoscaler, so a failed one does not stop the plan.
-    async fn patch_nodes(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &Turn<'_, Self>) {
+    async fn patch_nodes(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &ReconcileRun<'_, Self>) {
         let TargetOf::Known(target) = self.targets.of(&snapshot.deployment.metadata) else { return };
         let nodes = &target.nodes;
         let patches = steps.into_iter().filter_map(|step| match step.action {
@@ -234,7 +234,7 @@ impl MachineDeployments {
         patches.buffer_unordered(WRITES_IN_FLIGHT).collect::<()>().await;
     }
 
-    async fn patch_node(&self, nodes: &Objects<Node>, node: &Node, patch: &Value, turn: &Turn<'_, Self>) {
+    async fn patch_node(&self, nodes: &CachedApi<Node>, node: &Node, patch: &Value, turn: &ReconcileRun<'_, Self>) {
         let (name, answer) = (node.name_any(), turn.patch(nodes, &node.metadata, patch).await);
         turn.remember(|memory| match &answer {
             Ok(_) => drop(memory.node_retries.remove(&name)),
@@ -250,7 +250,7 @@ impl MachineDeployments {
     }
 
     /// Remembers a new set, and whether it belongs to the deployment as it was stored.
-    fn set_created(&self, snapshot: &Snapshot, sent: &MachineSet, stored: &MachineSet, turn: &Turn<'_, Self>) {
+    fn set_created(&self, snapshot: &Snapshot, sent: &MachineSet, stored: &MachineSet, turn: &ReconcileRun<'_, Self>) {
         let (difference, now) = (difference(snapshot, sent, stored), self.clock.now());
         turn.remember(|memory| {
             memory.failure = None;
@@ -264,14 +264,23 @@ impl MachineDeployments {
 
     /// Asks how the API server would store a set, and remembers the answer.
     /// Whether the API server has the field `spec.replicas`, which is 0 then. A decoded object does not show that.
-    async fn has_replicas(&self, deployment: &MachineDeployment, turn: &Turn<'_, Self>) -> Result<bool, WriteError> {
+    async fn has_replicas(
+        &self,
+        deployment: &MachineDeployment,
+        turn: &ReconcileRun<'_, Self>,
+    ) -> Result<bool, ObjectWriteError> {
         let seen = &deployment.metadata;
         let has_field = self.deployments.stored(seen).await?.pointer("/spec/replicas").is_some();
         turn.remember(|memory| memory.zero_written = seen.generation.filter(|_| has_field));
         Ok(has_field)
     }
 
-    async fn try_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
+    async fn try_set(
+        &self,
+        snapshot: &Snapshot,
+        set: &MachineSet,
+        turn: &ReconcileRun<'_, Self>,
+    ) -> Result<(), ObjectWriteError> {
         match self.sets.try_create(set).await {
             Ok(stored) => {
                 let (difference, now) = (difference(snapshot, set, &stored), self.clock.now());
@@ -286,7 +295,12 @@ impl MachineDeployments {
         }
     }
 
-    async fn create_set(&self, snapshot: &Snapshot, set: &MachineSet, turn: &Turn<'_, Self>) -> Result<(), WriteError> {
+    async fn create_set(
+        &self,
+        snapshot: &Snapshot,
+        set: &MachineSet,
+        turn: &ReconcileRun<'_, Self>,
+    ) -> Result<(), ObjectWriteError> {
         let error = match turn.track(self.sets.create(set).await) {
             Ok(stored) => {
                 self.set_created(snapshot, set, &stored, turn);
@@ -299,13 +313,13 @@ impl MachineDeployments {
             WriteFailure::AlreadyExists => match self.sets.read_again(&Key::of(&set.metadata)).await {
                 Ok(Some(found)) => {
                     let uid = snapshot.deployment.uid().unwrap_or_default();
-                    (!owner::is_controlled_by(&found.metadata, &uid)).then_some(Failure::NameTaken)
+                    (!owner::is_controlled_by(&found.metadata, &uid)).then_some(SetCreateFailure::NameTaken)
                 }
                 _ => None,
             },
             WriteFailure::Conflict | WriteFailure::Throttled => None,
             WriteFailure::Gone | WriteFailure::Refused | WriteFailure::Unknown => {
-                Some(Failure::Other { message: error.text() })
+                Some(SetCreateFailure::Other { message: error.text() })
             }
         };
         turn.remember(|memory| memory.failure = failure);

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::Snapshot;
 use crate::object::{
     deletion_order::{goes_first, is_chosen, scaled_at},
-    draft::{Draft, Drafts},
+    draft::{DraftsByName, ObjectDraft},
     time::whole_seconds,
 };
 use mcm_api::{
@@ -22,8 +22,8 @@ use mcm_api::{
 
 /// Rewrites the annotation in its normal form without the Machines that are done, and marks the rest.
 pub(super) fn mark_machines(
-    deployment: &mut Draft<MachineDeployment>,
-    machines: &mut Drafts<Machine>,
+    deployment: &mut ObjectDraft<MachineDeployment>,
+    machines: &mut DraftsByName<Machine>,
     snapshot: &Snapshot,
 ) {
     let annotations = deployment.current().annotations();
@@ -79,12 +79,12 @@ pub fn chosen(deployment: &MachineDeployment) -> BTreeSet<&str> {
 }
 
 /// The record on the deployment of the Machines that the autoscaler chose.
-pub(super) struct Choice<'a> {
+pub(super) struct AutoscalerRecord<'a> {
     listed: BTreeMap<&'a str, Timestamp>,
     scaled_at: Option<Timestamp>,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> AutoscalerRecord<'a> {
     pub(super) fn of(deployment: &'a MachineDeployment) -> Self {
         let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
         let entries = list.split(',').filter_map(|entry| entry.trim().split_once('~'));
@@ -98,7 +98,7 @@ impl<'a> Choice<'a> {
         machines: impl IntoIterator<Item = &'m Machine>,
         set: &MachineSet,
         is_new: bool,
-    ) -> Chosen {
+    ) -> ChosenMachines {
         let of_deployment = self.scaled_at.filter(|_| is_new);
         let scaled_at = of_deployment.max(scaled_at(&set.metadata));
         let is_listed = |machine: &Machine| {
@@ -106,22 +106,22 @@ impl<'a> Choice<'a> {
             listed_at.zip(scaled_at).is_some_and(|(listed, scaled)| *listed <= scaled)
         };
         let chosen = machines.into_iter().filter(|machine| is_chosen(machine, scaled_at) || is_listed(machine));
-        Chosen(chosen.map(ResourceExt::name_any).collect())
+        ChosenMachines(chosen.map(ResourceExt::name_any).collect())
     }
 }
 
 /// Names of Machines that their set deletes as soon as they are marked, regardless of its replicas.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chosen(BTreeSet<String>);
+pub(super) struct ChosenMachines(BTreeSet<String>);
 
-impl Chosen {
+impl ChosenMachines {
     pub(super) fn has(&self, machine: &Machine) -> bool {
         machine.metadata.name.as_ref().is_some_and(|name| self.0.contains(name))
     }
 }
 
 /// The time of the first mark stays.
-fn mark(machines: &mut Drafts<Machine>, machine: &Arc<Machine>, time: &str) {
+fn mark(machines: &mut DraftsByName<Machine>, machine: &Arc<Machine>, time: &str) {
     if is_marked_first(machine) {
         return;
     }

@@ -4,7 +4,7 @@ use mcm_api::machine::MOST_REPLICAS;
 
 /// Desired replicas, and the bounds of a rollout around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ReplicaBounds {
     /// `spec.replicas`.
     pub desired: i32,
     /// How many may exist beyond `desired`.
@@ -13,7 +13,7 @@ pub struct Bounds {
     pub max_unavailable: i32,
 }
 
-impl Bounds {
+impl ReplicaBounds {
     /// Bounds without surge and without unavailable Machines.
     pub(crate) const fn exact(desired: i32) -> Self {
         Self { desired, max_surge: 0, max_unavailable: 0 }
@@ -22,8 +22,8 @@ impl Bounds {
     /// maxSurge is rounded up, maxUnavailable down. If both are 0, maxUnavailable is 1: otherwise no rollout could
     /// progress.
     pub(crate) fn resolve(desired: i32, max_surge: IntOrPercent, max_unavailable: IntOrPercent) -> Self {
-        let max_surge = max_surge.of(desired, Rounding::Up).clamp(0, MOST_REPLICAS);
-        let max_unavailable = match max_unavailable.of(desired, Rounding::Down).max(0) {
+        let max_surge = max_surge.of(desired, PercentRounding::Up).clamp(0, MOST_REPLICAS);
+        let max_unavailable = match max_unavailable.of(desired, PercentRounding::Down).max(0) {
             0 if max_surge == 0 => 1,
             number => number,
         };
@@ -49,7 +49,7 @@ pub enum IntOrPercent {
 }
 
 #[derive(Clone, Copy)]
-enum Rounding {
+enum PercentRounding {
     Up,
     Down,
 }
@@ -65,17 +65,17 @@ impl IntOrPercent {
 
     /// Of so many replicas; a percentage is rounded up.
     pub(crate) fn rounded_up(self, replicas: i32) -> i32 {
-        self.of(replicas, Rounding::Up)
+        self.of(replicas, PercentRounding::Up)
     }
 
-    fn of(self, whole: i32, rounding: Rounding) -> i32 {
+    fn of(self, whole: i32, rounding: PercentRounding) -> i32 {
         match self {
             Self::Int(number) => number,
             Self::Percent(percent) => {
                 let product = i64::from(whole) * i64::from(percent);
                 let rounded = match rounding {
-                    Rounding::Up => (product + 99).div_euclid(100),
-                    Rounding::Down => product.div_euclid(100),
+                    PercentRounding::Up => (product + 99).div_euclid(100),
+                    PercentRounding::Down => product.div_euclid(100),
                 };
                 i32::try_from(rounded).unwrap_or(i32::MAX)
             }
@@ -106,7 +106,7 @@ mod tests {
         #[case] max_unavailable: IntOrPercent,
         #[case] expected: (i32, i32),
     ) {
-        let bounds = Bounds::resolve(desired, max_surge, max_unavailable);
+        let bounds = ReplicaBounds::resolve(desired, max_surge, max_unavailable);
         assert_eq!((bounds.max_surge, bounds.max_unavailable), expected);
     }
 }

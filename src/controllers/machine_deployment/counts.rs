@@ -137,7 +137,7 @@ pub(super) mod examples {
 /// The facts about a set that scaling needs. Sets are given oldest first. Sets being deleted are left out and count in
 /// `Mode::departing`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scalable {
+pub(super) struct ScalableSet {
     pub counts: ReplicaCounts,
     /// Live Machines that the autoscaler marked for deletion.
     pub chosen: i32,
@@ -149,7 +149,7 @@ pub(super) struct Scalable {
     pub max: Option<i32>,
 }
 
-impl Scalable {
+impl ScalableSet {
     pub(super) fn is_active(&self) -> bool {
         self.counts.replicas > 0
     }

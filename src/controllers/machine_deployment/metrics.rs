@@ -6,27 +6,31 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
 use mcm_api::machine::{MachineDeployment, StrategyType};
-use mcm_runtime::metrics::{Desc, Exposition};
+use mcm_runtime::metrics::{MetricDesc, TextExposition};
 
-const DEPLOYMENTS: Desc<0> = Desc::gauge("mcm_machine_deployment_items_total", "Number of machine deployments.", []);
-const DEPLOYMENT_INFO: Desc<4> = Desc::gauge(
+const DEPLOYMENTS: MetricDesc<0> =
+    MetricDesc::gauge("mcm_machine_deployment_items_total", "Number of machine deployments.", []);
+const DEPLOYMENT_INFO: MetricDesc<4> = MetricDesc::gauge(
     "mcm_machine_deployment_info",
     "Properties of a machine deployment.",
     ["name", "namespace", "createdAt", "spec_strategy_type"],
 );
-const DEPLOYMENT_CONDITION: Desc<3> = Desc::gauge(
+const DEPLOYMENT_CONDITION: MetricDesc<3> = MetricDesc::gauge(
     "mcm_machine_deployment_status_condition",
     "Condition of a machine deployment: 1 True, 0 False, 2 Unknown.",
     ["name", "namespace", "condition"],
 );
-const DEPLOYMENT_FAILED: Desc<7> = Desc::gauge(
+const DEPLOYMENT_FAILED: MetricDesc<7> = MetricDesc::gauge(
     "mcm_machine_deployment_failed_machines",
     "A machine of a deployment whose last operation failed.",
     FAILED_LABELS,
 );
 
 /// Adds all deployments. Call it once per scrape.
-pub(crate) fn machine_deployments<'a>(all: impl IntoIterator<Item = &'a Arc<MachineDeployment>>, out: &mut Exposition) {
+pub(crate) fn machine_deployments<'a>(
+    all: impl IntoIterator<Item = &'a Arc<MachineDeployment>>,
+    out: &mut TextExposition,
+) {
     let all = sorted(all, |deployment| &deployment.metadata);
     out.sample(&DEPLOYMENTS, [], all.len() as f64);
     for ([namespace, name], deployment) in all {
@@ -41,28 +45,29 @@ pub(crate) fn machine_deployments<'a>(all: impl IntoIterator<Item = &'a Arc<Mach
     }
 }
 
-fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut Exposition) {
-    const PAUSED: Desc<2> = plain("mcm_machine_deployment_info_spec_paused", "1 if a deployment is paused.");
-    const REPLICAS: Desc<2> = plain("mcm_machine_deployment_info_spec_replicas", "Desired replicas of a deployment.");
-    const MIN_READY: Desc<2> = plain(
+fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut TextExposition) {
+    const PAUSED: MetricDesc<2> = plain("mcm_machine_deployment_info_spec_paused", "1 if a deployment is paused.");
+    const REPLICAS: MetricDesc<2> =
+        plain("mcm_machine_deployment_info_spec_replicas", "Desired replicas of a deployment.");
+    const MIN_READY: MetricDesc<2> = plain(
         "mcm_machine_deployment_info_spec_min_ready_seconds",
         "Value of minReadySeconds of a deployment. It has no effect.",
     );
-    const HISTORY: Desc<2> =
+    const HISTORY: MetricDesc<2> =
         plain("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that a deployment retains.");
-    const DEADLINE: Desc<2> = plain(
+    const DEADLINE: MetricDesc<2> = plain(
         "mcm_machine_deployment_info_spec_progress_deadline_seconds",
         "Seconds without progress after which a rollout is reported as stuck.",
     );
-    const ROLLBACK: Desc<2> = plain(
+    const ROLLBACK: MetricDesc<2> = plain(
         "mcm_machine_deployment_info_spec_rollback_to_revision",
         "Revision to which a deployment is to be rolled back.",
     );
-    const SURGE: Desc<2> = plain(
+    const SURGE: MetricDesc<2> = plain(
         "mcm_machine_deployment_info_spec_rolling_update_max_surge",
         "Machines that may exist beyond the desired replicas during a rollout.",
     );
-    const UNAVAILABLE: Desc<2> = plain(
+    const UNAVAILABLE: MetricDesc<2> = plain(
         "mcm_machine_deployment_info_spec_rolling_update_max_unavailable",
         "Machines that may be unavailable during a rollout.",
     );
@@ -88,19 +93,19 @@ fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut 
     }
 }
 
-fn deployment_status(object: [&str; 2], status: &mcm_api::machine::MachineDeploymentStatus, out: &mut Exposition) {
-    const REPLICAS: Desc<2> = plain("mcm_machine_deployment_status_replicas", "Machines of a deployment.");
-    const AVAILABLE: Desc<2> =
+fn deployment_status(object: [&str; 2], status: &mcm_api::machine::MachineDeploymentStatus, out: &mut TextExposition) {
+    const REPLICAS: MetricDesc<2> = plain("mcm_machine_deployment_status_replicas", "Machines of a deployment.");
+    const AVAILABLE: MetricDesc<2> =
         plain("mcm_machine_deployment_status_available_replicas", "Machines of a deployment that are available.");
-    const UNAVAILABLE: Desc<2> = plain(
+    const UNAVAILABLE: MetricDesc<2> = plain(
         "mcm_machine_deployment_status_unavailable_replicas",
         "Machines of a deployment that are missing or not available.",
     );
-    const READY: Desc<2> =
+    const READY: MetricDesc<2> =
         plain("mcm_machine_deployment_status_ready_replicas", "Machines of a deployment that are ready.");
-    const UPDATED: Desc<2> =
+    const UPDATED: MetricDesc<2> =
         plain("mcm_machine_deployment_status_updated_replicas", "Machines of a deployment with the current template.");
-    const COLLISIONS: Desc<2> = plain(
+    const COLLISIONS: MetricDesc<2> = plain(
         "mcm_machine_deployment_status_collision_count",
         "Hash collisions in the name of a deployment's new set.",
     );

@@ -28,14 +28,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::machine_set::InFlight;
+use super::machine_set::SetWritesInFlight;
 use crate::object::{owner, strays::StrayView};
 use mcm_api::{
     machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet},
     node::Node,
     patch::{self, Packed},
 };
-use mcm_rules::plan::{Hold, Subject};
+use mcm_rules::plan::{ReconcileHold, SubjectRef};
 
 pub use autoscaler::chosen;
 pub use bounds::IntOrPercent;
@@ -51,7 +51,7 @@ pub use validate::bounds_of;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Settings from the flags.
-    pub policy: Policy,
+    pub policy: DeploymentPolicy,
     /// The deployment.
     pub deployment: Arc<MachineDeployment>,
     /// Sets of the namespace that the deployment controls, and those without a controller that its selector matches.
@@ -62,7 +62,7 @@ pub struct Snapshot {
     /// Machines controlled by those sets.
     pub machines: Vec<Arc<Machine>>,
     /// Writes in flight of each set, by UID of the set. Read before the Machines.
-    pub in_flight: BTreeMap<String, InFlight>,
+    pub in_flight: BTreeMap<String, SetWritesInFlight>,
     /// Names of sets of the deployment that cannot be decoded.
     pub unreadable_sets: Vec<String>,
     /// Machines of those sets that cannot be decoded.
@@ -80,9 +80,9 @@ pub struct Snapshot {
     /// A live read showed that its replicas are a 0 that a client wrote.
     pub is_zero_written: bool,
     /// A set that could not be created in the last reconcile.
-    pub failure: Option<Failure>,
+    pub failure: Option<SetCreateFailure>,
     /// Why it may not be touched now, such as a pause of its cluster.
-    pub hold: Option<Hold>,
+    pub hold: Option<ReconcileHold>,
     /// The time.
     pub now: Timestamp,
 }
@@ -100,7 +100,7 @@ pub struct UnreadableMachine {
 
 /// A failed create of a set in the last reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum SetCreateFailure {
     /// The name is taken by another object.
     NameTaken,
     /// Any other error.
@@ -112,7 +112,7 @@ pub enum Failure {
 
 /// Settings for all deployments, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct DeploymentPolicy {
     /// Stop the autoscaler from removing Nodes during a rollout (`--autoscaler-scaledown-annotation-during-rollout`).
     pub annotate_nodes: bool,
     /// There is a target cluster.
@@ -165,12 +165,12 @@ impl Action {
     }
 
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<Subject> {
+    fn subject(&self) -> Option<SubjectRef> {
         match self {
-            Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(Subject::of(&**set)),
-            Self::CreateSet(set) | Self::TrySet(set) => Some(Subject::of(&**set)),
-            Self::PatchMachine { machine, .. } => Some(Subject::of(&**machine)),
-            Self::PatchNode { node, .. } => Some(Subject::of(&**node)),
+            Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(SubjectRef::of(&**set)),
+            Self::CreateSet(set) | Self::TrySet(set) => Some(SubjectRef::of(&**set)),
+            Self::PatchMachine { machine, .. } => Some(SubjectRef::of(&**machine)),
+            Self::PatchNode { node, .. } => Some(SubjectRef::of(&**node)),
             Self::PatchDeployment(_) | Self::RestoreReplicas(_) | Self::WriteStatus(_) => None,
         }
     }

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use kube::ResourceExt;
 
-use super::{Action, Policy, Snapshot, sets::SetView};
+use super::{Action, DeploymentPolicy, Snapshot, sets::SetView};
 use crate::object::{
-    draft::{Change, Drafts},
+    draft::{DraftPatch, DraftsByName},
     in_place,
 };
 use mcm_api::{labels, machine::Machine, node::Node, patch::Packed};
@@ -20,23 +20,28 @@ const EFFECT: &str = "PreferNoSchedule";
 const ANNOTATED: &str = "true";
 
 /// The Nodes of a deployment, with their changes.
-pub(super) struct Nodes<'a> {
+pub(super) struct DeploymentNodes<'a> {
     snapshot: &'a Snapshot,
     has_target: bool,
     annotate: bool,
-    drafts: Drafts<Node>,
+    drafts: DraftsByName<Node>,
 }
 
-impl<'a> Nodes<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot, policy: &Policy) -> Self {
-        Self { snapshot, has_target: policy.has_target, annotate: policy.annotate_nodes, drafts: Drafts::default() }
+impl<'a> DeploymentNodes<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot, policy: &DeploymentPolicy) -> Self {
+        Self {
+            snapshot,
+            has_target: policy.has_target,
+            annotate: policy.annotate_nodes,
+            drafts: DraftsByName::default(),
+        }
     }
 
     /// Adds the patches of changed Nodes. A Node whose last patch failed waits for its next attempt.
     pub(super) fn emit(self, plan: &mut Plan<Action>) {
         let retry_at = |name: &str| self.snapshot.node_retries.get(name).copied().filter(|at| *at > self.snapshot.now);
         let mut held: Vec<(String, Timestamp)> = Vec::new();
-        for Change { current, patch, reason, .. } in self.drafts.finish() {
+        for DraftPatch { current, patch, reason, .. } in self.drafts.finish() {
             match retry_at(&current.name_any()) {
                 Some(at) => held.push((current.name_any(), at)),
                 None => {

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use super::{
     Snapshot, UnreadableMachine,
-    apply::{MachineDeployments, Memory, Session},
+    apply::{DeploymentReconciler, DeploymentSession, Memory},
     cache::BY_NAMESPACE,
     overlap::{overlap, selects},
 };
@@ -15,16 +15,16 @@ use mcm_api::{
     selector::Selector,
 };
 use mcm_rules::safety::node_claim;
-use mcm_runtime::{cache::Key, reconcile::Observe, target::TargetOf, trust::Trust};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader, target::TargetOf, trust::CacheTrust};
 
-impl Observe for MachineDeployments {
+impl SnapshotReader for DeploymentReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = Memory;
-    type Session = Session;
+    type Session = DeploymentSession;
 
     /// `None` if the deployment does not exist.
-    fn observe(&self, key: &Key, memory: &Memory, _: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, _: &DeploymentSession) -> Option<Snapshot> {
         let now = self.clock.now();
         let deployment = self.deployments.cache.get(key)?;
         let sets = self.sets_of(&deployment);
@@ -65,7 +65,7 @@ impl Observe for MachineDeployments {
     }
 }
 
-impl MachineDeployments {
+impl DeploymentReconciler {
     /// The sets that it controls, and those without a controller that it selects.
     fn sets_of(&self, deployment: &MachineDeployment) -> Vec<Arc<MachineSet>> {
         let cache = &self.sets.cache;
@@ -114,9 +114,9 @@ impl MachineDeployments {
             return Some("the target cluster is not connected".to_owned());
         };
         match target.nodes.cache.trust() {
-            Trust::Untrusted { since, why } => Some(format!("not trusted since {since}: {why}")),
-            Trust::Trusted if target.nodes.cache.is_synced() => None,
-            Trust::Trusted | Trust::Unknown { .. } => Some("the cache of Nodes is not filled yet".to_owned()),
+            CacheTrust::Untrusted { since, why } => Some(format!("not trusted since {since}: {why}")),
+            CacheTrust::Trusted if target.nodes.cache.is_synced() => None,
+            CacheTrust::Trusted | CacheTrust::Unknown { .. } => Some("the cache of Nodes is not filled yet".to_owned()),
         }
     }
 

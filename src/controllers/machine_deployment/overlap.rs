@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::object::condition::{Condition, Refresh};
+use crate::object::condition::{ConditionRefresh, DesiredCondition};
 use mcm_api::{machine::MachineDeployment, reasons::ConditionReason, selector::Selector};
 use mcm_rules::plan::{Wait, WaitKind, some_of};
 
@@ -26,7 +26,7 @@ pub(super) fn selects(deployment: &MachineDeployment, labels: &BTreeMap<String, 
 }
 
 /// The condition of a deployment that shares Machines or sets with others; `None` if there are no others.
-pub(super) fn condition(snapshot: &Snapshot) -> Option<Condition> {
+pub(super) fn condition(snapshot: &Snapshot) -> Option<DesiredCondition> {
     let rivals = snapshot.rivals.iter().filter(|rival| overlap(&snapshot.deployment, rival));
     let names: Vec<String> = rivals.map(|rival| rival.name_any()).collect();
     let message = format!(
@@ -34,8 +34,9 @@ pub(super) fn condition(snapshot: &Snapshot) -> Option<Condition> {
          Replace one by a deployment with another selector",
         some_of(&names)
     );
-    (!names.is_empty())
-        .then(|| Condition::is_true(ConditionReason::SelectorsOverlap, message).refreshed(Refresh::OnMessage))
+    (!names.is_empty()).then(|| {
+        DesiredCondition::is_true(ConditionReason::SelectorsOverlap, message).refreshed(ConditionRefresh::OnMessage)
+    })
 }
 
 /// The waits for sets that may belong to several deployments.

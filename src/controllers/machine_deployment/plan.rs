@@ -1,16 +1,16 @@
 use super::{
-    Action, Policy, Snapshot,
-    bounds::Bounds,
+    Action, DeploymentPolicy, Snapshot,
+    bounds::ReplicaBounds,
     lost_replicas,
     rollout::{RolloutPlanner, lint::lint},
     sets::OwnedSets,
-    status::{self, Facts},
+    status::{self, DeploymentStatusInput},
     steps::{emit_deployment, emit_status, machines, wait_for_unreadable, with_finalizer},
-    validate::{Invalid, ValidSpec, validate},
+    validate::{InvalidDeployment, ValidSpec, validate},
 };
 use crate::object::{
-    condition::{self, Condition, Refresh},
-    draft::Draft,
+    condition::{self, ConditionRefresh, DesiredCondition},
+    draft::ObjectDraft,
     finalizer,
 };
 use mcm_api::{
@@ -18,9 +18,11 @@ use mcm_api::{
     machine::{MachineDeploymentStatus, StrategyType},
     reasons::{ConditionReason, ConditionType, EventReason},
 };
-use mcm_rules::plan::{Event, Hold, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind, counted};
+use mcm_rules::plan::{
+    Event, Plan, PlanInput, ReconcileHold, SentPatch, Step, SubjectRef, UndoneWrite, WaitKind, counted,
+};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -39,7 +41,7 @@ impl Plannable for Snapshot {
         matches!(action, Action::TrySet(_))
     }
 
-    fn subject(action: &Action) -> Option<Subject> {
+    fn subject(action: &Action) -> Option<SubjectRef> {
         action.subject()
     }
 
@@ -66,7 +68,7 @@ impl Plannable for Snapshot {
 }
 
 /// Plans the next steps of a deployment. The loop calls it with fresh snapshots until no steps are left.
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, policy: &DeploymentPolicy) -> Plan<Action> {
     if let Some(hold) = &snapshot.hold {
         return leave(snapshot, hold);
     }
@@ -86,7 +88,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 }
 
 /// Another manager has the deployment, or reconciliation is on hold. A hold is confirmed if a client waits for it.
-fn leave(snapshot: &Snapshot, hold: &Hold) -> Plan<Action> {
+fn leave(snapshot: &Snapshot, hold: &ReconcileHold) -> Plan<Action> {
     let mut plan = Plan::waiting(WaitKind::Hold, hold.on.as_str(), None);
     if hold.is_confirmed {
         let mut status = snapshot.deployment.status.clone().unwrap_or_default();
@@ -115,8 +117,8 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         plan.then(Action::DeleteSet(set.draft.current().clone()), reason);
     }
     if !sets.sets.is_empty() {
-        let bounds = validate(deployment).map_or(Bounds::exact(deployment.spec.replicas), |spec| spec.bounds);
-        let facts = Facts { snapshot, sets: &sets, bounds: &bounds, created: None, collisions: 0 };
+        let bounds = validate(deployment).map_or(ReplicaBounds::exact(deployment.spec.replicas), |spec| spec.bounds);
+        let facts = DeploymentStatusInput { snapshot, sets: &sets, bounds: &bounds, created: None, collisions: 0 };
         emit_status(&mut plan, snapshot, status::counters_of(&facts), None);
         let text = format!("{} with {} to be deleted", counted(sets.sets.len(), "set"), machines(sets.current()));
         plan.wait(WaitKind::MachineDeletion, text, None);
@@ -126,7 +128,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         wait_for_unreadable(&mut plan, &sets.unknown);
         return plan;
     }
-    let mut draft = Draft::of(deployment.clone());
+    let mut draft = ObjectDraft::of(deployment.clone());
     draft.edit("remove the finalizer: the deployment is being deleted and has no sets left", |deployment| {
         deployment.metadata.finalizers = Some(finalizers);
     });
@@ -135,7 +137,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
 }
 
 /// The spec is invalid: reports it and does nothing else.
-fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
+fn refuse(snapshot: &Snapshot, invalid: &InvalidDeployment) -> Plan<Action> {
     let mut plan = Plan::default();
     let message = invalid.to_string();
     let mut status = snapshot.deployment.status.clone().unwrap_or_default();
@@ -143,8 +145,8 @@ fn refuse(snapshot: &Snapshot, invalid: &Invalid) -> Plan<Action> {
     condition::remove(&mut status.conditions, ConditionType::Paused);
     say_invalid(&mut status, ConditionReason::InvalidSpec, &message, snapshot);
     let event = match invalid {
-        Invalid::SelectsAll => EventReason::SelectingAll,
-        Invalid::Fields(_) => EventReason::InvalidSpec,
+        InvalidDeployment::SelectsAll => EventReason::SelectingAll,
+        InvalidDeployment::Fields(_) => EventReason::InvalidSpec,
     };
     emit_status(&mut plan, snapshot, status, Some(Event::warning(event, message.clone())));
     plan.wait(WaitKind::SpecCorrection, format!("the spec to be corrected: {message}"), None);
@@ -162,7 +164,7 @@ fn report_unsupported(snapshot: &Snapshot, spec: &ValidSpec) -> Plan<Action> {
         wait_for_unreadable(&mut plan, &sets.unknown);
         return plan;
     }
-    let facts = Facts { snapshot, sets: &sets, bounds: &spec.bounds, created: None, collisions: 0 };
+    let facts = DeploymentStatusInput { snapshot, sets: &sets, bounds: &spec.bounds, created: None, collisions: 0 };
     let mut status = status::status_of(&facts);
     let stored = snapshot.deployment.status.as_ref();
     let observed = stored.map_or(0, |status| status.observed_generation);
@@ -183,7 +185,7 @@ fn say_invalid(status: &mut MachineDeploymentStatus, reason: ConditionReason, me
     {
         status.conditions.push(said.clone());
     }
-    let said = Condition::is_true(reason, message).refreshed(Refresh::OnMessage);
+    let said = DesiredCondition::is_true(reason, message).refreshed(ConditionRefresh::OnMessage);
     condition::set(&mut status.conditions, ConditionType::Invalid, Some(said), snapshot.now);
 }
 

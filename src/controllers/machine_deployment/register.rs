@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
 use super::{
-    apply::MachineDeployments,
+    apply::DeploymentReconciler,
     cache::BY_NAMESPACE,
     metrics,
     overlap::{overlap, selects},
@@ -16,12 +16,12 @@ use mcm_api::{
     selector::Selector,
 };
 use mcm_runtime::{
-    cache::{Cache, Cached, Change, Key},
-    cell::Builder,
-    enqueue::{Enqueue, itself},
-    queue::{Pacing, Queue},
-    target::{NodeKey, Target},
-    trust::Trust,
+    cache::{CacheableKind, Key, ObjectCache, ObjectChange},
+    cell::CellBuilder,
+    enqueue::{EnqueueMapper, itself},
+    queue::{QueuePacing, WorkQueue},
+    target::{TargetCluster, TargetNodeKey},
+    trust::CacheTrust,
 };
 use {
     crate as controllers,
@@ -37,9 +37,9 @@ pub const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let deployments = Arc::new(MachineDeployments::new(builder, settings));
-    let queue = Queue::new("machinedeployment", Pacing::OF_OWNERS);
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
+    let deployments = Arc::new(DeploymentReconciler::new(builder, settings));
+    let queue = WorkQueue::new("machinedeployment", QueuePacing::OF_OWNERS);
     builder.controller::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineDeployment>(|deployments, out| metrics::machine_deployments(deployments, out));
     let measured = builder.config().shared.metrics.of::<MachineMetrics>();
@@ -48,7 +48,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
             measured.forget(&change.key.namespace, &change.key.name);
         }
     });
-    let enqueue = Enqueue::new(&deployments, &queue);
+    let enqueue = EnqueueMapper::new(&deployments, &queue);
     deployments.holds.on_change(enqueue.on(itself));
     deployments.in_flight.on_settled(enqueue.on(itself));
     deployments.targets.on_node_change(enqueue.within(of_node));
@@ -58,8 +58,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(of_machine));
 }
 
-impl MachineDeployments {
-    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+impl DeploymentReconciler {
+    fn new(builder: &mut CellBuilder<'_>, settings: &Settings) -> Self {
         let (deployments, sets, machines) = (builder.objects(), builder.objects(), builder.objects());
         let (in_flight, holds) = (builder.shared(), object::holds(builder));
         let config = builder.config();
@@ -79,7 +79,7 @@ impl MachineDeployments {
 
 /// The deployments that control a set, or did so before. One without a controller, now or before, concerns every
 /// deployment that selects it.
-fn of_set(caches: &MachineDeployments, change: &Change<MachineSet>) -> Vec<Key> {
+fn of_set(caches: &DeploymentReconciler, change: &ObjectChange<MachineSet>) -> Vec<Key> {
     let orphans = [&change.old, &change.new].into_iter().flatten();
     let orphans = orphans.filter(|set| owner::controller_of(&set.metadata).is_none());
     let selecting = orphans.flat_map(|set| selecting(&caches.deployments.cache, set));
@@ -89,7 +89,7 @@ fn of_set(caches: &MachineDeployments, change: &Change<MachineSet>) -> Vec<Key> 
 
 /// After a deployment came, went or changed its labels: the deployments that share Machines with it, or that select sets
 /// without a controller that it selects.
-fn of_rival(caches: &MachineDeployments, change: &Change<MachineDeployment>) -> Vec<Key> {
+fn of_rival(caches: &DeploymentReconciler, change: &ObjectChange<MachineDeployment>) -> Vec<Key> {
     let labels = |deployment: &Arc<MachineDeployment>| {
         let spec = &deployment.spec;
         (spec.selector.clone(), spec.template.metadata.labels.clone(), deployment.metadata.deletion_timestamp.is_some())
@@ -114,7 +114,7 @@ fn of_rival(caches: &MachineDeployments, change: &Change<MachineDeployment>) -> 
 }
 
 /// The deployments of the sets that control a Machine, or did so before.
-fn of_machine(caches: &MachineDeployments, change: &Change<Machine>) -> Vec<Key> {
+fn of_machine(caches: &DeploymentReconciler, change: &ObjectChange<Machine>) -> Vec<Key> {
     let sets = controllers_of(change).filter_map(|reference| {
         let set = caches.sets.cache.get(&Key::new(&change.key.namespace, &reference.name))?;
         (set.metadata.uid.as_ref() == Some(&reference.uid)).then_some(set)
@@ -124,12 +124,12 @@ fn of_machine(caches: &MachineDeployments, change: &Change<Machine>) -> Vec<Key>
 
 /// The deployments of the Machines of a Node. The result of an in-place update may reach this process with the Machine before
 /// it does with the Node. A Node that this process learns of after its Machine gets its annotation and taint now.
-fn of_node(caches: &MachineDeployments, target: &Target, change: &Change<Node>) -> Vec<Key> {
+fn of_node(caches: &DeploymentReconciler, target: &TargetCluster, change: &ObjectChange<Node>) -> Vec<Key> {
     let has_come = change.new.is_some() && change.old.is_none();
     if !has_come && !is_about_update(change) {
         return Vec::new();
     }
-    let node = NodeKey::new(&target.id, &change.key.name);
+    let node = TargetNodeKey::new(&target.id, &change.key.name);
     let machines = machine::of_node(&caches.machines.cache, &caches.targets, &node);
     let deployments = machines.filter_map(|machine| {
         let of_machine = owner::controller_of(&machine.metadata)?;
@@ -142,13 +142,13 @@ fn of_node(caches: &MachineDeployments, target: &Target, change: &Change<Node>) 
 }
 
 /// The deployments that depend on Nodes, when the trust in a target changes.
-fn updated_in_place(caches: &MachineDeployments, _: &Target, _: &Trust) -> Vec<Key> {
+fn updated_in_place(caches: &DeploymentReconciler, _: &TargetCluster, _: &CacheTrust) -> Vec<Key> {
     let all = caches.deployments.cache.all();
     all.iter().filter(|it| is_updated_in_place(it)).map(|it| Key::of(&it.metadata)).collect()
 }
 
 /// The controllers of an object, before a change and after it.
-fn controllers_of<K: Cached>(change: &Change<K>) -> impl Iterator<Item = &OwnerReference> {
+fn controllers_of<K: CacheableKind>(change: &ObjectChange<K>) -> impl Iterator<Item = &OwnerReference> {
     let metas = [change.old.as_ref().map(|old| old.meta()), Some(&change.meta)];
     metas.into_iter().flatten().filter_map(owner::controller_of)
 }
@@ -162,7 +162,7 @@ fn is_updated_in_place(deployment: &MachineDeployment) -> bool {
 }
 
 /// A label of a Node's in-place update changed.
-fn is_about_update(change: &Change<Node>) -> bool {
+fn is_about_update(change: &ObjectChange<Node>) -> bool {
     const LABELS: [&str; 3] = [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT];
     let of = |node: Option<&Arc<Node>>| {
         let labels = node?.metadata.labels.clone().unwrap_or_default();
@@ -171,7 +171,10 @@ fn is_about_update(change: &Change<Node>) -> bool {
     change.new.is_some() && of(change.old.as_ref()) != of(change.new.as_ref())
 }
 
-fn selecting<'a>(deployments: &Cache<MachineDeployment>, set: &'a MachineSet) -> impl Iterator<Item = Key> + use<'a> {
+fn selecting<'a>(
+    deployments: &ObjectCache<MachineDeployment>,
+    set: &'a MachineSet,
+) -> impl Iterator<Item = Key> + use<'a> {
     let selects = move |deployment: &Arc<MachineDeployment>| {
         let selector = Selector::parse(deployment.spec.selector.as_ref());
         deployment.metadata.namespace == set.metadata.namespace
@@ -205,7 +208,7 @@ mod tests {
         let (old, new) = (old.map(node), new.map(node));
         let gone = new.is_none();
         let key = Key::new("", "n");
-        let change = Change { key, meta: Default::default(), old, new, gone, unreadable: None };
+        let change = ObjectChange { key, meta: Default::default(), old, new, gone, unreadable: None };
         assert_eq!(is_about_update(&change), expected);
     }
 }

@@ -6,10 +6,10 @@ use kube::ResourceExt;
 
 use super::{
     Action, Snapshot,
-    bounds::Bounds,
+    bounds::ReplicaBounds,
     sets::{OwnedSets, SetView, revision},
 };
-use crate::object::{condition, draft::Draft, finalizer};
+use crate::object::{condition, draft::ObjectDraft, finalizer};
 use mcm_api::{
     labels,
     machine::{MachineDeployment, MachineDeploymentStatus, MachineSet},
@@ -19,7 +19,7 @@ use mcm_rules::plan::{Event, Plan, WaitKind, counted};
 
 /// The replicas that a plan sets on a MachineSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replicas {
+pub(super) enum PlannedReplicas {
     /// The desired replicas. Annotations of the set record for which `spec.replicas` of the deployment they are.
     Final(i32),
     /// As many as maxSurge allows now.
@@ -27,11 +27,11 @@ pub(super) enum Replicas {
 }
 
 /// Sets the replicas of a set.
-pub(super) fn scale_set(set: &mut SetView, bounds: &Bounds, replicas: Replicas, why: &str) {
+pub(super) fn scale_set(set: &mut SetView, bounds: &ReplicaBounds, replicas: PlannedReplicas, why: &str) {
     if set.is_deleting() {
         return;
     }
-    let (Replicas::Final(desired) | Replicas::ForNow(desired)) = replicas;
+    let (PlannedReplicas::Final(desired) | PlannedReplicas::ForNow(desired)) = replicas;
     let current = set.draft.current().spec.replicas;
     if desired != current {
         let (name, role) = (set.name(), if set.is_new { "new" } else { "old" });
@@ -45,12 +45,12 @@ pub(super) fn scale_set(set: &mut SetView, bounds: &Bounds, replicas: Replicas, 
         ));
     }
     let is_worth_annotating = desired != current || desired > 0 || set.is_new;
-    if is_worth_annotating && matches!(replicas, Replicas::Final(_)) {
+    if is_worth_annotating && matches!(replicas, PlannedReplicas::Final(_)) {
         annotate_size(set, bounds);
     }
 }
 
-fn annotate_size(set: &mut SetView, bounds: &Bounds) {
+fn annotate_size(set: &mut SetView, bounds: &ReplicaBounds) {
     let mut desired = revision::size_annotations(bounds).to_vec();
     let present = set.draft.current().annotations();
     desired.retain(|(key, value)| present.get(*key) != Some(value));
@@ -63,8 +63,8 @@ fn annotate_size(set: &mut SetView, bounds: &Bounds) {
 }
 
 /// A draft of the deployment with its finalizer.
-pub(super) fn with_finalizer(deployment: &Arc<MachineDeployment>) -> Draft<MachineDeployment> {
-    let mut draft = Draft::of(Arc::clone(deployment));
+pub(super) fn with_finalizer(deployment: &Arc<MachineDeployment>) -> ObjectDraft<MachineDeployment> {
+    let mut draft = ObjectDraft::of(Arc::clone(deployment));
     if let Some(finalizers) = finalizer::with(&deployment.metadata, labels::FINALIZER) {
         draft.edit("add the finalizer: its sets must be deleted before the deployment", |deployment| {
             deployment.metadata.finalizers = Some(finalizers);
@@ -73,13 +73,13 @@ pub(super) fn with_finalizer(deployment: &Arc<MachineDeployment>) -> Draft<Machi
     draft
 }
 
-pub(super) fn emit_deployment(plan: &mut Plan<Action>, deployment: Draft<MachineDeployment>) {
+pub(super) fn emit_deployment(plan: &mut Plan<Action>, deployment: ObjectDraft<MachineDeployment>) {
     if let Some(change) = deployment.finish() {
         push(plan, Action::PatchDeployment(change.patch), change.reason, change.event);
     }
 }
 
-pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, sets: &OwnedSets, bounds: &Bounds) {
+pub(super) fn emit_creation(plan: &mut Plan<Action>, set: MachineSet, sets: &OwnedSets, bounds: &ReplicaBounds) {
     let (name, replicas) = (set.name_any(), set.spec.replicas);
     let planned: i32 = sets.sets.iter().map(|set| set.counts.planned()).sum();
     let relation = if replicas > 0 { "<" } else { ">=" };

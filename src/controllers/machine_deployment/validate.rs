@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::bounds::{Bounds, IntOrPercent};
+use super::bounds::{IntOrPercent, ReplicaBounds};
 use mcm_api::{
     machine::{MOST_REPLICAS, MachineDeployment, MachineDeploymentSpec, StrategyType},
     selector::{InvalidSelector, Selector},
@@ -15,21 +15,21 @@ pub(super) struct ValidSpec {
     pub strategy: StrategyType,
     /// InPlaceUpdate: a user selects the Nodes.
     pub is_manual: bool,
-    pub bounds: Bounds,
+    pub bounds: ReplicaBounds,
 }
 
 /// Why a spec is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Invalid {
+pub(super) enum InvalidDeployment {
     #[error("spec.selector matches everything: give it at least one label that all machines of this deployment carry")]
     SelectsAll,
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Fields(Vec<Violation>),
+    Fields(Vec<DeploymentFieldError>),
 }
 
 /// One invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Violation {
+pub(super) enum DeploymentFieldError {
     #[error("spec.replicas is {0}: it must not be negative")]
     NegativeReplicas(i32),
     #[error("spec.replicas is {0}: it must not exceed {MOST_REPLICAS}")]
@@ -56,18 +56,18 @@ pub(super) enum Violation {
 ///
 /// # Errors
 /// Why its spec is invalid.
-pub fn bounds_of(deployment: &MachineDeployment) -> Result<Bounds, String> {
+pub fn bounds_of(deployment: &MachineDeployment) -> Result<ReplicaBounds, String> {
     validate(deployment).map(|spec| spec.bounds).map_err(|invalid| invalid.to_string())
 }
 
 /// Checks a spec and resolves its bounds.
-pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Invalid> {
+pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, InvalidDeployment> {
     let spec = &deployment.spec;
     let mut violations = Vec::new();
     if spec.replicas < 0 {
-        violations.push(Violation::NegativeReplicas(spec.replicas));
+        violations.push(DeploymentFieldError::NegativeReplicas(spec.replicas));
     } else if spec.replicas > MOST_REPLICAS {
-        violations.push(Violation::TooManyReplicas(spec.replicas));
+        violations.push(DeploymentFieldError::TooManyReplicas(spec.replicas));
     }
     let selector = selector_of(spec, &mut violations);
     let class = &spec.template.spec.class;
@@ -75,43 +75,46 @@ pub(super) fn validate(deployment: &MachineDeployment) -> Result<ValidSpec, Inva
         [("spec.template.spec.class.kind", &class.kind), ("spec.template.spec.class.name", &class.name)]
     {
         if text.is_empty() {
-            violations.push(Violation::NoClass(field));
+            violations.push(DeploymentFieldError::NoClass(field));
         }
     }
     let strategy = strategy_of(spec, &mut violations);
     if selector.as_ref().is_some_and(Selector::selects_all) {
-        return Err(Invalid::SelectsAll);
+        return Err(InvalidDeployment::SelectsAll);
     }
     match (selector, strategy) {
         (Some(selector), Some((strategy, bounds))) if violations.is_empty() => {
             let is_manual = strategy == StrategyType::InPlaceUpdate && is_manual(spec);
             Ok(ValidSpec { selector, strategy, is_manual, bounds })
         }
-        _ => Err(Invalid::Fields(violations)),
+        _ => Err(InvalidDeployment::Fields(violations)),
     }
 }
 
-fn selector_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<Selector> {
+fn selector_of(spec: &MachineDeploymentSpec, violations: &mut Vec<DeploymentFieldError>) -> Option<Selector> {
     match Selector::parse(spec.selector.as_ref()) {
-        Err(error) => violations.push(Violation::BadSelector(error)),
-        Ok(selector) if selector.selects_none() => violations.push(Violation::NoSelector),
+        Err(error) => violations.push(DeploymentFieldError::BadSelector(error)),
+        Ok(selector) if selector.selects_none() => violations.push(DeploymentFieldError::NoSelector),
         // A set created from such a template would be released immediately.
         Ok(selector) if !selector.matches(Some(&spec.template.metadata.labels)) => {
-            violations.push(Violation::SelectorMissesTemplate);
+            violations.push(DeploymentFieldError::SelectorMissesTemplate);
         }
         Ok(selector) => return Some(selector),
     }
     None
 }
 
-fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) -> Option<(StrategyType, Bounds)> {
+fn strategy_of(
+    spec: &MachineDeploymentSpec,
+    violations: &mut Vec<DeploymentFieldError>,
+) -> Option<(StrategyType, ReplicaBounds)> {
     let strategy = &spec.strategy;
     let Some(kind) = strategy.kind() else {
-        violations.push(Violation::UnknownStrategy(strategy.type_.clone()));
+        violations.push(DeploymentFieldError::UnknownStrategy(strategy.type_.clone()));
         return None;
     };
     let (field, surge, unavailable) = match kind {
-        StrategyType::Recreate => return Some((kind, Bounds::exact(spec.replicas))),
+        StrategyType::Recreate => return Some((kind, ReplicaBounds::exact(spec.replicas))),
         StrategyType::RollingUpdate => {
             let amounts = strategy.rolling_update.clone().unwrap_or_default();
             ("rollingUpdate", amounts.max_surge, amounts.max_unavailable)
@@ -119,7 +122,7 @@ fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) ->
         StrategyType::InPlaceUpdate => {
             let amounts = strategy.in_place_update.clone().unwrap_or_default();
             if !matches!(amounts.orchestration_type.as_str(), "Auto" | "Manual") {
-                violations.push(Violation::UnknownOrchestration(amounts.orchestration_type));
+                violations.push(DeploymentFieldError::UnknownOrchestration(amounts.orchestration_type));
             }
             ("inPlaceUpdate", amounts.max_surge, amounts.max_unavailable)
         }
@@ -132,21 +135,21 @@ fn strategy_of(spec: &MachineDeploymentSpec, violations: &mut Vec<Violation>) ->
     let (surge, unavailable) = (surge?, unavailable?);
     // Without a selection of our own there is nothing to make room for.
     let surge = if kind == StrategyType::InPlaceUpdate && is_manual(spec) { IntOrPercent::Int(0) } else { surge };
-    Some((kind, Bounds::resolve(spec.replicas, surge, unavailable)))
+    Some((kind, ReplicaBounds::resolve(spec.replicas, surge, unavailable)))
 }
 
 fn is_manual(spec: &MachineDeploymentSpec) -> bool {
     spec.strategy.in_place_update.as_ref().is_some_and(|amounts| amounts.orchestration_type == "Manual")
 }
 
-fn parse(field: String, value: Option<IntOrString>) -> Result<IntOrPercent, Violation> {
-    let Some(value) = value else { return Err(Violation::NoAmount(field)) };
+fn parse(field: String, value: Option<IntOrString>) -> Result<IntOrPercent, DeploymentFieldError> {
+    let Some(value) = value else { return Err(DeploymentFieldError::NoAmount(field)) };
     IntOrPercent::parse(&value).ok_or_else(|| {
         let text = match value {
             IntOrString::String(text) => text,
             IntOrString::Int(number) => number.to_string(),
         };
-        Violation::BadAmount { field, text }
+        DeploymentFieldError::BadAmount { field, text }
     })
 }
 
@@ -181,7 +184,7 @@ mod tests {
         let amounts = json!({"maxSurge": 2, "maxUnavailable": 1, "orchestrationType": orchestration});
         let strategy = json!({"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": amounts}});
         let valid = validate(&deployment(strategy)).unwrap();
-        let expected = Bounds { desired: 3, max_surge: surge, max_unavailable: unavailable };
+        let expected = ReplicaBounds { desired: 3, max_surge: surge, max_unavailable: unavailable };
         assert_eq!((valid.bounds, valid.is_manual), (expected, is_manual));
         let none = json!({"maxSurge": 1, "maxUnavailable": 0, "orchestrationType": orchestration});
         let strategy = json!({"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": none}});

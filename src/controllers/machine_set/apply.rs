@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
-use super::{Action, Failure, InFlight, Snapshot};
+use super::{Action, ReplicaWriteFailure, SetWritesInFlight, Snapshot};
 use crate::{
     machine::metrics::MachineMetrics,
     object::{
@@ -32,14 +32,14 @@ use mcm_api::{
 };
 use mcm_rules::plan::{Event, Step};
 use mcm_runtime::{
-    cache::{Cache, Key},
-    clock::Clock,
-    events::Events,
+    cache::{Key, ObjectCache},
+    clock::TimeSource,
+    events::EventRecorder,
     fence,
-    handlers::Handlers,
+    handlers::HandlerList,
     hold_check::HoldCheck,
-    objects::{Objects, WriteError, WriteFailure},
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    objects::{CachedApi, ObjectWriteError, WriteFailure},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 use recent::ReplacementCount;
@@ -52,36 +52,36 @@ const COMPONENT: &str = "machineset-controller";
 const WRITES_IN_FLIGHT: usize = 32;
 
 /// Reconciles MachineSets.
-pub(crate) struct MachineSets {
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub deployments: Arc<Cache<MachineDeployment>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
+pub(crate) struct MachineSetReconciler {
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub deployments: Arc<ObjectCache<MachineDeployment>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
     /// Shared with the deployments.
     pub in_flight: Arc<InFlightWrites>,
     /// The Machines that this process created lately.
     pub recent: Arc<RecentCreations>,
     pub holds: Arc<HoldCheck>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
     pub measured: Arc<MachineMetrics>,
     /// Seeds for the names of new Machines.
     pub entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
-type Handler = dyn Fn(&Key) + Send + Sync;
+type SettledWriteHandler = dyn Fn(&Key) + Send + Sync;
 
 /// The writes in flight of all sets, by UID: sets announce them, deployments read them.
 #[derive(Default)]
 pub(crate) struct InFlightWrites {
-    writes: Mutex<HashMap<String, InFlight>>,
-    on_settled: Handlers<Handler>,
+    writes: Mutex<HashMap<String, SetWritesInFlight>>,
+    on_settled: HandlerList<SettledWriteHandler>,
 }
 
 impl InFlightWrites {
     /// The writes in flight of a set. Read before the Machines: a write that ends in between is then counted once.
-    pub fn of(&self, set_uid: &str) -> InFlight {
+    pub fn of(&self, set_uid: &str) -> SetWritesInFlight {
         self.writes.lock().get(set_uid).cloned().unwrap_or_default()
     }
 
@@ -91,7 +91,7 @@ impl InFlightWrites {
     }
 
     /// Records the next writes of a set.
-    pub fn announce(&self, set: &MachineSet, writes: InFlight) {
+    pub fn announce(&self, set: &MachineSet, writes: SetWritesInFlight) {
         if writes.is_empty() {
             return;
         }
@@ -130,9 +130,9 @@ impl InFlightWrites {
 }
 
 /// The steps of one plan during their execution.
-struct Batch<'a> {
-    kind: &'a MachineSets,
-    turn: &'a Turn<'a, MachineSets>,
+struct SetPlanExecution<'a> {
+    kind: &'a MachineSetReconciler,
+    turn: &'a ReconcileRun<'a, MachineSetReconciler>,
     seen: &'a MachineSet,
     /// Announced writes with an unknown outcome.
     open: Mutex<BTreeSet<String>>,
@@ -141,16 +141,16 @@ struct Batch<'a> {
     has_strayed: AtomicBool,
 }
 
-impl Execute for MachineSets {
+impl PlanExecutor for MachineSetReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         self.execute(&snapshot, steps, turn).await?;
         turn.remember(|memory| memory.failure = None);
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
@@ -168,13 +168,13 @@ impl Execute for MachineSets {
     }
 }
 
-impl MachineSets {
+impl MachineSetReconciler {
     async fn execute(
         &self,
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &Turn<'_, Self>,
-    ) -> Result<(), WriteError> {
+        turn: &ReconcileRun<'_, Self>,
+    ) -> Result<(), ObjectWriteError> {
         let seen = &snapshot.set.metadata;
         if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.sets.is_alive(seen).await? {
             return Ok(());
@@ -182,7 +182,7 @@ impl MachineSets {
         if replaces_young(snapshot, &steps) {
             turn.remember(|memory| memory.replacements.add());
         }
-        let batch = Batch::announce(self, &snapshot.set, &steps, turn);
+        let batch = SetPlanExecution::announce(self, &snapshot.set, &steps, turn);
         let mut creates = Vec::new();
         let mut deletes = Vec::new();
         for step in steps {
@@ -210,21 +210,23 @@ impl MachineSets {
 
 /// The first failure, after all writes in flight have ended: a request that is cancelled may still be executed
 /// unnoticed.
-async fn all_of(writes: impl Stream<Item = impl Future<Output = Result<(), WriteError>>>) -> Result<(), WriteError> {
+async fn all_of(
+    writes: impl Stream<Item = impl Future<Output = Result<(), ObjectWriteError>>>,
+) -> Result<(), ObjectWriteError> {
     let results: Vec<_> = writes.buffer_unordered(WRITES_IN_FLIGHT).collect().await;
     results.into_iter().collect()
 }
 
-impl<'a> Batch<'a> {
+impl<'a> SetPlanExecution<'a> {
     /// Records before the first call which Machines will be created and deleted, so that the deployment counts them. If
     /// the deployment changed the set before that, [`Batch::is_current`] notices.
     fn announce(
-        kind: &'a MachineSets,
+        kind: &'a MachineSetReconciler,
         seen: &'a MachineSet,
         steps: &[Step<Action>],
-        turn: &'a Turn<'a, MachineSets>,
+        turn: &'a ReconcileRun<'a, MachineSetReconciler>,
     ) -> Self {
-        let mut writes = InFlight::default();
+        let mut writes = SetWritesInFlight::default();
         for step in steps {
             match &step.action {
                 Action::CreateMachine(machine) => drop(writes.creates.insert(machine.name_any())),
@@ -252,7 +254,7 @@ impl<'a> Batch<'a> {
     }
 
     /// One, two, four, … at a time, so that a rejected create fails fast.
-    async fn create_by_slow_start(&self, machines: Vec<(Machine, Option<Event>)>) -> Result<(), WriteError> {
+    async fn create_by_slow_start(&self, machines: Vec<(Machine, Option<Event>)>) -> Result<(), ObjectWriteError> {
         let mut rest = machines.into_iter();
         let mut size = 1;
         while rest.len() > 0 && !self.has_strayed.load(Ordering::Relaxed) {
@@ -263,7 +265,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    async fn create(&self, machine: Machine, event: Option<Event>) -> Result<(), WriteError> {
+    async fn create(&self, machine: Machine, event: Option<Event>) -> Result<(), ObjectWriteError> {
         if !self.is_current() {
             return Ok(());
         }
@@ -287,7 +289,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Asks how the API server would store a Machine, and remembers the answer.
-    async fn try_one(&self, machine: &Machine, event: Option<Event>) -> Result<(), WriteError> {
+    async fn try_one(&self, machine: &Machine, event: Option<Event>) -> Result<(), ObjectWriteError> {
         match self.kind.machines.try_create(machine).await {
             Ok(stored) => {
                 let (difference, now) = (self.difference(machine, &stored), self.kind.clock.now());
@@ -308,7 +310,7 @@ impl<'a> Batch<'a> {
         strays::difference(&sent.metadata, &stored.metadata, uid, &selector)
     }
 
-    async fn delete(&self, machine: Arc<Machine>, event: Option<Event>) -> Result<(), WriteError> {
+    async fn delete(&self, machine: Arc<Machine>, event: Option<Event>) -> Result<(), ObjectWriteError> {
         if self.has_failed.load(Ordering::Relaxed) || !self.is_current() {
             return Ok(());
         }
@@ -326,10 +328,10 @@ impl<'a> Batch<'a> {
     fn finish(
         &self,
         machine: &str,
-        answer: Result<(), WriteError>,
+        answer: Result<(), ObjectWriteError>,
         event: Option<Event>,
         failed: impl Fn(&str) -> (EventReason, String),
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ObjectWriteError> {
         let is_unresolved = answer.as_ref().is_err_and(|error| error.failure() == WriteFailure::Unknown);
         self.open.lock().remove(machine);
         if !is_unresolved {
@@ -352,8 +354,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Stores a failed create or delete for the condition ReplicaFailure.
-    fn remember(&self, error: &WriteError) {
-        let failure = Failure { message: error.text() };
+    fn remember(&self, error: &ObjectWriteError) {
+        let failure = ReplicaWriteFailure { message: error.text() };
         self.turn.remember(|memory| memory.failure = Some(failure));
     }
 }
@@ -363,7 +365,7 @@ fn creation_failed(error: &str) -> (EventReason, String) {
 }
 
 /// Announced writes that were not sent are no longer in flight, even if the reconcile is aborted.
-impl Drop for Batch<'_> {
+impl Drop for SetPlanExecution<'_> {
     fn drop(&mut self) {
         for machine in std::mem::take(&mut *self.open.lock()) {
             self.kind.in_flight.settle(self.seen, &machine);
@@ -388,7 +390,7 @@ fn is_replaced_for_health(machine: &Machine) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The last create or delete failed.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<ReplicaWriteFailure>,
     /// The replacements of Machines that failed soon after their creation.
     pub(super) replacements: ReplacementCount,
     /// The Machines that it created.

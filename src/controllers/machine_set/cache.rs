@@ -3,12 +3,13 @@
 use crate::object::{owner, prune};
 use mcm_api::machine::MachineSet;
 use mcm_runtime::{
-    cache::{Cache, Index},
+    cache::{CacheIndex, ObjectCache},
     kind_cache::KindCache,
 };
 
 /// Index: UID of the controller; empty for sets without one.
-pub const BY_CONTROLLER: &Index<MachineSet, String> = &Index::new("controller", |set| vec![owner::controller_uid(set)]);
+pub const BY_CONTROLLER: &CacheIndex<MachineSet, String> =
+    &CacheIndex::new("controller", |set| vec![owner::controller_uid(set)]);
 
 /// How MachineSets are cached.
-pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| Cache::new(&[BY_CONTROLLER], prune));
+pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| ObjectCache::new(&[BY_CONTROLLER], prune));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Snapshot, construct};
-use crate::object::{draft::Drafts, owner};
+use crate::object::{draft::DraftsByName, owner};
 use mcm_api::{
     machine::{Machine, MachineSet},
     selector::Selector,
@@ -14,7 +14,7 @@ use mcm_api::{
 pub(super) fn claim<'a>(
     snapshot: &'a Snapshot,
     selector: &Selector,
-    drafts: &mut Drafts<Machine>,
+    drafts: &mut DraftsByName<Machine>,
 ) -> Vec<&'a Arc<Machine>> {
     let mut mine = Vec::new();
     let reference = owner::reference_to(snapshot.set.as_ref());

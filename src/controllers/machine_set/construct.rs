@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::object::{owner, suffix::Suffixes};
+use crate::object::{owner, suffix::NameSuffixes};
 use mcm_api::{
     GoDuration,
     labels::{BLOCK_MOVE, EFFECTIVE_CREATION_TIMEOUT, FINALIZER, POOL},
@@ -22,7 +22,7 @@ pub(super) fn machines(snapshot: &Snapshot) -> impl Iterator<Item = Machine> {
     let prefix = prefix_of(set);
     let mut taken: BTreeSet<String> = snapshot.machines.iter().map(|machine| machine.name_any()).collect();
     taken.extend(snapshot.unreadable.iter().cloned());
-    Suffixes::seeded(snapshot.seed)
+    NameSuffixes::seeded(snapshot.seed)
         .map(move |suffix| format!("{prefix}{suffix}"))
         .filter(move |name| taken.insert(name.clone()))
         .map(move |name| machine(set, name, may_have_vm))

@@ -7,14 +7,14 @@ use mcm_api::machine::Machine;
 
 /// Writes of one set whose results are not in the cache yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InFlight {
+pub struct SetWritesInFlight {
     /// Names of Machines whose create is in flight or unresolved.
     pub creates: BTreeSet<String>,
     /// Names of Machines whose delete is in flight or unresolved.
     pub deletes: BTreeSet<String>,
 }
 
-impl InFlight {
+impl SetWritesInFlight {
     /// No write is in flight.
     pub fn is_empty(&self) -> bool {
         self.creates.is_empty() && self.deletes.is_empty()

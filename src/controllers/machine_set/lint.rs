@@ -17,15 +17,15 @@ use mcm_api::{
 };
 use mcm_rules::plan::{
     Step,
-    lint::{Rule, Violation},
+    lint::{PlanRule, PlanViolation},
 };
 
 /// The bounds that the steps would break.
-pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
+pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<PlanViolation> {
     if steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_))) {
         return Vec::new();
     }
-    let facts = Facts::of(snapshot, steps);
+    let facts = SetLintFacts::of(snapshot, steps);
     let checks = [
         facts.too_many_machines(),
         facts.grows_while_frozen(),
@@ -39,7 +39,7 @@ pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation
 }
 
 /// The set, its Machines and the steps of its plan.
-struct Facts<'a> {
+struct SetLintFacts<'a> {
     snapshot: &'a Snapshot,
     steps: &'a [Step<Action>],
     is_deleting: bool,
@@ -51,7 +51,7 @@ struct Facts<'a> {
     deleted: Vec<&'a Machine>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> SetLintFacts<'a> {
     fn of(snapshot: &'a Snapshot, steps: &'a [Step<Action>]) -> Self {
         let set = &snapshot.set;
         let selector = Selector::parse(set.spec.selector.as_ref()).ok().filter(|selector| !selector.selects_none());
@@ -96,7 +96,7 @@ impl<'a> Facts<'a> {
         uid.is_some_and(|uid| owner::is_controlled_by(&machine.metadata, uid))
     }
 
-    fn too_many_machines(&self) -> Option<Violation> {
+    fn too_many_machines(&self) -> Option<PlanViolation> {
         let (created, replicas) = (self.created.len(), self.replicas);
         let present = self.own.iter().filter(|machine| !machine.is_terminating()).count();
         let unreadable = self.snapshot.unreadable.len();
@@ -107,27 +107,28 @@ impl<'a> Facts<'a> {
         } else {
             return None;
         };
-        Some(Violation::new(Rule::TooManyMachines, text))
+        Some(PlanViolation::new(PlanRule::TooManyMachines, text))
     }
 
-    fn grows_while_frozen(&self) -> Option<Violation> {
+    fn grows_while_frozen(&self) -> Option<PlanViolation> {
         let of_set = self.snapshot.set.labels();
         let is_frozen = labels::is_true(&*self.snapshot.set, labels::FREEZE);
         let label = if is_frozen { labels::FREEZE } else { labels::SCALE_UP_DISABLED };
         let is_held = is_frozen || of_set.contains_key(label);
         (is_held && !self.created.is_empty())
-            .then(|| Violation::new(Rule::GrowsWhileFrozen, format!("the set has the label {label}")))
+            .then(|| PlanViolation::new(PlanRule::GrowsWhileFrozen, format!("the set has the label {label}")))
     }
 
     /// A plan with both creations and deletions would be ambiguous if it is interrupted.
-    fn creates_and_deletes(&self) -> Option<Violation> {
+    fn creates_and_deletes(&self) -> Option<PlanViolation> {
         let (created, deleted) = (self.created.len(), self.deleted.len());
-        (created > 0 && deleted > 0)
-            .then(|| Violation::new(Rule::CreatesAndDeletes, format!("{created} created and {deleted} deleted")))
+        (created > 0 && deleted > 0).then(|| {
+            PlanViolation::new(PlanRule::CreatesAndDeletes, format!("{created} created and {deleted} deleted"))
+        })
     }
 
     /// Problems of a new Machine with which its VM could leak or belong to another Machine.
-    fn loses_vm(&self) -> Option<Violation> {
+    fn loses_vm(&self) -> Option<PlanViolation> {
         let lack = |machine: &Machine| {
             if !finalizer::has(&machine.metadata, labels::FINALIZER) && !self.snapshot.is_class_unusable {
                 Some("would be created without its finalizer".to_owned())
@@ -141,10 +142,10 @@ impl<'a> Facts<'a> {
         };
         let text =
             self.created.iter().find_map(|machine| Some(format!("machine {} {}", machine.name_any(), lack(machine)?)));
-        text.map(|text| Violation::new(Rule::LosesVm, text))
+        text.map(|text| PlanViolation::new(PlanRule::LosesVm, text))
     }
 
-    fn touches_foreign(&self) -> Option<Violation> {
+    fn touches_foreign(&self) -> Option<PlanViolation> {
         let patched = self.steps.iter().filter_map(|step| match &step.action {
             Action::PatchMachine { machine, .. } => Some(machine),
             _ => None,
@@ -155,18 +156,21 @@ impl<'a> Facts<'a> {
         let may_go = |machine: &Machine| if self.is_deleting { self.controls(machine) } else { self.is_own(machine) };
         let foreign = foreign.or_else(|| self.deleted.iter().copied().find(|machine| !may_go(machine)));
         foreign.map(|machine| {
-            Violation::new(Rule::TouchesForeign, format!("machine {} does not belong to this set", machine.name_any()))
+            PlanViolation::new(
+                PlanRule::TouchesForeign,
+                format!("machine {} does not belong to this set", machine.name_any()),
+            )
         })
     }
 
-    fn deletes_without_cause(&self) -> Option<Violation> {
+    fn deletes_without_cause(&self) -> Option<PlanViolation> {
         if self.deleted.is_empty() {
             return None;
         }
         if self.is_deleting {
             let is_held = finalizer::has(&self.snapshot.set.metadata, labels::FINALIZER);
             let text = "the set has no finalizer, so another controller deletes its machines";
-            return (!is_held).then(|| Violation::new(Rule::TooManyDeleted, text));
+            return (!is_held).then(|| PlanViolation::new(PlanRule::TooManyDeleted, text));
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
         candidates.retain(|machine| !machine.is_terminating() && !in_place::was_updated(machine));
@@ -195,11 +199,12 @@ impl<'a> Facts<'a> {
             }
             if let Some(why) = self.preserved_by(machine) {
                 let text = format!("machine {name} is preserved ({why}); {bound}");
-                return Some(Violation::new(Rule::DeletesPreserved, text));
+                return Some(PlanViolation::new(PlanRule::DeletesPreserved, text));
             }
             let is_replaced = machine.phase() == MachinePhase::Failed && !in_place::was_updated(machine);
-            (!is_replaced)
-                .then(|| Violation::new(Rule::TooManyDeleted, format!("machine {name} has not failed; {bound}")))
+            (!is_replaced).then(|| {
+                PlanViolation::new(PlanRule::TooManyDeleted, format!("machine {name} has not failed; {bound}"))
+            })
         })
     }
 
@@ -248,7 +253,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Without its finalizer the set is deleted, and its Machines have no owner.
-    fn deletes_in_use(&self) -> Option<Violation> {
+    fn deletes_in_use(&self) -> Option<PlanViolation> {
         let meta = &self.snapshot.set.metadata;
         let removes = |step: &Step<Action>| match &step.action {
             Action::PatchSet(patch) => {
@@ -258,7 +263,7 @@ impl<'a> Facts<'a> {
         };
         let left = self.own.len() + self.snapshot.unreadable.len();
         let is_used = finalizer::has(meta, labels::FINALIZER) && left > 0 && self.steps.iter().any(removes);
-        is_used.then(|| Violation::new(Rule::DeletesInUse, format!("the set has {left} machines")))
+        is_used.then(|| PlanViolation::new(PlanRule::DeletesInUse, format!("the set has {left} machines")))
     }
 }
 

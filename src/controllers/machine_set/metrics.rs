@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
 use mcm_api::machine::MachineSet;
-use mcm_runtime::metrics::{Desc, Exposition};
+use mcm_runtime::metrics::{MetricDesc, TextExposition};
 
-const SETS: Desc<0> = Desc::gauge("mcm_machine_set_items_total", "Number of machine sets.", []);
-const SET_INFO: Desc<6> = Desc::gauge(
+const SETS: MetricDesc<0> = MetricDesc::gauge("mcm_machine_set_items_total", "Number of machine sets.", []);
+const SET_INFO: MetricDesc<6> = MetricDesc::gauge(
     "mcm_machine_set_info",
     "Properties of a machine set.",
     [
@@ -19,26 +19,29 @@ const SET_INFO: Desc<6> = Desc::gauge(
         "spec_machine_class_name",
     ],
 );
-const SET_CONDITION: Desc<3> = Desc::gauge(
+const SET_CONDITION: MetricDesc<3> = MetricDesc::gauge(
     "mcm_machine_set_status_condition",
     "Condition of a machine set: 1 True, 0 False, 2 Unknown.",
     ["name", "namespace", "condition"],
 );
-const SET_FAILED: Desc<7> =
-    Desc::gauge("mcm_machine_set_failed_machines", "A machine of a set whose last operation failed.", FAILED_LABELS);
+const SET_FAILED: MetricDesc<7> = MetricDesc::gauge(
+    "mcm_machine_set_failed_machines",
+    "A machine of a set whose last operation failed.",
+    FAILED_LABELS,
+);
 
 /// Adds all sets. Call it once per scrape.
-pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut Exposition) {
-    const SPEC_REPLICAS: Desc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
-    const MIN_READY: Desc<2> =
+pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut TextExposition) {
+    const SPEC_REPLICAS: MetricDesc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
+    const MIN_READY: MetricDesc<2> =
         plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set. It has no effect.");
-    const WITHOUT_OWNER: Desc<2> =
+    const WITHOUT_OWNER: MetricDesc<2> =
         plain("mcm_machine_set_without_owner", "A set with replicas that no deployment controls.");
-    const REPLICAS: Desc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");
-    const AVAILABLE: Desc<2> =
+    const REPLICAS: MetricDesc<2> = plain("mcm_machine_set_status_replicas", "Machines of a set.");
+    const AVAILABLE: MetricDesc<2> =
         plain("mcm_machine_set_status_available_replicas", "Machines of a set that are available.");
-    const READY: Desc<2> = plain("mcm_machine_set_status_ready_replicas", "Machines of a set that are ready.");
-    const LABELLED: Desc<2> = plain(
+    const READY: MetricDesc<2> = plain("mcm_machine_set_status_ready_replicas", "Machines of a set that are ready.");
+    const LABELLED: MetricDesc<2> = plain(
         "mcm_machine_set_status_fully_labelled_replicas",
         "Machines of a set that carry all labels of its template.",
     );

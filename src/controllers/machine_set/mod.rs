@@ -31,12 +31,12 @@ use mcm_api::{
     machine::{Machine, MachineDeployment, MachineSet, MachineSetStatus},
     patch,
 };
-use mcm_rules::plan::{Hold, Subject};
+use mcm_rules::plan::{ReconcileHold, SubjectRef};
 
-pub(crate) use apply::{InFlightWrites, MachineSets};
+pub(crate) use apply::{InFlightWrites, MachineSetReconciler};
 pub use brake::YoungFailures;
 pub use cache::{BY_CONTROLLER, CACHE};
-pub(crate) use in_flight::InFlight;
+pub(crate) use in_flight::SetWritesInFlight;
 #[cfg(test)]
 pub(crate) use plan::plan;
 pub use register::KIND;
@@ -62,11 +62,11 @@ pub struct Snapshot {
     /// Machines that it created and that are not its own.
     pub(crate) strays: StrayView<Machine>,
     /// The failure of the last plan, if it failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<ReplicaWriteFailure>,
     /// Its Machines that failed soon after this process created them.
     pub young_failures: YoungFailures,
     /// Why it may not be touched now, such as a pause of its cluster.
-    pub hold: Option<Hold>,
+    pub hold: Option<ReconcileHold>,
     /// The time.
     pub now: Timestamp,
     /// Seed for the names of new Machines.
@@ -75,7 +75,7 @@ pub struct Snapshot {
 
 /// A create or delete that failed in the last reconcile; becomes the condition ReplicaFailure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ReplicaWriteFailure {
     /// The error.
     pub message: String,
 }
@@ -111,9 +111,9 @@ impl Action {
     }
 
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<Subject> {
+    fn subject(&self) -> Option<SubjectRef> {
         match self {
-            Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => Some(Subject::of(&**machine)),
+            Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => Some(SubjectRef::of(&**machine)),
             Self::PatchSet(_) | Self::CreateMachine(_) | Self::TryMachine(_) | Self::WriteStatus(_) => None,
         }
     }

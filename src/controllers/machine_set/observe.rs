@@ -2,15 +2,15 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::{MachineSets, Snapshot, apply::Memory, claim::selects};
+use super::{MachineSetReconciler, Snapshot, apply::Memory, claim::selects};
 use crate::{machine, machine_class, object::owner};
 use mcm_api::{
     machine::{Machine, MachineSet, is_auto_preserved},
     selector::Selector,
 };
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for MachineSets {
+impl SnapshotReader for MachineSetReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = Memory;
@@ -66,7 +66,7 @@ impl Observe for MachineSets {
     }
 }
 
-impl MachineSets {
+impl MachineSetReconciler {
     /// The sets that also select some of these Machines.
     fn rivals_of(&self, set: &MachineSet, orphans: &[Arc<Machine>]) -> Vec<Arc<MachineSet>> {
         if orphans.is_empty() {

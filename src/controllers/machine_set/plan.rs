@@ -8,13 +8,13 @@ use super::{
 };
 use crate::object::{
     condition,
-    draft::{Change, Drafts},
+    draft::{DraftPatch, DraftsByName},
     finalizer,
 };
 use mcm_api::{labels::FINALIZER, machine::Machine, reasons::EventReason};
-use mcm_rules::plan::{Event, Plan, Plannable, SentPatch, Step, Subject, UndoneWrite, WaitKind};
+use mcm_rules::plan::{Event, Plan, PlanInput, SentPatch, Step, SubjectRef, UndoneWrite, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -33,7 +33,7 @@ impl Plannable for Snapshot {
         matches!(action, Action::TryMachine(_))
     }
 
-    fn subject(action: &Action) -> Option<Subject> {
+    fn subject(action: &Action) -> Option<SubjectRef> {
         action.subject()
     }
 
@@ -88,12 +88,12 @@ fn keep(snapshot: &Snapshot, valid: &ValidSet) -> Plan<Action> {
         plan.then(Action::PatchSet(patch), "add the finalizer: its machines must be deleted before the set");
     }
 
-    let mut drafts = Drafts::default();
+    let mut drafts = DraftsByName::default();
     let mine = claim::claim(snapshot, &valid.selector, &mut drafts);
     replicas::delete_strays(&mut plan, snapshot);
     propagate::bring_up_to_date(set, &mine, &mut drafts);
     let preservation = preserve::assign(snapshot, &mine, &mut drafts);
-    for Change { current, patch, reason, .. } in drafts.finish() {
+    for DraftPatch { current, patch, reason, .. } in drafts.finish() {
         plan.then(Action::PatchMachine { machine: current, patch }, reason);
     }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Snapshot;
-use crate::object::draft::Drafts;
+use crate::object::draft::DraftsByName;
 use mcm_api::{
     labels::PRESERVE,
     machine::{AUTO_PRESERVED, Machine, MachinePhase, PreserveMode},
@@ -14,9 +14,9 @@ use mcm_api::{
 
 /// The modes that a plan changes, by name of the Machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assignment(pub BTreeMap<String, Option<PreserveMode>>);
+pub(super) struct PreserveModeChanges(pub BTreeMap<String, Option<PreserveMode>>);
 
-impl Assignment {
+impl PreserveModeChanges {
     /// Whether a failed Machine is kept for now.
     pub(super) fn keeps(&self, machine: &Machine, now: Timestamp) -> bool {
         match machine.preserve_expiry() {
@@ -35,12 +35,16 @@ impl Assignment {
 
 /// Preserves at most `autoPreserveFailedMachineMax` failed Machines, the youngest first; undecodable ones count. If
 /// that number is lowered, the oldest lose their preservation first.
-pub(super) fn assign(snapshot: &Snapshot, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) -> Assignment {
+pub(super) fn assign(
+    snapshot: &Snapshot,
+    machines: &[&Arc<Machine>],
+    drafts: &mut DraftsByName<Machine>,
+) -> PreserveModeChanges {
     let set = &snapshot.set;
     let active = machines.iter().copied().filter(|machine| !machine.is_terminating());
     let (mut kept, rest): (Vec<_>, Vec<_>) = active.partition(|machine| machine.is_auto_preserved());
     let allowed = usize::try_from(set.spec.auto_preserve_failed_machine_max).unwrap_or_default();
-    let mut assignment = Assignment::default();
+    let mut assignment = PreserveModeChanges::default();
 
     kept.sort_by_key(|machine| (machine.creation_timestamp(), machine.name_any()));
     let surplus = kept.len().saturating_sub(allowed);

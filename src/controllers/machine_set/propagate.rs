@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::construct;
-use crate::object::draft::Drafts;
+use crate::object::draft::DraftsByName;
 use mcm_api::machine::{Machine, MachineConfiguration, MachinePhase, MachineSet, MachineSpec, NodeTemplate};
 
 /// Copies the node template, the timeouts and the kind of the class from the template to each Machine.
-pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut Drafts<Machine>) {
+pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], drafts: &mut DraftsByName<Machine>) {
     let template = &set.spec.template.spec;
     for machine in machines {
         let spec = &machine.spec;

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 
-use super::{BY_CONTROLLER, MachineSets, metrics};
+use super::{BY_CONTROLLER, MachineSetReconciler, metrics};
 use mcm_api::{
     machine::{Machine, MachineDeployment, MachineSet},
     selector::Selector,
 };
 use mcm_runtime::{
-    cache::{Cache, Change, Key},
-    cell::Builder,
-    enqueue::{Enqueue, itself},
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectCache, ObjectChange},
+    cell::CellBuilder,
+    enqueue::{EnqueueMapper, itself},
+    queue::{QueuePacing, WorkQueue},
 };
 use {
     crate as controllers,
@@ -23,9 +23,9 @@ pub const KIND: Kind = Kind { role: controllers::SETS.name, register };
 
 const WORKERS: usize = 64;
 
-fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let sets = Arc::new(MachineSets::new(builder));
-    let queue = Queue::new("machineset", Pacing::OF_OWNERS);
+fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
+    let sets = Arc::new(MachineSetReconciler::new(builder));
+    let queue = WorkQueue::new("machineset", QueuePacing::OF_OWNERS);
     builder.controller::<MachineSet, _>(&sets, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineSet>(|sets, out| metrics::machine_sets(sets, out));
     let in_flight = Arc::clone(&sets.in_flight);
@@ -34,14 +34,14 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
             in_flight.forget(change.meta.uid.as_deref().unwrap_or_default());
         }
     });
-    let enqueue = Enqueue::new(&sets, &queue);
+    let enqueue = EnqueueMapper::new(&sets, &queue);
     sets.holds.on_change(enqueue.on(itself));
     builder.on_change(enqueue.on(of_machine));
     builder.on_change(enqueue.on(of_deployment));
 }
 
-impl MachineSets {
-    fn new(builder: &mut Builder<'_>) -> Self {
+impl MachineSetReconciler {
+    fn new(builder: &mut CellBuilder<'_>) -> Self {
         let (sets, machines, classes, secrets) =
             (builder.objects(), builder.objects(), builder.objects(), builder.objects());
         let deployments = Arc::clone(&builder.objects::<MachineDeployment>().cache);
@@ -66,20 +66,20 @@ impl MachineSets {
 }
 
 /// The sets that control a Machine, or did so before. One without a controller concerns every set that selects it.
-fn of_machine(caches: &MachineSets, change: &Change<Machine>) -> Vec<Key> {
+fn of_machine(caches: &MachineSetReconciler, change: &ObjectChange<Machine>) -> Vec<Key> {
     let orphan = change.new.as_ref().filter(|machine| owner::controller_of(&machine.metadata).is_none());
     let selecting = orphan.into_iter().flat_map(|machine| selecting(&caches.sets.cache, machine));
     owners_of(change).chain(selecting).collect()
 }
 
 /// The sets of a deployment: it may have to release one that it owns, or adopt one that it selects.
-fn of_deployment(caches: &MachineSets, change: &Change<MachineDeployment>) -> Vec<Key> {
+fn of_deployment(caches: &MachineSetReconciler, change: &ObjectChange<MachineDeployment>) -> Vec<Key> {
     let sets = caches.sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
     sets.iter().map(|set| Key::of(&set.metadata)).collect()
 }
 
 /// The sets that control a Machine, or did so before the change.
-fn owners_of(change: &Change<Machine>) -> impl Iterator<Item = Key> + '_ {
+fn owners_of(change: &ObjectChange<Machine>) -> impl Iterator<Item = Key> + '_ {
     let old = change.old.as_ref().and_then(|old| owner::controller_of(&old.metadata));
     let new = owner::controller_of(&change.meta);
     let old = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
@@ -87,7 +87,7 @@ fn owners_of(change: &Change<Machine>) -> impl Iterator<Item = Key> + '_ {
     sets.map(|reference| Key::new(&change.key.namespace, &reference.name))
 }
 
-fn selecting<'a>(sets: &Cache<MachineSet>, machine: &'a Machine) -> impl Iterator<Item = Key> + use<'a> {
+fn selecting<'a>(sets: &ObjectCache<MachineSet>, machine: &'a Machine) -> impl Iterator<Item = Key> + use<'a> {
     let selects = move |set: &Arc<MachineSet>| {
         let selector = Selector::parse(set.spec.selector.as_ref());
         set.metadata.namespace == machine.metadata.namespace

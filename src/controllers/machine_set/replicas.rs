@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::{Action, Snapshot, construct, preserve::Assignment};
+use super::{Action, Snapshot, construct, preserve::PreserveModeChanges};
 use crate::object::{
     deletion_order::{DeletionOrder, is_chosen, marked_at, priority, scaled_at, scaled_for},
     in_place, owner,
-    strays::Growth,
+    strays::CreationGate,
 };
 use mcm_api::{
     labels::{self, FREEZE, SCALE_UP_DISABLED, TRUE},
@@ -35,7 +35,7 @@ pub(super) fn reconcile(
     snapshot: &Snapshot,
     replicas: usize,
     mine: &[&Arc<Machine>],
-    preservation: &Assignment,
+    preservation: &PreserveModeChanges,
 ) {
     let active: Vec<&Arc<Machine>> = mine.iter().copied().filter(|machine| !machine.is_terminating()).collect();
     let present = active.len().saturating_add(snapshot.unreadable.len());
@@ -94,14 +94,14 @@ fn grow(plan: &mut Plan<Action>, snapshot: &Snapshot, present: usize, replicas: 
         return;
     }
     match &snapshot.strays.growth {
-        Growth::Free => {}
-        Growth::Paused { why, until } => {
+        CreationGate::Free => {}
+        CreationGate::Paused { why, until } => {
             let text =
                 format!("new machines to stay those of the set: {why}; {present} machines < {replicas} replicas");
             plan.wait(WaitKind::WriteUndone, text, Some(*until));
             return;
         }
-        Growth::Tried { why } => {
+        CreationGate::Tried { why } => {
             if let Some(machine) = construct::machines(snapshot).next() {
                 let reason = format!("see whether that is over: {why}");
                 plan.then(Action::TryMachine(Box::new(machine)), reason);
@@ -132,7 +132,7 @@ fn superfluous<'a>(
     snapshot: &Snapshot,
     replicas: usize,
     active: &[&'a Arc<Machine>],
-    preservation: &Assignment,
+    preservation: &PreserveModeChanges,
 ) -> Vec<(&'a Arc<Machine>, String)> {
     let mut candidates: Vec<&Arc<Machine>> = active.to_vec();
     // A Machine whose Node was just updated in place moves to the new set, so this set does not delete it.
@@ -209,7 +209,7 @@ fn wait_for_preserved(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     active: &[&Arc<Machine>],
-    preservation: &Assignment,
+    preservation: &PreserveModeChanges,
 ) {
     let kept: Vec<&Machine> = active
         .iter()
@@ -227,7 +227,7 @@ fn wait_for_preserved(
     }
 }
 
-fn must_be_replaced(machine: &Machine, now: Timestamp, preservation: &Assignment) -> bool {
+fn must_be_replaced(machine: &Machine, now: Timestamp, preservation: &PreserveModeChanges) -> bool {
     machine.phase() == MachinePhase::Failed && !preservation.keeps(machine, now)
 }
 
@@ -250,7 +250,7 @@ fn wait_for_young_failures(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     active: &[&Arc<Machine>],
-    preservation: &Assignment,
+    preservation: &PreserveModeChanges,
 ) {
     let failed = active.iter().filter(|machine| must_be_replaced(machine, snapshot.now, preservation));
     let young: Vec<Timestamp> = failed.filter_map(|machine| replaced_at(machine, snapshot)).collect();

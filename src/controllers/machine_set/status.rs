@@ -5,9 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{Failure, Snapshot, validate::InvalidSet};
+use super::{ReplicaWriteFailure, Snapshot, validate::InvalidSet};
 use crate::object::{
-    condition::{self, Condition, Refresh},
+    condition::{self, ConditionRefresh, DesiredCondition},
     summary::{LONGEST_TEXT, failed_machines},
     text::cut,
     time::whole_seconds,
@@ -18,7 +18,7 @@ use mcm_api::{
 };
 
 /// A status that differs from the stored one.
-pub(super) struct Change {
+pub(super) struct SetStatusChange {
     pub(super) status: MachineSetStatus,
     pub(super) reason: String,
     /// The set is invalid for a reason that the stored status does not contain.
@@ -28,7 +28,11 @@ pub(super) struct Change {
 }
 
 /// The new status; `None` if it does not differ from the stored one.
-pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Option<&InvalidSet>) -> Option<Change> {
+pub(super) fn change(
+    snapshot: &Snapshot,
+    mine: &[&Arc<Machine>],
+    invalid: Option<&InvalidSet>,
+) -> Option<SetStatusChange> {
     let set = snapshot.set.as_ref();
     let before = set.status.clone().unwrap_or_default();
     let mut status = counts(snapshot, mine);
@@ -42,7 +46,8 @@ pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Optio
     let is_new = condition::set(&mut status.conditions, ConditionType::ReplicaFailure, failure, snapshot.now);
     let newly_stopped = stopped.filter(|_| is_new && snapshot.failure.is_none()).map(|failure| failure.message);
     let said = invalid.map(|invalid| {
-        Condition::is_true(ConditionReason::InvalidSpec, invalid.to_string()).refreshed(Refresh::OnMessage)
+        DesiredCondition::is_true(ConditionReason::InvalidSpec, invalid.to_string())
+            .refreshed(ConditionRefresh::OnMessage)
     });
     let newly_invalid = condition::set(&mut status.conditions, ConditionType::Invalid, said, snapshot.now);
     condition::set(
@@ -59,7 +64,7 @@ pub(super) fn change(snapshot: &Snapshot, mine: &[&Arc<Machine>], invalid: Optio
         "replicas {}, ready {}, available {}, generation {}",
         status.replicas, status.ready_replicas, status.available_replicas, status.observed_generation
     );
-    Some(Change { status, reason, newly_invalid, newly_stopped })
+    Some(SetStatusChange { status, reason, newly_invalid, newly_stopped })
 }
 
 fn counts(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> MachineSetStatus {
@@ -84,14 +89,14 @@ fn saturated(count: usize) -> i32 {
 }
 
 /// Why a set that lacks Machines creates none: its last Machines did not stay its own.
-fn stopped(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Option<Failure> {
+fn stopped(snapshot: &Snapshot, mine: &[&Arc<Machine>]) -> Option<ReplicaWriteFailure> {
     let active = mine.iter().filter(|machine| !machine.is_terminating()).count();
     let present = saturated(active.saturating_add(snapshot.unreadable.len()));
     let why = snapshot.strays.growth.obstacle().filter(|_| present < snapshot.set.spec.replicas)?;
-    Some(Failure { message: why.to_owned() })
+    Some(ReplicaWriteFailure { message: why.to_owned() })
 }
 
-fn replica_failure(snapshot: &Snapshot, mine: &[&Arc<Machine>], failure: &Failure) -> Condition {
+fn replica_failure(snapshot: &Snapshot, mine: &[&Arc<Machine>], failure: &ReplicaWriteFailure) -> DesiredCondition {
     let active = mine.iter().filter(|machine| !machine.is_terminating()).count();
     let present = saturated(active.saturating_add(snapshot.unreadable.len()));
     let reason = match present.cmp(&snapshot.set.spec.replicas) {
@@ -99,5 +104,5 @@ fn replica_failure(snapshot: &Snapshot, mine: &[&Arc<Machine>], failure: &Failur
         std::cmp::Ordering::Greater => ConditionReason::FailedDelete.as_str(),
         std::cmp::Ordering::Equal => "",
     };
-    Condition::new("True", reason, cut(&failure.message, LONGEST_TEXT))
+    DesiredCondition::new("True", reason, cut(&failure.message, LONGEST_TEXT))
 }

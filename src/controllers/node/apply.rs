@@ -2,64 +2,64 @@
 
 use std::sync::Arc;
 
-use super::{Action, Mark, Memory, Policy, Snapshot, Subject};
+use super::{Action, Memory, NodeMarkChange, NodePolicy, ObservedNode, Snapshot};
 use crate::{
     api_servers::ApiServers,
-    machine::{HeldPermit, Permits, look_at_permit, take_permit},
+    machine::{HeldPermit, ReplacementPermits, look_at_permit, take_permit},
 };
 use mcm_api::machine::Machine;
-use mcm_rules::{plan::Step, safety::meltdown::Permit};
+use mcm_rules::{plan::Step, safety::meltdown::ReplacementPermit};
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
+    clock::TimeSource,
     hold_check::HoldCheck,
-    objects::{Objects, chain},
-    reconcile::{Execute, Next, Turn},
-    target::{NodeKey, Targets},
+    objects::{CachedApi, chain},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
+    target::{CellTargets, TargetNodeKey},
     worker::ReconcileError,
 };
 
 /// The context of the Node reconciler.
-pub(crate) struct Nodes {
-    pub machines: Arc<Objects<Machine>>,
-    pub targets: Arc<Targets>,
-    pub permits: Arc<Permits>,
+pub(crate) struct NodeReconciler {
+    pub machines: Arc<CachedApi<Machine>>,
+    pub targets: Arc<CellTargets>,
+    pub permits: Arc<ReplacementPermits>,
     pub servers: Arc<ApiServers>,
     pub holds: Arc<HoldCheck>,
-    pub clock: Arc<dyn Clock>,
-    pub policy: Policy,
+    pub clock: Arc<dyn TimeSource>,
+    pub policy: NodePolicy,
 }
 
 /// State of one reconcile: results of its calls, and the permit it holds.
 #[derive(Default)]
-pub(crate) struct Session {
+pub(crate) struct NodeSession {
     pub(super) exists: Option<Result<bool, String>>,
-    pub(super) permit: Permit,
+    pub(super) permit: ReplacementPermit,
     held: Option<HeldPermit>,
 }
 
-impl Execute for Nodes {
+impl PlanExecutor for NodeReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let memory = snapshot.memory.clone();
         turn.remember(|stored| *stored = Memory { gone: stored.gone.take(), ..memory });
         for step in steps {
             self.execute(&snapshot, step, turn).await?;
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
-impl Nodes {
+impl NodeReconciler {
     async fn execute(
         &self,
         snapshot: &Snapshot,
         step: Step<Action>,
-        turn: &mut Turn<'_, Self>,
+        turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<(), ReconcileError> {
         let now = snapshot.now;
         match step.action {
@@ -69,12 +69,12 @@ impl Nodes {
             }
             Action::PatchNode { patch, mark } => {
                 let target = self.targets.get(&turn.key.target);
-                let (Some(target), Subject::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
+                let (Some(target), ObservedNode::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
                 turn.patch(&target.nodes, &node.metadata, &patch).await?;
                 turn.remember(|memory| match mark {
-                    Mark::Put => memory.mark_put(now),
-                    Mark::Remove => memory.mark_removed(now),
-                    Mark::Leave => {}
+                    NodeMarkChange::Put => memory.mark_put(now),
+                    NodeMarkChange::Remove => memory.mark_removed(now),
+                    NodeMarkChange::Leave => {}
                 });
             }
             Action::RememberMark => turn.remember(|memory| memory.mark_put(now)),
@@ -93,7 +93,7 @@ impl Nodes {
         Ok(())
     }
 
-    async fn exists(&self, key: &NodeKey) -> Result<bool, String> {
+    async fn exists(&self, key: &TargetNodeKey) -> Result<bool, String> {
         let Some(target) = self.targets.get(&key.target) else {
             return Err(format!("{} is not connected", key.target));
         };

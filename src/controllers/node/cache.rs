@@ -8,31 +8,31 @@ use mcm_api::{
 };
 use mcm_rules::safety::node_claim;
 use mcm_runtime::{
-    cache::{Cache, Index},
-    role::Role,
+    cache::{CacheIndex, ObjectCache},
+    role::ControllerRole,
 };
 use {crate as controllers, crate::object::prune};
 
 /// Index: name of the Machine in the label of a Node.
-pub const BY_MACHINE: &Index<Node, String> = &Index::new("machine", |node| {
+pub const BY_MACHINE: &CacheIndex<Node, String> = &CacheIndex::new("machine", |node| {
     node.metadata.labels.iter().filter_map(|all| all.get(labels::MACHINE_NAME).cloned()).collect()
 });
 
 /// Index: the part of the provider ID that all its forms share.
-pub const BY_VM: &Index<Node, String> =
-    &Index::new("vm", |node| node_claim::key_of(&node.spec.provider_id).into_iter().collect());
+pub const BY_VM: &CacheIndex<Node, String> =
+    &CacheIndex::new("vm", |node| node_claim::key_of(&node.spec.provider_id).into_iter().collect());
 
 /// An empty cache of the Nodes of one target.
-pub fn cache() -> Arc<Cache<Node>> {
-    Cache::new(&[BY_MACHINE, BY_VM], |node| {
+pub fn cache() -> Arc<ObjectCache<Node>> {
+    ObjectCache::new(&[BY_MACHINE, BY_VM], |node| {
         prune_node(node);
         node.status.conditions.shrink_to_fit();
     })
 }
 
 /// An empty cache of Nodes of which only metadata and spec are read. The status is half of a Node.
-fn cache_without_status() -> Arc<Cache<Node>> {
-    Cache::new(&[], |node| {
+fn cache_without_status() -> Arc<ObjectCache<Node>> {
+    ObjectCache::new(&[], |node| {
         prune_node(node);
         node.status = NodeStatus::default();
     })
@@ -44,6 +44,6 @@ fn prune_node(node: &mut Node) {
 }
 
 /// Creates the caches of Nodes in a process with these roles. Sets alone are reconciled without the status of Nodes.
-pub fn cache_for(roles: &[Role]) -> fn() -> Arc<Cache<Node>> {
+pub fn cache_for(roles: &[ControllerRole]) -> fn() -> Arc<ObjectCache<Node>> {
     if roles == [controllers::SETS] { cache_without_status } else { cache }
 }

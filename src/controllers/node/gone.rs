@@ -5,11 +5,11 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use kube::ResourceExt;
 
-use super::{Action, GoneNode, Policy, Snapshot};
+use super::{Action, GoneNode, NodePolicy, Snapshot};
 use mcm_api::machine::Machine;
 use mcm_rules::{
     plan::{Plan, WaitKind},
-    safety::{meltdown::Permit, trust::TargetTrust},
+    safety::{meltdown::ReplacementPermit, trust::TargetTrust},
 };
 
 /// Polling period for changes that no watch reports.
@@ -18,10 +18,10 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// Only for a deletion that the watch reported. A Node that is merely missing may not have joined yet.
 pub(super) fn plan(
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &NodePolicy,
     gone: &GoneNode,
     exists: Option<&Result<bool, String>>,
-    permit: &Permit,
+    permit: &ReplacementPermit,
 ) -> Plan<Action> {
     let mut plan = Plan::default();
     let its: Vec<&Arc<Machine>> = snapshot
@@ -74,12 +74,12 @@ fn is_certainly_gone(plan: &mut Plan<Action>, snapshot: &Snapshot, exists: Optio
 fn may_be_permitted(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &NodePolicy,
     machine: &Arc<Machine>,
-    permit: &Permit,
+    permit: &ReplacementPermit,
 ) -> bool {
     let permits = policy.unhealthy_replacements.permits_of(machine);
-    if !permits.is_empty() && *permit == Permit::NotAsked {
+    if !permits.is_empty() && *permit == ReplacementPermit::NotAsked {
         let machine = Arc::clone(machine);
         plan.then(Action::LookAtPermit { permits, machine }, "few machines are replaced at a time");
         return false;
@@ -92,8 +92,8 @@ fn may_be_permitted(
     is_permitted
 }
 
-fn is_taken(plan: &mut Plan<Action>, policy: &Policy, machine: &Arc<Machine>, permit: &Permit) -> bool {
-    let is_free = *permit == Permit::Free;
+fn is_taken(plan: &mut Plan<Action>, policy: &NodePolicy, machine: &Arc<Machine>, permit: &ReplacementPermit) -> bool {
+    let is_free = *permit == ReplacementPermit::Free;
     if is_free {
         let permits = policy.unhealthy_replacements.permits_of(machine);
         let machine = Arc::clone(machine);

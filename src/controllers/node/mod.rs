@@ -39,7 +39,7 @@ use mcm_api::{
     patch,
 };
 use mcm_rules::safety::{
-    meltdown::{self, Permit, PermitKey},
+    meltdown::{self, PermitKey, ReplacementPermit},
     node_claim,
     trust::TargetTrust,
 };
@@ -55,8 +55,8 @@ pub use register::{KIND, is_relevant};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Settings from the flags.
-    pub policy: Policy,
-    pub subject: Subject,
+    pub policy: NodePolicy,
+    pub subject: ObservedNode,
     /// The Machines with its name in the label `node`. Of a Node that exists, those with evidence that it is theirs.
     pub machines: Vec<Arc<Machine>>,
     /// The other Machines with its name in that label.
@@ -75,7 +75,7 @@ pub struct Snapshot {
 
 /// The object of a plan.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum ObservedNode {
     /// The cache has it.
     Present(Arc<Node>),
     /// The watch reported its deletion.
@@ -84,7 +84,7 @@ pub enum Subject {
         /// Whether a Node of that name exists, read live in this reconcile; or the error of that read.
         exists: Option<Result<bool, String>>,
         /// The permit to replace its Machine.
-        permit: Permit,
+        permit: ReplacementPermit,
     },
 }
 
@@ -107,7 +107,7 @@ pub struct Memory {
 
 /// Settings for all Nodes, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct NodePolicy {
     /// Age at which a Node without a Machine gets the mark (`--machine-creation-timeout`).
     pub creation_timeout: SignedDuration,
     /// Whether it gets the mark without a sign that it had a Machine. In a cluster of Cluster API, other managers have
@@ -117,7 +117,7 @@ pub struct Policy {
     /// controller adds it in one patch with the labels.
     pub finalizer_grace: SignedDuration,
     /// How many Machines may be out of service before no further one is replaced.
-    pub unhealthy_replacements: meltdown::Limits,
+    pub unhealthy_replacements: meltdown::MeltdownLimits,
 }
 
 /// One operation that a plan for a Node can contain. Patches are JSON merge patches; the executor adds
@@ -127,7 +127,7 @@ pub enum Action {
     /// Delete the Machine of the Node, with its UID as precondition; its set replaces it.
     DeleteMachine(Arc<Machine>),
     /// Patch of the Node's metadata: finalizers and annotations.
-    PatchNode { patch: Value, mark: Mark },
+    PatchNode { patch: Value, mark: NodeMarkChange },
     /// Remember when a mark that another manager set was first seen.
     RememberMark,
     /// Read whether a Node of this name exists, live.
@@ -142,10 +142,10 @@ pub enum Action {
 
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<mcm_rules::plan::Subject> {
+    fn subject(&self) -> Option<mcm_rules::plan::SubjectRef> {
         match self {
             Self::DeleteMachine(machine) | Self::LookAtPermit { machine, .. } | Self::TakePermit { machine, .. } => {
-                Some(mcm_rules::plan::Subject::of(&**machine))
+                Some(mcm_rules::plan::SubjectRef::of(&**machine))
             }
             Self::PatchNode { .. } | Self::RememberMark | Self::GetNode | Self::ForgetGoneNode => None,
         }
@@ -172,7 +172,7 @@ impl fmt::Display for Action {
 
 /// The change of the mark by a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum NodeMarkChange {
     Put,
     Remove,
     Leave,

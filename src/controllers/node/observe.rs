@@ -1,22 +1,22 @@
 use super::{
-    Memory, Snapshot, Subject,
-    apply::{Nodes, Session},
+    Memory, ObservedNode, Snapshot,
+    apply::{NodeReconciler, NodeSession},
 };
 use crate::machine;
 use mcm_rules::safety::node_claim::NodeClaim;
 use mcm_runtime::{
-    reconcile::Observe,
-    target::{NodeKey, TargetOf},
+    reconcile::SnapshotReader,
+    target::{TargetNodeKey, TargetOf},
 };
 
-impl Observe for Nodes {
-    type Key = NodeKey;
+impl SnapshotReader for NodeReconciler {
+    type Key = TargetNodeKey;
     type Snapshot = Snapshot;
     type Memory = Memory;
-    type Session = Session;
+    type Session = NodeSession;
 
     /// `None` if the Node does not exist and nothing is left to do for it, or its Machine may not be touched now.
-    fn observe(&self, key: &NodeKey, memory: &Memory, session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &TargetNodeKey, memory: &Memory, session: &NodeSession) -> Option<Snapshot> {
         let target = self.targets.get(&key.target)?;
         let machines: Vec<_> = machine::of_node(&self.machines.cache, &self.targets, key).collect();
         if machines.iter().any(|machine| self.holds.of(&machine.metadata).is_some()) {
@@ -32,10 +32,12 @@ impl Observe for Nodes {
             None => (machines, Vec::new()),
         };
         let subject = match (node, &memory.gone) {
-            (Some(node), _) => Subject::Present(node),
-            (None, Some(gone)) => {
-                Subject::Gone { node: gone.clone(), exists: session.exists.clone(), permit: session.permit.clone() }
-            }
+            (Some(node), _) => ObservedNode::Present(node),
+            (None, Some(gone)) => ObservedNode::Gone {
+                node: gone.clone(),
+                exists: session.exists.clone(),
+                permit: session.permit.clone(),
+            },
             (None, None) => return None,
         };
         let now = self.clock.now();

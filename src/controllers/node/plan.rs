@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Action, Mark, Memory, Policy, Snapshot, Subject,
+    Action, Memory, NodeMarkChange, NodePolicy, ObservedNode, Snapshot,
     gone::{self, replace, wait_for_one},
 };
 use crate::object::finalizer;
@@ -14,9 +14,9 @@ use mcm_api::{
     machine::Machine,
     node::Node,
 };
-use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -25,21 +25,23 @@ impl Plannable for Snapshot {
 
     fn sent_patch<'a>(&'a self, action: &'a Action) -> Option<SentPatch<'a>> {
         match (action, &self.subject) {
-            (Action::PatchNode { patch, .. }, Subject::Present(node)) => Some(SentPatch::new(&**node, patch)),
+            (Action::PatchNode { patch, .. }, ObservedNode::Present(node)) => Some(SentPatch::new(&**node, patch)),
             _ => None,
         }
     }
 
-    fn subject(action: &Action) -> Option<mcm_rules::plan::Subject> {
+    fn subject(action: &Action) -> Option<mcm_rules::plan::SubjectRef> {
         action.subject()
     }
 }
 
 /// Plans the next steps for a Node.
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, policy: &NodePolicy) -> Plan<Action> {
     let node = match &snapshot.subject {
-        Subject::Present(node) => node.as_ref(),
-        Subject::Gone { node, exists, permit } => return gone::plan(snapshot, policy, node, exists.as_ref(), permit),
+        ObservedNode::Present(node) => node.as_ref(),
+        ObservedNode::Gone { node, exists, permit } => {
+            return gone::plan(snapshot, policy, node, exists.as_ref(), permit);
+        }
     };
     let mut plan = Plan::default();
     let is_deleting = node.metadata.deletion_timestamp.is_some();
@@ -59,7 +61,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         }
         [] if is_deleting || is_not_managed(node) => {
             if let Some(patch) = finalizer::remove(&node.metadata, NODE_FINALIZER) {
-                plan.then(Action::PatchNode { patch, mark: Mark::Leave }, "no machine has the node");
+                plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Leave }, "no machine has the node");
             }
         }
         [] if !policy.marks_strangers => {}
@@ -85,7 +87,7 @@ fn is_claimed(snapshot: &Snapshot, node: &Node) -> bool {
 }
 
 /// The mark requests its removal by the manager that has the Machine.
-fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
+fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &NodePolicy, node: &Node) {
     let owner = node.labels().get(MACHINE_NAME).map(String::as_str).unwrap_or_default();
     match (is_not_managed(node), snapshot.memory.marked_at) {
         (false, Some(_)) => {
@@ -107,7 +109,7 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
                     let reason = format!(
                         "machine {owner} is unknown here; the manager of that machine will remove the annotation"
                     );
-                    plan.then(Action::PatchNode { patch, mark: Mark::Put }, reason);
+                    plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Put }, reason);
                 }
             }
         }
@@ -123,7 +125,7 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
                 }
                 None => {
                     let reason = format!("no manager has machine {owner}");
-                    plan.then(Action::PatchNode { patch, mark: Mark::Leave }, reason);
+                    plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Leave }, reason);
                 }
             }
         }
@@ -131,7 +133,7 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, no
 }
 
 /// Sets the mark and removes the finalizer in one patch, because a second patch would conflict.
-fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
+fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &NodePolicy, node: &Node) {
     if snapshot.memory.marked_at.is_some() {
         plan.wait(
             WaitKind::NodeClaim,
@@ -145,7 +147,7 @@ fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Po
         Some(due) if due <= snapshot.now => {
             let patch = marks(finalizer::without(&node.metadata, NODE_FINALIZER), Some(json!("1")));
             let reason = "no machine has claimed the node within the creation timeout";
-            plan.then(Action::PatchNode { patch, mark: Mark::Put }, reason);
+            plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Put }, reason);
         }
         due => {
             plan.wait(WaitKind::NodeClaim, "a machine to claim the node", due);
@@ -153,7 +155,7 @@ fn declare_not_managed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Po
     }
 }
 
-fn hold(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node, machine: &Machine) {
+fn hold(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &NodePolicy, node: &Node, machine: &Machine) {
     let name = machine.name_any();
     let finalizers = if machine.is_terminating() { None } else { finalizer::with(&node.metadata, NODE_FINALIZER) };
     if unmark(plan, snapshot, node, finalizers.clone(), &name) || finalizers.is_none() {
@@ -166,7 +168,7 @@ fn hold(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &No
         _ => {
             let patch = marks(finalizers, None);
             plan.then(
-                Action::PatchNode { patch, mark: Mark::Leave },
+                Action::PatchNode { patch, mark: NodeMarkChange::Leave },
                 format!("the node must not be deleted before machine {name}"),
             );
         }
@@ -194,7 +196,8 @@ fn unmark(
             false
         }
         None => {
-            let action = Action::PatchNode { patch: marks(finalizers, Some(Value::Null)), mark: Mark::Remove };
+            let action =
+                Action::PatchNode { patch: marks(finalizers, Some(Value::Null)), mark: NodeMarkChange::Remove };
             plan.then(action, format!("machine {machine} has the node"));
             true
         }

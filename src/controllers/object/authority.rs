@@ -5,24 +5,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::owner;
 use mcm_api::{labels, machine::INFRASTRUCTURE};
-use mcm_rules::plan::Hold;
+use mcm_rules::plan::ReconcileHold;
 
 /// The rule of the native controllers. They manage an object without a mark of another controller.
-pub fn of_native(meta: &ObjectMeta) -> Option<Hold> {
+pub fn of_native(meta: &ObjectMeta) -> Option<ReconcileHold> {
     let controller = owner::controller_of(meta).filter(|controller| controller.api_version.starts_with(INFRASTRUCTURE));
     let pool = || meta.labels.as_ref()?.get(labels::POOL).map(|pool| format!("MCMMachinePool {pool}"));
     let of_provider = controller.map(|controller| format!("{} {}", controller.kind, controller.name)).or_else(pool);
     match of_provider {
-        Some(owner) => Some(Hold::from(format!("the manager of {owner}, which owns this object"))),
+        Some(owner) => Some(ReconcileHold::from(format!("the manager of {owner}, which owns this object"))),
         None => migrating(meta),
     }
 }
 
 /// The hold on an object that is migrated between two owners. Its controller confirms the hold, because the migration
 /// continues only after all calls for the object have returned.
-pub fn migrating(meta: &ObjectMeta) -> Option<Hold> {
+pub fn migrating(meta: &ObjectMeta) -> Option<ReconcileHold> {
     let migration = meta.annotations.as_ref()?.get(labels::MIGRATION)?;
-    Some(Hold { is_confirmed: true, ..Hold::from(format!("MCMMigration {migration} to be complete")) })
+    Some(ReconcileHold {
+        is_confirmed: true,
+        ..ReconcileHold::from(format!("MCMMigration {migration} to be complete"))
+    })
 }
 
 #[cfg(test)]

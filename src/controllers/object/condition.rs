@@ -11,20 +11,20 @@ use mcm_api::{
     machine::{MachineDeploymentCondition, MachineSetCondition},
     reasons::{ConditionReason, ConditionType, EventReason},
 };
-use mcm_rules::plan::{self, Event, Hold, UndoneWrite};
+use mcm_rules::plan::{self, Event, ReconcileHold, UndoneWrite};
 
 /// A desired condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct DesiredCondition {
     pub status: String,
     pub reason: String,
     pub message: String,
-    pub refresh: Refresh,
+    pub refresh: ConditionRefresh,
 }
 
 /// When a condition that already has the desired status and reason is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refresh {
+pub enum ConditionRefresh {
     /// Never: the error text can differ at each attempt.
     Never,
     /// If the message differs.
@@ -33,7 +33,7 @@ pub enum Refresh {
     Always,
 }
 
-impl Condition {
+impl DesiredCondition {
     pub(crate) fn is_true(reason: ConditionReason, message: impl Into<String>) -> Self {
         Self::new("True", reason.as_str(), message)
     }
@@ -48,27 +48,27 @@ impl Condition {
 
     pub fn new(status: &str, reason: &str, message: impl Into<String>) -> Self {
         let (status, reason) = (status.to_owned(), reason.to_owned());
-        Self { status, reason, message: message.into(), refresh: Refresh::Never }
+        Self { status, reason, message: message.into(), refresh: ConditionRefresh::Never }
     }
 
-    pub fn refreshed(self, refresh: Refresh) -> Self {
+    pub fn refreshed(self, refresh: ConditionRefresh) -> Self {
         Self { refresh, ..self }
     }
 
-    fn is_said_by(&self, stored: &View<'_>) -> bool {
+    fn is_said_by(&self, stored: &ConditionView<'_>) -> bool {
         let same = stored.status == self.status && stored.reason == self.reason;
         same && match self.refresh {
-            Refresh::Never => true,
-            Refresh::OnMessage => stored.message == self.message,
-            Refresh::Always => false,
+            ConditionRefresh::Never => true,
+            ConditionRefresh::OnMessage => stored.message == self.message,
+            ConditionRefresh::Always => false,
         }
     }
 }
 
 /// The condition that confirms a hold.
-pub(crate) fn paused(hold: Option<&Hold>) -> Option<Condition> {
+pub(crate) fn paused(hold: Option<&ReconcileHold>) -> Option<DesiredCondition> {
     let hold = hold.filter(|hold| hold.is_confirmed)?;
-    Some(Condition::is_true(paused_because(hold), format!("waiting for {}", hold.on)))
+    Some(DesiredCondition::is_true(paused_because(hold), format!("waiting for {}", hold.on)))
 }
 
 /// The reason and the event of a status write that changes the condition `InSync`.
@@ -78,10 +78,15 @@ pub struct ShownWrites {
 }
 
 /// Sets the condition `InSync` to `False` with the writes that are undone, or removes it; `None` if it stays.
-pub fn show_undone<C: Stored>(conditions: &mut Vec<C>, undone: &[UndoneWrite], now: Timestamp) -> Option<ShownWrites> {
+pub fn show_undone<C: StoredCondition>(
+    conditions: &mut Vec<C>,
+    undone: &[UndoneWrite],
+    now: Timestamp,
+) -> Option<ShownWrites> {
     let was_shown = find(conditions, ConditionType::InSync).is_some();
     let text = plan::text_of(undone).map(|text| format!("waiting for {text}"));
-    let desired = text.as_ref().map(|text| Condition::is_false(ConditionReason::WriteUndone, cut(text, LONGEST_TEXT)));
+    let desired =
+        text.as_ref().map(|text| DesiredCondition::is_false(ConditionReason::WriteUndone, cut(text, LONGEST_TEXT)));
     let is_set = set(conditions, ConditionType::InSync, desired, now);
     let reason = match text {
         Some(_) => "the condition shows which writes are undone",
@@ -92,19 +97,19 @@ pub fn show_undone<C: Stored>(conditions: &mut Vec<C>, undone: &[UndoneWrite], n
 }
 
 /// The reason of the condition that confirms a hold.
-pub(crate) const fn paused_because(hold: &Hold) -> ConditionReason {
+pub(crate) const fn paused_because(hold: &ReconcileHold) -> ConditionReason {
     if hold.is_kept { ConditionReason::VmKept } else { ConditionReason::Migrating }
 }
 
 /// The condition type of a kind.
-pub trait Stored: Sized {
-    fn view(&self) -> View<'_>;
+pub trait StoredCondition: Sized {
+    fn view(&self) -> ConditionView<'_>;
     /// `since` is when the status last changed.
-    fn build(type_: &str, desired: Condition, since: Time, now: Time) -> Self;
+    fn build(type_: &str, desired: DesiredCondition, since: Time, now: Time) -> Self;
 }
 
 /// The parts of a stored condition. Absent texts are empty.
-pub struct View<'a> {
+pub struct ConditionView<'a> {
     pub type_: &'a str,
     pub status: &'a str,
     pub reason: &'a str,
@@ -113,25 +118,25 @@ pub struct View<'a> {
 }
 
 /// The condition of a type.
-pub fn find<C: Stored>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
+pub fn find<C: StoredCondition>(conditions: &[C], type_: impl AsRef<str>) -> Option<&C> {
     conditions.iter().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
 /// The same, to be changed.
-pub fn find_mut<C: Stored>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
+pub fn find_mut<C: StoredCondition>(conditions: &mut [C], type_: impl AsRef<str>) -> Option<&mut C> {
     conditions.iter_mut().find(|condition| condition.view().type_ == type_.as_ref())
 }
 
 /// Removes the condition of a type.
-pub(crate) fn remove<C: Stored>(conditions: &mut Vec<C>, type_: impl AsRef<str>) {
+pub(crate) fn remove<C: StoredCondition>(conditions: &mut Vec<C>, type_: impl AsRef<str>) {
     conditions.retain(|condition| condition.view().type_ != type_.as_ref());
 }
 
 /// Sets the condition of a type, or removes it. True if it was set and is different from before.
-pub fn set<C: Stored>(
+pub fn set<C: StoredCondition>(
     conditions: &mut Vec<C>,
     type_: impl AsRef<str>,
-    desired: Option<Condition>,
+    desired: Option<DesiredCondition>,
     now: Timestamp,
 ) -> bool {
     let Some(desired) = desired else {
@@ -154,9 +159,9 @@ pub fn set<C: Stored>(
 
 macro_rules! stored {
     ($kind:ident, $now:ident, { $($more:tt)* }) => {
-        impl Stored for $kind {
-            fn view(&self) -> View<'_> {
-                View {
+        impl StoredCondition for $kind {
+            fn view(&self) -> ConditionView<'_> {
+                ConditionView {
                     type_: &self.type_,
                     status: &self.status,
                     reason: &self.reason,
@@ -164,7 +169,7 @@ macro_rules! stored {
                     since: self.last_transition_time.as_ref(),
                 }
             }
-            fn build(type_: &str, desired: Condition, since: Time, $now: Time) -> Self {
+            fn build(type_: &str, desired: DesiredCondition, since: Time, $now: Time) -> Self {
                 Self {
                     type_: type_.to_owned(),
                     status: desired.status,
@@ -180,9 +185,9 @@ macro_rules! stored {
 stored!(MachineSetCondition, _now, {});
 stored!(MachineDeploymentCondition, now, { last_update_time: Some(now) });
 
-impl Stored for NodeCondition {
-    fn view(&self) -> View<'_> {
-        View {
+impl StoredCondition for NodeCondition {
+    fn view(&self) -> ConditionView<'_> {
+        ConditionView {
             type_: &self.type_,
             status: &self.status,
             reason: self.reason.as_deref().unwrap_or_default(),
@@ -190,7 +195,7 @@ impl Stored for NodeCondition {
             since: self.last_transition_time.as_ref(),
         }
     }
-    fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
+    fn build(type_: &str, desired: DesiredCondition, since: Time, _now: Time) -> Self {
         Self {
             type_: type_.to_owned(),
             status: desired.status,
@@ -202,9 +207,9 @@ impl Stored for NodeCondition {
     }
 }
 
-impl Stored for MetaCondition {
-    fn view(&self) -> View<'_> {
-        View {
+impl StoredCondition for MetaCondition {
+    fn view(&self) -> ConditionView<'_> {
+        ConditionView {
             type_: &self.type_,
             status: &self.status,
             reason: &self.reason,
@@ -212,7 +217,7 @@ impl Stored for MetaCondition {
             since: Some(&self.last_transition_time),
         }
     }
-    fn build(type_: &str, desired: Condition, since: Time, _now: Time) -> Self {
+    fn build(type_: &str, desired: DesiredCondition, since: Time, _now: Time) -> Self {
         Self {
             type_: type_.to_owned(),
             status: desired.status,
@@ -243,20 +248,23 @@ mod tests {
         let mut conditions = Vec::new();
         let set =
             |conditions: &mut Vec<_>, desired, second| set(conditions, ConditionType::Progressing, desired, at(second));
-        let updated = || Condition::is_true(ConditionReason::MachineSetUpdated, "some text");
+        let updated = || DesiredCondition::is_true(ConditionReason::MachineSetUpdated, "some text");
         assert!(set(&mut conditions, Some(updated()), 1));
         assert_eq!(times(&conditions), (1, 1));
-        let other_text = Condition { message: "other text".to_owned(), ..updated() };
+        let other_text = DesiredCondition { message: "other text".to_owned(), ..updated() };
         assert!(!set(&mut conditions, Some(other_text.clone()), 2), "same status and reason");
         assert_eq!((times(&conditions), conditions[0].message.as_str()), ((1, 1), "some text"));
-        assert!(set(&mut conditions, Some(other_text.clone().refreshed(Refresh::OnMessage)), 3), "another message");
-        assert!(!set(&mut conditions, Some(other_text.refreshed(Refresh::OnMessage)), 4), "the same message");
+        assert!(
+            set(&mut conditions, Some(other_text.clone().refreshed(ConditionRefresh::OnMessage)), 3),
+            "another message"
+        );
+        assert!(!set(&mut conditions, Some(other_text.refreshed(ConditionRefresh::OnMessage)), 4), "the same message");
         assert_eq!(times(&conditions), (3, 1));
-        assert!(set(&mut conditions, Some(updated().refreshed(Refresh::Always)), 5));
+        assert!(set(&mut conditions, Some(updated().refreshed(ConditionRefresh::Always)), 5));
         assert_eq!(times(&conditions), (5, 1), "confirmed");
-        set(&mut conditions, Some(Condition::is_true(ConditionReason::NewMachineSetAvailable, "")), 6);
+        set(&mut conditions, Some(DesiredCondition::is_true(ConditionReason::NewMachineSetAvailable, "")), 6);
         assert_eq!(times(&conditions), (6, 1), "other reason, same status");
-        set(&mut conditions, Some(Condition::is_false(ConditionReason::ProgressDeadlineExceeded, "")), 7);
+        set(&mut conditions, Some(DesiredCondition::is_false(ConditionReason::ProgressDeadlineExceeded, "")), 7);
         assert_eq!(times(&conditions), (7, 7), "other status");
         assert!(!set(&mut conditions, None, 8));
         assert!(conditions.is_empty());
@@ -266,7 +274,12 @@ mod tests {
     fn times_are_whole_seconds_as_the_api_stores_them() {
         let mut conditions: Vec<MachineSetCondition> = Vec::new();
         let now = "2026-01-01T00:00:00.75Z".parse().unwrap();
-        set(&mut conditions, ConditionType::Invalid, Some(Condition::is_true(ConditionReason::InvalidSpec, "")), now);
+        set(
+            &mut conditions,
+            ConditionType::Invalid,
+            Some(DesiredCondition::is_true(ConditionReason::InvalidSpec, "")),
+            now,
+        );
         assert_eq!(conditions[0].last_transition_time.as_ref().unwrap().0.to_string(), "2026-01-01T00:00:00Z");
     }
 }

@@ -15,7 +15,7 @@ use mcm_api::{
 /// Sort key of a Machine in the deletion order of its set; the smallest is deleted first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeletionOrder<'a> {
-    preserved: Option<Preserved>,
+    preserved: Option<PreservationRank>,
     priority: i64,
     unmarked: bool,
     marked_at: Option<Timestamp>,
@@ -26,7 +26,7 @@ pub struct DeletionOrder<'a> {
 
 /// Of preserved Machines, those preserved by a user are kept longest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Preserved {
+struct PreservationRank {
     by_user: bool,
     until: Timestamp,
 }
@@ -36,7 +36,7 @@ impl<'a> DeletionOrder<'a> {
         let marked_at = marked_at(machine);
         let preserved = machine.preserved_until(now);
         Self {
-            preserved: preserved.map(|until| Preserved { by_user: !machine.is_auto_preserved(), until }),
+            preserved: preserved.map(|until| PreservationRank { by_user: !machine.is_auto_preserved(), until }),
             priority: priority(machine),
             unmarked: marked_at.is_none(),
             marked_at,

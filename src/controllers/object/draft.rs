@@ -11,7 +11,7 @@ use mcm_rules::plan::Event;
 
 /// An object as it is in the cache, and as it is desired.
 #[derive(Clone, Debug)]
-pub struct Draft<K> {
+pub struct ObjectDraft<K> {
     current: Arc<K>,
     desired: Option<K>,
     reasons: Vec<String>,
@@ -19,14 +19,14 @@ pub struct Draft<K> {
 }
 
 /// A finished draft that differs from the current object.
-pub struct Change<K> {
+pub struct DraftPatch<K> {
     pub current: Arc<K>,
     pub patch: Value,
     pub reason: String,
     pub event: Option<Event>,
 }
 
-impl<K: Clone + Serialize> Draft<K> {
+impl<K: Clone + Serialize> ObjectDraft<K> {
     pub fn of(current: Arc<K>) -> Self {
         Self { current, desired: None, reasons: Vec::new(), event: None }
     }
@@ -51,28 +51,28 @@ impl<K: Clone + Serialize> Draft<K> {
     }
 
     /// The patch from current to desired; `None` if they do not differ.
-    pub fn finish(self) -> Option<Change<K>> {
+    pub fn finish(self) -> Option<DraftPatch<K>> {
         let to = serde_json::to_value(self.desired?).ok()?;
         let from = serde_json::to_value(self.current.as_ref()).ok()?;
         let patch = patch::diff(&from, &to)?;
-        Some(Change { current: self.current, patch, reason: self.reasons.join("; "), event: self.event })
+        Some(DraftPatch { current: self.current, patch, reason: self.reasons.join("; "), event: self.event })
     }
 }
 
 /// Drafts of several objects of one kind, by name.
 #[derive(Clone, Debug)]
-pub(crate) struct Drafts<K>(BTreeMap<String, Draft<K>>);
+pub(crate) struct DraftsByName<K>(BTreeMap<String, ObjectDraft<K>>);
 
-impl<K> Default for Drafts<K> {
+impl<K> Default for DraftsByName<K> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + Serialize> Drafts<K> {
+impl<K: Resource<DynamicType = ()> + Clone + Serialize> DraftsByName<K> {
     /// Changes an object, for a reason.
     pub(crate) fn edit(&mut self, current: &Arc<K>, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
-        self.0.entry(current.name_any()).or_insert_with(|| Draft::of(Arc::clone(current))).edit(reason, change);
+        self.0.entry(current.name_any()).or_insert_with(|| ObjectDraft::of(Arc::clone(current))).edit(reason, change);
     }
 
     /// Whether an object is changed.
@@ -82,11 +82,11 @@ impl<K: Resource<DynamicType = ()> + Clone + Serialize> Drafts<K> {
 
     /// The desired object so far.
     pub(crate) fn desired<'a>(&'a self, current: &'a Arc<K>) -> &'a K {
-        self.0.get(&current.name_any()).map_or(current, Draft::desired)
+        self.0.get(&current.name_any()).map_or(current, ObjectDraft::desired)
     }
 
     /// The changes, by name of the object.
-    pub(crate) fn finish(self) -> impl Iterator<Item = Change<K>> {
-        self.0.into_values().filter_map(Draft::finish)
+    pub(crate) fn finish(self) -> impl Iterator<Item = DraftPatch<K>> {
+        self.0.into_values().filter_map(ObjectDraft::finish)
     }
 }

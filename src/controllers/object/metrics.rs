@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use mcm_api::machine::{MachineSummary, OperationState, OperationType};
-use mcm_runtime::metrics::{Desc, Exposition};
+use mcm_runtime::metrics::{MetricDesc, TextExposition};
 
 pub(crate) const FAILED_LABELS: [&str; 7] = [
     "name",
@@ -18,8 +18,8 @@ pub(crate) const FAILED_LABELS: [&str; 7] = [
 ];
 
 /// A gauge whose only labels are the object's name and namespace.
-pub(crate) const fn plain(name: &'static str, help: &'static str) -> Desc<2> {
-    Desc::gauge(name, help, ["name", "namespace"])
+pub(crate) const fn plain(name: &'static str, help: &'static str) -> MetricDesc<2> {
+    MetricDesc::gauge(name, help, ["name", "namespace"])
 }
 
 /// Sorted by namespace and name, without duplicates, because two samples must not have the same labels.
@@ -38,17 +38,21 @@ pub(crate) fn created_at(metadata: &ObjectMeta) -> String {
     metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default().to_string()
 }
 
-pub(crate) fn gauges(object: [&str; 2], values: impl IntoIterator<Item = (Desc<2>, i32)>, out: &mut Exposition) {
+pub(crate) fn gauges(
+    object: [&str; 2],
+    values: impl IntoIterator<Item = (MetricDesc<2>, i32)>,
+    out: &mut TextExposition,
+) {
     for (desc, value) in values {
         out.sample(&desc, object, f64::from(value));
     }
 }
 
 pub(crate) fn conditions<'a>(
-    desc: &Desc<3>,
+    desc: &MetricDesc<3>,
     [name, namespace]: [&str; 2],
     found: impl Iterator<Item = (&'a String, &'a String)>,
-    out: &mut Exposition,
+    out: &mut TextExposition,
 ) {
     for (condition, status) in found.collect::<BTreeMap<_, _>>() {
         let value = match status.as_str() {
@@ -60,7 +64,12 @@ pub(crate) fn conditions<'a>(
     }
 }
 
-pub(crate) fn failed(desc: &Desc<7>, [name, namespace]: [&str; 2], machines: &[MachineSummary], out: &mut Exposition) {
+pub(crate) fn failed(
+    desc: &MetricDesc<7>,
+    [name, namespace]: [&str; 2],
+    machines: &[MachineSummary],
+    out: &mut TextExposition,
+) {
     let by_name: BTreeMap<&str, &MachineSummary> = machines.iter().map(|one| (one.name.as_str(), one)).collect();
     for (machine, MachineSummary { provider_id, last_operation, owner_ref, .. }) in by_name {
         let state = last_operation.state.as_ref().map_or("", OperationState::as_str);

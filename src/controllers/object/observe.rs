@@ -6,21 +6,21 @@ use kube::Resource;
 
 use super::authority;
 use mcm_runtime::{
-    cache::{Cache, Cached},
-    cell::Builder,
+    cache::{CacheableKind, ObjectCache},
+    cell::CellBuilder,
     hold_check::HoldCheck,
 };
 
 /// Decides which native objects a cell may touch. Unless the cell has a separate hold check, it is
 /// [`authority::of_native`].
-pub fn holds(builder: &mut Builder<'_>) -> Arc<HoldCheck> {
+pub fn holds(builder: &mut CellBuilder<'_>) -> Arc<HoldCheck> {
     let holds = builder.shared::<HoldCheck>();
     holds.set(authority::of_native);
     holds
 }
 
 /// Names of the objects of a namespace that cannot be decoded.
-pub fn unreadable_names<K: Cached>(cache: &Cache<K>, namespace: &str) -> Vec<String> {
+pub fn unreadable_names<K: CacheableKind>(cache: &ObjectCache<K>, namespace: &str) -> Vec<String> {
     let of_namespace = |meta: &kube::core::ObjectMeta| meta.namespace.as_deref().unwrap_or_default() == namespace;
     let unreadable = cache.unreadable().into_iter().filter(|object| of_namespace(&object.meta));
     unreadable.filter_map(|object| object.meta.name).collect()

@@ -123,9 +123,9 @@ impl StrayMemory {
             recent.filter_map(|(uid, (name, at))| foreign(uid, name).map(|lost| (*at, lost.name_any()))).collect();
         let growth = match &self.difference {
             Some(difference) => match self.count.paused_until(&ALTERED, now) {
-                Some(until) => Growth::Paused { why: differs::<K>(difference), until },
-                None if self.is_trial_refused => Growth::Free,
-                None => Growth::Tried { why: differs::<K>(difference) },
+                Some(until) => CreationGate::Paused { why: differs::<K>(difference), until },
+                None if self.is_trial_refused => CreationGate::Free,
+                None => CreationGate::Tried { why: differs::<K>(difference) },
             },
             None => lost_growth::<K>(&lost, now),
         };
@@ -137,8 +137,8 @@ fn differs<K: Resource<DynamicType = ()>>(difference: &str) -> String {
     format!("the API server stores a new {} with other fields: {difference}", K::kind(&()))
 }
 
-fn lost_growth<K: Resource<DynamicType = ()>>(lost: &[(Timestamp, String)], now: Timestamp) -> Growth {
-    let Some((newest, _)) = lost.iter().max().filter(|_| lost.len() >= FEW) else { return Growth::Free };
+fn lost_growth<K: Resource<DynamicType = ()>>(lost: &[(Timestamp, String)], now: Timestamp) -> CreationGate {
+    let Some((newest, _)) = lost.iter().max().filter(|_| lost.len() >= FEW) else { return CreationGate::Free };
     let pause = REVERTED.pause(u32::try_from(lost.len()).unwrap_or(u32::MAX));
     match newest.checked_add(pause) {
         Ok(until) if now < until => {
@@ -149,15 +149,15 @@ fn lost_growth<K: Resource<DynamicType = ()>>(lost: &[(Timestamp, String)], now:
                 K::kind(&()),
                 names.join(", ")
             );
-            Growth::Paused { why, until }
+            CreationGate::Paused { why, until }
         }
-        _ => Growth::Free,
+        _ => CreationGate::Free,
     }
 }
 
 /// Whether an owner may create objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Growth {
+pub(crate) enum CreationGate {
     Free,
     /// The last ones did not stay its own: first the API server is asked how it would store one.
     Tried {
@@ -170,7 +170,7 @@ pub(crate) enum Growth {
     },
 }
 
-impl Growth {
+impl CreationGate {
     /// Why objects that were created are not the owner's.
     pub(crate) fn obstacle(&self) -> Option<&str> {
         match self {
@@ -186,12 +186,12 @@ pub(crate) struct StrayView<K> {
     /// Objects that the API server stored with other labels or owners. Their owner created them, so it deletes them.
     pub(crate) altered: Vec<Arc<K>>,
     /// Whether more may be created.
-    pub(crate) growth: Growth,
+    pub(crate) growth: CreationGate,
 }
 
 impl<K> Default for StrayView<K> {
     fn default() -> Self {
-        Self { altered: Vec::new(), growth: Growth::Free }
+        Self { altered: Vec::new(), growth: CreationGate::Free }
     }
 }
 

@@ -2,9 +2,9 @@
 
 /// Random name suffixes. The executor passes the seed, so that a plan is a function of its input.
 #[derive(Clone, Debug)]
-pub struct Suffixes(u64);
+pub struct NameSuffixes(u64);
 
-impl Suffixes {
+impl NameSuffixes {
     const ALPHABET: &'static [u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
     /// The sequence for a seed.
@@ -13,7 +13,7 @@ impl Suffixes {
     }
 }
 
-impl Iterator for Suffixes {
+impl Iterator for NameSuffixes {
     type Item = String;
 
     /// Five characters of the alphabet that the API server uses for generated names.

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode,
+    Action, ClassVms, ForeignClasses, Memory, NamespacePools, OrphanCallResults, OrphanPolicy, Snapshot, TargetNode,
+    VmListing,
     metrics::OrphanMetrics,
     own_tag,
     pass::{SHORTEST_PERIOD, period_of},
@@ -24,35 +25,35 @@ use mcm_api::{
     reasons::EventReason,
 };
 use mcm_driver::{Account, MachineRequest, SecretData};
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_rules::{
     plan::{Event, Step},
     safety::{
-        meltdown::{Permit, PermitKey},
+        meltdown::{PermitKey, ReplacementPermit},
         orphans::identity,
     },
 };
 use mcm_runtime::{
     access,
     cache::Key,
-    cell::Scope,
-    clock::Clock,
-    events::Events,
+    cell::CellScope,
+    clock::TimeSource,
+    events::EventRecorder,
     fence,
-    guard::Guard,
-    objects::{Objects, chain},
-    owners::Owners,
-    reconcile::{Execute, Next, Turn},
+    guard::GuardedObject,
+    objects::{CachedApi, chain},
+    owners::VmOwners,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     refusal::forbidden,
-    secrets::Secrets,
-    target::Targets,
+    secrets::SecretCache,
+    target::CellTargets,
     worker::ReconcileError,
 };
 use {
     crate as controllers,
     crate::{
         api_servers::ApiServers,
-        machine::{self, FreedResources, HeldPermit, Permits, take_permit},
+        machine::{self, FreedResources, HeldPermit, ReplacementPermits, take_permit},
     },
 };
 
@@ -61,22 +62,22 @@ const PAGE: u32 = 200;
 const MOST_PAGES: usize = 50;
 
 /// Collects orphans.
-pub(crate) struct Orphans {
-    pub classes: Arc<Objects<MachineClass>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub secrets: Secrets,
+pub(crate) struct OrphanCollector {
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub secrets: SecretCache,
     pub control: Client,
-    pub scope: Scope,
-    pub owners: Arc<Owners>,
-    pub targets: Arc<Targets>,
+    pub scope: CellScope,
+    pub owners: Arc<VmOwners>,
+    pub targets: Arc<CellTargets>,
     pub servers: Arc<ApiServers>,
-    pub drivers: Arc<Catalogue>,
+    pub drivers: Arc<DriverCatalogue>,
     pub freed: Arc<FreedResources>,
-    pub policy: Policy,
-    pub events: Events,
+    pub policy: OrphanPolicy,
+    pub events: EventRecorder,
     pub measured: Arc<OrphanMetrics>,
-    pub clock: Arc<dyn Clock>,
-    pub permits: Arc<Permits>,
+    pub clock: Arc<dyn TimeSource>,
+    pub permits: Arc<ReplacementPermits>,
     /// When deletions were requested, by account.
     pub deletions: Mutex<BTreeMap<Account, Vec<Timestamp>>>,
     /// The Machines that are about to be created for a drain. They hold their permit although they do not exist yet.
@@ -87,8 +88,8 @@ pub(crate) struct Orphans {
 
 /// State of one pass.
 #[derive(Default)]
-pub(crate) struct Session {
-    pub(super) learned: Learned,
+pub(crate) struct OrphanSession {
+    pub(super) learned: OrphanCallResults,
     /// The Secret data for the list. Plans do not see it.
     secret: SecretData,
     /// Permits for drains, until the end of the reconcile.
@@ -107,13 +108,13 @@ impl Drop for DrainSlot {
     }
 }
 
-impl Execute for Orphans {
+impl PlanExecutor for OrphanCollector {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             if !fence::may_act() {
                 break;
@@ -125,11 +126,11 @@ impl Execute for Orphans {
                     if let Err(error) = &found {
                         tracing::warn!(class = %turn.key, error, "VMs could not be listed");
                     }
-                    turn.session.learned.list = Some(Listing { began_at, found });
+                    turn.session.learned.list = Some(VmListing { began_at, found });
                 }
                 Action::ListClassesOfOthers => {
                     let others = self.others(&snapshot.class).await;
-                    if let Others::Unknown(error) = &others {
+                    if let ForeignClasses::Unknown(error) = &others {
                         tracing::warn!(class = %turn.key, error, "classes of other namespaces could not be listed");
                     }
                     turn.session.learned.others = Some(others);
@@ -182,12 +183,12 @@ impl Execute for Orphans {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
-impl Orphans {
-    async fn list(&self, snapshot: &Snapshot, session: &mut Session) -> Result<Found, String> {
+impl OrphanCollector {
+    async fn list(&self, snapshot: &Snapshot, session: &mut OrphanSession) -> Result<ClassVms, String> {
         let class = &snapshot.class;
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
         let owner = self.owners.of(namespace).await.map_err(|error| error.to_string())?;
@@ -195,22 +196,22 @@ impl Orphans {
         let merged = machine::secrets_of_class(class, &self.secrets).await.map_err(|error| chain(&error))?;
         session.secret = merged.complete().map_err(|missing| format!("its VMs are not listed without {missing}"))?;
         let vms = driver.list(class, &session.secret).await.map_err(|error| error.to_string())?;
-        Ok(Found { owner, vms })
+        Ok(ClassVms { owner, vms })
     }
 
     /// The classes of other namespaces whose VMs may be in the list of a class. The Machines of a process that serves all
     /// namespaces are in its cache.
-    async fn others(&self, class: &MachineClass) -> Others {
-        let Scope::Namespace(own) = &self.scope else { return Others::Known(Vec::new()) };
+    async fn others(&self, class: &MachineClass) -> ForeignClasses {
+        let CellScope::Namespace(own) = &self.scope else { return ForeignClasses::Known(Vec::new()) };
         let driver = match self.drivers.get(class) {
             Ok(driver) => driver,
-            Err(error) => return Others::Unknown(error.to_string()),
+            Err(error) => return ForeignClasses::Unknown(error.to_string()),
         };
         let may_share = |one: &MachineClass, other: &MachineClass| driver.may_list(one, other);
         let may_list = |other: &MachineClass| {
             self.drivers.get(other).is_ok_and(|its| its.name() == driver.name()) && driver.may_list(class, other)
         };
-        let of_namespace = || Others::Forbidden { has_own_tag: own_tag::is_of_namespace(class, may_share) };
+        let of_namespace = || ForeignClasses::Forbidden { has_own_tag: own_tag::is_of_namespace(class, may_share) };
         let list = ResourceAttributes {
             verb: Some("list".to_owned()),
             group: Some(GROUP.to_owned()),
@@ -220,31 +221,31 @@ impl Orphans {
         if access::is_allowed(&self.control, list).await == Some(false) {
             return of_namespace();
         }
-        let api: Api<Guard<MachineClass>> = Api::all(self.control.clone());
+        let api: Api<GuardedObject<MachineClass>> = Api::all(self.control.clone());
         let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
         for _ in 0..MOST_PAGES {
             let list = match Box::pin(api.list(&page)).await {
                 Ok(list) => list,
                 Err(error) if forbidden(&error).is_some() => return of_namespace(),
-                Err(error) => return Others::Unknown(format!("list MachineClasses: {}", chain(&error))),
+                Err(error) => return ForeignClasses::Unknown(format!("list MachineClasses: {}", chain(&error))),
             };
             for other in list.items {
                 let key = Key::of(other.meta());
                 match other {
                     _ if key.namespace == *own => {}
-                    Guard::Readable(other) if may_list(&other) => found.push(key.to_string()),
-                    Guard::Readable(_) => {}
-                    Guard::Unreadable { .. } => {
-                        return Others::Unknown(format!("MachineClass {key} cannot be decoded"));
+                    GuardedObject::Readable(other) if may_list(&other) => found.push(key.to_string()),
+                    GuardedObject::Readable(_) => {}
+                    GuardedObject::Unreadable { .. } => {
+                        return ForeignClasses::Unknown(format!("MachineClass {key} cannot be decoded"));
                     }
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Others::Known(found),
+                None => return ForeignClasses::Known(found),
             }
         }
-        Others::Unknown("list MachineClasses: there are too many".to_owned())
+        ForeignClasses::Unknown("list MachineClasses: there are too many".to_owned())
     }
 
     /// The VMs, by identity, that another class handles. A class that has not listed a VM for two periods loses it.
@@ -265,10 +266,16 @@ impl Orphans {
     }
 
     /// Takes the permit for a Machine, unless another class is about to use it.
-    fn take(&self, snapshot: &Snapshot, permit: PermitKey, machine: &str, session: &mut Session) -> Permit {
+    fn take(
+        &self,
+        snapshot: &Snapshot,
+        permit: PermitKey,
+        machine: &str,
+        session: &mut OrphanSession,
+    ) -> ReplacementPermit {
         let mut drains = self.drains.lock();
         if let Some(by) = drains.get(&permit).filter(|by| *by != machine) {
-            return Permit::Refused { by: by.clone() };
+            return ReplacementPermit::Refused { by: by.clone() };
         }
         let key = Key::beside(&snapshot.class.metadata, machine);
         let wanted = std::slice::from_ref(&permit);
@@ -281,10 +288,10 @@ impl Orphans {
     }
 
     /// The sets and deployments of a namespace.
-    async fn pools(&self, namespace: &str) -> Result<Pools, String> {
+    async fn pools(&self, namespace: &str) -> Result<NamespacePools, String> {
         let deployments = all_of::<MachineDeployment>(&Api::namespaced(self.control.clone(), namespace)).await?;
         let sets = all_of::<MachineSet>(&Api::namespaced(self.control.clone(), namespace)).await?;
-        Ok(Pools::new(&deployments, &sets))
+        Ok(NamespacePools::new(&deployments, &sets))
     }
 
     /// Whether a Node still exists with its UID, its VM and the annotation.
@@ -309,7 +316,7 @@ impl Orphans {
         memory: Memory,
         report: &[Arc<Machine>],
         events: &[Event],
-        turn: &mut Turn<'_, Self>,
+        turn: &mut ReconcileRun<'_, Self>,
     ) {
         let class = snapshot.class.as_ref();
         self.measured.found(labels_of(turn.key), &memory);
@@ -334,7 +341,7 @@ impl Orphans {
         id: &str,
         machine: &str,
         event: Option<&Event>,
-        turn: &mut Turn<'_, Self>,
+        turn: &mut ReconcileRun<'_, Self>,
     ) {
         let class = &snapshot.class;
         self.count_deletion(class, snapshot.now);
@@ -370,7 +377,7 @@ impl Orphans {
 }
 
 /// All objects of a kind, each of which must be decodable.
-async fn all_of<K>(api: &Api<Guard<K>>) -> Result<Vec<K>, String>
+async fn all_of<K>(api: &Api<GuardedObject<K>>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -380,8 +387,8 @@ where
         let list = Box::pin(api.list(&page)).await.map_err(|error| format!("list {kind}s: {}", chain(&error)))?;
         for object in list.items {
             match object {
-                Guard::Readable(object) => found.push(object),
-                Guard::Unreadable { metadata, .. } => {
+                GuardedObject::Readable(object) => found.push(object),
+                GuardedObject::Unreadable { metadata, .. } => {
                     return Err(format!("{kind} {} cannot be decoded", Key::of(&metadata)));
                 }
             }

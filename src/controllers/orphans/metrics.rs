@@ -1,29 +1,29 @@
 //! Metrics of the orphan collector. The Go programs have none.
 
 use super::Memory;
-use mcm_runtime::metrics::{Collect, Counters, Desc, Exposition, Gauges};
+use mcm_runtime::metrics::{CounterFamily, GaugeFamily, MetricCollector, MetricDesc, TextExposition};
 
-const FOUND: Desc<2> = Desc::gauge(
+const FOUND: MetricDesc<2> = MetricDesc::gauge(
     "mcm_orphan_vms",
     "VMs without a machine in the last complete list of a class.",
     ["namespace", "class"],
 );
-const DELETED: Desc<2> =
-    Desc::counter("mcm_orphan_vms_deleted_total", "Deleted VMs that had no machine.", ["namespace", "class"]);
-const WITHOUT_VM: Desc<2> = Desc::gauge(
+const DELETED: MetricDesc<2> =
+    MetricDesc::counter("mcm_orphan_vms_deleted_total", "Deleted VMs that had no machine.", ["namespace", "class"]);
+const WITHOUT_VM: MetricDesc<2> = MetricDesc::gauge(
     "mcm_machines_without_vm",
     "Machines whose VM was not in the last complete list of their class.",
     ["namespace", "class"],
 );
 
-const FOREIGN: Desc<2> = Desc::gauge(
+const FOREIGN: MetricDesc<2> = MetricDesc::gauge(
     "mcm_foreign_vms",
     "VMs without a machine in the last complete list of a class that are kept: they carry the marker of another \
      owner, or none while others use the cluster tag.",
     ["namespace", "class"],
 );
 
-const UNIDENTIFIED: Desc<2> = Desc::gauge(
+const UNIDENTIFIED: MetricDesc<2> = MetricDesc::gauge(
     "mcm_unidentified_vms",
     "VMs in the last complete list of a class without a valid provider ID or name of a machine. They are kept.",
     ["namespace", "class"],
@@ -32,11 +32,11 @@ const UNIDENTIFIED: Desc<2> = Desc::gauge(
 /// The findings of the collector, by class.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanMetrics {
-    found: Gauges<2>,
-    deleted: Counters<2>,
-    without_vm: Gauges<2>,
-    foreign: Gauges<2>,
-    unidentified: Gauges<2>,
+    found: GaugeFamily<2>,
+    deleted: CounterFamily<2>,
+    without_vm: GaugeFamily<2>,
+    foreign: GaugeFamily<2>,
+    unidentified: GaugeFamily<2>,
 }
 
 impl OrphanMetrics {
@@ -62,8 +62,8 @@ impl OrphanMetrics {
     }
 }
 
-impl Collect for OrphanMetrics {
-    fn collect(&self, out: &mut Exposition) {
+impl MetricCollector for OrphanMetrics {
+    fn collect(&self, out: &mut TextExposition) {
         self.found.collect(&FOUND, out);
         self.deleted.collect(&DELETED, out);
         self.without_vm.collect(&WITHOUT_VM, out);

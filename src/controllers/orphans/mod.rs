@@ -49,29 +49,29 @@ use mcm_driver::Listed;
 use mcm_rules::{
     plan::Event,
     safety::{
-        meltdown::{Limits, Permit, PermitKey},
-        orphans::{Claim, Sightings},
+        meltdown::{MeltdownLimits, PermitKey, ReplacementPermit},
+        orphans::{SightingTimes, VmClaim},
     },
 };
 
 pub use nodes::TargetNode;
-pub use offers::{ADOPTED_FOR, Offer, OfferStep, Stock, offers};
+pub use offers::{ADOPTED_FOR, AdoptionOffer, NamespaceObjects, OfferStep, offers};
 #[cfg(test)]
 pub use plan::plan;
-pub use pools::Pools;
+pub use pools::NamespacePools;
 pub(crate) use register::KIND;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Settings from the flags.
-    pub policy: Policy,
+    pub policy: OrphanPolicy,
     /// The class.
     pub class: Arc<MachineClass>,
     /// Whether this process has a driver for it that can list.
     pub can_list: bool,
     /// Claims of all known Machines, of any class and namespace.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<VmClaim>,
     /// The Machines of this class.
     pub machines: Vec<Arc<Machine>>,
     /// All known Machines, of any class and namespace.
@@ -85,7 +85,7 @@ pub struct Snapshot {
     /// Facts from earlier reconciles.
     pub memory: Memory,
     /// Results of this reconcile.
-    pub learned: Learned,
+    pub learned: OrphanCallResults,
     /// The time.
     pub now: Timestamp,
 }
@@ -94,17 +94,17 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// VMs without a Machine and a Node, by identity.
-    pub orphans: Sightings,
+    pub orphans: SightingTimes,
     /// VMs without a Machine whose Node exists, by identity.
-    pub serving: Sightings,
+    pub serving: SightingTimes,
     /// VMs of them whose Node has the annotation `not-managed-by-mcm`.
-    pub marked: Sightings,
+    pub marked: SightingTimes,
     /// VMs of them whose Node another manager has: it removed the annotation.
     pub claimed: BTreeSet<String>,
     /// VMs whose Machine has an ID that no VM has, by identity.
-    pub doubtful: Sightings,
+    pub doubtful: SightingTimes,
     /// Machines whose VM is not listed, by UID.
-    pub without_vm: Sightings,
+    pub without_vm: SightingTimes,
     /// Machines without a VM that were reported, by UID.
     pub reported: BTreeSet<String>,
     /// VMs without a Machine that are not touched because they have no marker and others use the cluster tag, by
@@ -118,19 +118,19 @@ pub struct Memory {
 
 /// Results of the calls of one reconcile.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct OrphanCallResults {
     /// The list of the driver.
-    pub list: Option<Listing>,
+    pub list: Option<VmListing>,
     /// Whether classes of other namespaces have the same cluster tag.
-    pub others: Option<Others>,
+    pub others: Option<ForeignClasses>,
     /// The sightings of that list are in the memory.
     pub is_recorded: bool,
     /// VMs without a Machine that another class handles, by identity.
     pub elsewhere: Option<BTreeSet<String>>,
     /// The pools of the namespace, read live, or the error.
-    pub pools: Option<Result<Pools, String>>,
+    pub pools: Option<Result<NamespacePools, String>>,
     /// Replacement permits that were asked for, by the name of the Machine.
-    pub permits: BTreeMap<String, Permit>,
+    pub permits: BTreeMap<String, ReplacementPermit>,
     /// VMs whose Nodes were read live, by provider ID: whether the Node still has the annotation and the VM, or the error.
     pub nodes: BTreeMap<String, Result<bool, String>>,
     /// Names of Machines that were read live: whether such a Machine exists, or the error.
@@ -141,16 +141,16 @@ pub struct Learned {
 
 /// A list of the VMs of a class.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct VmListing {
     /// When the call began.
     pub began_at: Timestamp,
     /// The findings, or the error.
-    pub found: Result<Found, String>,
+    pub found: Result<ClassVms, String>,
 }
 
 /// The VMs in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ClassVms {
     /// The owner of the class.
     pub owner: Owner,
     /// The VMs.
@@ -159,7 +159,7 @@ pub struct Found {
 
 /// The classes of other namespaces whose VMs may be in the list of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum ForeignClasses {
     /// All of them as `namespace/name`; there may be none.
     Known(Vec<String>),
     /// This process may not list the classes of other namespaces.
@@ -173,7 +173,7 @@ pub enum Others {
 
 /// Settings, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct OrphanPolicy {
     /// How often VMs are listed (`--machine-safety-orphan-vms-period`); at least one minute.
     pub period: Duration,
     /// How long a VM must have been without a Machine, if that is longer than the period.
@@ -188,10 +188,10 @@ pub struct Policy {
     /// For how long another manager may claim the Node of a VM (`--machine-creation-timeout`).
     pub claim_timeout: SignedDuration,
     /// How many Machines of a deployment may be out of service while a Node is drained.
-    pub unhealthy_replacements: Limits,
+    pub unhealthy_replacements: MeltdownLimits,
 }
 
-impl Default for Policy {
+impl Default for OrphanPolicy {
     fn default() -> Self {
         Self {
             period: Duration::from_mins(15),
@@ -200,7 +200,7 @@ impl Default for Policy {
             is_dry_run: false,
             is_sole_user: false,
             claim_timeout: SignedDuration::from_mins(20),
-            unhealthy_replacements: Limits::default(),
+            unhealthy_replacements: MeltdownLimits::default(),
         }
     }
 }
@@ -274,8 +274,8 @@ impl fmt::Display for Action {
 
 /// The VM that a Machine claims. As in the reference, a Machine that has no phase yet or could not be created may have
 /// any VM of its name.
-fn claim_of(machine: &Machine) -> Claim {
-    Claim {
+fn claim_of(machine: &Machine) -> VmClaim {
+    VmClaim {
         name: machine.metadata.name.clone().unwrap_or_default(),
         provider_id: machine.spec.provider_id.clone(),
         is_creating: matches!(machine.phase(), MachinePhase::New | MachinePhase::CrashLoopBackOff),

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     Memory, Snapshot,
-    apply::{Orphans, Session},
+    apply::{OrphanCollector, OrphanSession},
     claim_of,
     nodes::TargetNode,
     pass::period_of,
@@ -16,18 +16,18 @@ use mcm_driver::Account;
 use mcm_rules::safety::trust::TargetTrust;
 use mcm_runtime::{
     cache::Key,
-    reconcile::Observe,
-    target::{Target, TargetOf},
+    reconcile::SnapshotReader,
+    target::{TargetCluster, TargetOf},
 };
 
-impl Observe for Orphans {
+impl SnapshotReader for OrphanCollector {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = Memory;
-    type Session = Session;
+    type Session = OrphanSession;
 
     /// `None` if the class does not exist.
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, session: &OrphanSession) -> Option<Snapshot> {
         let class = self.classes.cache.get(key)?;
         let now = self.clock.now();
         let all_machines = self.machines.cache.all();
@@ -48,7 +48,7 @@ impl Observe for Orphans {
     }
 }
 
-impl Orphans {
+impl OrphanCollector {
     fn recently_deleted(&self, class: &MachineClass, now: Timestamp) -> usize {
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         let deletions = self.deletions.lock();
@@ -59,7 +59,7 @@ impl Orphans {
     fn nodes(&self, class: &MachineClass) -> Vec<TargetNode> {
         let meta = ObjectMeta { namespace: class.metadata.namespace.clone(), ..ObjectMeta::default() };
         let default = self.targets.node_key(&meta, "").map(|key| key.target);
-        let of_target = |target: Arc<Target>| {
+        let of_target = |target: Arc<TargetCluster>| {
             let is_default = default.as_ref() == Some(&target.id);
             let nodes = target.nodes.cache.all();
             nodes.into_iter().map(move |node| TargetNode { target: target.id.to_string(), is_default, node })

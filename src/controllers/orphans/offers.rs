@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt;
 
-use super::{Found, TargetNode, claim_of, nodes::NodeIndex};
+use super::{ClassVms, TargetNode, claim_of, nodes::NodeIndex};
 use crate::object::owner;
 use mcm_api::{
     labels,
@@ -15,7 +15,7 @@ use mcm_api::{
     selector::Selector,
     syntax,
 };
-use mcm_rules::safety::orphans::{Claim, Verdict, judge};
+use mcm_rules::safety::orphans::{VmClaim, VmClassification, judge};
 
 /// Annotation on a Machine that `mcm adopt --from orphans` created for a VM without one: the MachineSet that takes it over once it
 /// is `Running`. The command writes, reads and removes it.
@@ -23,7 +23,7 @@ pub const ADOPTED_FOR: &str = "machine.mcm/adopted-for";
 
 /// The state of a namespace.
 #[derive(Clone, Debug, Default)]
-pub struct Stock {
+pub struct NamespaceObjects {
     /// All Machines.
     pub machines: Vec<Arc<Machine>>,
     /// All sets.
@@ -34,7 +34,7 @@ pub struct Stock {
 
 /// A VM that has no Machine, or a Machine that does not have its set yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Offer {
+pub struct AdoptionOffer {
     /// Provider ID of the VM.
     pub vm: String,
     /// Name of its Machine.
@@ -64,10 +64,10 @@ pub enum OfferStep {
 }
 
 /// Offers for the VMs of some classes, each with the list of its VMs.
-pub fn offers(lists: &[Found], stock: &Stock) -> Vec<Offer> {
-    let claims: Vec<Claim> = stock.machines.iter().map(|machine| claim_of(machine)).collect();
+pub fn offers(lists: &[ClassVms], stock: &NamespaceObjects) -> Vec<AdoptionOffer> {
+    let claims: Vec<VmClaim> = stock.machines.iter().map(|machine| claim_of(machine)).collect();
     let index = NodeIndex::new(&stock.nodes, &stock.machines);
-    let mut all: BTreeMap<String, Offer> = BTreeMap::new();
+    let mut all: BTreeMap<String, AdoptionOffer> = BTreeMap::new();
     let mut room: BTreeMap<String, usize> =
         stock.sets.iter().map(|set| (set.name_any(), room_of(set, stock, lists))).collect();
     for machine in &stock.machines {
@@ -80,11 +80,13 @@ pub fn offers(lists: &[Found], stock: &Stock) -> Vec<Offer> {
     }
     for list in lists {
         let verdicts = judge(&list.vms, &claims, &list.owner);
-        let free = verdicts.into_iter().filter(|(_, one)| matches!(one, Verdict::Orphan | Verdict::Unmarked));
+        let free = verdicts
+            .into_iter()
+            .filter(|(_, one)| matches!(one, VmClassification::Orphan | VmClassification::Unmarked));
         for (id, _) in free {
             let Some(vm) = list.vms.get(id).filter(|_| !all.contains_key(id)) else { continue };
             let node = index.of_vm(id, vm);
-            let mut offer = Offer {
+            let mut offer = AdoptionOffer {
                 vm: id.to_owned(),
                 machine: vm.machine.clone(),
                 node: node.map(|one| one.node.name_any()).unwrap_or_default(),
@@ -115,7 +117,7 @@ fn set_of<'a>(machine: &str, sets: &'a [MachineSet]) -> Option<&'a MachineSet> {
     sets.iter().filter(is_of).max_by_key(|set| set.name_any().len())
 }
 
-fn of_machine(machine: &Arc<Machine>, set: &str, stock: &Stock) -> Offer {
+fn of_machine(machine: &Arc<Machine>, set: &str, stock: &NamespaceObjects) -> AdoptionOffer {
     let found = stock.sets.iter().find(|one| one.name_any() == set);
     let step = match found {
         None => Err(format!("MachineSet {set} does not exist any more: delete the machine, or its annotation")),
@@ -126,7 +128,7 @@ fn of_machine(machine: &Arc<Machine>, set: &str, stock: &Stock) -> Offer {
             Ok(OfferStep::Join { machine: Arc::clone(machine), labels })
         }
     };
-    Offer {
+    AdoptionOffer {
         vm: machine.spec.provider_id.clone(),
         machine: machine.name_any(),
         node: machine.node_name().unwrap_or_default().to_owned(),
@@ -136,29 +138,29 @@ fn of_machine(machine: &Arc<Machine>, set: &str, stock: &Stock) -> Offer {
 }
 
 /// The Machines of a set.
-fn members<'a>(set: &MachineSet, stock: &'a Stock) -> impl Iterator<Item = &'a Arc<Machine>> {
+fn members<'a>(set: &MachineSet, stock: &'a NamespaceObjects) -> impl Iterator<Item = &'a Arc<Machine>> {
     let uid = set.uid().unwrap_or_default();
     stock.machines.iter().filter(move |one| owner::is_controlled_by(&one.metadata, &uid) && !one.is_terminating())
 }
 
-fn has_vm(machine: &Machine, lists: &[Found]) -> bool {
+fn has_vm(machine: &Machine, lists: &[ClassVms]) -> bool {
     lists.iter().any(|list| list.vms.contains_key(&machine.spec.provider_id))
 }
 
 /// How many replicas of a set have no VM that serves.
-fn room_of(set: &MachineSet, stock: &Stock, lists: &[Found]) -> usize {
+fn room_of(set: &MachineSet, stock: &NamespaceObjects, lists: &[ClassVms]) -> usize {
     let serves = |one: &&Arc<Machine>| one.phase() == MachinePhase::Running && has_vm(one, lists);
     let serving = members(set, stock).filter(serves).count();
     usize::try_from(set.spec.replicas).unwrap_or_default().saturating_sub(serving)
 }
 
 fn create(
-    offer: &Offer,
+    offer: &AdoptionOffer,
     holder: Option<String>,
     set: Option<&MachineSet>,
     room: &mut BTreeMap<String, usize>,
-    stock: &Stock,
-    lists: &[Found],
+    stock: &NamespaceObjects,
+    lists: &[ClassVms],
 ) -> Result<OfferStep, String> {
     if let Some(holder) = holder {
         return Err(format!("machine {holder} has the Node"));

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Listing, Policy, Snapshot,
+    OrphanPolicy, Snapshot, VmListing,
     nodes::{NodeIndex, TargetNode},
 };
 use mcm_driver::Listed;
-use mcm_rules::safety::orphans::{Verdict, identity};
+use mcm_rules::safety::orphans::{VmClassification, identity};
 
 /// The shortest pause between two lists.
 pub(super) const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);
@@ -18,10 +18,10 @@ pub(super) const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 pub(super) const MISSING_RIGHT: &str = "the right to list machineclasses.machine.sapcloud.io in all namespaces";
 
 /// The verdict on each listed VM.
-pub(super) type Verdicts<'a> = BTreeMap<&'a str, Verdict>;
+pub(super) type VmVerdicts<'a> = BTreeMap<&'a str, VmClassification>;
 
 /// Other owners of VMs in a list, beside the namespace of the class.
-pub(super) enum Sharing {
+pub(super) enum VmListSharing {
     /// No other namespace, as far as can be read.
     Alone,
     /// Other namespaces also have VMs in it; contains the evidence.
@@ -33,17 +33,17 @@ pub(super) enum Sharing {
 }
 
 /// A complete list, and the verdicts on it.
-pub(super) struct Pass<'a> {
+pub(super) struct OrphanPass<'a> {
     pub snapshot: &'a Snapshot,
-    pub policy: &'a Policy,
-    pub list: &'a Listing,
+    pub policy: &'a OrphanPolicy,
+    pub list: &'a VmListing,
     pub vms: &'a Listed,
-    pub verdicts: Verdicts<'a>,
-    pub sharing: Sharing,
+    pub verdicts: VmVerdicts<'a>,
+    pub sharing: VmListSharing,
     pub nodes: NodeIndex<'a>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> OrphanPass<'a> {
     /// A VM as users see it.
     pub(super) fn describe(&self, id: &str) -> String {
         identity(id, self.machine_of(id))
@@ -55,7 +55,7 @@ impl<'a> Pass<'a> {
     }
 
     /// IDs of the VMs with a verdict.
-    pub(super) fn with(&self, verdict: Verdict) -> impl Iterator<Item = &'a str> {
+    pub(super) fn with(&self, verdict: VmClassification) -> impl Iterator<Item = &'a str> {
         self.verdicts.iter().filter(move |(_, one)| **one == verdict).map(|(id, _)| *id)
     }
 
@@ -66,27 +66,27 @@ impl<'a> Pass<'a> {
 
     /// Orphans without a Node.
     pub(super) fn bare(&self) -> impl Iterator<Item = &'a str> {
-        self.with(Verdict::Orphan).filter(|id| self.node_of(id).is_none())
+        self.with(VmClassification::Orphan).filter(|id| self.node_of(id).is_none())
     }
 
     /// Orphans with a Node.
     pub(super) fn serving(&self) -> impl Iterator<Item = (&'a str, &'a TargetNode)> {
-        self.with(Verdict::Orphan).filter_map(|id| Some((id, self.node_of(id)?)))
+        self.with(VmClassification::Orphan).filter_map(|id| Some((id, self.node_of(id)?)))
     }
 }
 
 /// Between two lists of a class.
-pub(super) fn period_of(policy: &Policy) -> SignedDuration {
+pub(super) fn period_of(policy: &OrphanPolicy) -> SignedDuration {
     SignedDuration::try_from(policy.period).unwrap_or(SignedDuration::MAX).max(SHORTEST_PERIOD)
 }
 
 /// For how long a VM must have been without a Machine.
-pub(super) fn patience(policy: &Policy) -> SignedDuration {
+pub(super) fn patience(policy: &OrphanPolicy) -> SignedDuration {
     period_of(policy).max(policy.minimum_age)
 }
 
 /// For how long another manager may remove the annotation from the Node of a VM.
-pub(super) fn probe(policy: &Policy) -> SignedDuration {
+pub(super) fn probe(policy: &OrphanPolicy) -> SignedDuration {
     patience(policy).max(policy.claim_timeout)
 }
 

@@ -2,23 +2,23 @@ use jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::{
-    Action, Found, Others, Policy, Snapshot,
+    Action, ClassVms, ForeignClasses, OrphanPolicy, Snapshot,
     nodes::NodeIndex,
-    pass::{MISSING_RIGHT, Pass, Sharing, Verdicts, after, patience, period_of, shortened},
+    pass::{MISSING_RIGHT, OrphanPass, VmListSharing, VmVerdicts, after, patience, period_of, shortened},
     record, serving,
 };
 use crate::object::authority;
 use mcm_api::reasons::EventReason;
 use mcm_driver::Listed;
 use mcm_rules::{
-    plan::{Event, Plan, Plannable, WaitKind},
-    safety::orphans::{Verdict, identity, is_proven, judge},
+    plan::{Event, Plan, PlanInput, WaitKind},
+    safety::orphans::{VmClassification, identity, is_proven, judge},
 };
 
 /// How soon to list again after a failure, at the latest.
 const AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -31,7 +31,7 @@ impl Plannable for Snapshot {
 /// The loop calls it until no steps are left: list, look for other owners that use the cluster tag if that matters, divide the
 /// VMs among the classes that list them, record the findings, delete the VM of an orphan without a Node, drain the Node of
 /// another.
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, policy: &OrphanPolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     if !snapshot.can_list {
         return plan;
@@ -46,7 +46,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.then(Action::ListVms, "VMs of the class are compared with the machines");
         return plan;
     };
-    let Found { owner, vms } = match &list.found {
+    let ClassVms { owner, vms } = match &list.found {
         Ok(found) => found,
         Err(error) => {
             let again = after(snapshot.now, period.min(AFTER_FAILURE));
@@ -65,14 +65,17 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         plan.then(Action::ListClassesOfOthers, reason);
         return plan;
     };
-    if matches!(sharing, Sharing::Alone) {
-        verdicts.values_mut().filter(|one| **one == Verdict::Unmarked).for_each(|one| *one = Verdict::Orphan);
+    if matches!(sharing, VmListSharing::Alone) {
+        verdicts
+            .values_mut()
+            .filter(|one| **one == VmClassification::Unmarked)
+            .for_each(|one| *one = VmClassification::Orphan);
     }
     if !divide(&mut plan, snapshot, vms, &mut verdicts) {
         return plan;
     }
     let nodes = NodeIndex::new(&snapshot.nodes, &snapshot.all_machines);
-    let pass = Pass { snapshot, policy, list, vms, verdicts, sharing, nodes };
+    let pass = OrphanPass { snapshot, policy, list, vms, verdicts, sharing, nodes };
     if !snapshot.learned.is_recorded {
         record::plan(&mut plan, &pass);
         return plan;
@@ -89,8 +92,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 
 /// Leaves VMs to another class whose list shows them as well, so that each orphan is reported and deleted once. False if the
 /// classes have not been asked yet.
-fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &Listed, verdicts: &mut Verdicts<'_>) -> bool {
-    let is_shared = |verdict: &Verdict| !matches!(verdict, Verdict::Claimed);
+fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &Listed, verdicts: &mut VmVerdicts<'_>) -> bool {
+    let is_shared = |verdict: &VmClassification| !matches!(verdict, VmClassification::Claimed);
     let shown: Vec<String> = verdicts.iter().filter(|(_, one)| is_shared(one)).map(|(id, _)| named(vms, id)).collect();
     match &snapshot.learned.elsewhere {
         None if shown.is_empty() => {}
@@ -109,48 +112,55 @@ fn named(vms: &Listed, id: &str) -> String {
 }
 
 /// `None` if it matters, and the classes of other namespaces were not listed.
-fn sharing(vms: &Listed, verdicts: &Verdicts<'_>, others: Option<&Others>, policy: &Policy) -> Option<Sharing> {
-    let first = |verdict: Verdict| verdicts.iter().find(|(_, one)| **one == verdict).map(|(id, _)| *id);
-    if first(Verdict::Unmarked).is_none() {
-        return Some(Sharing::Alone);
+fn sharing(
+    vms: &Listed,
+    verdicts: &VmVerdicts<'_>,
+    others: Option<&ForeignClasses>,
+    policy: &OrphanPolicy,
+) -> Option<VmListSharing> {
+    let first = |verdict: VmClassification| verdicts.iter().find(|(_, one)| **one == verdict).map(|(id, _)| *id);
+    if first(VmClassification::Unmarked).is_none() {
+        return Some(VmListSharing::Alone);
     }
-    if let Some(id) = first(Verdict::Foreign) {
+    if let Some(id) = first(VmClassification::Foreign) {
         let marker = vms.get(id).and_then(|vm| vm.owner.as_deref()).unwrap_or_default();
-        return Some(Sharing::Shared(format!("VM {} has the owner {marker}", named(vms, id))));
+        return Some(VmListSharing::Shared(format!("VM {} has the owner {marker}", named(vms, id))));
     }
     Some(match others? {
         // Permissions of the Go programs.
-        Others::Forbidden { has_own_tag } if *has_own_tag || policy.is_sole_user => Sharing::Alone,
-        Others::Forbidden { .. } => Sharing::Unchecked,
-        Others::Known(classes) if classes.is_empty() => Sharing::Alone,
-        Others::Known(classes) => Sharing::Shared(format!("MachineClass {} has the same tag", shortened(classes))),
-        Others::Unknown(error) => Sharing::Unknown(error.clone()),
+        ForeignClasses::Forbidden { has_own_tag } if *has_own_tag || policy.is_sole_user => VmListSharing::Alone,
+        ForeignClasses::Forbidden { .. } => VmListSharing::Unchecked,
+        ForeignClasses::Known(classes) if classes.is_empty() => VmListSharing::Alone,
+        ForeignClasses::Known(classes) => {
+            VmListSharing::Shared(format!("MachineClass {} has the same tag", shortened(classes)))
+        }
+        ForeignClasses::Unknown(error) => VmListSharing::Unknown(error.clone()),
     })
 }
 
-fn wait(plan: &mut Plan<Action>, pass: &Pass<'_>) {
+fn wait(plan: &mut Plan<Action>, pass: &OrphanPass<'_>) {
     let again = after(pass.snapshot.now, period_of(pass.policy));
-    let unmarked = pass.with(Verdict::Unmarked).count();
+    let unmarked = pass.with(VmClassification::Unmarked).count();
     match (&pass.sharing, pass.snapshot.memory.orphans.len()) {
-        (Sharing::Unknown(error), _) => {
+        (VmListSharing::Unknown(error), _) => {
             let text = format!(
                 "the MachineClasses of other namespaces, to decide about {unmarked} VMs without a marker: {error}"
             );
             plan.wait(WaitKind::OrphanCheck, text, Some(again.min(after(pass.snapshot.now, AFTER_FAILURE))));
         }
-        (Sharing::Shared(how), _) => {
+        (VmListSharing::Shared(how), _) => {
             let text =
                 format!("its own cluster tag, to decide about {unmarked} VMs without a machine and a marker: {how}");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
-        (Sharing::Unchecked, _) => {
+        (VmListSharing::Unchecked, _) => {
             let text = format!("{MISSING_RIGHT}, to decide about {unmarked} VMs without a machine and a marker");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
-        (Sharing::Alone, 0) => {
+        (VmListSharing::Alone, 0) => {
             plan.wait(WaitKind::OrphanCheck, "the next check for orphan VMs", Some(again));
         }
-        (Sharing::Alone, orphans) => {
+        (VmListSharing::Alone, orphans) => {
             let text = format!("the next check of {orphans} VMs without a machine");
             plan.wait(WaitKind::OrphanCheck, text, Some(again));
         }
@@ -158,7 +168,7 @@ fn wait(plan: &mut Plan<Action>, pass: &Pass<'_>) {
 }
 
 /// One VM at a time, so that everything is read again before the next.
-fn delete(plan: &mut Plan<Action>, pass: &Pass<'_>) {
+fn delete(plan: &mut Plan<Action>, pass: &OrphanPass<'_>) {
     let (snapshot, policy, began) = (pass.snapshot, pass.policy, pass.list.began_at);
     let learned = &snapshot.learned;
     if policy.is_dry_run || snapshot.recently_deleted >= policy.limit {

@@ -12,7 +12,7 @@ use mcm_api::{
 
 /// A MachineDeployment with its sets, or a MachineSet without a deployment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pool {
+pub struct ReplicaPool {
     /// Its name, with which the names of its Machines begin.
     pub name: String,
     /// Desired replicas.
@@ -25,20 +25,20 @@ pub struct Pool {
 
 /// The pools of a namespace, as the API server has them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pools {
-    pools: Vec<Pool>,
+pub struct NamespacePools {
+    pools: Vec<ReplicaPool>,
     /// Names and selectors of all sets and deployments.
     selectors: Vec<(String, Option<LabelSelector>)>,
 }
 
-impl Pools {
+impl NamespacePools {
     /// The pools of these objects.
     pub fn new(deployments: &[MachineDeployment], sets: &[MachineSet]) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let of_deployment = |one: &MachineDeployment| {
             let uid = text(&one.metadata.uid);
             let own = sets.iter().filter(|set| owner::is_controlled_by(&set.metadata, &uid));
-            Pool {
+            ReplicaPool {
                 name: text(&one.metadata.name),
                 replicas: usize::try_from(one.spec.replicas).unwrap_or_default(),
                 sets: own.map(|set| text(&set.metadata.uid)).collect(),
@@ -46,7 +46,7 @@ impl Pools {
             }
         };
         let alone = sets.iter().filter(|set| owner::controller_of(&set.metadata).is_none());
-        let of_set = |one: &MachineSet| Pool {
+        let of_set = |one: &MachineSet| ReplicaPool {
             name: text(&one.metadata.name),
             replicas: usize::try_from(one.spec.replicas).unwrap_or_default(),
             sets: [text(&one.metadata.uid)].into(),
@@ -62,14 +62,14 @@ impl Pools {
     }
 
     /// The pool of a Machine of this name: its name begins with that of the pool.
-    pub(super) fn of_machine(&self, machine: &str) -> Option<&Pool> {
-        let is_of = |pool: &&Pool| machine.strip_prefix(&pool.name).is_some_and(|rest| rest.starts_with('-'));
+    pub(super) fn of_machine(&self, machine: &str) -> Option<&ReplicaPool> {
+        let is_of = |pool: &&ReplicaPool| machine.strip_prefix(&pool.name).is_some_and(|rest| rest.starts_with('-'));
         self.pools.iter().filter(is_of).max_by_key(|pool| pool.name.len())
     }
 
     /// The pools that must have their replicas before a Node of a Machine of this name is drained: its pool or, if that does
     /// not exist, all of them, because any may use the Node.
-    fn concerned(&self, machine: &str) -> Vec<&Pool> {
+    fn concerned(&self, machine: &str) -> Vec<&ReplicaPool> {
         self.of_machine(machine).map_or_else(|| self.pools.iter().collect(), |pool| vec![pool])
     }
 
@@ -91,7 +91,7 @@ impl Pools {
     }
 }
 
-impl Pool {
+impl ReplicaPool {
     /// Whether a Machine serves the pool. `lost` are UIDs of Machines whose VM is not in the list.
     fn counts(&self, machine: &Machine, lost: &BTreeSet<String>) -> bool {
         let set = owner::controller_of(&machine.metadata).map(|set| set.uid.as_str()).unwrap_or_default();

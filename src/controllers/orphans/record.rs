@@ -6,24 +6,24 @@ use kube::ResourceExt;
 
 use super::{
     Action, Memory,
-    pass::{MISSING_RIGHT, Pass, Sharing, patience, period_of, probe, shortened},
+    pass::{MISSING_RIGHT, OrphanPass, VmListSharing, patience, period_of, probe, shortened},
 };
 use mcm_api::{labels, machine::Machine, reasons::EventReason};
 use mcm_driver::Listed;
 use mcm_rules::{
     plan::{Event, Plan},
-    safety::orphans::{Sightings, Verdict, is_proven, seen, without_vm},
+    safety::orphans::{SightingTimes, VmClassification, is_proven, seen, without_vm},
 };
 
 /// Replaces the sightings, and reports what is new.
-pub(super) fn plan(plan: &mut Plan<Action>, pass: &Pass<'_>) {
+pub(super) fn plan(plan: &mut Plan<Action>, pass: &OrphanPass<'_>) {
     let (snapshot, policy, vms) = (pass.snapshot, pass.policy, pass.vms);
     let (before, began) = (&snapshot.memory, pass.list.began_at);
-    let (mut bare, doubtful) = (named(pass, pass.bare()), named(pass, pass.with(Verdict::Doubtful)));
+    let (mut bare, doubtful) = (named(pass, pass.bare()), named(pass, pass.with(VmClassification::Doubtful)));
     let mut serving = named(pass, pass.serving().map(|(id, _)| id));
     let mut marked = named(pass, pass.serving().filter(|(_, node)| node.is_marked()).map(|(id, _)| id));
-    let unmarked = named(pass, pass.with(Verdict::Unmarked));
-    if matches!(pass.sharing, Sharing::Unknown(_)) {
+    let unmarked = named(pass, pass.with(VmClassification::Unmarked));
+    if matches!(pass.sharing, VmListSharing::Unknown(_)) {
         // As after a failed list: it proves nothing and drops nothing.
         let kept = [(&before.orphans, &mut bare), (&before.serving, &mut serving), (&before.marked, &mut marked)];
         for (sightings, list) in kept {
@@ -31,15 +31,16 @@ pub(super) fn plan(plan: &mut Plan<Action>, pass: &Pass<'_>) {
         }
     }
     let left_alone = match pass.sharing {
-        Sharing::Shared(_) | Sharing::Unchecked => unmarked,
-        Sharing::Alone | Sharing::Unknown(_) => Vec::new(),
+        VmListSharing::Shared(_) | VmListSharing::Unchecked => unmarked,
+        VmListSharing::Alone | VmListSharing::Unknown(_) => Vec::new(),
     };
     let claims: Vec<_> = snapshot.machines.iter().map(|machine| super::claim_of(machine)).collect();
     let missing: Vec<&str> = without_vm(vms, &claims).map(|claim| claim.name.as_str()).collect();
     let is_missing = |machine: &Machine| missing.contains(&machine.name_any().as_str()) && !machine.is_terminating();
     let lost: Vec<_> = snapshot.machines.iter().filter(|machine| is_missing(machine)).collect();
     let uids: Vec<String> = lost.iter().filter_map(|machine| machine.uid()).collect();
-    let sighted = |sightings: &Sightings, shown: &[String]| seen(sightings, shown.iter().map(String::as_str), began);
+    let sighted =
+        |sightings: &SightingTimes, shown: &[String]| seen(sightings, shown.iter().map(String::as_str), began);
     let mut memory = Memory {
         orphans: sighted(&before.orphans, &bare),
         serving: sighted(&before.serving, &serving),
@@ -49,7 +50,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, pass: &Pass<'_>) {
         without_vm: sighted(&before.without_vm, &uids),
         reported: before.reported.iter().filter(|uid| uids.contains(uid)).cloned().collect(),
         left_alone: left_alone.into_iter().collect(),
-        foreign: pass.with(Verdict::Foreign).count(),
+        foreign: pass.with(VmClassification::Foreign).count(),
         unidentified: unidentified(pass),
     };
     memory.claimed = claimed(pass, &memory);
@@ -82,12 +83,12 @@ pub(super) fn plan(plan: &mut Plan<Action>, pass: &Pass<'_>) {
     };
 }
 
-fn named<'a>(pass: &Pass<'_>, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn named<'a>(pass: &OrphanPass<'_>, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     ids.map(|id| pass.describe(id)).collect()
 }
 
 /// The event about VMs that newly have no Machine.
-fn found_text(pass: &Pass<'_>, bare: &[String], serving: &[String]) -> Option<String> {
+fn found_text(pass: &OrphanPass<'_>, bare: &[String], serving: &[String]) -> Option<String> {
     let minutes = |duration: jiff::SignedDuration| duration.as_mins();
     let (of_bare, of_serving) = match pass.policy.is_dry_run {
         true => ("they are kept (dry run)".to_owned(), "they are kept (dry run)".to_owned()),
@@ -109,7 +110,7 @@ fn found_text(pass: &Pass<'_>, bare: &[String], serving: &[String]) -> Option<St
 }
 
 /// VMs whose Nodes lack the annotation although it must be there by now: another manager removed it.
-fn claimed(pass: &Pass<'_>, memory: &Memory) -> BTreeSet<String> {
+fn claimed(pass: &OrphanPass<'_>, memory: &Memory) -> BTreeSet<String> {
     let long = after_probe(pass);
     let began = pass.list.began_at;
     let is_claimed = |vm: &String| is_proven(&memory.serving, vm, long, began) && !memory.marked.contains_key(vm);
@@ -117,7 +118,7 @@ fn claimed(pass: &Pass<'_>, memory: &Memory) -> BTreeSet<String> {
 }
 
 /// Since when a VM must have been an orphan so that its Node is old enough to have got the annotation.
-fn after_probe(pass: &Pass<'_>) -> jiff::SignedDuration {
+fn after_probe(pass: &OrphanPass<'_>) -> jiff::SignedDuration {
     probe(pass.policy).saturating_add(period_of(pass.policy))
 }
 
@@ -149,16 +150,16 @@ fn reason(vms: &Listed, memory: &Memory) -> String {
 }
 
 /// The text about VMs that this check leaves alone for the first time.
-fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
+fn left_alone_text(sharing: &VmListSharing, before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<String> {
     let new: Vec<String> = now.difference(before).cloned().collect();
     let (reason, remedy) = match sharing {
         _ if new.is_empty() => return None,
-        Sharing::Alone | Sharing::Unknown(_) => return None,
-        Sharing::Shared(how) => (
+        VmListSharing::Alone | VmListSharing::Unknown(_) => return None,
+        VmListSharing::Shared(how) => (
             format!("because others use the cluster tag: {}; {how}", shortened(&new)),
             "Give each namespace its own cluster tag, or delete those VMs that no namespace needs".to_owned(),
         ),
-        Sharing::Unchecked => (
+        VmListSharing::Unchecked => (
             format!("because this process cannot see whether others use the cluster tag: {}", shortened(&new)),
             format!(
                 "Grant {MISSING_RIGHT} (config/rbac/classes.yaml), or set --machine-safety-orphan-vms-sole-user if this \
@@ -170,7 +171,7 @@ fn left_alone_text(sharing: &Sharing, before: &BTreeSet<String>, now: &BTreeSet<
 }
 
 /// VMs without a provider ID or Machine in the driver's answer.
-fn unidentified(pass: &Pass<'_>) -> BTreeSet<String> {
+fn unidentified(pass: &OrphanPass<'_>) -> BTreeSet<String> {
     let name = |id: &str| if id.is_empty() { "one without an ID".to_owned() } else { id.to_owned() };
     let all = pass.verdicts.keys().filter(|id| id.is_empty() || pass.machine_of(id).is_empty());
     all.map(|id| name(id)).collect()

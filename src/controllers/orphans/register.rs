@@ -1,34 +1,34 @@
 use std::{sync::Arc, time::Duration};
 
-use super::apply::{COMPONENT, Orphans};
+use super::apply::{COMPONENT, OrphanCollector};
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::Code;
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::Builder,
-    enqueue::Enqueue,
-    owners::Owners,
-    queue::{Pacing, Queue},
-    reconcile::States,
-    secrets::Secrets,
+    cache::{Key, ObjectChange},
+    cell::CellBuilder,
+    enqueue::EnqueueMapper,
+    owners::VmOwners,
+    queue::{QueuePacing, WorkQueue},
+    reconcile::ObjectStateMap,
+    secrets::SecretCache,
 };
 use {
     crate as controllers,
-    crate::{Kind, Settings, machine::Permits, secret::MetadataOfSecret},
+    crate::{Kind, Settings, machine::ReplacementPermits, secret::MetadataOfSecret},
 };
 
 pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 const WORKERS: usize = 4;
 /// Lists of one class are so far apart, however many of its Machines are deleted.
-const PACING: Pacing = Pacing { gather: Duration::from_mins(1), per_cost: 0 };
+const PACING: QueuePacing = QueuePacing { gather: Duration::from_mins(1), per_cost: 0 };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let orphans = Arc::new(Orphans::new(builder, settings));
-    let queue = Queue::new("machinesafetyorphanvms", PACING);
-    let states = Arc::<States<Orphans>>::default();
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
+    let orphans = Arc::new(OrphanCollector::new(builder, settings));
+    let queue = WorkQueue::new("machinesafetyorphanvms", PACING);
+    let states = Arc::<ObjectStateMap<OrphanCollector>>::default();
     let workers = builder.reconciler_of::<MachineClass, _>(&orphans, &queue, &states, WORKERS);
-    let enqueue = Enqueue::new(&orphans, &queue);
+    let enqueue = EnqueueMapper::new(&orphans, &queue);
 
     // Another leader may have removed orphans that an earlier term saw.
     let (sightings, add_all, former) = (Arc::clone(&states), enqueue.all(all_classes), Arc::clone(&orphans));
@@ -50,17 +50,17 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(class_of_suspect));
 }
 
-impl Orphans {
-    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+impl OrphanCollector {
+    fn new(builder: &mut CellBuilder<'_>, settings: &Settings) -> Self {
         let (classes, machines, servers) = (builder.objects(), builder.objects(), builder.shared());
         let freed = builder.shared();
-        let (secrets, permits) = (builder.objects::<MetadataOfSecret>(), builder.shared::<Permits>());
-        let owners = Owners::of_cell(builder);
+        let (secrets, permits) = (builder.objects::<MetadataOfSecret>(), builder.shared::<ReplacementPermits>());
+        let owners = VmOwners::of_cell(builder);
         let config = builder.config();
         Self {
             classes,
             machines,
-            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            secrets: SecretCache::new(Arc::clone(&secrets.cache), &config.control),
             control: config.control.clone(),
             scope: config.scope.clone(),
             owners,
@@ -80,23 +80,23 @@ impl Orphans {
     }
 }
 
-fn all_classes(orphans: &Orphans) -> Vec<Key> {
+fn all_classes(orphans: &OrphanCollector) -> Vec<Key> {
     orphans.classes.cache.all().iter().map(|class| Key::of(&class.metadata)).collect()
 }
 
-fn new_class<C>(_: &C, change: &Change<MachineClass>) -> Vec<Key> {
+fn new_class<C>(_: &C, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     if change.gone || change.old.is_some() { Vec::new() } else { vec![change.key.clone()] }
 }
 
 /// The class of a Machine that was deleted, or that has several VMs.
-fn class_of_suspect<C>(_: &C, change: &Change<Machine>) -> Vec<Key> {
+fn class_of_suspect<C>(_: &C, change: &ObjectChange<Machine>) -> Vec<Key> {
     let machine = change.new.as_ref().or(change.old.as_ref());
     let suspect = machine.filter(|_| change.gone || has_several_vms(change));
     suspect.map(|machine| Key::beside(&change.meta, &machine.spec.class.name)).into_iter().collect()
 }
 
 /// Its last operation newly failed because there are several VMs. As in the reference, the text contains that.
-fn has_several_vms(change: &Change<Machine>) -> bool {
+fn has_several_vms(change: &ObjectChange<Machine>) -> bool {
     let says = |machine: &Arc<Machine>| {
         let status = machine.status.as_ref();
         status.is_some_and(|status| status.last_operation.description.contains(Code::OutOfRange.as_str()))
@@ -130,7 +130,7 @@ mod tests {
         #[case] new: Option<&str>,
         #[case] expected: bool,
     ) {
-        let keys = class_of_suspect(&(), &Change::between(old.map(machine), new.map(machine)));
+        let keys = class_of_suspect(&(), &ObjectChange::between(old.map(machine), new.map(machine)));
         let all: &[Key] = &[Key::new("ns", "c")];
         assert_eq!(keys, if expected { all } else { &[] });
     }

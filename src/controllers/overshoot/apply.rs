@@ -4,56 +4,56 @@ use std::sync::Arc;
 
 use kube::{Resource, ResourceExt};
 
-use super::{Action, Policy, Snapshot, Subject};
+use super::{Action, MachineSetGroup, OvershootPolicy, Snapshot};
 use mcm_api::{
     machine::{Machine, MachineDeployment, MachineSet},
     patch,
 };
 use mcm_rules::plan::{self, Step};
 use mcm_runtime::{
-    cache::{Cached, Key},
-    clock::Clock,
-    events::Events,
+    cache::{CacheableKind, Key},
+    clock::TimeSource,
+    events::EventRecorder,
     hold_check::HoldCheck,
-    objects::{Objects, WriteError},
-    reconcile::{Execute, Next, Turn},
+    objects::{CachedApi, ObjectWriteError},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     worker::ReconcileError,
 };
 
 const COMPONENT: &str = "machine-controller-manager";
 
 /// Key of a subject.
-pub(super) type SubjectKey = Subject<Key>;
+pub(super) type SubjectKey = MachineSetGroup<Key>;
 
 impl SubjectKey {
     /// The reference to it.
-    pub fn object(&self) -> plan::Subject {
+    pub fn object(&self) -> plan::SubjectRef {
         let (kind, Key { namespace, name }) = match self {
             Self::Deployment(key) => (MachineDeployment::kind(&()), key.clone()),
             Self::Set(key) => (MachineSet::kind(&()), key.clone()),
         };
-        plan::Subject { kind: kind.into_owned(), namespace, name }
+        plan::SubjectRef { kind: kind.into_owned(), namespace, name }
     }
 }
 
 /// Freezes and unfreezes sets.
-pub(crate) struct Overshoot {
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
+pub(crate) struct OvershootReconciler {
+    pub deployments: Arc<CachedApi<MachineDeployment>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub machines: Arc<CachedApi<Machine>>,
     pub holds: Arc<HoldCheck>,
-    pub policy: Policy,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub policy: OvershootPolicy,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for Overshoot {
+impl PlanExecutor for OvershootReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::RememberUnfreeze(uid) => turn.remember(|memory| {
@@ -77,18 +77,18 @@ impl Execute for Overshoot {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
 /// Writes the status, then the metadata on top of it.
-async fn write<K: Cached + serde::Serialize>(
-    turn: &Turn<'_, Overshoot>,
-    objects: &Objects<K>,
+async fn write<K: CacheableKind + serde::Serialize>(
+    turn: &ReconcileRun<'_, OvershootReconciler>,
+    objects: &CachedApi<K>,
     seen: &Arc<K>,
     status: Option<serde_json::Value>,
     patch: Option<serde_json::Value>,
-) -> Result<(), WriteError> {
+) -> Result<(), ObjectWriteError> {
     let mut current = Arc::clone(seen);
     if let Some(status) = status {
         current = objects.patch_status(current.meta(), &status).await?;

@@ -24,18 +24,18 @@ pub use plan::plan;
 pub use register::KIND;
 
 use mcm_api::machine::{MachineDeployment, MachineDeploymentStatus, MachineSet, MachineSetStatus};
-use mcm_rules::safety::overshoot::Margins;
+use mcm_rules::safety::overshoot::OvershootMargins;
 
 /// The sets of one check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Subject<K> {
+pub(crate) enum MachineSetGroup<K> {
     /// The sets of a deployment.
     Deployment(K),
     /// A set that no deployment controls.
     Set(K),
 }
 
-impl<K: fmt::Display> fmt::Display for Subject<K> {
+impl<K: fmt::Display> fmt::Display for MachineSetGroup<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deployment(key) => write!(f, "deployment {key}"),
@@ -48,7 +48,7 @@ impl<K: fmt::Display> fmt::Display for Subject<K> {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Settings from the flags.
-    pub policy: Policy,
+    pub policy: OvershootPolicy,
     /// The deployment; `None` for a set without one.
     pub deployment: Option<Arc<MachineDeployment>>,
     /// Its sets, or the set.
@@ -81,16 +81,16 @@ pub struct Memory {
 
 /// Settings, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct OvershootPolicy {
     /// `--safety-up` and `--safety-down`.
-    pub margins: Margins,
+    pub margins: OvershootMargins,
     /// How often the numbers are checked (`--machine-safety-overshooting-period`); at least one second.
     pub period: Duration,
 }
 
-impl Default for Policy {
+impl Default for OvershootPolicy {
     fn default() -> Self {
-        Self { margins: Margins::default(), period: Duration::from_mins(1) }
+        Self { margins: OvershootMargins::default(), period: Duration::from_mins(1) }
     }
 }
 
@@ -120,9 +120,9 @@ pub enum Action {
 
 impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
-    fn subject(&self) -> Option<mcm_rules::plan::Subject> {
+    fn subject(&self) -> Option<mcm_rules::plan::SubjectRef> {
         match self {
-            Self::WriteSet { set, .. } => Some(mcm_rules::plan::Subject::of(&**set)),
+            Self::WriteSet { set, .. } => Some(mcm_rules::plan::SubjectRef::of(&**set)),
             Self::WriteDeployment { .. } | Self::RememberUnfreeze(_) => None,
         }
     }

@@ -3,8 +3,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube::ResourceExt;
 
 use super::{
-    CountedSet, Memory, Snapshot, Subject,
-    apply::{Overshoot, SubjectKey},
+    CountedSet, MachineSetGroup, Memory, Snapshot,
+    apply::{OvershootReconciler, SubjectKey},
 };
 use crate::{
     machine, machine_deployment, machine_set,
@@ -15,12 +15,12 @@ use crate::{
 };
 use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
 use mcm_runtime::{
-    cache::{Cache, Key, Unreadable},
-    reconcile::Observe,
-    trust::Watched,
+    cache::{Key, ObjectCache, UnreadableObject},
+    reconcile::SnapshotReader,
+    trust::MonitoredCache,
 };
 
-impl Observe for Overshoot {
+impl SnapshotReader for OvershootReconciler {
     type Key = SubjectKey;
     type Snapshot = Snapshot;
     type Memory = Memory;
@@ -29,7 +29,7 @@ impl Observe for Overshoot {
     /// `None` if there is nothing to check, or nothing may be touched now.
     fn observe(&self, subject: &SubjectKey, memory: &Memory, (): &()) -> Option<Snapshot> {
         let (deployment, sets, unreadable_sets) = match subject {
-            Subject::Deployment(key) => {
+            MachineSetGroup::Deployment(key) => {
                 let deployment =
                     self.deployments.cache.get(key).filter(|one| self.holds.of(&one.metadata).is_none())?;
                 let uid = deployment.uid().unwrap_or_default();
@@ -38,7 +38,7 @@ impl Observe for Overshoot {
                 let unreadable = unreadable.filter(|set| owner::is_controlled_by(&set.meta, &uid));
                 (Some(deployment), sets, unreadable.filter_map(|set| set.meta.name).collect())
             }
-            Subject::Set(key) => {
+            MachineSetGroup::Set(key) => {
                 let is_it = |set: &Arc<MachineSet>| subject_of(&self.deployments.cache, set) == Some(subject.clone());
                 let set = self.sets.cache.get(key).filter(is_it)?;
                 if self.holds.of(&set.metadata).is_some() {
@@ -63,10 +63,10 @@ impl Observe for Overshoot {
     }
 }
 
-impl Overshoot {
+impl OvershootReconciler {
     /// Machines that the autoscaler chose do not count: each lowers the replicas of the deployment at once, and exists until its
     /// Node is drained.
-    fn count(&self, set: Arc<MachineSet>, chosen: &BTreeSet<&str>, unreadable: &[Unreadable]) -> CountedSet {
+    fn count(&self, set: Arc<MachineSet>, chosen: &BTreeSet<&str>, unreadable: &[UnreadableObject]) -> CountedSet {
         let uid = set.uid().unwrap_or_default();
         let is_chosen = |machine: &Machine| {
             let is_listed = machine.metadata.name.as_deref().is_some_and(|name| chosen.contains(name));
@@ -80,20 +80,20 @@ impl Overshoot {
 
     /// Stale caches may lack Machines that exist.
     fn uncertain(&self) -> Option<String> {
-        let caches: [&dyn Watched; 3] = [&*self.machines.cache, &*self.sets.cache, &*self.deployments.cache];
+        let caches: [&dyn MonitoredCache; 3] = [&*self.machines.cache, &*self.sets.cache, &*self.deployments.cache];
         caches.into_iter().find_map(|cache| Some(format!("{}: {}", cache.plural(), cache.trust().problem()?)))
     }
 }
 
 /// Under which subject a set is checked; `None` if its deployment cannot be decoded.
-pub(super) fn subject_of(deployments: &Cache<MachineDeployment>, set: &MachineSet) -> Option<SubjectKey> {
+pub(super) fn subject_of(deployments: &ObjectCache<MachineDeployment>, set: &MachineSet) -> Option<SubjectKey> {
     let own = Key::of(&set.metadata);
-    let Some(reference) = owner::controller_of(&set.metadata) else { return Some(Subject::Set(own)) };
+    let Some(reference) = owner::controller_of(&set.metadata) else { return Some(MachineSetGroup::Set(own)) };
     let key = Key::new(&own.namespace, &reference.name);
     let is_it = |uid: Option<&String>| uid == Some(&reference.uid);
     if deployments.get(&key).is_some_and(|deployment| is_it(deployment.metadata.uid.as_ref())) {
-        return Some(Subject::Deployment(key));
+        return Some(MachineSetGroup::Deployment(key));
     }
-    let is_unreadable = |other: &Unreadable| is_it(other.meta.uid.as_ref());
-    (!deployments.unreadable().iter().any(is_unreadable)).then_some(Subject::Set(own))
+    let is_unreadable = |other: &UnreadableObject| is_it(other.meta.uid.as_ref());
+    (!deployments.unreadable().iter().any(is_unreadable)).then_some(MachineSetGroup::Set(own))
 }

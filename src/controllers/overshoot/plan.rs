@@ -4,10 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
-use super::{Action, CountedSet, Policy, Snapshot};
+use super::{Action, CountedSet, OvershootPolicy, Snapshot};
 use crate::{
     machine_deployment::IntOrPercent,
-    object::condition::{self, Condition, Stored},
+    object::condition::{self, DesiredCondition, StoredCondition},
 };
 use mcm_api::{
     labels::{self, FREEZE, TRUE, UNFREEZE},
@@ -15,8 +15,8 @@ use mcm_api::{
     reasons::{ConditionReason, ConditionType, EventReason},
 };
 use mcm_rules::{
-    plan::{Event, Plan, Plannable, SentPatch, WaitKind},
-    safety::overshoot::{Limits, Verdict},
+    plan::{Event, Plan, PlanInput, SentPatch, WaitKind},
+    safety::overshoot::{FreezeDecision, OvershootLimits},
 };
 
 /// The shortest pause between two checks.
@@ -24,7 +24,7 @@ const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 const STATE_SYNC: &str =
     "MachineDeployment State was inconsistent, hence safety controller has fixed this and frozen it";
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -41,7 +41,7 @@ impl Plannable for Snapshot {
         }
     }
 
-    fn subject(action: &Action) -> Option<mcm_rules::plan::Subject> {
+    fn subject(action: &Action) -> Option<mcm_rules::plan::SubjectRef> {
         action.subject()
     }
 }
@@ -50,7 +50,7 @@ impl Plannable for Snapshot {
 ///
 /// The loop calls it with fresh snapshots until no steps are left. The deployment is written after its sets: its
 /// annotation `unfreeze` is removed only when all of them are unfrozen.
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub fn plan(snapshot: &Snapshot, policy: &OvershootPolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     let again = Some(next_check(snapshot.now, policy));
     if let Some(problem) = &snapshot.uncertain {
@@ -86,7 +86,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
 }
 
 /// When the numbers are checked again even if nothing changes.
-fn next_check(now: Timestamp, policy: &Policy) -> Timestamp {
+fn next_check(now: Timestamp, policy: &OvershootPolicy) -> Timestamp {
     let period = SignedDuration::try_from(policy.period).unwrap_or(SignedDuration::MAX);
     now.checked_add(period.max(SHORTEST_PERIOD)).unwrap_or(Timestamp::MAX)
 }
@@ -97,14 +97,14 @@ struct JudgedSet<'a> {
     name: String,
     count: usize,
     /// `None` if the spec of its deployment is invalid.
-    limits: Option<Limits>,
-    fate: Fate,
-    marks: Marks,
+    limits: Option<OvershootLimits>,
+    fate: SetFreezeChange,
+    marks: FreezeMarks,
 }
 
 /// The decision about a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum SetFreezeChange {
     Frozen,
     Unfrozen { by_user: bool },
     Unchanged,
@@ -112,12 +112,12 @@ enum Fate {
 
 /// How an object shows that it is frozen.
 #[derive(Clone, Copy)]
-struct Marks {
+struct FreezeMarks {
     label: bool,
     condition: bool,
 }
 
-impl Marks {
+impl FreezeMarks {
     const fn any(self) -> bool {
         self.label || self.condition
     }
@@ -126,15 +126,15 @@ impl Marks {
 impl JudgedSet<'_> {
     fn is_frozen_after(&self) -> bool {
         match self.fate {
-            Fate::Frozen => true,
-            Fate::Unfrozen { .. } => false,
-            Fate::Unchanged => self.marks.any(),
+            SetFreezeChange::Frozen => true,
+            SetFreezeChange::Unfrozen { .. } => false,
+            SetFreezeChange::Unchanged => self.marks.any(),
         }
     }
 
     /// Why it is frozen, if it has too many Machines; other programs read this text.
     fn overshoot(&self) -> Option<String> {
-        let limits = self.limits.filter(|_| self.fate == Fate::Frozen)?;
+        let limits = self.limits.filter(|_| self.fate == SetFreezeChange::Frozen)?;
         Some(format!(
             "The number of machines backing MachineSet: {} is {} >= {} which is the Max-ScaleUp-Limit",
             self.name, self.count, limits.upper
@@ -142,28 +142,28 @@ impl JudgedSet<'_> {
     }
 }
 
-fn judge<'a>(snapshot: &'a Snapshot, policy: &Policy, counted: &'a CountedSet) -> JudgedSet<'a> {
+fn judge<'a>(snapshot: &'a Snapshot, policy: &OvershootPolicy, counted: &'a CountedSet) -> JudgedSet<'a> {
     let CountedSet { set, machines } = counted;
     let limits = match &snapshot.deployment {
         Some(deployment) => limits_of(deployment, policy),
-        None => (set.spec.replicas >= 0).then(|| Limits::stand_alone(set.spec.replicas, policy.margins)),
+        None => (set.spec.replicas >= 0).then(|| OvershootLimits::stand_alone(set.spec.replicas, policy.margins)),
     };
     let conditions = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let marks = Marks { label: is_labelled(set.as_ref()), condition: has_condition(conditions) };
+    let marks = FreezeMarks { label: is_labelled(set.as_ref()), condition: has_condition(conditions) };
     let is_asked = |annotations: &std::collections::BTreeMap<String, String>| annotations.contains_key(UNFREEZE);
     let by_user = is_asked(set.annotations())
         || snapshot.deployment.as_ref().is_some_and(|deployment| is_asked(deployment.annotations()));
     let fate = match limits.map(|limits| limits.judge(*machines)) {
-        _ if by_user => Fate::Unfrozen { by_user },
-        Some(Verdict::Freeze) if marks.label || !is_spared(snapshot, policy, set) => Fate::Frozen,
-        Some(Verdict::Unfreeze) if marks.any() => Fate::Unfrozen { by_user },
-        _ => Fate::Unchanged,
+        _ if by_user => SetFreezeChange::Unfrozen { by_user },
+        Some(FreezeDecision::Freeze) if marks.label || !is_spared(snapshot, policy, set) => SetFreezeChange::Frozen,
+        Some(FreezeDecision::Unfreeze) if marks.any() => SetFreezeChange::Unfrozen { by_user },
+        _ => SetFreezeChange::Unchanged,
     };
     JudgedSet { set, name: set.name_any(), count: *machines, limits, fate, marks }
 }
 
 /// `None` if the spec is invalid, so that the limit is unknown.
-fn limits_of(deployment: &MachineDeployment, policy: &Policy) -> Option<Limits> {
+fn limits_of(deployment: &MachineDeployment, policy: &OvershootPolicy) -> Option<OvershootLimits> {
     let (spec, strategy) = (&deployment.spec, &deployment.spec.strategy);
     let of_rolling = strategy.rolling_update.as_ref().map(|amounts| amounts.max_surge.as_ref());
     let of_in_place = strategy.in_place_update.as_ref().map(|amounts| amounts.max_surge.as_ref());
@@ -171,11 +171,11 @@ fn limits_of(deployment: &MachineDeployment, policy: &Policy) -> Option<Limits> 
         Some(surge) => IntOrPercent::parse(surge)?.rounded_up(spec.replicas),
         None => 0,
     };
-    (spec.replicas >= 0).then(|| Limits::of_deployment(spec.replicas, surge.max(0), policy.margins))
+    (spec.replicas >= 0).then(|| OvershootLimits::of_deployment(spec.replicas, surge.max(0), policy.margins))
 }
 
 /// A user unfroze the set less than a period ago.
-fn is_spared(snapshot: &Snapshot, policy: &Policy, set: &MachineSet) -> bool {
+fn is_spared(snapshot: &Snapshot, policy: &OvershootPolicy, set: &MachineSet) -> bool {
     let unfrozen = set.metadata.uid.as_ref().and_then(|uid| snapshot.memory.unfrozen.get(uid));
     unfrozen.is_some_and(|at| snapshot.now < next_check(*at, policy))
 }
@@ -184,7 +184,7 @@ fn is_labelled(object: &impl ResourceExt) -> bool {
     labels::is_true(object, FREEZE)
 }
 
-fn has_condition<C: Stored>(conditions: &[C]) -> bool {
+fn has_condition<C: StoredCondition>(conditions: &[C]) -> bool {
     condition::find(conditions, ConditionType::Frozen).is_some()
 }
 
@@ -196,16 +196,16 @@ fn plan_set(plan: &mut Plan<Action>, snapshot: &Snapshot, judged: &JudgedSet<'_>
         None => format!("{count} machines"),
     };
     let (patch, reason, event) = match judged.fate {
-        Fate::Unchanged => return,
-        Fate::Frozen => {
+        SetFreezeChange::Unchanged => return,
+        SetFreezeChange::Frozen => {
             let Some(text) = judged.overshoot() else { return };
-            let said = Condition::is_true(ConditionReason::OverShootingReplicaCount, text.clone());
+            let said = DesiredCondition::is_true(ConditionReason::OverShootingReplicaCount, text.clone());
             condition::set(&mut status.conditions, ConditionType::Frozen, Some(said), snapshot.now);
             let upper = limits.map(|limits| limits.upper);
             let event = (!marks.label).then(|| Event::normal(EventReason::FrozeMachineSet, text));
             (frozen_patch(marks.label), format!("freeze set {name}: {}", numbers(">=", upper)), event)
         }
-        Fate::Unfrozen { by_user } => {
+        SetFreezeChange::Unfrozen { by_user } => {
             condition::remove(&mut status.conditions, ConditionType::Frozen);
             let why = match limits {
                 _ if by_user => format!("the annotation {UNFREEZE} asks for it"),
@@ -221,7 +221,7 @@ fn plan_set(plan: &mut Plan<Action>, snapshot: &Snapshot, judged: &JudgedSet<'_>
     if status.is_none() && patch.is_none() {
         return;
     }
-    if judged.fate == (Fate::Unfrozen { by_user: true })
+    if judged.fate == (SetFreezeChange::Unfrozen { by_user: true })
         && let Some(uid) = set.uid()
     {
         plan.then(Action::RememberUnfreeze(uid), format!("set {name} is not frozen again for one period"));
@@ -242,14 +242,14 @@ fn plan_deployment(
 ) {
     let before = deployment.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    let marks = Marks { label: is_labelled(deployment), condition: has_condition(&before.conditions) };
+    let marks = FreezeMarks { label: is_labelled(deployment), condition: has_condition(&before.conditions) };
     let frozen = sets.iter().find(|set| set.is_frozen_after());
     let (patch, reason) = match frozen {
         Some(set) => {
             if !marks.condition {
                 let said = match sets.iter().find_map(JudgedSet::overshoot) {
-                    Some(text) => Condition::is_true(ConditionReason::OverShootingReplicaCount, text),
-                    None => Condition::is_true(ConditionReason::MachineDeploymentStateSync, STATE_SYNC),
+                    Some(text) => DesiredCondition::is_true(ConditionReason::OverShootingReplicaCount, text),
+                    None => DesiredCondition::is_true(ConditionReason::MachineDeploymentStateSync, STATE_SYNC),
                 };
                 condition::set(&mut status.conditions, ConditionType::Frozen, Some(said), snapshot.now);
             }

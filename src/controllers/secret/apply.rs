@@ -6,28 +6,28 @@ use super::{MetadataOfSecret, Snapshot};
 use mcm_api::machine::MachineClass;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
-    objects::Objects,
-    reconcile::{Execute, Next, Turn},
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     worker::ReconcileError,
 };
 
 /// Reconciles the Secrets that classes name.
 pub(crate) struct ClassSecrets {
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub classes: Arc<Objects<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
 }
 
-impl Execute for ClassSecrets {
+impl PlanExecutor for ClassSecrets {
     /// The only action for a Secret is a merge patch of its metadata.
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Value>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             turn.patch(&self.secrets, &snapshot.secret, &step.action).await?;
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }

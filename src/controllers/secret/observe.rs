@@ -1,8 +1,8 @@
 use super::{Snapshot, apply::ClassSecrets};
 use crate::object::unreadable_names;
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for ClassSecrets {
+impl SnapshotReader for ClassSecrets {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();

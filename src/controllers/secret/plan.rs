@@ -4,9 +4,9 @@ use serde_json::Value;
 use super::Snapshot;
 use crate::{machine_class::secret_names, object::finalizer};
 use mcm_api::labels::SECRET_FINALIZER;
-use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Value;
 
     fn plan(&self) -> Plan<Value> {

@@ -3,10 +3,10 @@ use std::{sync::Arc, time::Duration};
 use super::{MetadataOfSecret, apply::ClassSecrets};
 use mcm_api::{labels, machine::MachineClass};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::Builder,
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectChange},
+    cell::CellBuilder,
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 use {
     crate as controllers,
@@ -16,26 +16,26 @@ use {
 pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
 /// Changes of classes and Secrets come in bursts when many are applied.
-const PACING: Pacing = Pacing { gather: Duration::from_millis(50), per_cost: 0 };
+const PACING: QueuePacing = QueuePacing { gather: Duration::from_millis(50), per_cost: 0 };
 const WORKERS: usize = 16;
 
-fn register(builder: &mut Builder<'_>, _: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
     let secrets = Arc::new(ClassSecrets { secrets: builder.objects(), classes: builder.objects() });
-    let queue = Queue::new("secret", PACING);
+    let queue = WorkQueue::new("secret", PACING);
     let known = Arc::clone(&secrets);
     builder.controller(&secrets, &queue, &Arc::default(), WORKERS, move |change| is_of_class(&known, change));
-    let enqueue = Enqueue::new(&secrets, &queue);
+    let enqueue = EnqueueMapper::new(&secrets, &queue);
     builder.on_change(enqueue.on(secrets_of));
 }
 
 /// A class names the Secret, or did so: it has the finalizer.
-fn is_of_class(caches: &ClassSecrets, change: &Change<MetadataOfSecret>) -> bool {
+fn is_of_class(caches: &ClassSecrets, change: &ObjectChange<MetadataOfSecret>) -> bool {
     let is_held = change.meta.finalizers.iter().flatten().any(|finalizer| finalizer == labels::SECRET_FINALIZER);
     is_held || machine_class::naming(&caches.classes.cache, &change.key).next().is_some()
 }
 
 /// The Secrets that a class names, or named before.
-fn secrets_of<C>(_: &C, change: &Change<MachineClass>) -> Vec<Key> {
+fn secrets_of<C>(_: &C, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     let names = change.old.iter().chain(&change.new).flat_map(|class| machine_class::secret_names(class));
     names.map(|name| Key::new(&change.key.namespace, name)).collect()
 }
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_class_concerns_the_secrets_that_it_names_and_named() {
-        let keys = secrets_of(&(), &Change::between(Some(class("a")), Some(class("b"))));
+        let keys = secrets_of(&(), &ObjectChange::between(Some(class("a")), Some(class("b"))));
         assert_eq!(keys, [Key::new("ns", "a"), Key::new("ns", "b")]);
-        assert_eq!(secrets_of(&(), &Change::between(Some(class("a")), None)), [Key::new("ns", "a")]);
+        assert_eq!(secrets_of(&(), &ObjectChange::between(Some(class("a")), None)), [Key::new("ns", "a")]);
     }
 }

@@ -7,46 +7,46 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Wire, clock::VirtualClock};
 use crate::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
-use mcm_driver_host::Catalogue;
-use mcm_rules::safety::{api_server::Probing, meltdown};
+use mcm_driver_host::DriverCatalogue;
+use mcm_rules::safety::{api_server::ProbeTiming, meltdown};
 use mcm_runtime::{
-    cell::{Cell, Config, Ended, Scope, Shared},
-    events::Events,
-    metrics::Metrics,
-    role::Role,
-    target::{Assignment, TargetClients, TargetId, Targets},
+    cell::{CellConfig, CellScope, ControllerCell, RoleEnd, SharedCellState},
+    events::EventRecorder,
+    metrics::MetricsRegistry,
+    role::ControllerRole,
+    target::{CellTargets, TargetAssignment, TargetClients, TargetId},
 };
 
-const ROLES: [Role; 2] = [SETS, MACHINES];
+const ROLES: [ControllerRole; 2] = [SETS, MACHINES];
 
 /// A process that leads; it ends when dropped.
 pub(crate) struct Leading {
-    pub metrics: Metrics,
-    pub cell: Arc<Cell>,
-    _tasks: Vec<AbortOnDropHandle<Ended>>,
+    pub metrics: MetricsRegistry,
+    pub cell: Arc<ControllerCell>,
+    _tasks: Vec<AbortOnDropHandle<RoleEnd>>,
 }
 
 /// A process that watches and does not lead yet.
 pub(crate) struct Standby {
-    cell: Arc<Cell>,
-    metrics: Metrics,
+    cell: Arc<ControllerCell>,
+    metrics: MetricsRegistry,
 }
 
 /// Defaults of the flags, without drivers.
 pub(crate) fn settings() -> Settings {
     Settings {
-        machine: machine::Policy::default(),
-        deployment: machine_deployment::Policy { annotate_nodes: true, has_target: false },
-        overshoot: overshoot::Policy::default(),
-        orphans: orphans::Policy::default(),
-        probing: Probing::default(),
-        node: node::Policy {
+        machine: machine::MachinePolicy::default(),
+        deployment: machine_deployment::DeploymentPolicy { annotate_nodes: true, has_target: false },
+        overshoot: overshoot::OvershootPolicy::default(),
+        orphans: orphans::OrphanPolicy::default(),
+        probing: ProbeTiming::default(),
+        node: node::NodePolicy {
             creation_timeout: jiff::SignedDuration::from_mins(20),
             marks_strangers: true,
             finalizer_grace: jiff::SignedDuration::from_secs(30),
-            unhealthy_replacements: meltdown::Limits::default(),
+            unhealthy_replacements: meltdown::MeltdownLimits::default(),
         },
-        drivers: Arc::new(Catalogue::default()),
+        drivers: Arc::new(DriverCatalogue::default()),
         slots: 4,
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn settings() -> Settings {
 impl Leading {
     /// The namespace `shoot` without a target cluster.
     pub(crate) fn start(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        Standby::with_targets(wire, kinds, settings, Targets::new(Assignment::None, node::cache)).lead()
+        Standby::with_targets(wire, kinds, settings, CellTargets::new(TargetAssignment::None, node::cache)).lead()
     }
 
     /// The same with the Nodes of the same API server.
@@ -66,7 +66,7 @@ impl Leading {
 impl Standby {
     /// The namespace `shoot` with the Nodes of the same API server.
     pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache);
         targets.connect(&TargetId::only(), &TargetClients::one(&wire.client()));
         Self::with_targets(wire, kinds, settings, targets)
     }
@@ -78,33 +78,33 @@ impl Standby {
         settings: &Settings,
         named: &[(&str, &Wire)],
     ) -> Self {
-        let targets = Targets::new(Assignment::Label("target".to_owned()), node::cache);
+        let targets = CellTargets::new(TargetAssignment::Label("target".to_owned()), node::cache);
         for (name, target) in named {
             targets.connect(&TargetId::named(name), &TargetClients::one(&target.client()));
         }
         Self::with_targets(wire, kinds, settings, targets)
     }
 
-    fn with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<Targets>) -> Self {
+    fn with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<CellTargets>) -> Self {
         let control = wire.client();
-        let shared = Shared {
+        let shared = SharedCellState {
             clock: Arc::new(VirtualClock::new()),
-            metrics: Metrics::new(),
+            metrics: MetricsRegistry::new(),
             caches: Arc::default(),
             entropy: Arc::new(|| 7),
             cells: Arc::default(),
         };
         let metrics = shared.metrics.clone();
-        let config = Config {
+        let config = CellConfig {
             name: String::new(),
-            scope: Scope::Namespace("shoot".to_owned()),
-            events: Events::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
+            scope: CellScope::Namespace("shoot".to_owned()),
+            events: EventRecorder::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
             control,
             targets,
             kinds: crate::kind_caches(),
             shared,
         };
-        Self { cell: Cell::new(config, kinds, &ROLES, settings), metrics }
+        Self { cell: ControllerCell::new(config, kinds, &ROLES, settings), metrics }
     }
 
     /// It becomes leader.

@@ -10,7 +10,7 @@ mod wire;
 mod world;
 
 use mcm_fake_api::{self as api_server, clock};
-use mcm_runtime::role::Role;
+use mcm_runtime::role::ControllerRole;
 
 pub(crate) use api_server::{merge, merge_strategically};
 pub(crate) use leading::{Leading, Standby, settings, until};
@@ -19,4 +19,4 @@ pub(crate) use wire::{Fate, Wire};
 pub(crate) use world::World;
 
 /// The role of a process that is neither of the Go programs, such as the provider for Cluster API.
-pub const PROVIDER: Role = Role { name: "provider", lease: "provider" };
+pub const PROVIDER: ControllerRole = ControllerRole { name: "provider", lease: "provider" };

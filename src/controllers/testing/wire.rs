@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{
     api_server::{
         ApiServer,
-        call::{Call, Verb},
+        call::{ApiCall, ApiVerb},
         kinds::{self, Kind},
-        network::{self, Network, Outcome},
+        network::{self, DeliveryOutcome, NetworkModel},
     },
     clock::VirtualClock,
 };
@@ -39,26 +39,26 @@ pub(crate) struct Wire {
 
 struct Judged(Arc<Mutex<Judge>>);
 
-impl Network for Judged {
-    fn fate(&self, call: &Call) -> network::Fate {
+impl NetworkModel for Judged {
+    fn fate(&self, call: &ApiCall) -> network::CallDelivery {
         let outcome = match (self.0.lock())(&line(call)) {
-            Fate::Answered => Outcome::Answered,
-            Fate::Lost => Outcome::LostAfter,
-            Fate::Unavailable => Outcome::Refused(503),
-            Fate::Refused => Outcome::Refused(403),
+            Fate::Answered => DeliveryOutcome::Answered,
+            Fate::Lost => DeliveryOutcome::LostAfter,
+            Fate::Unavailable => DeliveryOutcome::Refused(503),
+            Fate::Refused => DeliveryOutcome::Refused(403),
         };
-        network::Fate { there: std::time::Duration::ZERO, back: std::time::Duration::ZERO, outcome }
+        network::CallDelivery { there: std::time::Duration::ZERO, back: std::time::Duration::ZERO, outcome }
     }
 }
 
 /// `POST machines`, `PATCH machinesets/a/status`.
-fn line(call: &Call) -> String {
+fn line(call: &ApiCall) -> String {
     let verb = match call.verb {
-        Verb::Get | Verb::List | Verb::Watch => "GET",
-        Verb::Create => "POST",
-        Verb::Update => "PUT",
-        Verb::MergePatch | Verb::StrategicPatch => "PATCH",
-        Verb::Delete => "DELETE",
+        ApiVerb::Get | ApiVerb::List | ApiVerb::Watch => "GET",
+        ApiVerb::Create => "POST",
+        ApiVerb::Update => "PUT",
+        ApiVerb::MergePatch | ApiVerb::StrategicPatch => "PATCH",
+        ApiVerb::Delete => "DELETE",
     };
     let parts = [call.kind.plural, call.name.as_str(), call.subresource.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();

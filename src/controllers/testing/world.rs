@@ -62,7 +62,7 @@ impl World {
             .map(|node| (node.name_any(), node.clone()))
             .collect();
         Some(machine_deployment::Snapshot {
-            policy: machine_deployment::Policy { annotate_nodes: true, has_target: true },
+            policy: machine_deployment::DeploymentPolicy { annotate_nodes: true, has_target: true },
             rivals: self.deployments.all().filter(|other| is_rival(other)).cloned().collect(),
             deployment,
             sets,

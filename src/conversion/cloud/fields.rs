@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use crate::{input::is_zero, report::Report};
+use crate::{input::is_zero, report::ConversionReport};
 
 /// The fields of one object that were not taken yet.
 #[derive(Debug)]
-pub struct Fields {
+pub struct UnreadFields {
     path: String,
     fields: Map<String, Value>,
 }
 
-impl Fields {
+impl UnreadFields {
     /// Of an object, or of nothing. Anything else is refused.
-    pub fn of(path: impl Into<String>, value: Value, report: &mut Report) -> Self {
+    pub fn of(path: impl Into<String>, value: Value, report: &mut ConversionReport) -> Self {
         let path = path.into();
         let fields = match value {
             Value::Object(fields) => fields,
@@ -58,7 +58,7 @@ impl Fields {
     }
 
     /// A text; empty if it is absent.
-    pub fn text(&mut self, name: &str, report: &mut Report) -> String {
+    pub fn text(&mut self, name: &str, report: &mut ConversionReport) -> String {
         match self.take(name) {
             None => String::new(),
             Some(Value::String(text)) => text,
@@ -67,7 +67,7 @@ impl Fields {
     }
 
     /// A required text.
-    pub fn required(&mut self, name: &str, report: &mut Report, reason: &str, advice: &str) -> String {
+    pub fn required(&mut self, name: &str, report: &mut ConversionReport, reason: &str, advice: &str) -> String {
         match self.take(name) {
             Some(Value::String(text)) if !text.is_empty() => text,
             None | Some(Value::String(_)) => {
@@ -79,7 +79,12 @@ impl Fields {
     }
 
     /// A text that is one of a few; returns its counterpart. `None` if it is absent or empty.
-    pub fn choice(&mut self, name: &str, known: &[(&str, &'static str)], report: &mut Report) -> Option<&'static str> {
+    pub fn choice(
+        &mut self,
+        name: &str,
+        known: &[(&str, &'static str)],
+        report: &mut ConversionReport,
+    ) -> Option<&'static str> {
         let text = self.text(name, report);
         if text.is_empty() {
             return None;
@@ -93,7 +98,7 @@ impl Fields {
     }
 
     /// True or false.
-    pub fn flag(&mut self, name: &str, report: &mut Report) -> Option<bool> {
+    pub fn flag(&mut self, name: &str, report: &mut ConversionReport) -> Option<bool> {
         match self.take(name)? {
             Value::Bool(flag) => Some(flag),
             _ => self.refuse_type(name, "true or false", report),
@@ -101,18 +106,18 @@ impl Fields {
     }
 
     /// An object; without fields if it is absent.
-    pub fn object(&mut self, name: &str, report: &mut Report) -> Self {
+    pub fn object(&mut self, name: &str, report: &mut ConversionReport) -> Self {
         let value = self.take(name).unwrap_or_default();
         Self::of(self.path(name), value, report)
     }
 
     /// Names and values.
-    pub fn map(&mut self, name: &str, report: &mut Report) -> Map<String, Value> {
+    pub fn map(&mut self, name: &str, report: &mut ConversionReport) -> Map<String, Value> {
         self.object(name, report).fields
     }
 
     /// A list; empty if it is absent.
-    pub fn list(&mut self, name: &str, report: &mut Report) -> Vec<Value> {
+    pub fn list(&mut self, name: &str, report: &mut ConversionReport) -> Vec<Value> {
         match self.take(name) {
             None => Vec::new(),
             Some(Value::Array(items)) => items,
@@ -121,13 +126,13 @@ impl Fields {
     }
 
     /// A list of objects.
-    pub fn objects(&mut self, name: &str, report: &mut Report) -> Vec<Self> {
+    pub fn objects(&mut self, name: &str, report: &mut ConversionReport) -> Vec<Self> {
         let items = self.list(name, report).into_iter().enumerate();
         items.map(|(index, item)| Self::of(format!("{}[{index}]", self.path(name)), item, report)).collect()
     }
 
     /// The only object of a list, if there is one. Further ones are refused.
-    pub fn only(&mut self, name: &str, report: &mut Report, reason: &str) -> Option<Self> {
+    pub fn only(&mut self, name: &str, report: &mut ConversionReport, reason: &str) -> Option<Self> {
         let mut all = self.objects(name, report).into_iter();
         let first = all.next();
         for other in all {
@@ -142,27 +147,27 @@ impl Fields {
     }
 
     /// Refuses a field that has a value.
-    pub fn refuse(&mut self, name: &str, report: &mut Report, reason: &str, advice: &str) {
+    pub fn refuse(&mut self, name: &str, report: &mut ConversionReport, reason: &str, advice: &str) {
         if self.filled(name).is_some() {
             report.refuse(self.path(name), reason, advice);
         }
     }
 
     /// Reports the loss of a field that has a value.
-    pub fn lose(&mut self, name: &str, report: &mut Report, reason: &str, advice: &str) {
+    pub fn lose(&mut self, name: &str, report: &mut ConversionReport, reason: &str, advice: &str) {
         if self.filled(name).is_some() {
             report.lose(self.path(name), reason, advice);
         }
     }
 
     /// Refuses the remaining fields.
-    pub fn finish(self, report: &mut Report) {
+    pub fn finish(self, report: &mut ConversionReport) {
         for (name, _) in self.fields.iter().filter(|(_, value)| has_value(value)) {
             report.refuse(self.path(name), "has no counterpart: the VM would differ", "remove it");
         }
     }
 
-    fn refuse_type<T: Default>(&self, name: &str, expected: &str, report: &mut Report) -> T {
+    fn refuse_type<T: Default>(&self, name: &str, expected: &str, report: &mut ConversionReport) -> T {
         report.refuse(self.path(name), format!("is not {expected}"), "correct it");
         T::default()
     }

@@ -16,17 +16,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{
-    answers::Answers,
-    input::{Document, Input},
-    keys::{self, Keys, Treatment},
+    answers::UserAnswers,
+    input::{ConversionInput, SourceDocument},
+    keys::{self, KeyTreatment, MetadataMap},
     metadata::{filled, namespace},
-    options::Options,
-    report::Report,
+    options::ConversionOptions,
+    report::ConversionReport,
 };
 use crate::types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP, ObjectRef, names};
-use fields::Fields;
+use fields::UnreadFields;
 use mcm_api::machine::{ClassContent, MachineClass, SecretRef};
-use provider::{IdForms, InfrastructureProvider, MACHINE_SPEC, ProviderKinds, ProviderRole, Template};
+use provider::{IdForms, InfrastructureProvider, MACHINE_SPEC, ProviderKinds, ProviderRole, ProviderTemplate};
 
 /// All providers. Each is described beside its conversions.
 pub const PROVIDERS: [&InfrastructureProvider; 2] = [&aws::PROVIDER, &gcp::PROVIDER];
@@ -86,17 +86,17 @@ pub fn zone_is_of_subnet(kind: &str) -> bool {
 
 /// The class of a template or pool. Its Secrets are not set.
 pub fn class_of(
-    document: &Document<'_>,
-    input: &Input<'_>,
-    answers: &Answers,
-    report: &mut Report,
+    document: &SourceDocument<'_>,
+    input: &ConversionInput<'_>,
+    answers: &UserAnswers,
+    report: &mut ConversionReport,
 ) -> Option<MachineClass> {
     let provider = provider_for(document, report)?;
     let (machine_spec, path) = match provider_of_pool(document.kind) {
         None => (machine_spec_of(document, report), MACHINE_SPEC),
         Some(_) => ((provider.of_pool)(&document.value["spec"], report), provider.pool_path),
     };
-    let users = Users::of(document, input);
+    let users = TemplateUsers::of(document, input);
     let labelled = || Some(cluster_label(document.value)).filter(|name| !name.is_empty());
     let cluster_name = users.cluster.clone().or_else(labelled).or_else(|| only_cluster(document, input));
     let cluster_name = cluster_name.unwrap_or_default();
@@ -104,7 +104,7 @@ pub fn class_of(
         report.refuse("", "the cluster is not known", format!("label it with {}", names::CLUSTER_NAME));
     }
     let cluster = cluster_of(provider, document, &cluster_name, input);
-    let template = Template {
+    let template = ProviderTemplate {
         name: document.name,
         machine_spec: &machine_spec,
         path,
@@ -120,7 +120,10 @@ pub fn class_of(
 }
 
 /// The provider of a template or pool. A version of its kind that is not known is refused.
-pub fn provider_for(document: &Document<'_>, report: &mut Report) -> Option<&'static InfrastructureProvider> {
+pub fn provider_for(
+    document: &SourceDocument<'_>,
+    report: &mut ConversionReport,
+) -> Option<&'static InfrastructureProvider> {
     let of_template = provider_of(document.kind, ProviderRole::Template);
     let provider = of_template.or_else(|| provider_of_pool(document.kind))?;
     if !provider.kinds.reads(document.version) {
@@ -132,7 +135,11 @@ pub fn provider_for(document: &Document<'_>, report: &mut Report) -> Option<&'st
 }
 
 /// The content of the class of a template, without credentials.
-pub fn content_of(provider: &InfrastructureProvider, template: &Template<'_>, report: &mut Report) -> ClassContent {
+pub fn content_of(
+    provider: &InfrastructureProvider,
+    template: &ProviderTemplate<'_>,
+    report: &mut ConversionReport,
+) -> ClassContent {
     ClassContent {
         provider: provider.kinds.driver.to_owned(),
         provider_spec: (provider.to_native)(template, report),
@@ -142,7 +149,7 @@ pub fn content_of(provider: &InfrastructureProvider, template: &Template<'_>, re
 }
 
 /// The metadata of an object that is made from a template or pool.
-pub fn metadata_of(document: &Document<'_>, report: &mut Report) -> ObjectMeta {
+pub fn metadata_of(document: &SourceDocument<'_>, report: &mut ConversionReport) -> ObjectMeta {
     let keys_of = |field: &str| serde_json::from_value(document.value["metadata"][field].clone()).unwrap_or_default();
     ObjectMeta {
         name: Some(document.name.to_owned()),
@@ -154,7 +161,12 @@ pub fn metadata_of(document: &Document<'_>, report: &mut Report) -> ObjectMeta {
 }
 
 /// The class with the credentials of the options. Without them, their absence is reported.
-pub fn with_credentials(class: MachineClass, options: &Options, path: &str, report: &mut Report) -> MachineClass {
+pub fn with_credentials(
+    class: MachineClass,
+    options: &ConversionOptions,
+    path: &str,
+    report: &mut ConversionReport,
+) -> MachineClass {
     let Some(secret) = &options.credentials else {
         report.lose(path, "the class has no credentials", "set credentialsSecretRef in the class");
         return class;
@@ -169,9 +181,9 @@ pub fn with_credentials(class: MachineClass, options: &Options, path: &str, repo
 pub fn class_behind(
     reference: &ObjectRef,
     at: (&str, &str),
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
 ) -> Option<(MachineClass, Value)> {
     let ((namespace, path), kind) = (at, &reference.kind);
     let Some(document) = input.find(INFRASTRUCTURE_GROUP, kind, namespace, &reference.name) else {
@@ -179,7 +191,7 @@ pub fn class_behind(
         return None;
     };
     // It has a separate report.
-    let mut problems = Report::of(kind, &reference.name);
+    let mut problems = ConversionReport::of(kind, &reference.name);
     let class = class_of(document, input, &options.answers, &mut problems)?;
     if !problems.refusals.is_empty() {
         report.refuse(path, format!("the {kind} cannot be converted"), "see its refusals");
@@ -188,8 +200,8 @@ pub fn class_behind(
 }
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.
-pub fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
-    let mut spec = Fields::of("spec", document.value["spec"].clone(), report);
+pub fn machine_spec_of(document: &SourceDocument<'_>, report: &mut ConversionReport) -> Value {
+    let mut spec = UnreadFields::of("spec", document.value["spec"].clone(), report);
     let mut template = spec.object("template", report);
     let machine_spec = template.take("spec").unwrap_or_default();
     template.lose("metadata", report, "MCM ignores labels and annotations of the infrastructure object", "");
@@ -199,7 +211,7 @@ pub fn machine_spec_of(document: &Document<'_>, report: &mut Report) -> Value {
 }
 
 /// The template of a class, if its cloud has a provider.
-pub fn template_of(class: &MachineClass, cluster: &str, report: &mut Report) -> Option<Value> {
+pub fn template_of(class: &MachineClass, cluster: &str, report: &mut ConversionReport) -> Option<Value> {
     let MachineClass { metadata, provider, provider_spec, secret_ref, credentials_secret_ref, node_template } = class;
     let InfrastructureProvider { kinds, to_capi, .. } = provider_of_driver(provider)?;
     let spec = to_capi(provider_spec, report);
@@ -232,12 +244,12 @@ pub fn template_of(class: &MachineClass, cluster: &str, report: &mut Report) -> 
 }
 
 /// Labels or annotations that both sides have. Others are lost, except that the label of the cluster is written anew.
-fn copied(path: &str, mut all: Keys, report: &mut Report) -> Keys {
+fn copied(path: &str, mut all: MetadataMap, report: &mut ConversionReport) -> MetadataMap {
     all.remove(names::CLUSTER_NAME);
-    for key in all.keys().filter(|key| keys::of_object(key) == Treatment::Note) {
+    for key in all.keys().filter(|key| keys::of_object(key) == KeyTreatment::Note) {
         report.lose(format!("{path}['{key}']"), "has no effect on the other side", "");
     }
-    all.retain(|key, _| keys::of_object(key) == Treatment::Copy);
+    all.retain(|key, _| keys::of_object(key) == KeyTreatment::Copy);
     all
 }
 
@@ -277,14 +289,14 @@ pub fn is_foreign_in(value: &Value, namespace: &str) -> bool {
 
 /// Settings from the deployments, sets and pools that use a template.
 #[derive(Default)]
-struct Users {
+struct TemplateUsers {
     cluster: Option<String>,
     zones: Vec<String>,
     version: String,
 }
 
-impl Users {
-    fn of(document: &Document<'_>, input: &Input<'_>) -> Self {
+impl TemplateUsers {
+    fn of(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Self {
         let mut users = Self::default();
         for owner in input.documents.iter().filter(|one| one.group == CORE_GROUP && one.namespace == document.namespace)
         {
@@ -308,7 +320,7 @@ impl Users {
 }
 
 /// The only Cluster among the objects.
-fn only_cluster(document: &Document<'_>, input: &Input<'_>) -> Option<String> {
+fn only_cluster(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Option<String> {
     let mut clusters = input
         .documents
         .iter()
@@ -321,10 +333,15 @@ fn cluster_label(value: &Value) -> String {
 }
 
 /// The infrastructure object of the cluster, labelled or named after it, or its managed control plane.
-fn cluster_of(provider: &InfrastructureProvider, document: &Document<'_>, cluster: &str, input: &Input<'_>) -> Value {
+fn cluster_of(
+    provider: &InfrastructureProvider,
+    document: &SourceDocument<'_>,
+    cluster: &str,
+    input: &ConversionInput<'_>,
+) -> Value {
     let owner = input.find(CORE_GROUP, "Cluster", document.namespace, cluster);
     let control_plane = owner.and_then(|owner| owner.value["spec"]["controlPlaneRef"]["name"].as_str());
-    let is_its = |one: &Document<'_>| match one.group {
+    let is_its = |one: &SourceDocument<'_>| match one.group {
         INFRASTRUCTURE_GROUP => {
             one.kind == provider.kinds.cluster.kind && (one.name == cluster || cluster_label(one.value) == cluster)
         }

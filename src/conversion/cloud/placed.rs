@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Both forms of the IDs of a cloud.
-pub struct Placed {
+pub struct ProviderIdForms {
     /// Scheme of both forms, such as `vsphere://`.
     pub scheme: &'static str,
     /// Begins the form of the driver; place, slash and ID follow.
@@ -15,7 +15,7 @@ pub struct Placed {
     pub place: &'static str,
 }
 
-impl Placed {
+impl ProviderIdForms {
     /// The form of the driver. An ID without a place gets that of the class, or stays.
     pub fn to_native(&self, id: &str, spec: &Value) -> String {
         let Some((place, vm)) = self.split(id) else { return id.to_owned() };

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    answers::{Answers, Question},
-    report::Report,
+    answers::{TemplateQuestion, UserAnswers},
+    report::ConversionReport,
 };
 
 /// Path of the spec of a machine in a template.
@@ -15,15 +15,15 @@ pub struct InfrastructureProvider {
     /// Its kinds.
     pub kinds: ProviderKinds,
     /// The `providerSpec` of a template.
-    pub(super) to_native: fn(&Template<'_>, &mut Report) -> Value,
+    pub(super) to_native: fn(&ProviderTemplate<'_>, &mut ConversionReport) -> Value,
     /// The spec of the machines of a pool, from the spec of the pool.
-    pub(super) of_pool: fn(&Value, &mut Report) -> Value,
+    pub(super) of_pool: fn(&Value, &mut ConversionReport) -> Value,
     /// Path of the description of a machine in a pool.
     pub(super) pool_path: &'static str,
     /// Fields of a machine whose few texts have other counterparts, each with these texts.
     pub choices: &'static [(&'static str, &'static [&'static str])],
     /// The spec of a machine with this `providerSpec`.
-    pub(super) to_capi: fn(&Value, &mut Report) -> Value,
+    pub(super) to_capi: fn(&Value, &mut ConversionReport) -> Value,
     /// Whether the cloud may stop a VM with this `providerSpec` at any time.
     pub is_interruptible: fn(&Value) -> bool,
     /// The subnet of a VM determines its zone.
@@ -98,7 +98,7 @@ impl ProviderKinds {
 }
 
 /// A template of machines, and its surroundings.
-pub struct Template<'a> {
+pub struct ProviderTemplate<'a> {
     /// Its name.
     pub name: &'a str,
     /// The spec of a machine.
@@ -114,14 +114,14 @@ pub struct Template<'a> {
     /// Version of Kubernetes; empty if it is not known.
     pub version: &'a str,
     /// Values that the template leaves to its provider.
-    pub answers: &'a Answers,
+    pub answers: &'a UserAnswers,
     /// It belongs to a worker class, which serves any Cluster.
     pub is_of_class: bool,
 }
 
-impl Template<'_> {
+impl ProviderTemplate<'_> {
     /// The answer of the user for this template.
-    pub fn answer(&self, question: Question) -> Option<&str> {
+    pub fn answer(&self, question: TemplateQuestion) -> Option<&str> {
         self.answers.get(question, self.name)
     }
 

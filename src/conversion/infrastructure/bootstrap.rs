@@ -4,13 +4,13 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 use serde_json::Value;
 
 use crate::{
-    answers::Question,
-    input::Input,
-    keys::Keys,
+    answers::TemplateQuestion,
+    input::ConversionInput,
+    keys::MetadataMap,
     notes::{BOOTSTRAP_FORMAT, MADE_FROM},
-    options::Options,
-    report::Report,
-    template::{Owner, Place},
+    options::ConversionOptions,
+    report::ConversionReport,
+    template::{TemplateLocation, TemplateOwner},
     types::{Bootstrap, ObjectRef, names},
 };
 use mcm_api::machine::MachineClass;
@@ -36,11 +36,11 @@ pub fn user_data_of(secret: &str) -> String {
 }
 
 /// Name of the Secret with the bootstrap data. The answer of the user replaces the object of a bootstrap provider.
-pub fn data_secret_name(bootstrap: &Bootstrap, place: &Place<'_>, report: &mut Report) -> String {
+pub fn data_secret_name(bootstrap: &Bootstrap, place: &TemplateLocation<'_>, report: &mut ConversionReport) -> String {
     let at = place.prefix();
     let name = bootstrap.data_secret_name.clone().unwrap_or_default();
     if bootstrap.config_ref != ObjectRef::default() {
-        if let Some(answer) = place.options.answers.get(Question::BootstrapSecret, place.name) {
+        if let Some(answer) = place.options.answers.get(TemplateQuestion::BootstrapSecret, place.name) {
             return answer.to_owned();
         }
         report.refuse(
@@ -60,7 +60,12 @@ pub fn data_secret_name(bootstrap: &Bootstrap, place: &Place<'_>, report: &mut R
 
 /// Whether the Secret of a class has the data of a bootstrap Secret. What is not among the objects is taken to be as it
 /// should be.
-pub fn has_data_of(class: Option<&MachineClass>, name: &str, place: &Place<'_>, report: &mut Report) -> bool {
+pub fn has_data_of(
+    class: Option<&MachineClass>,
+    name: &str,
+    place: &TemplateLocation<'_>,
+    report: &mut ConversionReport,
+) -> bool {
     if class.is_some_and(|class| class.secret_ref.is_none()) {
         return false;
     }
@@ -80,7 +85,7 @@ pub fn has_data_of(class: Option<&MachineClass>, name: &str, place: &Place<'_>, 
 }
 
 /// The native Secret with the data of a bootstrap Secret. The data is passed on as it is, whatever its format.
-pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<Value> {
+pub fn to_native(name: &str, place: &TemplateLocation<'_>, report: &mut ConversionReport) -> Option<Value> {
     let source = place.input.secret(place.namespace, name)?;
     let value = data_of(&source, VALUE)?;
     if let Some(placeholder) = placeholder_in(&value) {
@@ -90,7 +95,7 @@ pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<V
             "use data without it",
         );
     }
-    let mut annotations = Keys::from([(MADE_FROM.to_owned(), format!("Secret/{name}"))]);
+    let mut annotations = MetadataMap::from([(MADE_FROM.to_owned(), format!("Secret/{name}"))]);
     if let Some(format) = data_of(&source, FORMAT) {
         annotations.insert(BOOTSTRAP_FORMAT.to_owned(), String::from_utf8_lossy(&format.0).into_owned());
     }
@@ -102,12 +107,12 @@ pub fn to_native(name: &str, place: &Place<'_>, report: &mut Report) -> Option<V
 /// [`to_native`] for a Secret alone. An error contains the reason, and never the data.
 pub fn user_data_secret(source: &Value) -> Result<Value, String> {
     let objects = [source.clone()];
-    let (input, options) = (Input::of(&objects), Options::default());
+    let (input, options) = (ConversionInput::of(&objects), ConversionOptions::default());
     let text = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
     let meta = metadata_in(name.to_owned(), namespace);
-    let place = Place::of(Owner::Deployment, &meta, "", None, &options, &input);
-    let mut report = Report::of("Secret", name);
+    let place = TemplateLocation::of(TemplateOwner::Deployment, &meta, "", None, &options, &input);
+    let mut report = ConversionReport::of("Secret", name);
     let made = to_native(name, &place, &mut report);
     match (report.refusals.first(), made) {
         (Some(refusal), _) => Err(format!("{}; {}", refusal.reason, refusal.advice)),
@@ -117,7 +122,12 @@ pub fn user_data_secret(source: &Value) -> Result<Value, String> {
 }
 
 /// The bootstrap Secret of a native class. `None` if its source is not there.
-pub fn to_capi(class: Option<&MachineClass>, name: &str, place: &Place<'_>, report: &mut Report) -> Option<Value> {
+pub fn to_capi(
+    class: Option<&MachineClass>,
+    name: &str,
+    place: &TemplateLocation<'_>,
+    report: &mut ConversionReport,
+) -> Option<Value> {
     let secret_ref = class?.secret_ref.as_ref()?;
     let source = place.input.secret(place.namespace, &secret_ref.name)?;
     let user_data = data_of(&source, USER_DATA)?;
@@ -140,7 +150,7 @@ pub fn to_capi(class: Option<&MachineClass>, name: &str, place: &Place<'_>, repo
     serde_json::to_value(secret).ok()
 }
 
-fn metadata(name: String, place: &Place<'_>) -> ObjectMeta {
+fn metadata(name: String, place: &TemplateLocation<'_>) -> ObjectMeta {
     metadata_in(name, place.namespace)
 }
 

@@ -13,16 +13,16 @@ use serde_json::Value;
 
 use super::{
     cloud,
-    notes::Notes,
-    options::Infrastructure,
-    report::{Outcome, Report},
-    template::{Owner, Place, class_spec},
+    notes::ConversionNotes,
+    options::InfrastructureChoice,
+    report::{ConversionReport, ObjectConversion},
+    template::{TemplateLocation, TemplateOwner, class_spec},
 };
 use crate::types::{Bootstrap, INFRASTRUCTURE_GROUP, MCMMachineSpec, MachineSpec, NodeMeta, ObjectRef, names};
 use bootstrap::{USER_DATA, VALUE, bootstrap_secret_of, data_secret_name, has_data_of, user_data_of};
 use class::derived_class;
 use mcm_api::machine::{ClassContent, ClassSpec, MachineClass};
-use noted::{Noted, infrastructure_object, kind_of, object_of, plain};
+use noted::{NotedInfrastructure, infrastructure_object, kind_of, object_of, plain};
 
 pub use class::{content_of, named, zone_of};
 
@@ -31,7 +31,7 @@ const CONFIG_REF: &str = "spec.bootstrap.configRef";
 
 /// The objects that a machine of Cluster API refers to.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ReferencedInfrastructure {
     pub class: ClassSpec,
     pub node: NodeMeta,
     /// ID of the VM in the infrastructure object.
@@ -43,7 +43,12 @@ pub struct Found {
 }
 
 /// Resolves the references of a machine of Cluster API.
-pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, report: &mut Report) -> Found {
+pub fn to_native(
+    spec: &MachineSpec,
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> ReferencedInfrastructure {
     let (at, namespace, input) = (place.prefix(), place.namespace, place.input);
     let data_secret_name = data_secret_name(&spec.bootstrap, place, report);
     if spec.bootstrap.config_ref != ObjectRef::default() {
@@ -51,10 +56,13 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
     }
     let reference = &spec.infrastructure_ref;
     let Some((noted, inner)) = infrastructure_object(reference, place, report) else {
-        return Found::default();
+        return ReferencedInfrastructure::default();
     };
-    let mut found =
-        Found { node: inner.node_template.clone(), provider_id: inner.provider_id.clone(), ..Found::default() };
+    let mut found = ReferencedInfrastructure {
+        node: inner.node_template.clone(),
+        provider_id: inner.provider_id.clone(),
+        ..ReferencedInfrastructure::default()
+    };
     let by_name = inner.machine_class_ref.name.as_str();
     let content = match (&inner.machine_class, by_name) {
         (Some(_), name) if !name.is_empty() => {
@@ -106,7 +114,7 @@ pub fn to_native(spec: &MachineSpec, place: &Place<'_>, notes: &mut Notes, repor
         let reason = format!("creationTimeoutSeconds of {} has no MCM counterpart", reference.name);
         report.lose(format!("{at}spec.infrastructureRef"), reason, "the health check determines creationTimeout");
     }
-    let noted = Noted {
+    let noted = NotedInfrastructure {
         data_secret_name,
         failure_domain: spec.failure_domain.clone(),
         class: name.clone(),
@@ -127,30 +135,31 @@ pub fn to_capi(
     class: &str,
     node: NodeMeta,
     spec: &mut MachineSpec,
-    place: &Place<'_>,
-    notes: &mut Notes,
-    report: &mut Report,
-) -> Outcome {
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let at = place.prefix();
     let known = place.input.class(place.namespace, class);
     let content = known.as_ref().map(content_of);
     let zone = zone_of(content.as_ref()).unwrap_or_default();
     let provider_id = spec.provider_id.clone();
     let mut made = plain(place, class, &node, &provider_id, zone);
-    let mut outcome = Outcome::default();
-    if place.options.infrastructure == Infrastructure::OfCloud && place.owner != Owner::Machine {
+    let mut outcome = ObjectConversion::default();
+    if place.options.infrastructure == InfrastructureChoice::OfCloud && place.owner != TemplateOwner::Machine {
         made.foreign = known.as_ref().and_then(|class| foreign_of(class, place, at, report));
     }
-    if let Some(noted) = notes.take::<Noted>(&format!("{at}spec.infrastructureRef")) {
+    if let Some(noted) = notes.take::<NotedInfrastructure>(&format!("{at}spec.infrastructureRef")) {
         let was_derived = noted.spec.machine_class_ref.name != class;
         let is_same_class = noted.class == class
             && (!was_derived || known.as_ref().is_some_and(|known| noted.name_of(known) == class))
             && noted.foreign.as_ref().is_none_or(|foreign| cloud::is_foreign_in(foreign, place.namespace));
         if is_same_class {
             let is_same_node = noted.spec.node_template == node;
-            let name = if is_same_node || place.owner == Owner::Machine { noted.name.clone() } else { made.name };
+            let name =
+                if is_same_node || place.owner == TemplateOwner::Machine { noted.name.clone() } else { made.name };
             let spec = MCMMachineSpec { provider_id: provider_id.clone(), node_template: node, ..noted.spec };
-            made = Noted { name, spec, ..noted };
+            made = NotedInfrastructure { name, spec, ..noted };
             if was_derived {
                 outcome.superseded.push(("MachineClass", class.to_owned()));
                 outcome.superseded.push(("Secret", user_data_of(&made.data_secret_name)));
@@ -189,8 +198,8 @@ pub fn to_capi(
 fn bootstrap_secret(
     class: Option<&MachineClass>,
     data_secret_name: &str,
-    place: &Place<'_>,
-    report: &mut Report,
+    place: &TemplateLocation<'_>,
+    report: &mut ConversionReport,
 ) -> Option<Value> {
     let made = bootstrap::to_capi(class, data_secret_name, place, report);
     if made.is_none() {
@@ -204,8 +213,13 @@ fn bootstrap_secret(
 }
 
 /// The template of a class for the provider of its cloud.
-fn foreign_of(class: &MachineClass, place: &Place<'_>, at: &str, report: &mut Report) -> Option<Value> {
-    let mut problems = Report::of("MachineClass", class.metadata.name.as_deref().unwrap_or_default());
+fn foreign_of(
+    class: &MachineClass,
+    place: &TemplateLocation<'_>,
+    at: &str,
+    report: &mut ConversionReport,
+) -> Option<Value> {
+    let mut problems = ConversionReport::of("MachineClass", class.metadata.name.as_deref().unwrap_or_default());
     let template = cloud::template_of(class, place.cluster, &mut problems);
     if !problems.refusals.is_empty() {
         report.refuse(format!("{at}spec.class"), "the class cannot be converted", "see its refusals");
@@ -213,7 +227,7 @@ fn foreign_of(class: &MachineClass, place: &Place<'_>, at: &str, report: &mut Re
     template
 }
 
-fn check_zone(spec: &MachineSpec, content: Option<&ClassContent>, at: &str, report: &mut Report) {
+fn check_zone(spec: &MachineSpec, content: Option<&ClassContent>, at: &str, report: &mut ConversionReport) {
     let wanted = &spec.failure_domain;
     if wanted.is_empty() || zone_of(content).as_ref() == Some(wanted) {
         return;

@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     cloud::{self, provider::ProviderRole},
-    keys::{self, Keys},
+    keys::{self, MetadataMap},
     metadata::{filled, namespace},
-    report::Report,
-    template::{Owner, Place},
+    report::ConversionReport,
+    template::{TemplateLocation, TemplateOwner},
     types::{
         ClassRef, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec,
         MachineMeta, NodeMeta, ObjectRef, TemplateResource, names,
@@ -29,12 +29,12 @@ use mcm_api::{
 /// An infrastructure object of Cluster API as it was, so that it can be restored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Noted {
+pub struct NotedInfrastructure {
     pub name: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: Keys,
+    pub labels: MetadataMap,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: Keys,
+    pub annotations: MetadataMap,
     #[serde(skip_serializing_if = "is_zero")]
     pub template_metadata: MachineMeta,
     pub spec: MCMMachineSpec,
@@ -48,7 +48,7 @@ pub struct Noted {
     pub foreign: Option<Value>,
 }
 
-impl Noted {
+impl NotedInfrastructure {
     /// The name that a class with this content would have been given.
     pub fn name_of(&self, class: &MachineClass) -> String {
         let by_name = &self.spec.machine_class_ref.name;
@@ -67,15 +67,21 @@ impl Noted {
     }
 }
 
-pub const fn kind_of(place: &Place<'_>) -> &'static str {
+pub const fn kind_of(place: &TemplateLocation<'_>) -> &'static str {
     match place.owner {
-        Owner::Machine => "MCMMachine",
-        Owner::Deployment | Owner::Set => "MCMMachineTemplate",
+        TemplateOwner::Machine => "MCMMachine",
+        TemplateOwner::Deployment | TemplateOwner::Set => "MCMMachineTemplate",
     }
 }
 
 /// The default infrastructure object of a class. Templates must not change, so their names have a hash.
-pub fn plain(place: &Place<'_>, class: &str, node: &NodeMeta, provider_id: &str, zone: String) -> Noted {
+pub fn plain(
+    place: &TemplateLocation<'_>,
+    class: &str,
+    node: &NodeMeta,
+    provider_id: &str,
+    zone: String,
+) -> NotedInfrastructure {
     let spec = MCMMachineSpec {
         provider_id: provider_id.to_owned(),
         machine_class_ref: ClassRef { name: class.to_owned() },
@@ -83,18 +89,20 @@ pub fn plain(place: &Place<'_>, class: &str, node: &NodeMeta, provider_id: &str,
         ..MCMMachineSpec::default()
     };
     let name = match place.owner {
-        Owner::Machine => place.name.to_owned(),
-        Owner::Deployment | Owner::Set => named(place.name, &serde_json::to_string(&spec).unwrap_or_default()),
+        TemplateOwner::Machine => place.name.to_owned(),
+        TemplateOwner::Deployment | TemplateOwner::Set => {
+            named(place.name, &serde_json::to_string(&spec).unwrap_or_default())
+        }
     };
-    let labels = if place.owner == Owner::Machine || place.cluster.is_empty() {
-        Keys::new()
+    let labels = if place.owner == TemplateOwner::Machine || place.cluster.is_empty() {
+        MetadataMap::new()
     } else {
         [(names::CLUSTER_NAME.to_owned(), place.cluster.to_owned())].into()
     };
-    Noted {
+    NotedInfrastructure {
         name,
         labels,
-        annotations: Keys::new(),
+        annotations: MetadataMap::new(),
         template_metadata: MachineMeta::default(),
         spec,
         data_secret_name: bootstrap_secret_of(class),
@@ -104,7 +112,7 @@ pub fn plain(place: &Place<'_>, class: &str, node: &NodeMeta, provider_id: &str,
     }
 }
 
-pub fn object_of(noted: &Noted, place: &Place<'_>) -> Value {
+pub fn object_of(noted: &NotedInfrastructure, place: &TemplateLocation<'_>) -> Value {
     if let Some(foreign) = &noted.foreign {
         return foreign.clone();
     }
@@ -116,8 +124,8 @@ pub fn object_of(noted: &Noted, place: &Place<'_>) -> Value {
         ..ObjectMeta::default()
     };
     let value = match place.owner {
-        Owner::Machine => serde_json::to_value(MCMMachine { metadata, spec: noted.spec.clone(), status: None }),
-        Owner::Deployment | Owner::Set => {
+        TemplateOwner::Machine => serde_json::to_value(MCMMachine { metadata, spec: noted.spec.clone(), status: None }),
+        TemplateOwner::Deployment | TemplateOwner::Set => {
             let template = TemplateResource { metadata: noted.template_metadata.clone(), spec: noted.spec.clone() };
             serde_json::to_value(MCMMachineTemplate {
                 metadata,
@@ -132,9 +140,9 @@ pub fn object_of(noted: &Noted, place: &Place<'_>) -> Value {
 /// The infrastructure object of a reference: its noted fields, and its spec.
 pub fn infrastructure_object(
     reference: &ObjectRef,
-    place: &Place<'_>,
-    report: &mut Report,
-) -> Option<(Noted, MCMMachineSpec)> {
+    place: &TemplateLocation<'_>,
+    report: &mut ConversionReport,
+) -> Option<(NotedInfrastructure, MCMMachineSpec)> {
     let (namespace, input) = (place.namespace, place.input);
     let path = format!("{}spec.infrastructureRef", place.prefix());
     if reference.api_group == INFRASTRUCTURE_GROUP
@@ -153,12 +161,12 @@ pub fn infrastructure_object(
         report.refuse(path, reason, "add it");
         return None;
     };
-    let mut problems = Report::of(kind, &reference.name);
+    let mut problems = ConversionReport::of(kind, &reference.name);
     let found = match place.owner {
-        Owner::Machine => document
+        TemplateOwner::Machine => document
             .decode::<MCMMachine>(&mut problems)
             .map(|machine| (machine.metadata, MachineMeta::default(), machine.spec)),
-        Owner::Deployment | Owner::Set => document
+        TemplateOwner::Deployment | TemplateOwner::Set => document
             .decode::<MCMMachineTemplate>(&mut problems)
             .map(|template| (template.metadata, template.spec.template.metadata, template.spec.template.spec)),
     };
@@ -167,12 +175,12 @@ pub fn infrastructure_object(
         report.refuse(path.clone(), reason, refusal.advice);
     }
     let (meta, template_metadata, spec) = found?;
-    let noted = Noted {
+    let noted = NotedInfrastructure {
         name: reference.name.clone(),
         labels: keys::without_bookkeeping(meta.labels),
         annotations: keys::without_bookkeeping(meta.annotations),
         template_metadata,
-        ..Noted::default()
+        ..NotedInfrastructure::default()
     };
     Some((noted, spec))
 }
@@ -181,11 +189,12 @@ pub fn infrastructure_object(
 fn foreign_template(
     reference: &ObjectRef,
     path: &str,
-    place: &Place<'_>,
-    report: &mut Report,
-) -> Option<(Noted, MCMMachineSpec)> {
+    place: &TemplateLocation<'_>,
+    report: &mut ConversionReport,
+) -> Option<(NotedInfrastructure, MCMMachineSpec)> {
     let at = (place.namespace, path);
     let (class, foreign) = cloud::class_behind(reference, at, place.input, place.options, report)?;
-    let noted = Noted { name: reference.name.clone(), foreign: Some(foreign), ..Noted::default() };
+    let noted =
+        NotedInfrastructure { name: reference.name.clone(), foreign: Some(foreign), ..NotedInfrastructure::default() };
     Some((noted, MCMMachineSpec { machine_class: Some(content_of(&class)), ..MCMMachineSpec::default() }))
 }

@@ -3,22 +3,22 @@
 use k8s_openapi::api::core::v1::NodeSpec;
 
 use super::{
-    place::{Owner, Place},
+    place::{TemplateLocation, TemplateOwner},
     values::ALWAYS,
 };
 use crate::{
-    health::Native,
+    health::NativeHealthFields,
     notes::{annotation, label},
-    report::Report,
+    report::ConversionReport,
     seconds::{NEVER, fits},
     types::{MachineMeta, MachineSpec, names},
 };
 use mcm_api::{labels, machine};
 
 /// Refuses fields that no native controller honours.
-pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, report: &mut Report) {
+pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &TemplateLocation<'_>, report: &mut ConversionReport) {
     let at = place.prefix();
-    if place.owner != Owner::Machine && meta.labels.contains_key(names::CONTROL_PLANE) {
+    if place.owner != TemplateOwner::Machine && meta.labels.contains_key(names::CONTROL_PLANE) {
         report.refuse(
             label(at, names::CONTROL_PLANE),
             "MCM MachineSets are for workers",
@@ -62,7 +62,7 @@ pub fn check_capi(meta: &MachineMeta, spec: &MachineSpec, place: &Place<'_>, rep
 }
 
 /// Refuses fields that Cluster API cannot hold, and reports fields without effect there.
-pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, report: &mut Report) {
+pub fn check_native(template: &machine::MachineTemplate, place: &TemplateLocation<'_>, report: &mut ConversionReport) {
     let at = place.prefix();
     let spec = &template.spec;
     if spec.configuration.drain_timeout.is_some_and(|duration| !fits(duration)) {
@@ -72,7 +72,7 @@ pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, repo
             "shorten it, or set 876000h for no limit",
         );
     }
-    Native::of(&spec.configuration).check(at, report);
+    NativeHealthFields::of(&spec.configuration).check(at, report);
     if spec.class.name.is_empty() {
         report.refuse(format!("{at}spec.class.name"), "is empty", "name the MachineClass");
     }
@@ -83,7 +83,7 @@ pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, repo
             "correct it",
         );
     }
-    if place.owner != Owner::Machine && !spec.provider_id.is_empty() {
+    if place.owner != TemplateOwner::Machine && !spec.provider_id.is_empty() {
         report.refuse(format!("{at}spec.providerID"), "all machines would share one VM", "remove it");
     }
     if template.metadata.labels.contains_key(labels::NODE) {
@@ -124,7 +124,7 @@ pub fn check_native(template: &machine::MachineTemplate, place: &Place<'_>, repo
             "",
         );
     }
-    if place.owner == Owner::Machine && spec.configuration.creation_timeout != Some(NEVER) {
+    if place.owner == TemplateOwner::Machine && spec.configuration.creation_timeout != Some(NEVER) {
         report.lose(
             format!("{at}health"),
             "timeouts of a single machine have no place in Cluster API",

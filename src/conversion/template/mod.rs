@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
-    health::{Health, Native},
-    keys::{self, Pair},
-    notes::{self, Notes, annotation},
-    report::Report,
+    health::{MachineHealthSettings, NativeHealthFields},
+    keys::{self, MetadataPair},
+    notes::{self, ConversionNotes, annotation},
+    report::ConversionReport,
     seconds::limit,
 };
 use crate::types::{Checks, MachineDeletion, MachineMeta, MachineSpec, NodeMeta, names};
@@ -22,16 +22,16 @@ use mcm_api::{
     labels,
     machine::{self, ClassSpec, MachineConfiguration, NodeTemplate, TemplateMeta},
 };
-use values::{DeletedFirst, Taints};
+use values::{DeletedFirst, TemplateTaints};
 
-pub use place::{Owner, Place};
+pub use place::{TemplateLocation, TemplateOwner};
 pub use values::class_spec;
 
 const NODE_DELETION: &str = "nodeDeletionTimeoutSeconds";
 
 /// The template on the side of Cluster API.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Capi {
+pub struct CapiMachineTemplate {
     pub meta: MachineMeta,
     pub spec: MachineSpec,
     /// Metadata of the Node from the infrastructure object.
@@ -44,14 +44,14 @@ pub struct Capi {
 
 /// Converts a template of Cluster API. What `spec` says about class, bootstrap data, zone and VM is read elsewhere.
 pub fn to_native(
-    source: &Capi,
+    source: &CapiMachineTemplate,
     class: ClassSpec,
-    place: &Place<'_>,
-    notes: &mut Notes,
-    report: &mut Report,
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
 ) -> machine::MachineTemplate {
     let at = place.prefix();
-    let Capi { meta, spec, node, checks, rollout_after } = source;
+    let CapiMachineTemplate { meta, spec, node, checks, rollout_after } = source;
     // Each field is named, so that a new field does not compile without a decision about its conversion.
     let MachineSpec {
         cluster_name: _,
@@ -71,7 +71,7 @@ pub fn to_native(
         node_deletion_timeout_seconds,
     } = deletion;
     check_capi(meta, spec, place, report);
-    if place.owner == Owner::Machine {
+    if place.owner == TemplateOwner::Machine {
         let reason = "MCM has it on sets and deployments";
         notes.lose(&format!("{at}spec.minReadySeconds"), min_ready_seconds, report, reason, "");
     }
@@ -85,7 +85,7 @@ pub fn to_native(
     }
 
     let labels_at = format!("{at}metadata.labels");
-    let given = Pair { machine: meta.labels.clone(), node: node.labels.clone() };
+    let given = MetadataPair { machine: meta.labels.clone(), node: node.labels.clone() };
     let labels =
         notes.cross(&given, &labels_at, &labels_at, |pair| place.pair_to_native(pair), |pair| place.pair_to_capi(pair));
 
@@ -93,7 +93,7 @@ pub fn to_native(
     let (carried, noted) = keys::carry(&meta.annotations, &annotations_at, keys::of_capi_machine, notes, report);
     let domains = &names::NODE_ANNOTATION_DOMAINS;
     let annotations = notes.cross(
-        &Pair { machine: carried, node: node.annotations.clone() },
+        &MetadataPair { machine: carried, node: node.annotations.clone() },
         &annotations_at,
         &annotations_at,
         |pair| pair.to_native(domains),
@@ -125,10 +125,15 @@ pub fn to_native(
         }
     }
 
-    let health = Health { checks: checks.clone(), skip: meta.annotations.get(names::SKIP_REMEDIATION).cloned() };
-    let health = notes.cross(&health, &format!("{at}health"), &format!("{at}health"), Health::to_native, |native| {
-        place.health_to_capi(native)
-    });
+    let health =
+        MachineHealthSettings { checks: checks.clone(), skip: meta.annotations.get(names::SKIP_REMEDIATION).cloned() };
+    let health = notes.cross(
+        &health,
+        &format!("{at}health"),
+        &format!("{at}health"),
+        MachineHealthSettings::to_native,
+        |native| place.health_to_capi(native),
+    );
     let drain_timeout = notes.cross(
         node_drain_timeout_seconds,
         &format!("{at}spec.deletion.nodeDrainTimeoutSeconds"),
@@ -144,11 +149,11 @@ pub fn to_native(
         |native: &ClassSpec| native.name.clone(),
     );
     let node_spec = notes.cross(
-        &Taints { machine: taints.clone(), infrastructure: node.taints.clone() },
+        &TemplateTaints { machine: taints.clone(), infrastructure: node.taints.clone() },
         &format!("{at}spec.taints"),
         &format!("{at}spec.nodeTemplate.spec"),
-        Taints::to_native,
-        Taints::of_native,
+        TemplateTaints::to_native,
+        TemplateTaints::of_native,
     );
 
     let mut restore = |path: &str| notes.take(&format!("{at}{path}"));
@@ -185,10 +190,10 @@ pub fn to_native(
 /// name of the class.
 pub fn to_capi(
     source: &machine::MachineTemplate,
-    place: &Place<'_>,
-    notes: &mut Notes,
-    report: &mut Report,
-) -> (Capi, String) {
+    place: &TemplateLocation<'_>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> (CapiMachineTemplate, String) {
     let at = place.prefix();
     let machine::MachineTemplate {
         metadata: TemplateMeta { labels: given_labels, annotations: given_annotations, finalizers, other },
@@ -208,7 +213,7 @@ pub fn to_capi(
     check_native(source, place, report);
 
     let reason = "has no place in Cluster API";
-    if place.owner != Owner::Machine {
+    if place.owner != TemplateOwner::Machine {
         notes.lose(&format!("{at}metadata.finalizers"), finalizers, report, reason, "");
         notes.lose(&format!("{at}metadata"), &without_nulls(other), report, reason, "");
     }
@@ -223,7 +228,7 @@ pub fn to_capi(
 
     let labels_at = format!("{at}metadata.labels");
     let labels = notes.cross(
-        &Pair { machine: given_labels.clone(), node: node_meta.labels.clone() },
+        &MetadataPair { machine: given_labels.clone(), node: node_meta.labels.clone() },
         &labels_at,
         &labels_at,
         |pair| place.pair_to_capi(pair),
@@ -233,7 +238,7 @@ pub fn to_capi(
     let (carried, noted) = keys::carry(given_annotations, &annotations_at, keys::of_native_machine, notes, report);
     let domains = &names::NODE_ANNOTATION_DOMAINS;
     let annotations = notes.cross(
-        &Pair { machine: carried, node: node_meta.annotations.clone() },
+        &MetadataPair { machine: carried, node: node_meta.annotations.clone() },
         &annotations_at,
         &annotations_at,
         |pair| pair.to_capi(domains),
@@ -252,11 +257,11 @@ pub fn to_capi(
     own.extend(first.priority.map(|priority| (labels::PRIORITY.to_owned(), priority)));
 
     let health = notes.cross(
-        &Native::of(configuration),
+        &NativeHealthFields::of(configuration),
         &format!("{at}health"),
         &format!("{at}health"),
         |native| place.health_to_capi(native),
-        Health::to_native,
+        MachineHealthSettings::to_native,
     );
     own.extend(health.skip.map(|value| (names::SKIP_REMEDIATION.to_owned(), value)));
     let node_drain_timeout_seconds = notes.cross(
@@ -277,13 +282,13 @@ pub fn to_capi(
         node_spec,
         &format!("{at}spec.nodeTemplate.spec"),
         &format!("{at}spec.taints"),
-        Taints::of_native,
-        Taints::to_native,
+        TemplateTaints::of_native,
+        TemplateTaints::to_native,
     );
 
     let mark = given_annotations.get(notes::ROLLOUT_AFTER);
     let after = mark.and_then(|text| text.parse::<Timestamp>().ok().filter(|after| after.to_string() == *text));
-    let after = after.filter(|_| place.owner == Owner::Deployment).map(Time);
+    let after = after.filter(|_| place.owner == TemplateOwner::Deployment).map(Time);
     if let (Some(mark), None) = (mark, &after) {
         notes.note(&annotation(at, notes::ROLLOUT_AFTER), mark);
     }
@@ -306,7 +311,7 @@ pub fn to_capi(
     };
     let meta = MachineMeta { labels: labels.machine, annotations: own };
     let node = NodeMeta { labels: labels.node, annotations: annotations.node, taints: taints.infrastructure };
-    (Capi { meta, spec, node, checks: health.checks, rollout_after }, class_name)
+    (CapiMachineTemplate { meta, spec, node, checks: health.checks, rollout_after }, class_name)
 }
 
 fn from_note<T: DeserializeOwned>(value: Value) -> Option<T> {

@@ -33,12 +33,12 @@ pub const ALWAYS: &str = "Always";
 /// Taints on the side of Cluster API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Taints {
+pub struct TemplateTaints {
     pub machine: Vec<MachineTaint>,
     pub infrastructure: Vec<NodeTaint>,
 }
 
-impl Taints {
+impl TemplateTaints {
     pub fn to_native(&self) -> Option<Box<NodeSpec>> {
         let taint = |key: &String, value: &String, effect: &String| Taint {
             key: key.clone(),

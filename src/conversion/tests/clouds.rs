@@ -4,10 +4,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{TEMPLATE, aws::aws, capi_deployment, gcp::gcp, objects, of_kind, options, refused, set};
-use crate::{Conversion, Infrastructure, Options, to_capi, to_native};
+use crate::{ConversionOptions, ConversionResult, InfrastructureChoice, to_capi, to_native};
 
-pub fn of_cloud() -> Options {
-    Options { infrastructure: Infrastructure::OfCloud, cluster: Some("c1".into()), ..options() }
+pub fn of_cloud() -> ConversionOptions {
+    ConversionOptions { infrastructure: InfrastructureChoice::OfCloud, cluster: Some("c1".into()), ..options() }
 }
 
 /// The minimal deployment with another template.
@@ -70,7 +70,7 @@ pub fn native_class(provider: &str, spec: Value) -> Vec<Value> {
 }
 
 /// Class → template → class: fields that are not in the template are taken from the cluster.
-pub fn there_and_back(provider: &str, spec: &Value, cluster: Value) -> (Conversion, Value) {
+pub fn there_and_back(provider: &str, spec: &Value, cluster: Value) -> (ConversionResult, Value) {
     let capi = to_capi(&native_class(provider, spec.clone()), &of_cloud());
     let mut all = capi.objects.clone();
     all.push(cluster);

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{objects, of_kind, options, refused, set};
-use crate::{Conversion, Infrastructure, Options, Question, to_capi, to_native};
+use crate::{ConversionOptions, ConversionResult, InfrastructureChoice, TemplateQuestion, to_capi, to_native};
 
 const CORE: &str = "cluster.x-k8s.io/v1beta1";
 const INFRA: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -98,15 +98,15 @@ fn gcp(owner: &str) -> Vec<Value> {
     cluster("GCP", GCP).into_iter().chain(workers(owner, infra)).collect()
 }
 
-pub(super) fn answered() -> Options {
-    let mut known = Options { credentials: Some("cloud".into()), ..options() };
+pub(super) fn answered() -> ConversionOptions {
+    let mut known = ConversionOptions { credentials: Some("cloud".into()), ..options() };
     for (question, answer) in [
-        (Question::Image, "ami-1"),
-        (Question::Subnet, "subnet-1"),
-        (Question::SecurityGroups, "sg-1,sg-2"),
-        (Question::RootVolume, "20:gp3"),
-        (Question::Zone, "europe-west1-b"),
-        (Question::BootstrapSecret, "join"),
+        (TemplateQuestion::Image, "ami-1"),
+        (TemplateQuestion::Subnet, "subnet-1"),
+        (TemplateQuestion::SecurityGroups, "sg-1,sg-2"),
+        (TemplateQuestion::RootVolume, "20:gp3"),
+        (TemplateQuestion::Zone, "europe-west1-b"),
+        (TemplateQuestion::BootstrapSecret, "join"),
     ] {
         known.answers.add(question, answer);
     }
@@ -120,7 +120,7 @@ fn kept(given: &[Value]) -> Vec<&Value> {
     given.iter().filter(is_kept).collect()
 }
 
-type Convert = fn(&[Value], &Options) -> Conversion;
+type Convert = fn(&[Value], &ConversionOptions) -> ConversionResult;
 
 #[rstest]
 #[case::aws_deployment(aws("MachineDeployment"), "AWSMachineTemplate", "spec.template.spec.", 4)]
@@ -135,7 +135,7 @@ fn each_open_value_is_one_question_that_names_its_flag(
     #[values(to_capi as Convert, to_native as Convert)] convert: Convert,
 ) {
     let mut known = options();
-    known.answers.add(Question::BootstrapSecret, "join");
+    known.answers.add(TemplateQuestion::BootstrapSecret, "join");
     let refusals = convert(&given, &known).refusals;
     let questions: Vec<_> = refusals.iter().filter(|one| one.object == format!("{kind} workers")).collect();
     assert_eq!(questions.len(), count, "{questions:#?}");
@@ -161,12 +161,12 @@ fn a_question_is_asked_once_for_all_templates() {
     assert!(refusals.iter().all(|one| one.object == "AWSMachineTemplate workers, others"));
 
     let mut known = answered();
-    known.answers.add(Question::Image, "others=ami-2");
+    known.answers.add(TemplateQuestion::Image, "others=ami-2");
     let made = objects(to_capi(&given, &known));
     let images: Vec<&Value> =
         made.iter().filter(|one| one["kind"] == "MachineClass").map(|one| &one["providerSpec"]["ami"]).collect();
     assert_eq!(images, ["ami-1", "ami-2"]);
-    known.answers.add(Question::Image, "typo=ami-3");
+    known.answers.add(TemplateQuestion::Image, "typo=ami-3");
     let refusals = to_capi(&given, &known).refusals;
     assert_eq!(
         refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -202,7 +202,10 @@ fn mcm_takes_the_workers_and_the_provider_keeps_the_rest(#[case] given: Vec<Valu
     let class = of_kind(&made, "MachineClass");
     assert_eq!(class["credentialsSecretRef"], json!({ "name": "cloud", "namespace": "demo" }));
     assert_eq!(made.len(), given.len() + 1, "the template of the provider has become a class and a template of mcm");
-    assert_eq!(to_capi(&given, &Options { infrastructure: Infrastructure::OfCloud, ..answered() }).objects, given);
+    assert_eq!(
+        to_capi(&given, &ConversionOptions { infrastructure: InfrastructureChoice::OfCloud, ..answered() }).objects,
+        given
+    );
 }
 
 #[test]
@@ -306,9 +309,11 @@ fn a_cluster_that_is_ready_has_the_subnet_that_its_provider_chooses(
         "subnet-1" => answered(),
         _ => {
             let mut known = options();
-            for (question, answer) in
-                [(Question::Image, "a"), (Question::SecurityGroups, "sg"), (Question::RootVolume, "20:gp3")]
-            {
+            for (question, answer) in [
+                (TemplateQuestion::Image, "a"),
+                (TemplateQuestion::SecurityGroups, "sg"),
+                (TemplateQuestion::RootVolume, "20:gp3"),
+            ] {
                 known.answers.add(question, answer);
             }
             known
@@ -346,7 +351,8 @@ fn workers_become_native_and_come_back(#[case] given: Vec<Value>) {
         assert!(native.contains(one), "{one:#}");
     }
     let moved: Vec<Value> = native.iter().filter(|one| one["metadata"]["name"] != "control-plane").cloned().collect();
-    let back = objects(to_capi(&moved, &Options { infrastructure: Infrastructure::OfCloud, ..options() }));
+    let back =
+        objects(to_capi(&moved, &ConversionOptions { infrastructure: InfrastructureChoice::OfCloud, ..options() }));
     let infra = given[9].clone();
     assert_eq!(of_kind(&back, infra["kind"].as_str().unwrap()), &infra);
     let owner = of_kind(&back, given[8]["kind"].as_str().unwrap());

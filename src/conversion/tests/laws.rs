@@ -10,7 +10,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{any, options, set, untrusted::pointers};
-use crate::{Conversion, Loss, Options, UNMAPPED, input::is_zero, to_capi, to_native};
+use crate::{ConversionLoss, ConversionOptions, ConversionResult, UNMAPPED, input::is_zero, to_capi, to_native};
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
     objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
@@ -27,8 +27,8 @@ fn as_set(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-fn with_cluster() -> Options {
-    Options { cluster: Some("c1".into()), ..options() }
+fn with_cluster() -> ConversionOptions {
+    ConversionOptions { cluster: Some("c1".into()), ..options() }
 }
 
 /// Fields that both sides have in different forms: they are computed, and nothing is lost.
@@ -102,14 +102,14 @@ fn forgotten(mut objects: Vec<Value>) -> Vec<Value> {
 }
 
 /// Losses without a report: paths that are not restored without the note.
-fn silent(source: &Value, back: &Value, losses: &[Loss], computed: &[&str]) -> Vec<String> {
+fn silent(source: &Value, back: &Value, losses: &[ConversionLoss], computed: &[&str]) -> Vec<String> {
     let mut all = differences("", source, back);
     all.retain(|path| !losses.iter().any(|loss| !loss.path.is_empty() && path.starts_with(&loss.path)));
     all.retain(|path| !computed.iter().any(|computed| path.starts_with(computed)));
     all
 }
 
-type Convert = fn(&[Value], &Options) -> Conversion;
+type Convert = fn(&[Value], &ConversionOptions) -> ConversionResult;
 
 /// Objects that are converted there and back are as they were, and nothing is refused on either way.
 fn comes_back(objects: Vec<Value>, there: Convert, back: Convert) -> Result<(), TestCaseError> {

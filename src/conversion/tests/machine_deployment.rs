@@ -7,7 +7,7 @@ use super::{
     TEMPLATE, capi_deployment, capi_of, lost, native_deployment, native_of, objects, of_kind, options, refused, set,
     to_capi, to_native,
 };
-use crate::{Options, UNMAPPED};
+use crate::{ConversionOptions, UNMAPPED};
 
 #[test]
 fn r34_a_name_that_is_no_label_value_is_refused() {
@@ -63,7 +63,7 @@ fn r34_a_cluster_that_is_not_known_must_be_given() {
     let mut given = native_deployment();
     set(&mut given[0], "/metadata/labels", json!({}));
     assert_eq!(refused(&to_capi(&given)), ["metadata.labels['cluster.x-k8s.io/cluster-name']"]);
-    let known = Options { cluster: Some("c2".into()), ..options() };
+    let known = ConversionOptions { cluster: Some("c2".into()), ..options() };
     let made = objects(crate::to_capi(&given, &known));
     assert_eq!(made[0]["spec"]["clusterName"], "c2");
     assert_eq!(made[0]["spec"]["template"]["spec"]["clusterName"], "c2");
@@ -146,7 +146,7 @@ fn r34_a_native_strategy_without_its_bounds_is_refused(#[case] given: Value, #[c
 fn r34_rollout_after_becomes_an_annotation_once_it_has_passed(#[case] now: Option<&str>, #[case] has_passed: bool) {
     let mut given = capi_deployment();
     set(&mut given[0], "/spec/rollout/after", json!("2026-02-01T00:00:00Z"));
-    let known = Options { now: now.map(|now| now.parse().unwrap()), ..Options::default() };
+    let known = ConversionOptions { now: now.map(|now| now.parse().unwrap()), ..ConversionOptions::default() };
     let native = crate::to_native(&given, &known);
     assert_eq!(lost(&native).contains(&"spec.rollout.after"), !has_passed);
     let made = objects(native);

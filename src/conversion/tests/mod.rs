@@ -19,7 +19,7 @@ mod v1beta1;
 
 use serde_json::{Value, json};
 
-use super::{Conversion, Options};
+use super::{ConversionOptions, ConversionResult};
 
 /// A minimal deployment of Cluster API, its template and nothing else.
 pub(super) fn capi_deployment() -> Vec<Value> {
@@ -92,33 +92,33 @@ pub(super) fn set(value: &mut Value, pointer: &str, to: Value) {
     *at = to;
 }
 
-pub(super) fn to_native(objects: &[Value]) -> Conversion {
+pub(super) fn to_native(objects: &[Value]) -> ConversionResult {
     super::to_native(objects, &options())
 }
 
-pub(super) fn to_capi(objects: &[Value]) -> Conversion {
+pub(super) fn to_capi(objects: &[Value]) -> ConversionResult {
     super::to_capi(objects, &options())
 }
 
 /// With a time, so that the times in objects have passed.
-pub(super) fn options() -> Options {
-    Options { now: Some("2100-01-01T00:00:00Z".parse().unwrap()), ..Options::default() }
+pub(super) fn options() -> ConversionOptions {
+    ConversionOptions { now: Some("2100-01-01T00:00:00Z".parse().unwrap()), ..ConversionOptions::default() }
 }
 
 /// The result of a conversion that refused nothing.
 #[track_caller]
-pub(super) fn objects(conversion: Conversion) -> Vec<Value> {
+pub(super) fn objects(conversion: ConversionResult) -> Vec<Value> {
     assert_eq!(conversion.refusals, [], "nothing is refused");
     conversion.objects
 }
 
 /// The paths that were refused.
-pub(super) fn refused(conversion: &Conversion) -> Vec<&str> {
+pub(super) fn refused(conversion: &ConversionResult) -> Vec<&str> {
     conversion.refusals.iter().map(|refusal| refusal.path.as_str()).collect()
 }
 
 /// The paths that were lost.
-pub(super) fn lost(conversion: &Conversion) -> Vec<&str> {
+pub(super) fn lost(conversion: &ConversionResult) -> Vec<&str> {
     conversion.losses.iter().map(|loss| loss.path.as_str()).collect()
 }
 

@@ -7,7 +7,7 @@ use super::{
     generated::{answered, object, reference},
     lost, objects, of_kind, options, refused, set,
 };
-use crate::{Conversion, Infrastructure, Options, Question, to_capi, to_native};
+use crate::{ConversionOptions, ConversionResult, InfrastructureChoice, TemplateQuestion, to_capi, to_native};
 
 const AWS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const GCP: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
@@ -111,17 +111,17 @@ fn variable(name: &str) -> Value {
 }
 
 /// Without what each Cluster has in its subnet and groups.
-fn simple() -> Options {
-    let mut known = Options { credentials: Some("cloud".into()), ..options() };
-    known.answers.add(Question::Image, "ami-1");
-    known.answers.add(Question::RootVolume, "20:gp3");
-    known.answers.add(Question::Zone, "europe-west1-b");
+fn simple() -> ConversionOptions {
+    let mut known = ConversionOptions { credentials: Some("cloud".into()), ..options() };
+    known.answers.add(TemplateQuestion::Image, "ami-1");
+    known.answers.add(TemplateQuestion::RootVolume, "20:gp3");
+    known.answers.add(TemplateQuestion::Zone, "europe-west1-b");
     known
 }
 
 /// The patches of the converted class but for those of the cluster's name, which are the first ones.
 #[track_caller]
-fn patches(conversion: Conversion) -> Vec<Value> {
+fn patches(conversion: ConversionResult) -> Vec<Value> {
     let made = objects(conversion);
     let all = of_kind(&made, "ClusterClass")["spec"]["patches"].as_array().unwrap().clone();
     assert_eq!(all[0]["name"], "mcm");
@@ -187,7 +187,7 @@ fn a_worker_class_of_aws_becomes_one_of_mcm(#[values("v1beta1", "v1beta2")] vers
     }
     assert_eq!(made.len(), given.len());
     assert_eq!(objects(to_capi(&made, &simple())), made, "a second conversion changes nothing");
-    let cloud = Options { infrastructure: Infrastructure::OfCloud, ..simple() };
+    let cloud = ConversionOptions { infrastructure: InfrastructureChoice::OfCloud, ..simple() };
     assert_eq!(to_capi(&given, &cloud).objects, given);
 }
 
@@ -289,7 +289,7 @@ fn a_value_that_a_patch_sets_for_each_cluster_is_no_question(#[case] condition: 
         one["enabledIf"] = condition.clone();
     }
     let mut known = options();
-    known.answers.add(Question::RootVolume, "20:gp3");
+    known.answers.add(TemplateQuestion::RootVolume, "20:gp3");
     let conversion = to_capi(&aws(json!([one])), &known);
     assert_eq!(refused(&conversion), expected);
     let made = patches(to_capi(&aws(json!([one])), &simple()));

@@ -11,7 +11,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{any, aws, capi_deployment, gcp, machine_pool, native_deployment, refused, set, to_capi, to_native};
-use crate::{Conversion, Infrastructure, Options, UNMAPPED, to_capi as to_capi_with};
+use crate::{ConversionOptions, ConversionResult, InfrastructureChoice, UNMAPPED, to_capi as to_capi_with};
 
 const SECRET: &str = "s3cr3t";
 
@@ -64,13 +64,17 @@ pub fn pointers(value: &Value) -> Vec<String> {
     found
 }
 
-fn convert(objects: &[Value]) -> Vec<Conversion> {
-    let cloud = Options { infrastructure: Infrastructure::OfCloud, cluster: Some("c1".into()), ..Options::default() };
+fn convert(objects: &[Value]) -> Vec<ConversionResult> {
+    let cloud = ConversionOptions {
+        infrastructure: InfrastructureChoice::OfCloud,
+        cluster: Some("c1".into()),
+        ..ConversionOptions::default()
+    };
     vec![to_native(objects), to_capi(objects), to_capi_with(objects, &cloud)]
 }
 
 /// The object with a value that was confidential is named, the value is not.
-fn says_a_secret(conversions: &[Conversion]) -> bool {
+fn says_a_secret(conversions: &[ConversionResult]) -> bool {
     let reports = conversions.iter().map(|one| format!("{:?} {:?}", one.losses, one.refusals));
     reports.into_iter().any(|report| report.contains(SECRET))
 }
@@ -130,7 +134,7 @@ proptest! {
     /// Notes are annotations, which any client may write.
     #[test]
     fn no_note_breaks_the_conversion(native in any::native_deployment(), value in value(), at in proptest::arbitrary::any::<Index>()) {
-        let mut capi = to_capi_with(&native, &Options { cluster: Some("c1".into()), ..Options::default() }).objects;
+        let mut capi = to_capi_with(&native, &ConversionOptions { cluster: Some("c1".into()), ..ConversionOptions::default() }).objects;
         let Some(text) = capi[0]["metadata"]["annotations"][UNMAPPED].as_str() else { return Ok(()) };
         let mut note: Value = serde_json::from_str(text).unwrap();
         let all = pointers(&note);

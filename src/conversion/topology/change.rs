@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     values::{contains, differences, parts, rendered, with, without},
-    worker::{CLUSTER_NAME, Source, items},
+    worker::{CLUSTER_NAME, ForeignWorker, items},
 };
-use crate::report::{Loss, Refusal, Report};
+use crate::report::{ConversionLoss, ConversionRefusal, ConversionReport};
 
 /// The content of the class in an MCMMachineTemplate.
 pub const CLASS: &str = "/spec/template/spec/machineClass/providerSpec";
@@ -18,35 +18,35 @@ const NO_COUNTERPART: &str = "it has no counterpart in a MachineClass";
 const PROBE: &str = "{{ . }}";
 
 /// One JSON patch of a ClusterClass.
-pub struct Change<'a> {
+pub struct ClassJsonPatch<'a> {
     pub given: &'a Value,
 }
 
 /// JSON patches for an MCMMachineTemplate.
 #[derive(Debug, Default)]
-pub struct Counterpart {
+pub struct TemplateJsonPatches {
     /// The value of a variable for which they apply; without one they always do.
     pub choice: Option<(String, &'static str)>,
     pub patches: Vec<Value>,
-    pub losses: Vec<Loss>,
+    pub losses: Vec<ConversionLoss>,
 }
 
 /// A machine and the infrastructure of its cluster, with values of patches.
 #[derive(Clone, PartialEq)]
-pub struct Patched {
+pub struct PatchedMachine {
     pub machine: Value,
     pub cluster: Value,
 }
 
 /// The JSON patches of the definitions that fit. Those with a condition, which not all Clusters meet, only if they are wanted.
-fn changes<'a>(class: &'a Value, with_conditional: bool, fits: impl Fn(&Value) -> bool) -> Vec<Change<'a>> {
+fn changes<'a>(class: &'a Value, with_conditional: bool, fits: impl Fn(&Value) -> bool) -> Vec<ClassJsonPatch<'a>> {
     let is_wanted = |patch: &&Value| with_conditional || patch["enabledIf"].as_str().is_none_or(str::is_empty);
     let patches = items(&class["spec"]["patches"]).filter(is_wanted);
     let definitions = patches.flat_map(|patch| items(&patch["definitions"])).filter(|one| fits(&one["selector"]));
-    definitions.flat_map(|one| items(&one["jsonPatches"])).map(|given| Change { given }).collect()
+    definitions.flat_map(|one| items(&one["jsonPatches"])).map(|given| ClassJsonPatch { given }).collect()
 }
 
-impl Change<'_> {
+impl ClassJsonPatch<'_> {
     pub fn path(&self) -> &str {
         self.given["path"].as_str().unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl Change<'_> {
         }
     }
 
-    fn choices(&self, source: &Source<'_>) -> Option<&'static [&'static str]> {
+    fn choices(&self, source: &ForeignWorker<'_>) -> Option<&'static [&'static str]> {
         let field = self.field().filter(|_| self.is_from_cluster())?;
         source.provider.choices.iter().find(|(choice, _)| *choice == field).map(|(_, texts)| *texts)
     }
@@ -83,7 +83,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn of_machine(&self, source: &Source<'_>) -> Result<Vec<Counterpart>, String> {
+    pub fn of_machine(&self, source: &ForeignWorker<'_>) -> Result<Vec<TemplateJsonPatches>, String> {
         if self.is_of_metadata() {
             return Ok(Vec::new());
         }
@@ -98,7 +98,7 @@ impl Change<'_> {
         let variable = variable.ok_or("only a variable with a simple name has a counterpart here")?;
         let of_text = |text: &&'static str| {
             let made = self.counterpart(field, &json!(text), false, source)?;
-            Ok(Counterpart { choice: Some((variable.to_owned(), *text)), ..made })
+            Ok(TemplateJsonPatches { choice: Some((variable.to_owned(), *text)), ..made })
         };
         texts.iter().map(of_text).collect()
     }
@@ -108,8 +108,8 @@ impl Change<'_> {
         field: &str,
         value: &Value,
         is_from_cluster: bool,
-        source: &Source<'_>,
-    ) -> Result<Counterpart, String> {
+        source: &ForeignWorker<'_>,
+    ) -> Result<TemplateJsonPatches, String> {
         let convert = |value: Value| converted(source, &with(&source.machine, field, value), &source.cluster);
         let (before, known) = converted(source, &source.machine, &source.cluster);
         let (after, report) = convert(value.clone());
@@ -125,20 +125,21 @@ impl Change<'_> {
                 found = places.map(|(place, _)| (place, Some(value.clone()))).collect();
             }
         }
-        let losses: Vec<Loss> = report.losses.into_iter().filter(|loss| !known.losses.contains(loss)).collect();
+        let losses: Vec<ConversionLoss> =
+            report.losses.into_iter().filter(|loss| !known.losses.contains(loss)).collect();
         if found.is_empty() && losses.is_empty() && is_from_cluster {
             return Err(NO_COUNTERPART.to_owned());
         }
         let expected = is_from_cluster.then_some(value);
         let patches = found.into_iter().map(|(place, there)| self.patch(&place, there, expected));
-        Ok(Counterpart { choice: None, patches: patches.collect::<Result<_, _>>()?, losses })
+        Ok(TemplateJsonPatches { choice: None, patches: patches.collect::<Result<_, _>>()?, losses })
     }
 
     /// The counterparts of a patch of the infrastructure of the cluster. Most of its fields determine nothing of a machine.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn of_cluster(&self, source: &Source<'_>, machine: &Value) -> Result<Vec<Value>, String> {
+    pub fn of_cluster(&self, source: &ForeignWorker<'_>, machine: &Value) -> Result<Vec<Value>, String> {
         if self.is_of_metadata() {
             return Ok(Vec::new());
         }
@@ -192,8 +193,8 @@ impl Change<'_> {
 }
 
 /// The machine and the cluster with the values of all patches that have a counterpart: of those without a condition, or of all.
-pub fn patched(class: &Value, source: &Source<'_>, with_conditional: bool) -> Patched {
-    let mut made = Patched { machine: source.machine.clone(), cluster: source.cluster.clone() };
+pub fn patched(class: &Value, source: &ForeignWorker<'_>, with_conditional: bool) -> PatchedMachine {
+    let mut made = PatchedMachine { machine: source.machine.clone(), cluster: source.cluster.clone() };
     for change in changes(class, with_conditional, |selector| source.worker.is_selected(selector)) {
         if let (Some(field), Ok(_)) = (change.field(), change.of_machine(source)) {
             let chosen = change.choices(source).and_then(|texts| texts.first()).map(|text| json!(text));
@@ -214,15 +215,19 @@ fn in_cluster(field: &str) -> String {
     format!("/spec{field}")
 }
 
-fn converted(source: &Source<'_>, machine: &Value, cluster: &Value) -> (Value, Report) {
-    let mut report = Report::default();
+fn converted(source: &ForeignWorker<'_>, machine: &Value, cluster: &Value) -> (Value, ConversionReport) {
+    let mut report = ConversionReport::default();
     (source.content(machine, cluster, &mut report).provider_spec, report)
 }
 
 /// The refusals that another report does not have. Their reasons may quote values.
-fn added_refusals<'a>(known: &'a Report, report: &'a Report) -> impl Iterator<Item = &'a Refusal> {
-    let is_known =
-        |one: &&Refusal| known.refusals.iter().any(|other| (&other.path, &other.advice) == (&one.path, &one.advice));
+fn added_refusals<'a>(
+    known: &'a ConversionReport,
+    report: &'a ConversionReport,
+) -> impl Iterator<Item = &'a ConversionRefusal> {
+    let is_known = |one: &&ConversionRefusal| {
+        known.refusals.iter().any(|other| (&other.path, &other.advice) == (&one.path, &one.advice))
+    };
     report.refusals.iter().filter(move |one| !is_known(one))
 }
 

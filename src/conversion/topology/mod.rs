@@ -10,47 +10,47 @@ mod worker;
 use serde_json::{Value, json};
 
 use super::{
-    answers::Question,
+    answers::TemplateQuestion,
     cloud,
     hybrid::{self, VERSION},
-    input::{Document, Input},
-    options::Options,
-    report::{Outcome, Report},
+    input::{ConversionInput, SourceDocument},
+    options::ConversionOptions,
+    report::{ConversionReport, ObjectConversion},
 };
 use crate::types::{CORE_GROUP, MCMMachineSpec, MCMMachineTemplate, MCMMachineTemplateSpec, TemplateResource};
 use mcm_api::machine::{ClassContent, SecretRef};
-use worker::{CLUSTER_NAME, DEPLOYMENTS, OWNERS, REFERENCES, Source, Worker, class_of, items, workers_of};
+use worker::{CLUSTER_NAME, DEPLOYMENTS, ForeignWorker, OWNERS, REFERENCES, WorkerClass, class_of, items, workers_of};
 
 /// Whether a Cluster or ClusterClass has workers in its topology.
-pub(super) fn has_workers(document: &Document<'_>) -> bool {
+pub(super) fn has_workers(document: &SourceDocument<'_>) -> bool {
     let path = if document.kind == "ClusterClass" { "/spec/workers" } else { "/spec/topology/workers" };
     let workers = document.value.pointer(path);
     workers.is_some_and(|workers| OWNERS.iter().any(|name| items(&workers[*name]).next().is_some()))
 }
 
 /// Whether an object is a ClusterClass with worker classes of another provider.
-pub(super) fn has_foreign_workers(document: &Document<'_>) -> bool {
-    is_class(document) && workers_of(document).iter().any(Worker::is_foreign)
+pub(super) fn has_foreign_workers(document: &SourceDocument<'_>) -> bool {
+    is_class(document) && workers_of(document).iter().any(WorkerClass::is_foreign)
 }
 
 /// Whether a worker class of a ClusterClass refers to a template of another provider.
-pub(super) fn uses(template: &Document<'_>, input: &Input<'_>) -> bool {
+pub(super) fn uses(template: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     users_of(template, input).next().is_some()
 }
 
 /// Whether the ClusterClass of a Cluster with workers is not among the objects.
-pub(super) fn is_incomplete(cluster: &Document<'_>, input: &Input<'_>) -> bool {
+pub(super) fn is_incomplete(cluster: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     has_workers(cluster) && classes(input).all(|class| class.name != class_of(cluster))
 }
 
 /// Refuses a Cluster whose ClusterClass is not among the objects.
-pub(super) fn refuse_incomplete(cluster: &Document<'_>, report: &mut Report) {
+pub(super) fn refuse_incomplete(cluster: &SourceDocument<'_>, report: &mut ConversionReport) {
     let reason = format!("its workers are those of ClusterClass {}, which is not among the objects", class_of(cluster));
     report.refuse("spec.topology", reason, "add it");
 }
 
 /// Refuses all workers of a topology, which MCM does not have.
-pub(super) fn refuse_all(document: &Document<'_>, report: &mut Report) {
+pub(super) fn refuse_all(document: &SourceDocument<'_>, report: &mut ConversionReport) {
     let path = if document.kind == "ClusterClass" { "spec.workers" } else { "spec.topology" };
     let reason = "Cluster API makes the MachineDeployments of a topology from patches of its ClusterClass";
     report.refuse(
@@ -62,25 +62,27 @@ pub(super) fn refuse_all(document: &Document<'_>, report: &mut Report) {
 
 /// The ClusterClass, as it was given, with worker classes of mcm.
 pub(super) fn moved(
-    document: &Document<'_>,
+    document: &SourceDocument<'_>,
     given: &Value,
-    input: &Input<'_>,
-    options: &Options,
-    report: &mut Report,
-) -> Outcome {
-    let (deployments, pools): (Vec<_>, Vec<_>) =
-        workers_of(document).into_iter().filter(Worker::is_foreign).partition(|worker| worker.owner == DEPLOYMENTS);
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
+    let (deployments, pools): (Vec<_>, Vec<_>) = workers_of(document)
+        .into_iter()
+        .filter(WorkerClass::is_foreign)
+        .partition(|worker| worker.owner == DEPLOYMENTS);
     for worker in pools {
-        let Worker { class, kind, template, .. } = worker;
+        let WorkerClass { class, kind, template, .. } = worker;
         let reason =
             format!("class {class} makes pools from {kind} {template}, and mcm converts machineDeployments only");
         report.refuse(worker.path(), reason, "convert the MachinePools of the running Clusters");
     }
-    let of_worker = |worker| Source::of(worker, document, input, options, report);
-    let sources: Vec<Source<'_>> = deployments.into_iter().filter_map(of_worker).collect();
+    let of_worker = |worker| ForeignWorker::of(worker, document, input, options, report);
+    let sources: Vec<ForeignWorker<'_>> = deployments.into_iter().filter_map(of_worker).collect();
     let mut made = given.clone();
     for source in &sources {
-        let Worker { owner, number, .. } = source.worker;
+        let WorkerClass { owner, number, .. } = source.worker;
         let Some(worker) = made.pointer_mut(&format!("/spec/workers/{owner}/{number}")) else { continue };
         for path in REFERENCES {
             if let Some(Value::Object(reference)) = worker.pointer_mut(path) {
@@ -101,7 +103,12 @@ pub(super) fn moved(
 }
 
 /// The Cluster as it was given, except for zones that a subnet determines.
-pub(super) fn without_zones(document: &Document<'_>, given: &Value, input: &Input<'_>, report: &mut Report) -> Outcome {
+pub(super) fn without_zones(
+    document: &SourceDocument<'_>,
+    given: &Value,
+    input: &ConversionInput<'_>,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let is_of_subnet = |class: &Value| {
         let workers = classes(input).filter(|one| one.name == class_of(document)).flat_map(workers_of);
         let mut own = workers.filter(|worker| worker.owner == DEPLOYMENTS && *class == worker.class);
@@ -117,21 +124,26 @@ pub(super) fn without_zones(document: &Document<'_>, given: &Value, input: &Inpu
     vec![made].into()
 }
 
-fn leave_zone_to_subnet(owner: &mut Value, path: &str, report: &mut Report) {
+fn leave_zone_to_subnet(owner: &mut Value, path: &str, report: &mut ConversionReport) {
     if owner.as_object_mut().and_then(|fields| fields.remove("failureDomain")).is_some() {
         report.lose(format!("{path}.failureDomain"), "the subnet of the class determines the zone", "");
     }
 }
 
 /// The MCMMachineTemplates in place of a template that worker classes refer to.
-pub(super) fn made(document: &Document<'_>, input: &Input<'_>, options: &Options, report: &mut Report) -> Outcome {
+pub(super) fn made(
+    document: &SourceDocument<'_>,
+    input: &ConversionInput<'_>,
+    options: &ConversionOptions,
+    report: &mut ConversionReport,
+) -> ObjectConversion {
     let mut objects = Vec::new();
     for (class, worker) in users_of(document, input) {
-        let Some(source) = Source::of(worker, class, input, options, report) else { continue };
+        let Some(source) = ForeignWorker::of(worker, class, input, options, report) else { continue };
         // What each Cluster has counts; what only some have is at least reported.
         let [least, most] = [false, true].map(|with_conditional| {
-            let change::Patched { machine, cluster } = change::patched(class.value, &source, with_conditional);
-            let mut report = Report::default();
+            let change::PatchedMachine { machine, cluster } = change::patched(class.value, &source, with_conditional);
+            let mut report = ConversionReport::default();
             source.content(&machine, &cluster, &mut report);
             report
         });
@@ -141,7 +153,7 @@ pub(super) fn made(document: &Document<'_>, input: &Input<'_>, options: &Options
         for one in most.losses {
             report.lose(one.path, one.reason, one.advice);
         }
-        let content = source.content(&source.machine, &source.cluster, &mut Report::default());
+        let content = source.content(&source.machine, &source.cluster, &mut ConversionReport::default());
         let (provider_spec, _) = values::split(&content.provider_spec, CLUSTER_NAME);
         report_constants(&provider_spec, document.name, options, report);
         let content = ClassContent { provider_spec, credentials_secret_ref: credentials(options, report), ..content };
@@ -155,7 +167,7 @@ pub(super) fn made(document: &Document<'_>, input: &Input<'_>, options: &Options
 }
 
 /// The Secret in the namespace of each Cluster.
-fn credentials(options: &Options, report: &mut Report) -> Option<SecretRef> {
+fn credentials(options: &ConversionOptions, report: &mut ConversionReport) -> Option<SecretRef> {
     if options.credentials.is_none() {
         report.lose("", "the class has no credentials", "set credentialsSecretRef in its machineClass");
     }
@@ -163,13 +175,14 @@ fn credentials(options: &Options, report: &mut Report) -> Option<SecretRef> {
 }
 
 /// Reports values of flags that would differ for Clusters in another network or region.
-fn report_constants(provider_spec: &Value, name: &str, options: &Options, report: &mut Report) {
-    let questions = [Question::Image, Question::Subnet, Question::SecurityGroups, Question::Zone];
-    let is_in_class = |question: &Question| {
+fn report_constants(provider_spec: &Value, name: &str, options: &ConversionOptions, report: &mut ConversionReport) {
+    let questions =
+        [TemplateQuestion::Image, TemplateQuestion::Subnet, TemplateQuestion::SecurityGroups, TemplateQuestion::Zone];
+    let is_in_class = |question: &TemplateQuestion| {
         let answer = options.answers.get(*question, name);
         answer.is_some_and(|answer| answer.split(',').any(|one| values::contains(provider_spec, one)))
     };
-    let flags: Vec<&str> = questions.into_iter().filter(is_in_class).map(Question::flag).collect();
+    let flags: Vec<&str> = questions.into_iter().filter(is_in_class).map(TemplateQuestion::flag).collect();
     if !flags.is_empty() {
         let reason = format!("all Clusters of the class have the values of {}", flags.join(", "));
         report.lose("", reason, "patch machineClass for Clusters in another network, zone or region");
@@ -178,9 +191,9 @@ fn report_constants(provider_spec: &Value, name: &str, options: &Options, report
 
 /// The worker classes that refer to a template, with their ClusterClasses.
 fn users_of<'a>(
-    template: &'a Document<'_>,
-    input: &'a Input<'_>,
-) -> impl Iterator<Item = (&'a Document<'a>, Worker<'a>)> {
+    template: &'a SourceDocument<'_>,
+    input: &'a ConversionInput<'_>,
+) -> impl Iterator<Item = (&'a SourceDocument<'a>, WorkerClass<'a>)> {
     let beside = classes(input).filter(|class| class.namespace == template.namespace);
     let all = beside.flat_map(|class| workers_of(class).into_iter().map(move |worker| (class, worker)));
     all.filter(|(_, worker)| {
@@ -190,10 +203,10 @@ fn users_of<'a>(
     })
 }
 
-fn classes<'a>(input: &'a Input<'_>) -> impl Iterator<Item = &'a Document<'a>> {
+fn classes<'a>(input: &'a ConversionInput<'_>) -> impl Iterator<Item = &'a SourceDocument<'a>> {
     input.documents.iter().filter(|one| is_class(one))
 }
 
-fn is_class(document: &Document<'_>) -> bool {
+fn is_class(document: &SourceDocument<'_>) -> bool {
     document.group == CORE_GROUP && document.kind == "ClusterClass"
 }

@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 
 use super::{
-    change::{CLASS, Change, Counterpart, patched},
+    change::{CLASS, ClassJsonPatch, TemplateJsonPatches, patched},
     values::split,
-    worker::{CLUSTER_NAME, Source, items},
+    worker::{CLUSTER_NAME, ForeignWorker, items},
 };
-use crate::{hybrid::VERSION, report::Report};
+use crate::{hybrid::VERSION, report::ConversionReport};
 
 /// The name of the patch with values that differ for each Cluster.
 const OWN: &str = "mcm";
 
 /// The definitions of one patch for MCMMachineTemplates: JSON patches, and the worker classes that have the same ones.
 #[derive(Default)]
-struct Definitions<'a>(Vec<(Vec<Value>, Vec<&'a str>)>);
+struct PatchDefinitions<'a>(Vec<(Vec<Value>, Vec<&'a str>)>);
 
-impl<'a> Definitions<'a> {
+impl<'a> PatchDefinitions<'a> {
     fn add(&mut self, class: &'a str, patches: Vec<Value>) {
         match self.0.iter_mut().find(|(known, _)| *known == patches) {
             _ if patches.is_empty() => {}
@@ -39,11 +39,11 @@ impl<'a> Definitions<'a> {
 }
 
 /// The patches for MCMMachineTemplates in place of those for the templates of these workers. All others stay.
-pub fn translated(class: &Value, sources: &[Source<'_>], report: &mut Report) -> Vec<Value> {
+pub fn translated(class: &Value, sources: &[ForeignWorker<'_>], report: &mut ConversionReport) -> Vec<Value> {
     let given: Vec<&Value> = items(&class["spec"]["patches"]).collect();
     let names: Vec<&str> = given.iter().filter_map(|patch| patch["name"].as_str()).collect();
     let mut made = Vec::new();
-    let mut own = Definitions::default();
+    let mut own = PatchDefinitions::default();
     for source in sources {
         own.add(source.worker.class, of_each_cluster(source));
     }
@@ -55,8 +55,8 @@ pub fn translated(class: &Value, sources: &[Source<'_>], report: &mut Report) ->
 }
 
 /// The JSON patches for values that differ for each Cluster.
-fn of_each_cluster(source: &Source<'_>) -> Vec<Value> {
-    let content = source.content(&source.machine, &source.cluster, &mut Report::default());
+fn of_each_cluster(source: &ForeignWorker<'_>) -> Vec<Value> {
+    let content = source.content(&source.machine, &source.cluster, &mut ConversionReport::default());
     let (_, templates) = split(&content.provider_spec, CLUSTER_NAME);
     let patch = |(place, template)| json!({ "op": "add", "path": format!("{CLASS}{place}"), "valueFrom": { "template": template } });
     templates.into_iter().map(patch).collect()
@@ -67,8 +67,8 @@ fn translated_patch(
     class: &Value,
     patch: &Value,
     path: &str,
-    sources: &[Source<'_>],
-    report: &mut Report,
+    sources: &[ForeignWorker<'_>],
+    report: &mut ConversionReport,
 ) -> Vec<Value> {
     let name = patch["name"].as_str().unwrap_or_default();
     if !patch["external"].is_null() {
@@ -77,12 +77,12 @@ fn translated_patch(
         return Vec::new();
     }
     let mut definitions = Vec::new();
-    let mut choices = Choices::default();
+    let mut choices = VariablePatches::default();
     for (number, definition) in items(&patch["definitions"]).enumerate() {
-        let place = Place { name, path: format!("{path}.definitions[{number}]"), definition };
+        let place = LocatedDefinition { name, path: format!("{path}.definitions[{number}]"), definition };
         let selector = &definition["selector"];
-        let mut made = Definitions::default();
-        let selected: Vec<&Source<'_>> = sources.iter().filter(|one| one.worker.is_selected(selector)).collect();
+        let mut made = PatchDefinitions::default();
+        let selected: Vec<&ForeignWorker<'_>> = sources.iter().filter(|one| one.worker.is_selected(selector)).collect();
         for source in &selected {
             made.add(source.worker.class, of_workers(&place, source, &mut choices, report));
         }
@@ -98,10 +98,10 @@ fn translated_patch(
 
 /// The JSON patches of a definition for the machines of a worker class.
 fn of_workers<'a>(
-    place: &Place<'_>,
-    source: &Source<'a>,
-    choices: &mut Choices<'a>,
-    report: &mut Report,
+    place: &LocatedDefinition<'_>,
+    source: &ForeignWorker<'a>,
+    choices: &mut VariablePatches<'a>,
+    report: &mut ConversionReport,
 ) -> Vec<Value> {
     let mut always = Vec::new();
     for (number, change) in place.changes() {
@@ -109,7 +109,7 @@ fn of_workers<'a>(
             place.refuse(number, &change, &reason, report);
             Vec::new()
         });
-        for Counterpart { choice, patches, losses } in counterparts {
+        for TemplateJsonPatches { choice, patches, losses } in counterparts {
             let Some(choice) = choice else {
                 // The report on the template has the losses.
                 always.extend(patches);
@@ -125,7 +125,12 @@ fn of_workers<'a>(
 }
 
 /// The JSON patches of a definition for the infrastructure of the cluster, as far as it determines the machines.
-fn of_cluster(place: &Place<'_>, source: &Source<'_>, class: &Value, report: &mut Report) -> Vec<Value> {
+fn of_cluster(
+    place: &LocatedDefinition<'_>,
+    source: &ForeignWorker<'_>,
+    class: &Value,
+    report: &mut ConversionReport,
+) -> Vec<Value> {
     let machine = patched(class, source, false).machine;
     let mut always = Vec::new();
     for (number, change) in place.changes() {
@@ -138,20 +143,20 @@ fn of_cluster(place: &Place<'_>, source: &Source<'_>, class: &Value, report: &mu
 }
 
 /// A definition of a patch, and where it is.
-struct Place<'a> {
+struct LocatedDefinition<'a> {
     /// Of the patch.
     name: &'a str,
     path: String,
     definition: &'a Value,
 }
 
-impl Place<'_> {
-    fn changes(&self) -> impl Iterator<Item = (usize, Change<'_>)> {
-        items(&self.definition["jsonPatches"]).map(|given| Change { given }).enumerate()
+impl LocatedDefinition<'_> {
+    fn changes(&self) -> impl Iterator<Item = (usize, ClassJsonPatch<'_>)> {
+        items(&self.definition["jsonPatches"]).map(|given| ClassJsonPatch { given }).enumerate()
     }
 
     /// Once for all worker classes.
-    fn refuse(&self, number: usize, change: &Change<'_>, reason: &str, report: &mut Report) {
+    fn refuse(&self, number: usize, change: &ClassJsonPatch<'_>, reason: &str, report: &mut ConversionReport) {
         let path = format!("{}.jsonPatches[{number}]", self.path);
         if report.refusals.iter().any(|one| one.path == path) {
             return;
@@ -164,14 +169,14 @@ impl Place<'_> {
 
 /// The patches of one patch that apply for one value of a variable.
 #[derive(Default)]
-struct Choices<'a>(Vec<((String, &'static str), Definitions<'a>)>);
+struct VariablePatches<'a>(Vec<((String, &'static str), PatchDefinitions<'a>)>);
 
-impl<'a> Choices<'a> {
+impl<'a> VariablePatches<'a> {
     fn add(&mut self, choice: (String, &'static str), class: &'a str, patches: Vec<Value>) {
         match self.0.iter_mut().find(|(known, _)| *known == choice) {
             Some((_, definitions)) => definitions.add(class, patches),
             None => {
-                let mut definitions = Definitions::default();
+                let mut definitions = PatchDefinitions::default();
                 definitions.add(class, patches);
                 self.0.push((choice, definitions));
             }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::{
     cloud::{
         self,
-        provider::{InfrastructureProvider, MACHINE_SPEC, Template},
+        provider::{InfrastructureProvider, MACHINE_SPEC, ProviderTemplate},
     },
     hybrid,
-    input::{Document, Input},
-    options::Options,
-    report::Report,
+    input::{ConversionInput, SourceDocument},
+    options::ConversionOptions,
+    report::ConversionReport,
     types::{CONTROL_PLANE_GROUP, CORE_GROUP, INFRASTRUCTURE_GROUP},
 };
 use mcm_api::machine::ClassContent;
@@ -25,7 +25,7 @@ pub const CLUSTER_NAME: &str = "{{ .builtin.cluster.name }}";
 
 /// A worker class with the template of its machines or pools.
 #[derive(Clone, Copy, Debug)]
-pub struct Worker<'a> {
+pub struct WorkerClass<'a> {
     pub owner: &'static str,
     /// Its place in the list.
     pub number: usize,
@@ -36,7 +36,7 @@ pub struct Worker<'a> {
     pub zone: &'a str,
 }
 
-impl Worker<'_> {
+impl WorkerClass<'_> {
     pub fn path(&self) -> String {
         format!("spec.workers.{}[{}]", self.owner, self.number)
     }
@@ -59,13 +59,13 @@ impl Worker<'_> {
 }
 
 /// The worker classes of a ClusterClass, as either version describes them.
-pub fn workers_of<'a>(class: &Document<'a>) -> Vec<Worker<'a>> {
+pub fn workers_of<'a>(class: &SourceDocument<'a>) -> Vec<WorkerClass<'a>> {
     let text = |value: &'a Value| value.as_str().unwrap_or_default();
     let of_owner = |owner: &'static str| {
         items(&class.value["spec"]["workers"][owner]).enumerate().filter_map(move |(number, one)| {
             let reference = REFERENCES.iter().find_map(|path| one.pointer(path))?;
             let (kind, template) = (text(&reference["kind"]), text(&reference["name"]));
-            Some(Worker {
+            Some(WorkerClass {
                 owner,
                 number,
                 class: text(&one["class"]),
@@ -79,39 +79,39 @@ pub fn workers_of<'a>(class: &Document<'a>) -> Vec<Worker<'a>> {
 }
 
 /// The name of the ClusterClass of a Cluster, as either version has it.
-pub fn class_of<'a>(cluster: &Document<'a>) -> &'a str {
+pub fn class_of<'a>(cluster: &SourceDocument<'a>) -> &'a str {
     let named = ["/spec/topology/classRef/name", "/spec/topology/class"];
     named.iter().find_map(|path| cluster.value.pointer(path)?.as_str()).unwrap_or_default()
 }
 
 /// A worker class of another provider, whose template is among the objects, and all that determines its machines.
-pub struct Source<'a> {
-    pub worker: Worker<'a>,
+pub struct ForeignWorker<'a> {
+    pub worker: WorkerClass<'a>,
     /// Of a machine.
     pub machine: Value,
     /// The infrastructure of its Clusters.
     pub cluster: Value,
     pub provider: &'static InfrastructureProvider,
     zones: Vec<String>,
-    options: &'a Options,
+    options: &'a ConversionOptions,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ForeignWorker<'a> {
     /// Of a worker class; what is missing is refused.
     pub fn of(
-        worker: Worker<'a>,
-        class: &Document<'a>,
-        input: &'a Input<'a>,
-        options: &'a Options,
-        report: &mut Report,
+        worker: WorkerClass<'a>,
+        class: &SourceDocument<'a>,
+        input: &'a ConversionInput<'a>,
+        options: &'a ConversionOptions,
+        report: &mut ConversionReport,
     ) -> Option<Self> {
-        let Worker { kind, template, .. } = worker;
+        let WorkerClass { kind, template, .. } = worker;
         let Some(document) = input.find(INFRASTRUCTURE_GROUP, kind, class.namespace, template) else {
             report.refuse(worker.path(), format!("{kind} {template} is not among the objects"), "add it");
             return None;
         };
         // The template has a separate report.
-        let mut problems = Report::of(kind, template);
+        let mut problems = ConversionReport::of(kind, template);
         let provider = cloud::provider_for(document, &mut problems)?;
         let machine = cloud::machine_spec_of(document, &mut problems);
         let cluster = cluster_template(provider, class, input).map(made_of).unwrap_or_default();
@@ -127,8 +127,8 @@ impl<'a> Source<'a> {
     }
 
     /// The content of the class for this machine and this infrastructure of the cluster.
-    pub fn content(&self, machine: &Value, cluster: &Value, report: &mut Report) -> ClassContent {
-        let template = Template {
+    pub fn content(&self, machine: &Value, cluster: &Value, report: &mut ConversionReport) -> ClassContent {
+        let template = ProviderTemplate {
             name: self.worker.template,
             machine_spec: machine,
             path: MACHINE_SPEC,
@@ -147,9 +147,9 @@ impl<'a> Source<'a> {
 /// describes the network.
 fn cluster_template<'a>(
     provider: &InfrastructureProvider,
-    class: &Document<'a>,
-    input: &'a Input<'a>,
-) -> Option<&'a Document<'a>> {
+    class: &SourceDocument<'a>,
+    input: &'a ConversionInput<'a>,
+) -> Option<&'a SourceDocument<'a>> {
     let kinds = [(CONTROL_PLANE_GROUP, "controlPlane"), (INFRASTRUCTURE_GROUP, "infrastructure")];
     kinds.into_iter().find_map(|(group, field)| {
         let part = &class.value["spec"][field];
@@ -161,13 +161,13 @@ fn cluster_template<'a>(
 }
 
 /// The infrastructure of a cluster that core makes of a template.
-fn made_of(template: &Document<'_>) -> Value {
+fn made_of(template: &SourceDocument<'_>) -> Value {
     let kind = template.kind.strip_suffix("Template");
     json!({ "kind": kind, "spec": template.value["spec"]["template"]["spec"] })
 }
 
 /// The zones of the machines of a worker class, each once: those that the Clusters of the class name, or that of the worker class.
-fn zones_of(worker: Worker<'_>, class: &Document<'_>, input: &Input<'_>) -> Vec<String> {
+fn zones_of(worker: WorkerClass<'_>, class: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Vec<String> {
     let clusters = input
         .documents
         .iter()

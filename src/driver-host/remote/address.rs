@@ -6,7 +6,7 @@ use super::tls::TlsFiles;
 
 /// The address of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum DriverAddress {
     /// `unix:///path`
     Unix(PathBuf),
     /// `https://host:port`, or `http://host:port` without TLS.
@@ -22,11 +22,11 @@ pub enum Address {
 
 /// A driver that is another process, and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct DriverEndpoint {
     /// Name in `MachineClass.provider`.
     pub name: String,
     /// Where it listens.
-    pub address: Address,
+    pub address: DriverAddress,
     /// Files for TLS.
     pub tls: TlsFiles,
     /// The name in its certificate, if it is not the host.
@@ -35,7 +35,7 @@ pub struct Endpoint {
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
+pub enum ListenAddress {
     /// `unix:///path`
     Unix(PathBuf),
     /// `host:port`
@@ -45,9 +45,9 @@ pub enum Listen {
 /// An address that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct InvalidAddress(String);
+pub struct InvalidDriverAddress(String);
 
-impl Address {
+impl DriverAddress {
     /// Whether the traffic could be read on the network.
     pub fn is_exposed(&self) -> bool {
         match self {
@@ -62,14 +62,14 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn invalid<T>(text: impl Into<String>) -> Result<T, InvalidAddress> {
-    Err(InvalidAddress(text.into()))
+fn invalid<T>(text: impl Into<String>) -> Result<T, InvalidDriverAddress> {
+    Err(InvalidDriverAddress(text.into()))
 }
 
-impl FromStr for Address {
-    type Err = InvalidAddress;
+impl FromStr for DriverAddress {
+    type Err = InvalidDriverAddress;
 
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidDriverAddress> {
         const FORMS: &str = "must be unix:///PATH, https://HOST:PORT or http://HOST:PORT";
         let Some((scheme, rest)) = text.split_once("://") else { return invalid(FORMS) };
         match scheme {
@@ -83,7 +83,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DriverAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
     }
 }
 
-fn unix(path: &str) -> Result<PathBuf, InvalidAddress> {
+fn unix(path: &str) -> Result<PathBuf, InvalidDriverAddress> {
     if path.starts_with('/') && path.len() > 1 {
         Ok(path.into())
     } else {
@@ -101,7 +101,7 @@ fn unix(path: &str) -> Result<PathBuf, InvalidAddress> {
     }
 }
 
-fn host_and_port(text: &str) -> Result<(String, u16), InvalidAddress> {
+fn host_and_port(text: &str) -> Result<(String, u16), InvalidDriverAddress> {
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ',', ' ']);
     match text.rsplit_once(':') {
         Some((host, port)) if is_host(host) => match port.parse() {
@@ -113,10 +113,10 @@ fn host_and_port(text: &str) -> Result<(String, u16), InvalidAddress> {
 }
 
 /// `NAME=ADDRESS[,ca=FILE][,cert=FILE][,key=FILE][,server-name=NAME]`
-impl FromStr for Endpoint {
-    type Err = InvalidAddress;
+impl FromStr for DriverEndpoint {
+    type Err = InvalidDriverAddress;
 
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidDriverAddress> {
         let Some((name, rest)) = text.split_once('=') else { return invalid("must be NAME=ADDRESS") };
         let is_name =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -142,9 +142,9 @@ impl FromStr for Endpoint {
     }
 }
 
-impl Endpoint {
+impl DriverEndpoint {
     /// A driver that serves classes of `name`.
-    pub fn new(name: impl Into<String>, address: Address) -> Self {
+    pub fn new(name: impl Into<String>, address: DriverAddress) -> Self {
         Self { name: name.into(), address, tls: TlsFiles::default(), server_name: None }
     }
 
@@ -160,20 +160,20 @@ impl Endpoint {
     }
 }
 
-impl FromStr for Listen {
-    type Err = InvalidAddress;
+impl FromStr for ListenAddress {
+    type Err = InvalidDriverAddress;
 
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidDriverAddress> {
         if let Some(path) = text.strip_prefix("unix://") {
             return unix(path).map(Self::Unix);
         }
         host_and_port(text)
             .map(|(host, port)| Self::Tcp(format!("{host}:{port}")))
-            .map_err(|_| InvalidAddress("must be unix:///PATH or HOST:PORT".to_owned()))
+            .map_err(|_| InvalidDriverAddress("must be unix:///PATH or HOST:PORT".to_owned()))
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
@@ -196,7 +196,7 @@ mod tests {
     #[case("http://10.0.0.1:1", true)]
     #[case("http://localhost.example:1", true)]
     fn only_plain_http_to_other_machines_is_exposed(#[case] text: &str, #[case] is_exposed: bool) {
-        let address: Address = text.parse().unwrap();
+        let address: DriverAddress = text.parse().unwrap();
         assert_eq!((address.to_string().as_str(), address.is_exposed()), (text, is_exposed));
     }
 
@@ -213,17 +213,17 @@ mod tests {
     #[case("aws=https://h:1,ca=", "OPTION=VALUE")]
     #[case("aws=https://h:1,insecure=1", "unknown option")]
     fn an_endpoint_that_is_wrong_is_refused_with_the_reason(#[case] text: &str, #[case] reason: &str) {
-        let error = text.parse::<Endpoint>().unwrap_err().to_string();
+        let error = text.parse::<DriverEndpoint>().unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 
     #[test]
     fn an_endpoint_has_files_of_its_own_or_those_of_all() {
         let all = TlsFiles { ca: Some("/ca".into()), cert: Some("/cert".into()), key: Some("/key".into()) };
-        let own: Endpoint = "aws=https://h:1,ca=/own,server-name=driver".parse().unwrap();
+        let own: DriverEndpoint = "aws=https://h:1,ca=/own,server-name=driver".parse().unwrap();
         assert_eq!(own.server_name.as_deref(), Some("driver"));
         assert_eq!(own.or_files(&all).tls, TlsFiles { ca: Some("/own".into()), ..all.clone() });
-        let pair: Endpoint = "aws=https://h:1,cert=/c,key=/k".parse().unwrap();
+        let pair: DriverEndpoint = "aws=https://h:1,cert=/c,key=/k".parse().unwrap();
         let expected = TlsFiles { ca: Some("/ca".into()), cert: Some("/c".into()), key: Some("/k".into()) };
         assert_eq!(pair.or_files(&all).tls, expected);
     }
@@ -235,7 +235,7 @@ mod tests {
     #[case("unix://x", false)]
     #[case("8443", false)]
     fn a_server_listens_on_a_socket_or_a_port(#[case] text: &str, #[case] is_valid: bool) {
-        let parsed = text.parse::<Listen>();
+        let parsed = text.parse::<ListenAddress>();
         assert_eq!(parsed.as_ref().map(ToString::to_string).ok().as_deref(), is_valid.then_some(text));
     }
 }

@@ -9,12 +9,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, transport::Channel};
 
 use super::{
-    address::Endpoint,
+    address::DriverEndpoint,
     check,
-    line::{Line, Served, Timing},
+    line::{DriverConnections, DriverFeatures, KeeperTiming},
     proto,
-    verdicts::{PAUSE, Subject, Verdicts},
-    wire::{self, Listing},
+    verdicts::{ClassHash, PAUSE, VerdictCache},
+    wire::{self, VmListReader},
 };
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -30,7 +30,7 @@ use mcm_driver::{
 
 /// The treatment of the driver's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Texts {
+pub enum TextTreatment {
     /// They are made fit to be stored and shown.
     Cleaned,
     /// They stay, for a test that judges them.
@@ -40,21 +40,26 @@ pub enum Texts {
 /// A driver in another process. Its calls fail as `Unavailable` while that process does not respond.
 pub struct RemoteDriver {
     name: &'static str,
-    texts: Texts,
-    line: Arc<Line>,
-    verdicts: Arc<Verdicts>,
+    texts: TextTreatment,
+    line: Arc<DriverConnections>,
+    verdicts: Arc<VerdictCache>,
     hooks: Arc<Mutex<Vec<ProblemsHook>>>,
     _keeper: AbortOnDropHandle<()>,
 }
 
 impl RemoteDriver {
     /// Connects in the background.
-    pub fn open(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>) -> Self {
-        Self::open_with(endpoint, texts, observer, Timing::default())
+    pub fn open(endpoint: &DriverEndpoint, texts: TextTreatment, observer: &Arc<dyn Observer>) -> Self {
+        Self::open_with(endpoint, texts, observer, KeeperTiming::default())
     }
 
-    pub(super) fn open_with(endpoint: &Endpoint, texts: Texts, observer: &Arc<dyn Observer>, timing: Timing) -> Self {
-        let line = Arc::new(Line::new(endpoint.clone(), Arc::clone(observer), timing));
+    pub(super) fn open_with(
+        endpoint: &DriverEndpoint,
+        texts: TextTreatment,
+        observer: &Arc<dyn Observer>,
+        timing: KeeperTiming,
+    ) -> Self {
+        let line = Arc::new(DriverConnections::new(endpoint.clone(), Arc::clone(observer), timing));
         let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep()));
         let (verdicts, hooks) = (Arc::default(), Arc::default());
         Self { name: interned(&endpoint.name), texts, line, verdicts, hooks, _keeper: keeper }
@@ -75,7 +80,7 @@ impl RemoteDriver {
     }
 
     /// Whether the driver has a feature, according to its last poll.
-    async fn can(&self, can: impl FnOnce(Served) -> bool, cannot: &str) -> Result<(), DriverError> {
+    async fn can(&self, can: impl FnOnce(DriverFeatures) -> bool, cannot: &str) -> Result<(), DriverError> {
         self.line.wait_until_known().await?;
         if can(self.line.served()) {
             return Ok(());
@@ -94,8 +99,8 @@ impl RemoteDriver {
 
     fn clean<T>(&self, result: Result<T, DriverError>, secret: &SecretData) -> Result<T, DriverError> {
         match self.texts {
-            Texts::Cleaned => result.map_err(|error| check::error(error, secret)),
-            Texts::AsTheyAre => result,
+            TextTreatment::Cleaned => result.map_err(|error| check::error(error, secret)),
+            TextTreatment::AsTheyAre => result,
         }
     }
 
@@ -104,7 +109,7 @@ impl RemoteDriver {
         &self,
         operation: Operation,
         request: &MachineRequest,
-        call: impl FnOnce(Client, Request<proto::MachineRequest>) -> F,
+        call: impl FnOnce(RpcClient, Request<proto::MachineRequest>) -> F,
     ) -> Result<Vm, DriverError>
     where
         F: Future<Output = Result<Response<proto::VmResponse>, Status>>,
@@ -118,7 +123,7 @@ impl RemoteDriver {
     }
 }
 
-type Client = proto::driver_client::DriverClient<Channel>;
+type RpcClient = proto::driver_client::DriverClient<Channel>;
 
 #[async_trait]
 impl Driver for RemoteDriver {
@@ -135,7 +140,7 @@ impl Driver for RemoteDriver {
     }
 
     fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
-        let subject = Subject::of(class);
+        let subject = ClassHash::of(class);
         let (known, is_due) = self.verdicts.look_up(subject);
         if is_due {
             let (line, verdicts, hooks) = (Arc::clone(&self.line), Arc::clone(&self.verdicts), Arc::clone(&self.hooks));
@@ -178,7 +183,7 @@ impl Driver for RemoteDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let message = Self::request(Operation::Delete, wire::machine_request(self.name, request)?);
-        let call = |mut client: Client| async move {
+        let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_deletion(client.delete(message).await?.into_inner()))
         };
         let result = self.line.call(call).await.map_err(|error| check::pause(error, request.may_pause));
@@ -197,20 +202,20 @@ impl Driver for RemoteDriver {
             secret: wire::secret(secret),
         };
         let message = Self::request(Operation::List, message);
-        let call = |mut client: Client| async move {
+        let call = |mut client: RpcClient| async move {
             let mut messages = client.list(message).await?.into_inner();
-            let mut listing = Listing::default();
+            let mut listing = VmListReader::default();
             while let Some(message) = messages.message().await? {
                 if let Some(result) = listing.take(message) {
                     return Ok(result);
                 }
             }
-            Ok::<_, Status>(Listing::broken_off())
+            Ok::<_, Status>(VmListReader::broken_off())
         };
         let result = self.line.call(call).await;
         let result = match self.texts {
-            Texts::Cleaned => result.map(|all| self.without_flaws(all)),
-            Texts::AsTheyAre => result.and_then(check::flawless_list),
+            TextTreatment::Cleaned => result.map(|all| self.without_flaws(all)),
+            TextTreatment::AsTheyAre => result.and_then(check::flawless_list),
         };
         self.clean(result, secret)
     }
@@ -223,7 +228,7 @@ impl Driver for RemoteDriver {
             secret: wire::secret(secret),
         };
         // The deadline is that of the caller.
-        let call = |mut client: Client| async move {
+        let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_inspection(client.inspect(message).await?.into_inner()))
         };
         let result = self.line.call(call).await;
@@ -236,7 +241,7 @@ impl Driver for RemoteDriver {
             .await?;
         let machine = Some(wire::machine_request(self.name, request)?);
         let message = Self::request(Operation::Status, proto::TagRequest { machine, is_listed });
-        let call = |mut client: Client| async move {
+        let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_tagging(client.tag(message).await?.into_inner()))
         };
         let result = self.line.call(call).await;
@@ -249,7 +254,7 @@ impl Driver for RemoteDriver {
         }
         let message = proto::VolumeIdsRequest { provider: self.name.to_owned(), specs_json: wire::volumes(specs)? };
         let message = Self::request(Operation::VolumeIds, message);
-        let call = |mut client: Client| async move {
+        let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_volume_ids(client.volume_ids(message).await?.into_inner()))
         };
         let result = self.line.call(call).await;
@@ -258,11 +263,11 @@ impl Driver for RemoteDriver {
     }
 }
 
-async fn problems_of(line: &Line, name: &str, class: &MachineClass) -> Result<Problems, DriverError> {
+async fn problems_of(line: &DriverConnections, name: &str, class: &MachineClass) -> Result<Problems, DriverError> {
     let message = proto::ValidateRequest { provider: name.to_owned(), class_json: wire::class(class)? };
     // It makes no cloud call.
     let message = RemoteDriver::request(Operation::Status, message);
-    let call = |mut client: Client| async move {
+    let call = |mut client: RpcClient| async move {
         Ok::<_, Status>(wire::read_problems(client.validate(message).await?.into_inner()))
     };
     let mut problems = line.call(call).await?;

@@ -9,14 +9,14 @@ const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 0xb];
 
 /// Follows the frames of HTTP/2 that come from a driver.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct FrameReader {
     /// The beginning of a frame, as far as it came.
     head: Vec<u8>,
     /// Bytes to skip of a frame that does not matter.
     rest: usize,
 }
 
-impl Frames {
+impl FrameReader {
     /// Takes the next bytes. Whether a GOAWAY with ENHANCE_YOUR_CALM ends in them.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> bool {
         let mut is_refused = false;
@@ -74,7 +74,7 @@ mod tests {
     fn only_a_goaway_for_too_many_pings_counts_however_it_is_cut(#[case] one: Vec<u8>, #[case] expected: bool) {
         let bytes = [frame(4, &[]), frame(0, &[7; 300]), one, frame(6, &[0; 8])].concat();
         for size in [1, 2, 5, 9, 10, 17, 64, bytes.len()] {
-            let mut frames = Frames::default();
+            let mut frames = FrameReader::default();
             let found = bytes.chunks(size).filter(|chunk| frames.take(chunk)).count();
             assert_eq!(found, usize::from(expected), "in pieces of {size}");
         }

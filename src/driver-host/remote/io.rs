@@ -18,7 +18,7 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-use super::goaway::Frames;
+use super::goaway::FrameReader;
 
 trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -41,30 +41,30 @@ pub(super) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// A Unix socket, or TCP with or without TLS.
-pub(super) struct Io {
+pub(super) struct RpcStream {
     stream: Box<dyn ReadWrite>,
     /// The frames that come in, and whether the other side permits pings.
-    pings: Option<(Frames, Arc<AtomicBool>)>,
+    pings: Option<(FrameReader, Arc<AtomicBool>)>,
 }
 
-impl Io {
+impl RpcStream {
     pub(super) fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         Self { stream: Box::new(stream), pings: None }
     }
 
     /// One on which pings are sent. If the other side refuses them, `permits` becomes false.
     pub(super) fn pinged(self, permits: &Arc<AtomicBool>) -> Self {
-        Self { pings: Some((Frames::default(), Arc::clone(permits))), ..self }
+        Self { pings: Some((FrameReader::default(), Arc::clone(permits))), ..self }
     }
 }
 
-impl Connected for Io {
+impl Connected for RpcStream {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
 }
 
-impl AsyncRead for Io {
+impl AsyncRead for RpcStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
@@ -78,7 +78,7 @@ impl AsyncRead for Io {
     }
 }
 
-impl AsyncWrite for Io {
+impl AsyncWrite for RpcStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -31,9 +31,9 @@ use tokio_rustls::TlsConnector;
 use tonic::{Status, transport::Channel};
 
 use super::{
-    address::{Address, Endpoint},
+    address::{DriverAddress, DriverEndpoint},
     check,
-    io::{Io, keep_alive},
+    io::{RpcStream, keep_alive},
     proto::{self, driver_client::DriverClient},
     tls::TlsFiles,
     wire,
@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Times of the keeper.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
+pub(super) struct KeeperTiming {
     /// Period of polls of a healthy driver.
     pub period: Duration,
     /// How long it may take to respond.
@@ -63,33 +63,33 @@ pub(super) struct Timing {
     pub misses: u32,
     /// First and longest pause between polls of a driver that is down.
     pub pauses: (Duration, Duration),
-    pub pings: Pings,
+    pub pings: PingTiming,
 }
 
 /// Pings of HTTP/2 on the connection for calls.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pings {
+pub(super) struct PingTiming {
     /// After so much silence.
     pub every: Duration,
     /// How long the answer may take.
     pub limit: Duration,
 }
 
-impl Default for Timing {
+impl Default for KeeperTiming {
     fn default() -> Self {
         Self {
             period: Duration::from_secs(10),
             limit: Duration::from_secs(5),
             misses: 3,
             pauses: (Duration::from_millis(100), Duration::from_secs(5)),
-            pings: Pings { every: Duration::from_secs(10), limit: Duration::from_secs(10) },
+            pings: PingTiming { every: Duration::from_secs(10), limit: Duration::from_secs(10) },
         }
     }
 }
 
 /// Whether a driver can be called.
 #[derive(Clone, Debug, PartialEq)]
-enum Condition {
+enum DriverAvailability {
     /// Not reached yet.
     Starting,
     /// It serves.
@@ -106,13 +106,13 @@ enum Condition {
 
 /// The providers and features of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Served {
+pub(super) struct DriverFeatures {
     pub capabilities: Capabilities,
     /// Whether it supports volumes.
     pub volume_ids: bool,
 }
 
-impl Default for Served {
+impl Default for DriverFeatures {
     /// The state before the first poll: the driver itself refuses unsupported calls.
     fn default() -> Self {
         Self { capabilities: Capabilities { initialize: true, list: true, inspect: true, tag: true }, volume_ids: true }
@@ -120,40 +120,40 @@ impl Default for Served {
 }
 
 /// The way to one driver.
-pub(super) struct Line {
-    endpoint: Endpoint,
+pub(super) struct DriverConnections {
+    endpoint: DriverEndpoint,
     observer: Arc<dyn Observer>,
-    timing: Timing,
+    timing: KeeperTiming,
     /// The driver permits pings, as far as known.
     permits_pings: Arc<AtomicBool>,
-    calls: Mutex<Connection>,
-    looks: Mutex<Connection>,
-    served: Mutex<Served>,
-    condition: watch::Sender<Condition>,
+    calls: Mutex<DriverChannel>,
+    looks: Mutex<DriverChannel>,
+    served: Mutex<DriverFeatures>,
+    condition: watch::Sender<DriverAvailability>,
     /// A call broke: poll the driver now.
     broke: Notify,
 }
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum ChannelPurpose {
     Calls,
     Looks,
 }
 
 /// Pings of a connection, and whether the driver permits them.
-type PermittedPings = Option<(Pings, Arc<AtomicBool>)>;
+type PermittedPings = Option<(PingTiming, Arc<AtomicBool>)>;
 
 /// A channel, and the files with which it was made.
-struct Connection {
+struct DriverChannel {
     channel: Channel,
     is_pinged: bool,
     fingerprint: u64,
     looked_at: Instant,
 }
 
-impl Connection {
-    fn new(endpoint: &Endpoint, pings: PermittedPings) -> Self {
+impl DriverChannel {
+    fn new(endpoint: &DriverEndpoint, pings: PermittedPings) -> Self {
         Self {
             is_pinged: pings.is_some(),
             channel: channel(endpoint, pings),
@@ -163,8 +163,8 @@ impl Connection {
     }
 }
 
-impl Line {
-    pub(super) fn new(endpoint: Endpoint, observer: Arc<dyn Observer>, timing: Timing) -> Self {
+impl DriverConnections {
+    pub(super) fn new(endpoint: DriverEndpoint, observer: Arc<dyn Observer>, timing: KeeperTiming) -> Self {
         observer.reached(&endpoint.name, false);
         let permits_pings = Arc::new(AtomicBool::new(true));
         let pings = Some((timing.pings, Arc::clone(&permits_pings)));
@@ -172,17 +172,17 @@ impl Line {
             observer,
             timing,
             permits_pings,
-            calls: Mutex::new(Connection::new(&endpoint, pings)),
-            looks: Mutex::new(Connection::new(&endpoint, None)),
+            calls: Mutex::new(DriverChannel::new(&endpoint, pings)),
+            looks: Mutex::new(DriverChannel::new(&endpoint, None)),
             served: Mutex::default(),
-            condition: watch::Sender::new(Condition::Starting),
+            condition: watch::Sender::new(DriverAvailability::Starting),
             broke: Notify::new(),
             endpoint,
         }
     }
 
     /// The providers and features of the driver, as far as known.
-    pub(super) fn served(&self) -> Served {
+    pub(super) fn served(&self) -> DriverFeatures {
         *self.served.lock()
     }
 
@@ -192,7 +192,7 @@ impl Line {
         F: Future<Output = Result<Result<T, DriverError>, Status>>,
     {
         self.wait_until_known().await?;
-        let call = async { work(client(self.channel(Purpose::Calls).await)).await };
+        let call = async { work(client(self.channel(ChannelPurpose::Calls).await)).await };
         tokio::select! {
             biased;
             result = call => result.unwrap_or_else(|status| Err(self.broken(&status))),
@@ -208,10 +208,10 @@ impl Line {
     }
 
     /// A new connection. Only that for calls is pinged: looks have a time limit.
-    fn connection(&self, purpose: Purpose) -> Connection {
-        let is_pinged = purpose == Purpose::Calls && self.permits_pings.load(Relaxed);
+    fn connection(&self, purpose: ChannelPurpose) -> DriverChannel {
+        let is_pinged = purpose == ChannelPurpose::Calls && self.permits_pings.load(Relaxed);
         let pings = is_pinged.then(|| (self.timing.pings, Arc::clone(&self.permits_pings)));
-        Connection::new(&self.endpoint, pings)
+        DriverChannel::new(&self.endpoint, pings)
     }
 
     /// The connection for calls sends pings no more if the driver refused them.
@@ -224,17 +224,18 @@ impl Line {
                 "the driver refuses pings, so from now on only TCP detects dead connections: configure its server to \
                  permit a ping every {every:?}, also without calls"
             );
-            *calls = self.connection(Purpose::Calls);
+            *calls = self.connection(ChannelPurpose::Calls);
         }
     }
 
     /// Waits until the driver responded for the first time.
     pub(super) async fn wait_until_known(&self) -> Result<(), DriverError> {
         let mut condition = self.condition.subscribe();
-        let known = timeout(FIRST_CONTACT, condition.wait_for(|condition| *condition != Condition::Starting)).await;
+        let known =
+            timeout(FIRST_CONTACT, condition.wait_for(|condition| *condition != DriverAvailability::Starting)).await;
         match known {
             Ok(Ok(known)) => match &*known {
-                Condition::Down { reason, .. } => Err(self.error(Code::Unavailable, reason)),
+                DriverAvailability::Down { reason, .. } => Err(self.error(Code::Unavailable, reason)),
                 _ => Ok(()),
             },
             _ => Err(self.error(Code::Unavailable, "it has not been reached yet")),
@@ -245,7 +246,7 @@ impl Line {
     async fn hangs(&self) -> String {
         let mut condition = self.condition.subscribe();
         loop {
-            if let Condition::Down { reason, hangs: true } = &*condition.borrow_and_update() {
+            if let DriverAvailability::Down { reason, hangs: true } = &*condition.borrow_and_update() {
                 return reason.clone();
             }
             if condition.changed().await.is_err() {
@@ -255,7 +256,7 @@ impl Line {
     }
 
     fn error(&self, code: Code, text: impl Display) -> DriverError {
-        let Endpoint { name, address, .. } = &self.endpoint;
+        let DriverEndpoint { name, address, .. } = &self.endpoint;
         DriverError::new(code, format!("driver {name} at {address}: {text}"))
     }
 
@@ -270,7 +271,7 @@ impl Line {
                 Ok(served) => {
                     (misses, pause) = (0, timing.pauses.0);
                     *self.served.lock() = served;
-                    self.set(Condition::Up);
+                    self.set(DriverAvailability::Up);
                     // The first of both. Not at once: a driver may break every call and answer every poll.
                     sleep(timing.pauses.0).await;
                     let _ = timeout(timing.period, self.broke.notified()).await;
@@ -278,15 +279,15 @@ impl Line {
                 Err(reason) => {
                     misses += 1;
                     // The peer may have closed the connection without notice.
-                    *self.looks.lock() = self.connection(Purpose::Looks);
-                    let was_up = *self.condition.borrow() == Condition::Up;
+                    *self.looks.lock() = self.connection(ChannelPurpose::Looks);
+                    let was_up = *self.condition.borrow() == DriverAvailability::Up;
                     if was_up && misses < timing.misses {
                         sleep(timing.pauses.0).await;
                         continue;
                     }
                     let reason = check::text(&reason, &SecretData::default());
-                    self.set(Condition::Down { reason, hangs });
-                    *self.calls.lock() = self.connection(Purpose::Calls);
+                    self.set(DriverAvailability::Down { reason, hangs });
+                    *self.calls.lock() = self.connection(ChannelPurpose::Calls);
                     sleep(pause).await;
                     pause = (pause * 2).min(timing.pauses.1);
                 }
@@ -294,30 +295,32 @@ impl Line {
         }
     }
 
-    fn set(&self, condition: Condition) {
-        let Endpoint { name, address, .. } = &self.endpoint;
+    fn set(&self, condition: DriverAvailability) {
+        let DriverEndpoint { name, address, .. } = &self.endpoint;
         self.condition.send_if_modified(|old| {
             let is_new = match (&*old, &condition) {
-                (Condition::Down { hangs: old, .. }, Condition::Down { hangs: new, .. }) => old != new,
+                (DriverAvailability::Down { hangs: old, .. }, DriverAvailability::Down { hangs: new, .. }) => {
+                    old != new
+                }
                 (old, new) => old != new,
             };
             match &condition {
-                Condition::Up if is_new => tracing::info!(driver = name, %address, "driver connected"),
-                Condition::Down { reason, .. } if is_new => {
+                DriverAvailability::Up if is_new => tracing::info!(driver = name, %address, "driver connected"),
+                DriverAvailability::Down { reason, .. } if is_new => {
                     tracing::warn!(driver = name, %address, reason, "driver cannot be called");
                 }
                 _ => {}
             }
-            if (*old == Condition::Up) != (condition == Condition::Up) {
-                self.observer.reached(name, condition == Condition::Up);
+            if (*old == DriverAvailability::Up) != (condition == DriverAvailability::Up) {
+                self.observer.reached(name, condition == DriverAvailability::Up);
             }
             *old = condition;
             is_new
         });
     }
 
-    async fn look(&self) -> Result<Served, String> {
-        let mut client = client(self.channel(Purpose::Looks).await);
+    async fn look(&self) -> Result<DriverFeatures, String> {
+        let mut client = client(self.channel(ChannelPurpose::Looks).await);
         let broke = |status: Status| wire::broken_call(&status).message;
         let asked = proto::GetCapabilitiesRequest { protocol_versions: vec![proto::VERSION] };
         let found = client.get_capabilities(asked).await.map_err(broke)?.into_inner();
@@ -335,15 +338,15 @@ impl Line {
         }
         let proto::Provider { initialize, list, inspect, tag, .. } = *provider;
         let capabilities = Capabilities { initialize, list, inspect, tag };
-        Ok(Served { capabilities, volume_ids: provider.volume_ids })
+        Ok(DriverFeatures { capabilities, volume_ids: provider.volume_ids })
     }
 
     /// The channel for the next call, with the TLS files of today.
-    async fn channel(&self, purpose: Purpose) -> Channel {
+    async fn channel(&self, purpose: ChannelPurpose) -> Channel {
         self.heed_refusal();
         let (connection, every) = match purpose {
-            Purpose::Calls => (&self.calls, LOOK),
-            Purpose::Looks => (&self.looks, Duration::ZERO),
+            ChannelPurpose::Calls => (&self.calls, LOOK),
+            ChannelPurpose::Looks => (&self.looks, Duration::ZERO),
         };
         let (channel, used, is_due) = {
             let mut connection = connection.lock();
@@ -379,19 +382,19 @@ fn client(channel: Channel) -> DriverClient<Channel> {
 }
 
 /// Connects with its first call, and again with the next one after it broke.
-fn channel(endpoint: &Endpoint, pings: PermittedPings) -> Channel {
+fn channel(endpoint: &DriverEndpoint, pings: PermittedPings) -> Channel {
     let uri = match &endpoint.address {
-        Address::Tcp { host, port, is_tls } => {
+        DriverAddress::Tcp { host, port, is_tls } => {
             let scheme = if *is_tls { "https" } else { "http" };
             format!("{scheme}://{host}:{port}").parse().ok()
         }
-        Address::Unix(_) => None,
+        DriverAddress::Unix(_) => None,
     };
     let transport = tonic::transport::Endpoint::from_static("http://localhost");
     let transport = transport.origin(uri.unwrap_or_else(|| Uri::from_static("http://localhost")));
     let transport = match &pings {
         None => transport,
-        Some((Pings { every, limit }, _)) => {
+        Some((PingTiming { every, limit }, _)) => {
             transport.http2_keep_alive_interval(*every).keep_alive_timeout(*limit).keep_alive_while_idle(true)
         }
     };
@@ -408,20 +411,20 @@ fn channel(endpoint: &Endpoint, pings: PermittedPings) -> Channel {
     }))
 }
 
-async fn connect(endpoint: &Endpoint) -> io::Result<Io> {
+async fn connect(endpoint: &DriverEndpoint) -> io::Result<RpcStream> {
     match &endpoint.address {
-        Address::Unix(path) => UnixStream::connect(path).await.map(Io::new),
-        Address::Tcp { host, port, is_tls } => {
+        DriverAddress::Unix(path) => UnixStream::connect(path).await.map(RpcStream::new),
+        DriverAddress::Tcp { host, port, is_tls } => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let stream = TcpStream::connect((host, *port)).await?;
             keep_alive(&stream)?;
             if !is_tls {
-                return Ok(Io::new(stream));
+                return Ok(RpcStream::new(stream));
             }
             let name = endpoint.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
             let connector = connector(endpoint.tls.clone()).await?;
-            connector.connect(name, stream).await.map(Io::new)
+            connector.connect(name, stream).await.map(RpcStream::new)
         }
     }
 }

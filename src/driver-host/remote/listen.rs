@@ -22,12 +22,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    address::Listen,
-    io::{self as connection, Io},
-    server::Service,
+    address::ListenAddress,
+    io::{self as connection, RpcStream},
+    server::CatalogueService,
     tls::{TlsError, TlsFiles},
 };
-use crate::catalogue::Catalogue;
+use crate::catalogue::DriverCatalogue;
 
 /// How long calls may take after the signal to stop.
 const GRACE: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The address of a server, and its clients.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    pub listen: Listen,
+    pub listen: ListenAddress,
     /// The certificate of the server, and the CA of its clients.
     pub tls: TlsFiles,
     /// Whether clients on the network may connect without TLS, or without a certificate.
@@ -59,16 +59,16 @@ pub enum ListenError {
     /// The address cannot be had.
     #[error("listen on {listen}")]
     Bind {
-        listen: Listen,
+        listen: ListenAddress,
         #[source]
         source: io::Error,
     },
     /// Another process answers there.
     #[error("listen on {0}: another process listens there already")]
-    InUse(Listen),
+    InUse(ListenAddress),
     /// It is a file of another kind.
     #[error("listen on {0}: the path exists and is not a socket; remove it")]
-    NoSocket(Listen),
+    NoSocket(ListenAddress),
     /// Credentials would travel unprotected.
     #[error(
         "listen on {0}: others on the network could read credentials: pass --cert-file, --key-file and --client-ca-file"
@@ -83,15 +83,15 @@ pub enum ListenError {
     /// The server broke off.
     #[error("serve {listen}")]
     Serve {
-        listen: Listen,
+        listen: ListenAddress,
         #[source]
         source: tonic::transport::Error,
     },
 }
 
-enum Listener {
+enum DriverListener {
     Unix(UnixListener),
-    Tcp(TcpListener, Option<Arc<Identity>>),
+    Tcp(TcpListener, Option<Arc<ServerCertificate>>),
 }
 
 /// The file of a socket, which is removed with its server. Another server may have replaced it.
@@ -110,12 +110,12 @@ impl Drop for SocketFile {
 }
 
 /// The certificate of the server, read again for each connection.
-struct Identity {
+struct ServerCertificate {
     files: TlsFiles,
     last: Mutex<Arc<ServerConfig>>,
 }
 
-impl Identity {
+impl ServerCertificate {
     /// A file that is being written leaves the last certificate in use.
     async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let this = Arc::clone(self);
@@ -135,7 +135,7 @@ impl Identity {
 /// The address cannot be bound, or would be open to the network.
 pub async fn serve(
     options: &ListenOptions,
-    drivers: Catalogue,
+    drivers: DriverCatalogue,
     started: impl FnOnce(&str),
     stop: &CancellationToken,
 ) -> Result<(), ListenError> {
@@ -143,14 +143,14 @@ pub async fn serve(
     let (connections, receiver) = mpsc::channel(16);
     let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, connections)));
     let incoming = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|connection| (Ok::<Io, io::Error>(connection), receiver))
+        receiver.recv().await.map(|connection| (Ok::<RpcStream, io::Error>(connection), receiver))
     });
     started(&address);
     let serving = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS)
         .http2_keepalive_interval(Some(PING.0))
         .http2_keepalive_timeout(Some(PING.1))
-        .add_service(Service::of(drivers))
+        .add_service(CatalogueService::of(drivers))
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
     let grace = async {
         stop.cancelled().await;
@@ -163,34 +163,34 @@ pub async fn serve(
     }
 }
 
-async fn bind(options: &ListenOptions) -> Result<(Listener, String, Option<SocketFile>), ListenError> {
+async fn bind(options: &ListenOptions) -> Result<(DriverListener, String, Option<SocketFile>), ListenError> {
     let ListenOptions { listen, tls, is_insecure, has_group_access } = options;
     let failed = |source| ListenError::Bind { listen: listen.clone(), source };
     match listen {
-        Listen::Unix(path) => {
+        ListenAddress::Unix(path) => {
             make_way(path, listen).await?;
             let (listener, file) = bind_unix(path, if *has_group_access { 0o660 } else { 0o600 }).map_err(failed)?;
-            Ok((Listener::Unix(listener), listen.to_string(), Some(file)))
+            Ok((DriverListener::Unix(listener), listen.to_string(), Some(file)))
         }
-        Listen::Tcp(address) => {
+        ListenAddress::Tcp(address) => {
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             let is_open = !address.ip().is_loopback() && !is_insecure;
             if tls.is_empty() {
-                let plain = (Listener::Tcp(listener, None), format!("http://{address}"), None);
+                let plain = (DriverListener::Tcp(listener, None), format!("http://{address}"), None);
                 return if is_open { Err(ListenError::NoTls(address)) } else { Ok(plain) };
             }
             if is_open && tls.ca.is_none() {
                 return Err(ListenError::NoClientCa(address));
             }
-            let identity = Identity { last: Mutex::new(Arc::new(tls.server()?)), files: tls.clone() };
-            Ok((Listener::Tcp(listener, Some(Arc::new(identity))), format!("https://{address}"), None))
+            let identity = ServerCertificate { last: Mutex::new(Arc::new(tls.server()?)), files: tls.clone() };
+            Ok((DriverListener::Tcp(listener, Some(Arc::new(identity))), format!("https://{address}"), None))
         }
     }
 }
 
 /// Removes a socket that a killed process left behind.
-async fn make_way(path: &Path, listen: &Listen) -> Result<(), ListenError> {
+async fn make_way(path: &Path, listen: &ListenAddress) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Err(_) => Ok(()),
         Ok(found) if !found.file_type().is_socket() => Err(ListenError::NoSocket(listen.clone())),
@@ -213,15 +213,15 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { path: path.to_owned(), inode }))
 }
 
-async fn accept(listener: Listener, connections: mpsc::Sender<Io>) {
+async fn accept(listener: DriverListener, connections: mpsc::Sender<RpcStream>) {
     match listener {
-        Listener::Unix(listener) => loop {
+        DriverListener::Unix(listener) => loop {
             match listener.accept().await {
-                Ok((stream, _)) => drop(connections.send(Io::new(stream)).await),
+                Ok((stream, _)) => drop(connections.send(RpcStream::new(stream)).await),
                 Err(error) => not_accepted(&error).await,
             }
         },
-        Listener::Tcp(listener, identity) => {
+        DriverListener::Tcp(listener, identity) => {
             let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
             loop {
                 // The semaphore is never closed.
@@ -250,10 +250,10 @@ async fn not_accepted(error: &io::Error) {
     sleep(PAUSE).await;
 }
 
-async fn shake_hands(stream: TcpStream, identity: Option<Arc<Identity>>) -> io::Result<Io> {
+async fn shake_hands(stream: TcpStream, identity: Option<Arc<ServerCertificate>>) -> io::Result<RpcStream> {
     connection::keep_alive(&stream)?;
     match identity {
-        None => Ok(Io::new(stream)),
-        Some(identity) => identity.acceptor().await.accept(stream).await.map(Io::new),
+        None => Ok(RpcStream::new(stream)),
+        Some(identity) => identity.acceptor().await.accept(stream).await.map(RpcStream::new),
     }
 }

@@ -17,8 +17,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use address::{Address, Endpoint, InvalidAddress, Listen};
+pub use address::{DriverAddress, DriverEndpoint, InvalidDriverAddress, ListenAddress};
 pub use tls::TlsFiles;
 
-pub use client::{RemoteDriver, Texts};
+pub use client::{RemoteDriver, TextTreatment};
 pub use listen::{ListenOptions, serve};

@@ -9,7 +9,7 @@ use super::{
     proto::{self, driver_server},
     wire,
 };
-use crate::catalogue::Catalogue;
+use crate::catalogue::DriverCatalogue;
 use mcm_driver::{
     code::Code,
     error::DriverError,
@@ -17,13 +17,13 @@ use mcm_driver::{
 };
 
 /// The service of `proto/` for a catalogue.
-pub(super) struct Service(Catalogue);
+pub(super) struct CatalogueService(DriverCatalogue);
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-impl Service {
+impl CatalogueService {
     /// With the limits for messages.
-    pub(super) fn of(drivers: Catalogue) -> driver_server::DriverServer<Self> {
+    pub(super) fn of(drivers: DriverCatalogue) -> driver_server::DriverServer<Self> {
         driver_server::DriverServer::new(Self(drivers))
             .max_decoding_message_size(proto::LARGEST_REQUEST)
             .max_encoding_message_size(proto::LARGEST_RESPONSE)
@@ -44,13 +44,13 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl driver_server::Driver for Service {
+impl driver_server::Driver for CatalogueService {
     type ListStream = Pin<Box<dyn Stream<Item = Result<proto::ListResponse, Status>> + Send>>;
 
     async fn get_capabilities(
         &self,
         request: Request<proto::GetCapabilitiesRequest>,
-    ) -> Answer<proto::GetCapabilitiesResponse> {
+    ) -> RpcResult<proto::GetCapabilitiesResponse> {
         let speaks = request.get_ref().protocol_versions.contains(&proto::VERSION);
         let provider = |driver: Arc<dyn Driver>| {
             let capabilities = driver.capabilities();
@@ -70,11 +70,11 @@ impl driver_server::Driver for Service {
         }))
     }
 
-    async fn health(&self, _: Request<proto::HealthRequest>) -> Answer<proto::HealthResponse> {
+    async fn health(&self, _: Request<proto::HealthRequest>) -> RpcResult<proto::HealthResponse> {
         Ok(Response::new(proto::HealthResponse { serving: true, message: String::new() }))
     }
 
-    async fn validate(&self, request: Request<proto::ValidateRequest>) -> Answer<proto::ValidateResponse> {
+    async fn validate(&self, request: Request<proto::ValidateRequest>) -> RpcResult<proto::ValidateResponse> {
         let message = request.into_inner();
         let result = async {
             let driver = self.driver(&message.provider)?;
@@ -83,7 +83,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::problems(result.await)))
     }
 
-    async fn create(&self, request: Request<proto::MachineRequest>) -> Answer<proto::VmResponse> {
+    async fn create(&self, request: Request<proto::MachineRequest>) -> RpcResult<proto::VmResponse> {
         let result = match self.call(request) {
             Ok((driver, request)) => driver.create(&request).await,
             Err(error) => Err(error),
@@ -91,7 +91,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::vm_result(result)))
     }
 
-    async fn initialize(&self, request: Request<proto::MachineRequest>) -> Answer<proto::VmResponse> {
+    async fn initialize(&self, request: Request<proto::MachineRequest>) -> RpcResult<proto::VmResponse> {
         let result = match self.call(request) {
             Ok((driver, request)) => driver.initialize(&request).await,
             Err(error) => Err(error),
@@ -99,7 +99,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::vm_result(result)))
     }
 
-    async fn delete(&self, request: Request<proto::MachineRequest>) -> Answer<proto::DeleteResponse> {
+    async fn delete(&self, request: Request<proto::MachineRequest>) -> RpcResult<proto::DeleteResponse> {
         let result = match self.call(request) {
             Ok((driver, request)) => driver.delete(&request).await,
             Err(error) => Err(error),
@@ -107,7 +107,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::deletion(result)))
     }
 
-    async fn status(&self, request: Request<proto::MachineRequest>) -> Answer<proto::VmResponse> {
+    async fn status(&self, request: Request<proto::MachineRequest>) -> RpcResult<proto::VmResponse> {
         let result = match self.call(request) {
             Ok((driver, request)) => driver.status(&request).await,
             Err(error) => Err(error),
@@ -115,7 +115,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::vm_result(result)))
     }
 
-    async fn list(&self, request: Request<proto::ListRequest>) -> Answer<Self::ListStream> {
+    async fn list(&self, request: Request<proto::ListRequest>) -> RpcResult<Self::ListStream> {
         let message = request.into_inner();
         let result = async {
             let driver = self.driver(&message.provider)?;
@@ -125,7 +125,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(Box::pin(stream::iter(messages))))
     }
 
-    async fn inspect(&self, request: Request<proto::InspectRequest>) -> Answer<proto::InspectResponse> {
+    async fn inspect(&self, request: Request<proto::InspectRequest>) -> RpcResult<proto::InspectResponse> {
         let message = request.into_inner();
         let result = async {
             let driver = self.driver(&message.provider)?;
@@ -134,7 +134,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::inspection(result.await)))
     }
 
-    async fn tag(&self, request: Request<proto::TagRequest>) -> Answer<proto::TagResponse> {
+    async fn tag(&self, request: Request<proto::TagRequest>) -> RpcResult<proto::TagResponse> {
         let (metadata, extensions, message) = request.into_parts();
         let machine = Request::from_parts(metadata, extensions, message.machine.unwrap_or_default());
         let result = match self.call(machine) {
@@ -144,7 +144,7 @@ impl driver_server::Driver for Service {
         Ok(Response::new(wire::tagging(result)))
     }
 
-    async fn volume_ids(&self, request: Request<proto::VolumeIdsRequest>) -> Answer<proto::VolumeIdsResponse> {
+    async fn volume_ids(&self, request: Request<proto::VolumeIdsRequest>) -> RpcResult<proto::VolumeIdsResponse> {
         let message = request.into_inner();
         let result = async {
             let driver = self.driver(&message.provider)?;

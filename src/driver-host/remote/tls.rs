@@ -15,7 +15,7 @@ use rustls::{
 
 use mcm_runtime::{
     files,
-    pem::{self, Identity, PemError},
+    pem::{self, PemError, TlsIdentity},
 };
 
 /// HTTP/2, the only one that gRPC uses.
@@ -111,7 +111,7 @@ impl TlsFiles {
         if added == 0 { Err(PemError::Empty { what: WHAT, path: path.clone() }.into()) } else { Ok(Some(roots)) }
     }
 
-    fn identity(&self) -> Result<Option<Identity>, TlsError> {
+    fn identity(&self) -> Result<Option<TlsIdentity>, TlsError> {
         match (&self.cert, &self.key) {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some(pem::identity(cert, key)?)),

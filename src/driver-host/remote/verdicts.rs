@@ -22,9 +22,9 @@ const MOST: usize = 10_000;
 
 /// A class, without fields that change without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Subject(u64);
+pub(super) struct ClassHash(u64);
 
-impl Subject {
+impl ClassHash {
     pub(super) fn of(class: &MachineClass) -> Self {
         let ObjectMeta { name, namespace, .. } = &class.metadata;
         let metadata = ObjectMeta { name: name.clone(), namespace: namespace.clone(), ..ObjectMeta::default() };
@@ -37,18 +37,18 @@ impl Subject {
 
 /// The last verdicts.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts(Mutex<HashMap<Subject, Verdict>>);
+pub(super) struct VerdictCache(Mutex<HashMap<ClassHash, ClassVerdict>>);
 
 #[derive(Debug, Default)]
-struct Verdict {
+struct ClassVerdict {
     problems: Option<Problems>,
     /// The driver is not called again before this time.
     next: Option<Instant>,
 }
 
-impl Verdicts {
+impl VerdictCache {
     /// The cached answer about a class, and whether to call the driver for it now.
-    pub(super) fn look_up(&self, subject: Subject) -> (Option<Problems>, bool) {
+    pub(super) fn look_up(&self, subject: ClassHash) -> (Option<Problems>, bool) {
         let mut all = self.0.lock();
         if all.len() >= MOST {
             all.clear();
@@ -62,7 +62,7 @@ impl Verdicts {
     }
 
     /// The driver answered, or did not.
-    pub(super) fn put(&self, subject: Subject, problems: Option<Problems>) {
+    pub(super) fn put(&self, subject: ClassHash, problems: Option<Problems>) {
         let mut all = self.0.lock();
         let verdict = all.entry(subject).or_default();
         verdict.next = Some(Instant::now() + if problems.is_some() { AGE } else { PAUSE });
@@ -80,19 +80,19 @@ mod tests {
     #[test]
     fn a_class_is_asked_for_once_and_again_when_it_changes() {
         let mut class = MachineClass::default();
-        let verdicts = Verdicts::default();
-        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, true));
-        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, false), "the call is under way");
-        verdicts.put(Subject::of(&class), Some(Problems::default()));
+        let verdicts = VerdictCache::default();
+        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
+        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, false), "the call is under way");
+        verdicts.put(ClassHash::of(&class), Some(Problems::default()));
         class.metadata.resource_version = Some("2".to_owned());
-        assert_eq!(verdicts.look_up(Subject::of(&class)), (Some(Problems::default()), false));
+        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (Some(Problems::default()), false));
         class.provider_spec = json!({"zone": 7});
-        assert_eq!(verdicts.look_up(Subject::of(&class)), (None, true));
+        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
     }
 
     #[test]
     fn a_verdict_stays_when_the_driver_cannot_be_asked_again() {
-        let (verdicts, subject) = (Verdicts::default(), Subject::of(&MachineClass::default()));
+        let (verdicts, subject) = (VerdictCache::default(), ClassHash::of(&MachineClass::default()));
         verdicts.put(subject, Some(Problems::default()));
         verdicts.put(subject, None);
         assert_eq!(verdicts.look_up(subject), (Some(Problems::default()), false));

@@ -284,7 +284,7 @@ pub(super) fn list(result: Result<Listed, DriverError>) -> Vec<proto::ListRespon
 
 /// Reads the messages of a list, in order.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct VmListReader {
     vms: Listed,
     /// VMs in all pages.
     count: u64,
@@ -293,7 +293,7 @@ pub(super) struct Listing {
 /// More than any cluster has.
 const MOST_VMS: u64 = 1_000_000;
 
-impl Listing {
+impl VmListReader {
     /// Takes the next message; the complete list after the last one.
     pub(super) fn take(&mut self, message: proto::ListResponse) -> Option<Result<Listed, DriverError>> {
         use proto::list_response::Part;
@@ -414,7 +414,7 @@ mod tests {
     }
 
     fn collected(messages: Vec<proto::ListResponse>) -> Option<Result<Listed, DriverError>> {
-        let mut listing = Listing::default();
+        let mut listing = VmListReader::default();
         messages.into_iter().find_map(|message| listing.take(sent(&message)))
     }
 
@@ -492,7 +492,7 @@ mod tests {
             read_volume_ids(proto::VolumeIdsResponse::default()).unwrap_err().code,
             read_inspection(proto::InspectResponse::default()).unwrap_err().code,
             read_tagging(proto::TagResponse::default()).unwrap_err().code,
-            Listing::default().take(proto::ListResponse::default()).unwrap().unwrap_err().code,
+            VmListReader::default().take(proto::ListResponse::default()).unwrap().unwrap_err().code,
             read_failure(proto::Failure::default()).code,
             read_failure(proto::Failure { code: 99, ..proto::Failure::default() }).code,
         ];

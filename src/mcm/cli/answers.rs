@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use mcm_conversion::{Answers, Question};
+use mcm_conversion::{TemplateQuestion, UserAnswers};
 
 /// Values that the template of another provider leaves to it. Each is one value for all templates, or NAME=VALUE for the
 /// template or pool of that name.
@@ -28,14 +28,14 @@ pub struct AnswerOptions {
 
 impl AnswerOptions {
     /// The answers of the flags.
-    pub fn answers(&self) -> Answers {
-        let mut answers = Answers::default();
+    pub fn answers(&self) -> UserAnswers {
+        let mut answers = UserAnswers::default();
         for (question, given) in [
-            (Question::Image, &self.image),
-            (Question::Subnet, &self.subnet),
-            (Question::SecurityGroups, &self.security_groups),
-            (Question::RootVolume, &self.root_volume),
-            (Question::Zone, &self.zone),
+            (TemplateQuestion::Image, &self.image),
+            (TemplateQuestion::Subnet, &self.subnet),
+            (TemplateQuestion::SecurityGroups, &self.security_groups),
+            (TemplateQuestion::RootVolume, &self.root_volume),
+            (TemplateQuestion::Zone, &self.zone),
         ] {
             given.iter().for_each(|text| answers.add(question, text));
         }

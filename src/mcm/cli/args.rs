@@ -18,9 +18,11 @@ use super::{
     convert::ConvertOptions,
     dashboard::DashboardOptions,
     demo::DemoOptions,
-    error::{Rejection, Spoken},
+    error::{CommandInvocation, CommandRejection},
     events::EventsOptions,
-    flags::{CapiManagerOptions, Conflicts, ControllerManagerOptions, GoFlags, MachineControllerOptions, RunOptions},
+    flags::{
+        CapiManagerOptions, ControllerManagerOptions, FlagConflicts, GoFlags, MachineControllerOptions, RunOptions,
+    },
     normalize::underscores_to_dashes,
     plan::PlanOptions,
     rollout::RolloutCommand,
@@ -46,14 +48,14 @@ const EXAMPLES: &str = "Examples:";
     version,
     after_help = "Examples:\n  mcm demo                                    see it work, without a cluster\n  mcm run --namespace demo                    run the controllers\n  mcm why -n demo                             find out why nothing happens\n  mcm plan pool -n demo --replicas 10         see the effect of a change before it is made\n\nNext: mcm help COMMAND has examples of each."
 )]
-struct Mcm {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: McmCommand,
 }
 
 /// The sub-command.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum McmCommand {
     /// Run all controllers in one process
     #[command(
         after_help = "Examples:\n  mcm run --namespace demo\n  mcm run --namespace demo --control-kubeconfig ~/.kube/config --target-kubeconfig none --v=3"
@@ -261,26 +263,26 @@ pub enum Command {
 ///
 /// # Errors
 /// Help was requested, or the arguments are invalid.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Rejection> {
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<McmCommand, CommandRejection> {
     let mut args = args.into_iter();
-    let called = Called::by(&args.next().unwrap_or_default());
+    let called = ProgramName::by(&args.next().unwrap_or_default());
     let args = underscores_to_dashes(args);
     let command = called.command();
     let spoken = spoken(called, &command, &args);
     let matches = command
         .try_get_matches_from(iter::once(&OsString::from(called.name())).chain(&args))
-        .map_err(|error| Rejection::from_clap(error, &spoken))?;
+        .map_err(|error| CommandRejection::from_clap(error, &spoken))?;
     let parsed = match called {
-        Called::ControllerManager => {
-            ControllerManagerOptions::from_arg_matches(&matches).map(Box::new).map(Command::MachineControllerManager)
+        ProgramName::ControllerManager => {
+            ControllerManagerOptions::from_arg_matches(&matches).map(Box::new).map(McmCommand::MachineControllerManager)
         }
-        Called::MachineController => {
-            MachineControllerOptions::from_arg_matches(&matches).map(Box::new).map(Command::MachineController)
+        ProgramName::MachineController => {
+            MachineControllerOptions::from_arg_matches(&matches).map(Box::new).map(McmCommand::MachineController)
         }
-        Called::Mcm | Called::KubectlPlugin => Command::from_arg_matches(&matches),
+        ProgramName::Mcm | ProgramName::KubectlPlugin => McmCommand::from_arg_matches(&matches),
     };
-    let command = parsed.map_err(|error| Rejection::from_clap(error, &spoken))?;
-    command.check().map_err(|conflicts| Rejection::from_conflicts(&conflicts, &spoken))?;
+    let command = parsed.map_err(|error| CommandRejection::from_clap(error, &spoken))?;
+    command.check().map_err(|conflicts| CommandRejection::from_conflicts(&conflicts, &spoken))?;
     Ok(command)
 }
 
@@ -290,23 +292,23 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Reject
 /// A file cannot be written.
 pub fn man(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Called::Mcm.command(), folder)
+    clap_mangen::generate_to(ProgramName::Mcm.command(), folder)
 }
 
 /// A script that completes the commands and flags of `mcm`.
 pub fn completion(shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Called::Mcm.command(), "mcm", &mut script);
+    clap_complete::generate(shell, &mut ProgramName::Mcm.command(), "mcm", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 /// The whole tree of commands.
 pub fn command() -> clap::Command {
-    Called::Mcm.command()
+    ProgramName::Mcm.command()
 }
 
-impl Command {
-    fn check(&self) -> Result<(), Conflicts> {
+impl McmCommand {
+    fn check(&self) -> Result<(), FlagConflicts> {
         match self {
             Self::Run(options) => options.check(),
             Self::MachineControllerManager(options) => options.check(),
@@ -342,8 +344,8 @@ impl Command {
 
 /// Reads the arguments of a Go program; `None` if the program of this name is not one.
 pub fn go_flags(program: &str, args: &[String]) -> Option<GoFlags> {
-    let called = Called::by(OsStr::new(program));
-    if !matches!(called, Called::ControllerManager | Called::MachineController) {
+    let called = ProgramName::by(OsStr::new(program));
+    if !matches!(called, ProgramName::ControllerManager | ProgramName::MachineController) {
         return None;
     }
     let command = called.command();
@@ -359,11 +361,11 @@ pub fn go_flags(program: &str, args: &[String]) -> Option<GoFlags> {
     let ignored =
         |name: &&&str| known(name).and_then(clap::Arg::get_help).is_some_and(|help| is_ignored(&help.to_string()));
     let options = match parse([OsString::from(called.name())].into_iter().chain(words.iter().cloned())) {
-        Ok(Command::MachineControllerManager(options)) => Ok(Box::new(options.generic)),
-        Ok(Command::MachineController(options)) => Ok(Box::new(options.generic)),
+        Ok(McmCommand::MachineControllerManager(options)) => Ok(Box::new(options.generic)),
+        Ok(McmCommand::MachineController(options)) => Ok(Box::new(options.generic)),
         Ok(_) => Err("no flags of a manager".to_owned()),
-        Err(Rejection::Usage { message, .. }) => Err(message),
-        Err(Rejection::Answer(error)) => Err(error.to_string()),
+        Err(CommandRejection::Usage { message, .. }) => Err(message),
+        Err(CommandRejection::Answer(error)) => Err(error.to_string()),
     };
     Some(GoFlags {
         count: names.len(),
@@ -380,14 +382,14 @@ fn is_ignored(help: &str) -> bool {
 
 /// The name under which the program was invoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Called {
+enum ProgramName {
     Mcm,
     ControllerManager,
     MachineController,
     KubectlPlugin,
 }
 
-impl Called {
+impl ProgramName {
     fn by(program: &OsStr) -> Self {
         let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default();
         match name.strip_suffix(".exe").unwrap_or(name) {
@@ -409,7 +411,7 @@ impl Called {
 
     fn command(self) -> clap::Command {
         let command = match self {
-            Self::Mcm | Self::KubectlPlugin => Mcm::command().bin_name(self.name()),
+            Self::Mcm | Self::KubectlPlugin => CommandLine::command().bin_name(self.name()),
             Self::ControllerManager => ControllerManagerOptions::augment_args(clap::Command::new(CONTROLLER_MANAGER))
                 .about("Runs the controllers of machine sets and deployments"),
             Self::MachineController => MachineControllerOptions::augment_args(clap::Command::new(MACHINE_CONTROLLER))
@@ -439,17 +441,17 @@ fn like_pflag(command: clap::Command) -> clap::Command {
     })
 }
 
-fn spoken<'a>(called: Called, command: &clap::Command, args: &'a [OsString]) -> Spoken<'a> {
+fn spoken<'a>(called: ProgramName, command: &clap::Command, args: &'a [OsString]) -> CommandInvocation<'a> {
     let (mut leaf, mut name) = (command, called.name().to_owned());
     for sub in args.iter().map_while(|arg| arg.to_str().filter(|word| !word.starts_with('-'))) {
         let Some(next) = leaf.find_subcommand(sub) else { break };
         (leaf, name) = (next, format!("{name} {}", next.get_name()));
     }
-    let is_go_name = matches!(called, Called::ControllerManager | Called::MachineController)
+    let is_go_name = matches!(called, ProgramName::ControllerManager | ProgramName::MachineController)
         || matches!(leaf.get_name(), CONTROLLER_MANAGER | MACHINE_CONTROLLER);
     let flags = leaf.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
     let example = leaf.get_after_help().and_then(|help| first_example(&help.to_string()));
-    Spoken { command: name, is_go_name, args, flags, program_with_flag, example }
+    CommandInvocation { command: name, is_go_name, args, flags, program_with_flag, example }
 }
 
 /// The first command in the examples of a help text.
@@ -459,10 +461,10 @@ fn first_example(help: &str) -> Option<String> {
 
 /// The Go program that has this long flag.
 fn program_with_flag(flag: &str) -> Option<&'static str> {
-    [Called::ControllerManager, Called::MachineController]
+    [ProgramName::ControllerManager, ProgramName::MachineController]
         .into_iter()
         .find(|called| called.command().get_arguments().any(|arg| arg.get_long() == Some(flag)))
-        .map(Called::name)
+        .map(ProgramName::name)
 }
 
 #[cfg(test)]
@@ -471,19 +473,19 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case("mcm", Called::Mcm)]
-    #[case("", Called::Mcm)]
-    #[case("machine-controller-manager", Called::ControllerManager)]
-    #[case("./machine-controller-manager", Called::ControllerManager)]
-    #[case("/usr/local/bin/machine-controller-manager", Called::ControllerManager)]
-    #[case("machine-controller-manager.exe", Called::ControllerManager)]
-    #[case("/machine-controller", Called::MachineController)]
-    #[case("machine-controller-aws", Called::Mcm)]
-    #[case("machine-controller-manager.old", Called::Mcm)]
-    #[case("/opt/machine-controller/mcm", Called::Mcm)]
-    #[case("/usr/bin/kubectl-mcm", Called::KubectlPlugin)]
-    fn the_program_knows_its_name(#[case] program: &str, #[case] called: Called) {
-        assert_eq!(Called::by(OsStr::new(program)), called);
+    #[case("mcm", ProgramName::Mcm)]
+    #[case("", ProgramName::Mcm)]
+    #[case("machine-controller-manager", ProgramName::ControllerManager)]
+    #[case("./machine-controller-manager", ProgramName::ControllerManager)]
+    #[case("/usr/local/bin/machine-controller-manager", ProgramName::ControllerManager)]
+    #[case("machine-controller-manager.exe", ProgramName::ControllerManager)]
+    #[case("/machine-controller", ProgramName::MachineController)]
+    #[case("machine-controller-aws", ProgramName::Mcm)]
+    #[case("machine-controller-manager.old", ProgramName::Mcm)]
+    #[case("/opt/machine-controller/mcm", ProgramName::Mcm)]
+    #[case("/usr/bin/kubectl-mcm", ProgramName::KubectlPlugin)]
+    fn the_program_knows_its_name(#[case] program: &str, #[case] called: ProgramName) {
+        assert_eq!(ProgramName::by(OsStr::new(program)), called);
     }
 
     /// Every command that users see, with the words that lead to it.
@@ -543,7 +545,12 @@ mod tests {
 
     #[test]
     fn the_commands_are_well_formed() {
-        for called in [Called::Mcm, Called::ControllerManager, Called::MachineController, Called::KubectlPlugin] {
+        for called in [
+            ProgramName::Mcm,
+            ProgramName::ControllerManager,
+            ProgramName::MachineController,
+            ProgramName::KubectlPlugin,
+        ] {
             called.command().debug_assert();
         }
     }

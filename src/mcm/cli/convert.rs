@@ -16,7 +16,9 @@ use super::{
 };
 use {
     mcm_conversion as conversion,
-    mcm_conversion::{Conversion, Infrastructure, Loss, Options, Question, Refusal},
+    mcm_conversion::{
+        ConversionLoss, ConversionOptions, ConversionRefusal, ConversionResult, InfrastructureChoice, TemplateQuestion,
+    },
 };
 
 /// Options of the command.
@@ -24,19 +26,19 @@ use {
 pub struct ConvertOptions {
     /// Target of the conversion
     #[arg(long, value_enum)]
-    to: Side,
+    to: ConvertTarget,
     /// A file with objects as YAML or JSON, or "-" for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     files: Vec<PathBuf>,
     /// Format of the result
-    #[arg(short = 'o', long, value_enum, default_value_t = Format::Yaml)]
-    output: Format,
+    #[arg(short = 'o', long, value_enum, default_value_t = ConvertFormat::Yaml)]
+    output: ConvertFormat,
     /// Cluster of MCM objects without the label cluster.x-k8s.io/cluster-name
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// Infrastructure provider of the Cluster API machines
-    #[arg(long, value_enum, default_value_t = Provider::Mcm)]
-    infrastructure: Provider,
+    #[arg(long, value_enum, default_value_t = ConvertProvider::Mcm)]
+    infrastructure: ConvertProvider,
     /// Secret with the credentials of a MachineClass that is made from the template of another provider
     #[arg(long, value_name = "NAME")]
     credentials_secret: Option<String>,
@@ -49,7 +51,7 @@ pub struct ConvertOptions {
 
 /// An infrastructure provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Provider {
+enum ConvertProvider {
     /// mcm and its drivers
     Mcm,
     /// The provider of the cloud: CAPA for AWS, CAPG for GCP
@@ -58,7 +60,7 @@ enum Provider {
 
 /// A side of the conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Side {
+enum ConvertTarget {
     /// machine.sapcloud.io/v1alpha1
     Native,
     /// cluster.x-k8s.io/v1beta2
@@ -67,7 +69,7 @@ enum Side {
 
 /// A format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ConvertFormat {
     /// One document for each object
     Yaml,
     /// One object, or a List
@@ -90,8 +92,8 @@ pub enum ConvertError {
     #[error("print the result")]
     Print(#[source] serde_yaml_ng::Error),
     /// Something is refused.
-    #[error("{} refused: {}", .0.len(), .0.iter().map(Refusal::to_string).collect::<Vec<_>>().join(", "))]
-    Refused(Vec<Refusal>),
+    #[error("{} refused: {}", .0.len(), .0.iter().map(ConversionRefusal::to_string).collect::<Vec<_>>().join(", "))]
+    Refused(Vec<ConversionRefusal>),
 }
 
 /// Reads, converts and returns the text to print. Writes what was lost to standard error.
@@ -108,21 +110,21 @@ pub fn run(options: &ConvertOptions) -> Result<String, ConvertError> {
         return Err(ConvertError::Nothing { paths: paths.join(", ") });
     }
     let mut answers = options.answers.answers();
-    options.bootstrap_secret.iter().for_each(|text| answers.add(Question::BootstrapSecret, text));
-    let known = Options {
+    options.bootstrap_secret.iter().for_each(|text| answers.add(TemplateQuestion::BootstrapSecret, text));
+    let known = ConversionOptions {
         credentials: options.credentials_secret.clone(),
         answers,
         cluster: options.cluster.clone(),
         now: Some(Timestamp::now()),
         infrastructure: match options.infrastructure {
-            Provider::Mcm => Infrastructure::Mcm,
-            Provider::Cloud => Infrastructure::OfCloud,
+            ConvertProvider::Mcm => InfrastructureChoice::Mcm,
+            ConvertProvider::Cloud => InfrastructureChoice::OfCloud,
         },
-        ..Options::default()
+        ..ConversionOptions::default()
     };
-    let Conversion { objects, losses, refusals } = match options.to {
-        Side::Native => conversion::to_native(&all, &known),
-        Side::Capi => conversion::to_capi(&all, &known),
+    let ConversionResult { objects, losses, refusals } = match options.to {
+        ConvertTarget::Native => conversion::to_native(&all, &known),
+        ConvertTarget::Capi => conversion::to_capi(&all, &known),
     };
     if !refusals.is_empty() {
         return Err(ConvertError::Refused(refusals));
@@ -134,26 +136,26 @@ pub fn run(options: &ConvertOptions) -> Result<String, ConvertError> {
     print(&objects, options.output)
 }
 
-fn print(objects: &[Value], format: Format) -> Result<String, ConvertError> {
+fn print(objects: &[Value], format: ConvertFormat) -> Result<String, ConvertError> {
     match (format, objects) {
-        (Format::Yaml, objects) => {
+        (ConvertFormat::Yaml, objects) => {
             let documents: Result<Vec<String>, _> = objects.iter().map(serde_yaml_ng::to_string).collect();
             documents.map(|documents| documents.join("---\n")).map_err(ConvertError::Print)
         }
-        (Format::Json, [object]) => Ok(format!("{object:#}\n")),
-        (Format::Json, objects) => {
+        (ConvertFormat::Json, [object]) => Ok(format!("{object:#}\n")),
+        (ConvertFormat::Json, objects) => {
             Ok(format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": objects })))
         }
     }
 }
 
 /// A table for people, a line for each loss for others.
-fn warnings(losses: &[Loss], is_terminal: bool) -> String {
+fn warnings(losses: &[ConversionLoss], is_terminal: bool) -> String {
     if !is_terminal {
         return losses.iter().map(|loss| format!("warning: {loss}\n")).collect();
     }
-    let row = |loss: &Loss| {
-        let Loss { object, path, reason, advice } = loss.clone();
+    let row = |loss: &ConversionLoss| {
+        let ConversionLoss { object, path, reason, advice } = loss.clone();
         [object, path, reason, advice]
     };
     table_for(true, &["object", "not converted", "why", "note"], losses.iter().map(row))
@@ -166,7 +168,8 @@ mod tests {
     #[test]
     fn losses_are_a_table_for_people_and_lines_for_others() {
         let text = |text: &str| text.to_owned();
-        let losses = [Loss { object: text("A a"), path: text("spec.b"), reason: text("is lost"), advice: text("") }];
+        let losses =
+            [ConversionLoss { object: text("A a"), path: text("spec.b"), reason: text("is lost"), advice: text("") }];
         assert_eq!(warnings(&losses, false), "warning: A a: spec.b: is lost\n");
         assert!(warnings(&losses, true).lines().count() > 3);
     }
@@ -174,9 +177,9 @@ mod tests {
     #[test]
     fn several_objects_are_documents_in_yaml_and_a_list_in_json() {
         let objects = [json!({ "kind": "A" }), json!({ "kind": "B" })];
-        assert_eq!(print(&objects, Format::Yaml).unwrap(), "kind: A\n---\nkind: B\n");
-        let list: Value = serde_json::from_str(&print(&objects, Format::Json).unwrap()).unwrap();
+        assert_eq!(print(&objects, ConvertFormat::Yaml).unwrap(), "kind: A\n---\nkind: B\n");
+        let list: Value = serde_json::from_str(&print(&objects, ConvertFormat::Json).unwrap()).unwrap();
         assert_eq!(list, json!({ "apiVersion": "v1", "kind": "List", "items": objects }));
-        assert_eq!(print(&objects[..1], Format::Json).unwrap(), "{\n  \"kind\": \"A\"\n}\n");
+        assert_eq!(print(&objects[..1], ConvertFormat::Json).unwrap(), "{\n  \"kind\": \"A\"\n}\n");
     }
 }

@@ -8,18 +8,18 @@ use anyhow::{Context, Result};
 use super::driver::{self, DriverCommand};
 use super::{
     adopt::{self, AdoptCommand},
-    args::{self, Command},
+    args::{self, McmCommand},
     check,
     class::{self, ClassCommand},
     completion, convert,
     crd::{self, RenderError},
     dashboard, demo,
-    error::{self, Misuse},
+    error::{self, UsageError},
     events,
-    exit::{Answer, No},
+    exit::{CommandAnswer, NegativeAnswer},
     flags::LogOptions,
     logging, plan, rollout, run, simulated_cloud, terminal, top, tree,
-    verbs::{self, Verb},
+    verbs::{self, ChangeVerb},
     version, why,
 };
 use mcm_driver::tls::use_ring;
@@ -36,53 +36,55 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn execute(command: Command) -> Result<ExitCode> {
+fn execute(command: McmCommand) -> Result<ExitCode> {
     let done = match command {
-        Command::Why(options) => return answer(why::run(options)),
-        Command::Tree(options) => return answer(tree::run(options)),
-        Command::Rollout { command } => return answer(rollout::run(command)),
-        Command::Events(options) => return answer(events::run(options)),
-        Command::Top(options) => return answer(top::run(options)),
-        Command::Freeze(options) => return answer(verbs::run(options.verb(Verb::Freeze))),
-        Command::Unfreeze(options) => return answer(verbs::run(options.verb(Verb::Unfreeze))),
-        Command::Drain { command } => return answer(verbs::run(command.verb())),
-        Command::Machine { command } => return answer(verbs::run(command.verb())),
-        Command::Check(options) => return answer(check::run(options, args::go_flags)),
-        Command::Plan(options) => return answer(plan::run(*options)),
-        Command::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
-        Command::MachineControllerManager(options) => {
+        McmCommand::Why(options) => return answer(why::run(options)),
+        McmCommand::Tree(options) => return answer(tree::run(options)),
+        McmCommand::Rollout { command } => return answer(rollout::run(command)),
+        McmCommand::Events(options) => return answer(events::run(options)),
+        McmCommand::Top(options) => return answer(top::run(options)),
+        McmCommand::Freeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Freeze))),
+        McmCommand::Unfreeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Unfreeze))),
+        McmCommand::Drain { command } => return answer(verbs::run(command.verb())),
+        McmCommand::Machine { command } => return answer(verbs::run(command.verb())),
+        McmCommand::Check(options) => return answer(check::run(options, args::go_flags)),
+        McmCommand::Plan(options) => return answer(plan::run(*options)),
+        McmCommand::Run(options) => serve(&options.generic.log.clone(), run::run(*options)),
+        McmCommand::MachineControllerManager(options) => {
             serve(&options.generic.log.clone(), run::controller_manager(*options))
         }
-        Command::MachineController(options) => serve(&options.generic.log.clone(), run::machine_controller(*options)),
-        Command::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
-        Command::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
-        Command::Demo(options) => block_on(demo::run(options)),
-        Command::Dashboard(options) => block_on(dashboard::run(options)),
-        Command::Convert(options) => print(&convert::run(&options)?),
-        Command::Adopt { command } => match command {
+        McmCommand::MachineController(options) => {
+            serve(&options.generic.log.clone(), run::machine_controller(*options))
+        }
+        McmCommand::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
+        McmCommand::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
+        McmCommand::Demo(options) => block_on(demo::run(options)),
+        McmCommand::Dashboard(options) => block_on(dashboard::run(options)),
+        McmCommand::Convert(options) => print(&convert::run(&options)?),
+        McmCommand::Adopt { command } => match command {
             AdoptCommand::Plan(options) => {
                 let (text, is_possible) = block_on(adopt::plan(*options))?;
                 print(&text)?;
                 if is_possible {
                     Ok(())
                 } else {
-                    Err(No("a check failed, so nothing would be started".to_owned()).into())
+                    Err(NegativeAnswer("a check failed, so nothing would be started".to_owned()).into())
                 }
             }
             AdoptCommand::Apply(options) => block_on(adopt::apply(*options)),
             AdoptCommand::Status(options) => print(&block_on(adopt::status(*options))?),
             AdoptCommand::Abort(options) => block_on(adopt::abort(*options)),
         },
-        Command::Class { command: ClassCommand::Check(options) } => {
+        McmCommand::Class { command: ClassCommand::Check(options) } => {
             let report = block_on(async { Ok(class::check(*options).await?) })?;
             print(&report.text)?;
             Ok(report.verdict()?)
         }
-        Command::Crd { stand_in: true, .. } => print(&crd::render_stand_in()?),
-        Command::Crd { cluster_api: true, .. } => print(&crd::render_cluster_api()?),
-        Command::Crd { kind, .. } => print(&crd::render(kind.as_deref()).map_err(misspelled)?),
+        McmCommand::Crd { stand_in: true, .. } => print(&crd::render_stand_in()?),
+        McmCommand::Crd { cluster_api: true, .. } => print(&crd::render_cluster_api()?),
+        McmCommand::Crd { kind, .. } => print(&crd::render(kind.as_deref()).map_err(misspelled)?),
         #[cfg(feature = "remote")]
-        Command::Driver { command } => match command {
+        McmCommand::Driver { command } => match command {
             DriverCommand::Serve(options) => serve(&options.log.clone(), driver::serve(*options)),
             DriverCommand::Test(options) => {
                 let report = block_on(async { Ok(driver::test(*options).await?) })?;
@@ -90,18 +92,18 @@ fn execute(command: Command) -> Result<ExitCode> {
                 Ok(report.verdict()?)
             }
         },
-        Command::Completion { shell } => print(&completion::script(shell)),
-        Command::Complete { words } => print(&block_on(async { Ok(completion::complete(&words).await) })?),
-        Command::Man { folder } => {
+        McmCommand::Completion { shell } => print(&completion::script(shell)),
+        McmCommand::Complete { words } => print(&block_on(async { Ok(completion::complete(&words).await) })?),
+        McmCommand::Man { folder } => {
             args::man(&folder).with_context(|| format!("write manual pages to {}", folder.display()))
         }
-        Command::Version => print(&version::text()),
+        McmCommand::Version => print(&version::text()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints an answer, and returns its exit code.
-fn answer(work: impl Future<Output = Result<Answer>>) -> Result<ExitCode> {
+fn answer(work: impl Future<Output = Result<CommandAnswer>>) -> Result<ExitCode> {
     let answer = block_on(work)?;
     print(&answer.text)?;
     Ok(answer.exit.into())
@@ -111,7 +113,7 @@ fn answer(work: impl Future<Output = Result<Answer>>) -> Result<ExitCode> {
 fn misspelled(error: RenderError) -> anyhow::Error {
     let RenderError::UnknownKind { alike, .. } = &error else { return error.into() };
     let hint = alike.as_ref().map_or_else(|| "see mcm crd --help".to_owned(), |kind| format!("did you mean {kind}?"));
-    Misuse { message: error.to_string(), hint }.into()
+    UsageError { message: error.to_string(), hint }.into()
 }
 
 fn serve(log: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {

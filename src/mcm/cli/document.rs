@@ -10,7 +10,7 @@ pub(super) const VERSION: &str = "cli.mcm/v1";
 /// An answer with its kind.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document<T> {
+pub(super) struct JsonDocument<T> {
     /// `cli.mcm/v1`.
     api_version: &'static str,
     /// The kind of the document.
@@ -22,7 +22,7 @@ pub(super) struct Document<T> {
     content: T,
 }
 
-impl<T: Serialize> Document<T> {
+impl<T: Serialize> JsonDocument<T> {
     pub(super) const fn of(kind: &'static str, at: Timestamp, content: T) -> Self {
         Self { api_version: VERSION, kind, at, content }
     }

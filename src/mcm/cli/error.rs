@@ -6,22 +6,22 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{
     convert::ConvertError,
-    exit::{Ended, Exit, No},
+    exit::{CommandExit, ExitError, NegativeAnswer},
     flags::{
-        Conflicts,
-        value::{Class, InvalidValue},
+        FlagConflicts,
+        value::{InvalidValue, InvalidValueKind},
     },
     terminal::harmless,
 };
 use mcm_rules::plan::counted;
 use mcm_runtime::kubeconfig::StartError;
 
-const FAILED: u8 = Exit::Failed as u8;
-const USAGE: u8 = Exit::Usage as u8;
+const FAILED: u8 = CommandExit::Failed as u8;
+const USAGE: u8 = CommandExit::Usage as u8;
 
 /// A command line that runs no command.
 #[derive(Debug)]
-pub enum Rejection {
+pub enum CommandRejection {
     /// Help or version was requested.
     Answer(clap::Error),
     /// It cannot be understood.
@@ -38,7 +38,7 @@ pub enum Rejection {
 /// Arguments that are well-formed and make no sense together, found only when the command runs.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Misuse {
+pub struct UsageError {
     /// The error.
     pub message: String,
     /// The hint.
@@ -46,7 +46,7 @@ pub struct Misuse {
 }
 
 /// One invocation, for texts that quote it.
-pub struct Spoken<'a> {
+pub struct CommandInvocation<'a> {
     /// The name of the command, as the user types it.
     pub command: String,
     /// Whether it replaces one of the Go programs and uses their exit codes.
@@ -61,8 +61,8 @@ pub struct Spoken<'a> {
     pub example: Option<String>,
 }
 
-impl Rejection {
-    pub(super) fn from_clap(error: clap::Error, spoken: &Spoken<'_>) -> Self {
+impl CommandRejection {
+    pub(super) fn from_clap(error: clap::Error, spoken: &CommandInvocation<'_>) -> Self {
         match error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
@@ -76,7 +76,7 @@ impl Rejection {
         }
     }
 
-    pub(super) fn from_conflicts(conflicts: &Conflicts, spoken: &Spoken<'_>) -> Self {
+    pub(super) fn from_conflicts(conflicts: &FlagConflicts, spoken: &CommandInvocation<'_>) -> Self {
         let code = if spoken.is_go_name { FAILED } else { USAGE };
         Self::Usage { message: conflicts.to_string(), hint: see_help(spoken), code }
     }
@@ -106,17 +106,17 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         print(&format!("{problems} in {objects}: nothing was printed"), None);
         return ExitCode::from(FAILED);
     }
-    if let Some(misuse) = error.downcast_ref::<Misuse>() {
+    if let Some(misuse) = error.downcast_ref::<UsageError>() {
         print(&misuse.message, Some(&misuse.hint));
         return ExitCode::from(USAGE);
     }
-    if let Some(ended) = error.downcast_ref::<Ended>() {
+    if let Some(ended) = error.downcast_ref::<ExitError>() {
         print(&ended.message, Some(&ended.hint));
         return ended.exit.into();
     }
-    if let Some(No(answer)) = error.downcast_ref() {
+    if let Some(NegativeAnswer(answer)) = error.downcast_ref() {
         print(answer, None);
-        return Exit::No.into();
+        return CommandExit::No.into();
     }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
     print(&format!("{error:#}"), hint);
@@ -135,25 +135,25 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn usage(message: String, hint: Option<String>, spoken: &Spoken<'_>) -> Rejection {
-    Rejection::Usage { message, hint: hint.unwrap_or_else(|| see_help(spoken)), code: USAGE }
+fn usage(message: String, hint: Option<String>, spoken: &CommandInvocation<'_>) -> CommandRejection {
+    CommandRejection::Usage { message, hint: hint.unwrap_or_else(|| see_help(spoken)), code: USAGE }
 }
 
-fn see_help(spoken: &Spoken<'_>) -> String {
+fn see_help(spoken: &CommandInvocation<'_>) -> String {
     format!("see {} --help", spoken.command)
 }
 
 /// The example in the help of the command, else where to look.
-fn example_or_help(spoken: &Spoken<'_>) -> String {
+fn example_or_help(spoken: &CommandInvocation<'_>) -> String {
     spoken.example.clone().unwrap_or_else(|| see_help(spoken))
 }
 
-fn missing_arguments(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+fn missing_arguments(error: &clap::Error, spoken: &CommandInvocation<'_>) -> CommandRejection {
     let missing = texts_of(error, ContextKind::InvalidArg).into_iter().map(|arg| plain(&arg)).collect::<Vec<_>>();
     usage(format!("{} needs {}", spoken.command, missing.join(" and ")), Some(example_or_help(spoken)), spoken)
 }
 
-fn conflicting_arguments(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+fn conflicting_arguments(error: &clap::Error, spoken: &CommandInvocation<'_>) -> CommandRejection {
     let given = texts_of(error, ContextKind::InvalidArg).join(", ");
     let others = texts_of(error, ContextKind::PriorArg).iter().map(|arg| plain(arg)).collect::<Vec<_>>().join(", ");
     let message = format!("{} takes {} or {others}, not both", spoken.command, plain(&given));
@@ -165,7 +165,7 @@ fn plain(argument: &str) -> String {
     argument.replace(['<', '>', '[', ']'], "").replace('|', " or ")
 }
 
-fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+fn unknown_argument(error: &clap::Error, spoken: &CommandInvocation<'_>) -> CommandRejection {
     let given = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     if !given.starts_with('-') {
         let hint = guess::boolean_after(&given, spoken);
@@ -185,20 +185,20 @@ fn unknown_argument(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
     usage(format!("unknown flag {given}"), suggestion, spoken)
 }
 
-fn unknown_command(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+fn unknown_command(error: &clap::Error, spoken: &CommandInvocation<'_>) -> CommandRejection {
     let given = text_of(error, ContextKind::InvalidSubcommand).unwrap_or_default();
     let suggestion = text_of(error, ContextKind::SuggestedSubcommand).map(|name| format!("did you mean {name}?"));
     usage(format!("unknown command {given:?}"), suggestion, spoken)
 }
 
-fn bad_value(error: &clap::Error, spoken: &Spoken<'_>) -> Rejection {
+fn bad_value(error: &clap::Error, spoken: &CommandInvocation<'_>) -> CommandRejection {
     let flag = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
     let given = text_of(error, ContextKind::InvalidValue).unwrap_or_default();
     let invalid = error.source().and_then(|source| source.downcast_ref::<InvalidValue>());
     if let Some(invalid) = invalid {
-        let is_range = invalid.class() == Class::Range;
-        return Rejection::Usage {
+        let is_range = invalid.class() == InvalidValueKind::Range;
+        return CommandRejection::Usage {
             message: format!("{flag}={given}: {invalid}"),
             hint: invalid.hint().map_or_else(|| see_help(spoken), str::to_owned),
             code: if is_range && spoken.is_go_name { FAILED } else { USAGE },
@@ -232,11 +232,11 @@ fn first_line(error: &clap::Error) -> String {
 
 /// Hints for common mistakes.
 mod guess {
-    use super::Spoken;
+    use super::CommandInvocation;
     use crate::cli::flags::value::boolean;
 
     /// `--leader-elect false` is parsed as a flag and an extra argument.
-    pub fn boolean_after(given: &str, spoken: &Spoken<'_>) -> Option<String> {
+    pub fn boolean_after(given: &str, spoken: &CommandInvocation<'_>) -> Option<String> {
         boolean(given).ok()?;
         let position = spoken.args.iter().position(|arg| arg == given)?;
         let flag = spoken.args.get(position.checked_sub(1)?)?.to_str().filter(|word| word.starts_with("--"))?;
@@ -244,7 +244,7 @@ mod guess {
     }
 
     /// `-port=1` is parsed as several short flags. Returns the whole argument and the name of the flag in it.
-    pub fn single_dashed<'a>(given: &str, spoken: &'a Spoken<'_>) -> Option<(&'a str, &'a str)> {
+    pub fn single_dashed<'a>(given: &str, spoken: &'a CommandInvocation<'_>) -> Option<(&'a str, &'a str)> {
         spoken.args.iter().filter_map(|arg| arg.to_str()).find_map(|word| {
             let name = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?.split('=').next()?;
             let is_known = word.starts_with(given) && spoken.flags.iter().any(|flag| flag == name);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum CommandExit {
     /// It was done, and the answer is good.
     Good = 0,
     /// It could not be done; standard error says why.
@@ -19,41 +19,41 @@ pub enum Exit {
     TimedOut = 124,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CommandExit> for ExitCode {
+    fn from(exit: CommandExit) -> Self {
         Self::from(exit as u8)
     }
 }
 
 /// The answer of a command.
 #[derive(Debug)]
-pub struct Answer {
+pub struct CommandAnswer {
     /// For standard output.
     pub text: String,
     /// Its meaning.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
 /// An end that is not good, with the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Ended {
+pub struct ExitError {
     /// The error.
     pub message: String,
     /// The hint.
     pub hint: String,
     /// Its meaning.
-    pub exit: Exit,
+    pub exit: CommandExit,
 }
 
-impl Ended {
+impl ExitError {
     /// The answer is no.
     pub fn no(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), exit: Exit::No }
+        Self { message: message.into(), hint: hint.into(), exit: CommandExit::No }
     }
 }
 
 /// The answer is no, although everything was done.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct No(pub String);
+pub struct NegativeAnswer(pub String);

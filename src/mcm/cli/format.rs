@@ -2,11 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
-use super::terminal::{Look, LookOptions};
+use super::terminal::{LookOptions, TerminalLook};
 
 /// Text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     /// Tables.
     Text,
     /// One JSON document.
@@ -17,15 +17,15 @@ pub(super) enum Format {
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct OutputOptions {
     /// Format of the answer
-    #[arg(short = 'o', long = "output", value_enum, value_name = "OUTPUT", default_value_t = Format::Text)]
-    pub(super) format: Format,
+    #[arg(short = 'o', long = "output", value_enum, value_name = "OUTPUT", default_value_t = OutputFormat::Text)]
+    pub(super) format: OutputFormat,
     #[command(flatten)]
     look: LookOptions,
 }
 
 impl OutputOptions {
     /// The look for standard output.
-    pub(super) fn look(self) -> Look {
+    pub(super) fn look(self) -> TerminalLook {
         self.look.stdout()
     }
 }

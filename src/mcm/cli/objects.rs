@@ -66,12 +66,12 @@ pub(super) fn data_of(secret: Secret) -> SecretData {
 /// # Errors
 /// A file cannot be read, or a document in it is not an object.
 pub(super) fn read(path: &Path) -> Result<Vec<Value>, ObjectsError> {
-    read_within(path, Depth::Folder)
+    read_within(path, FolderDepth::Folder)
 }
 
 /// The files of a folder that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(super) enum FolderDepth {
     /// Files directly in the folder.
     Folder,
     /// Files of all folders below it as well.
@@ -82,7 +82,7 @@ pub(super) enum Depth {
 ///
 /// # Errors
 /// A file cannot be read, or a document in it is not an object.
-pub(super) fn read_within(path: &Path, depth: Depth) -> Result<Vec<Value>, ObjectsError> {
+pub(super) fn read_within(path: &Path, depth: FolderDepth) -> Result<Vec<Value>, ObjectsError> {
     if !path.is_dir() {
         return read_file(path);
     }
@@ -97,13 +97,13 @@ pub(super) fn read_within(path: &Path, depth: Depth) -> Result<Vec<Value>, Objec
 }
 
 /// Finds the files with objects in a folder, in order of their names. As kubectl does, it follows links to files and not to folders.
-fn find_files(folder: &Path, depth: Depth, files: &mut Vec<PathBuf>) -> io::Result<()> {
+fn find_files(folder: &Path, depth: FolderDepth, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_unstable_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            if depth == Depth::Folders {
+            if depth == FolderDepth::Folders {
                 find_files(&path, depth, files)?;
             }
         } else if path.is_file() && has_objects(&path) {
@@ -212,8 +212,8 @@ mod tests {
             let objects = read_within(folder.path(), depth).unwrap();
             objects.iter().map(|object| object["kind"].as_str().unwrap().to_owned()).collect()
         };
-        assert_eq!(kinds(Depth::Folder), ["B", "C"]);
-        assert_eq!(kinds(Depth::Folders), ["A", "B", "C"]);
+        assert_eq!(kinds(FolderDepth::Folder), ["B", "C"]);
+        assert_eq!(kinds(FolderDepth::Folders), ["A", "B", "C"]);
     }
 
     /// A list of two lists of two lists, and so on.

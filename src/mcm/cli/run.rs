@@ -13,22 +13,22 @@ use super::flags::{
 use crate::{
     api::GoDuration,
     process::{
-        self, CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+        self, CellOptions, CellSource, DriverChoice, MetricsAddress, ProcessOptions, ProviderOptions, TargetKubeconfigs,
     },
 };
 use mcm_capi::{provider, stand_in};
 use mcm_controllers::{MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
 use mcm_rules::{
     drain::VolumeTimeouts,
-    safety::{api_server::Probing, meltdown::Limits, overshoot::Margins},
+    safety::{api_server::ProbeTiming, meltdown::MeltdownLimits, overshoot::OvershootMargins},
 };
 use mcm_runtime::{
-    cell::Scope,
-    http::Readers,
-    kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
-    leader::Timing,
-    limiter::Rate,
-    role::Role,
+    cell::CellScope,
+    http::DiagnosticReaders,
+    kubeconfig::{ControlKubeconfig, KubeconfigFallback, TargetKubeconfig, UserAgent},
+    leader::LeaseTiming,
+    limiter::RequestRate,
+    role::ControllerRole,
 };
 
 /// Age at which the node controller adds a finalizer that the machine controller should have added.
@@ -44,11 +44,11 @@ pub async fn run(options: RunOptions) -> Result<()> {
 
 fn run_options(options: RunOptions) -> ProcessOptions {
     let mut process = process_options(&options.generic, UserAgent::Mcm, vec![SETS, MACHINES], options.listen());
-    process.fallback = Fallback::LocalKubeconfig;
+    process.fallback = KubeconfigFallback::LocalKubeconfig;
     process.slots = options.machine_workers();
     with_sets(&mut process, &options.rollout);
     if let Some(file) = options.cells {
-        process.cells = Cells::File(file);
+        process.cells = CellSource::File(file);
     }
     with_machines(process, &options.machine, &options.driver)
 }
@@ -96,9 +96,9 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
 pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconfig) -> ProcessOptions {
     let targets = TargetKubeconfigs::Same(target);
     let (name, leases) = (String::new(), String::new());
-    let cell = CellOptions { name, scope: Scope::All, leases, control, targets, secrets: None };
+    let cell = CellOptions { name, scope: CellScope::All, leases, control, targets, secrets: None };
     let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
-    ProcessOptions { fallback: Fallback::LocalKubeconfig, ..options }
+    ProcessOptions { fallback: KubeconfigFallback::LocalKubeconfig, ..options }
 }
 
 /// Settings with the policies of flags of a manager. Flags that set no policy are ignored.
@@ -130,29 +130,30 @@ fn own_namespace() -> Option<String> {
 }
 
 fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>) -> ProcessOptions {
-    let machine = machine::Policy { vm_check_period: options.vm_check_period.into(), ..machine::Policy::default() };
+    let machine =
+        machine::MachinePolicy { vm_check_period: options.vm_check_period.into(), ..machine::MachinePolicy::default() };
     let namespace = Some(&options.namespace).filter(|name| !name.is_empty());
     let leases = own_namespace.or_else(|| namespace.cloned()).unwrap_or_else(|| "default".to_owned());
     ProcessOptions {
         agent: UserAgent::CapiManager,
-        fallback: Fallback::LocalKubeconfig,
+        fallback: KubeconfigFallback::LocalKubeconfig,
         roles: vec![if options.stand_in { stand_in::ROLE } else { provider::ROLE }],
         listen: options.health_addr,
         diagnostics: match options.insecure_diagnostics {
-            true if options.diagnostics_address == options.health_addr => Diagnostics::Beside,
-            true => Diagnostics::At(options.diagnostics_address),
-            false => Diagnostics::Secured(options.diagnostics_address, options.certificate()),
+            true if options.diagnostics_address == options.health_addr => MetricsAddress::Beside,
+            true => MetricsAddress::At(options.diagnostics_address),
+            false => MetricsAddress::Secured(options.diagnostics_address, options.certificate()),
         },
-        readers: Readers::Local,
+        readers: DiagnosticReaders::Local,
         profiling: false,
-        rate: Rate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
+        rate: RequestRate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
         max_nodes: options.max_nodes_per_target,
         leases: timing(&options.leader_election),
-        deployment: machine_deployment::Policy { annotate_nodes: false, has_target: false },
-        overshoot: overshoot::Policy::default(),
-        orphans: orphans::Policy::default(),
-        probing: Probing::default(),
-        node: node::Policy {
+        deployment: machine_deployment::DeploymentPolicy { annotate_nodes: false, has_target: false },
+        overshoot: overshoot::OvershootPolicy::default(),
+        orphans: orphans::OrphanPolicy::default(),
+        probing: ProbeTiming::default(),
+        node: node::NodePolicy {
             creation_timeout: machine.creation_timeout.as_signed(),
             marks_strangers: false,
             finalizer_grace: FINALIZER_GRACE,
@@ -170,9 +171,9 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             stand_in: options.stand_in,
             replaces_native_manager: options.replaces_machine_controller_manager,
         }),
-        cells: Cells::One(CellOptions {
+        cells: CellSource::One(CellOptions {
             name: String::new(),
-            scope: namespace.map_or(Scope::All, |name| Scope::Namespace(name.clone())),
+            scope: namespace.map_or(CellScope::All, |name| CellScope::Namespace(name.clone())),
             leases,
             control: options.kubeconfig.clone().into(),
             targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
@@ -181,8 +182,8 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
     }
 }
 
-fn timing(election: &LeaderElectionOptions) -> Option<Timing> {
-    election.enabled.then_some(Timing {
+fn timing(election: &LeaderElectionOptions) -> Option<LeaseTiming> {
+    election.enabled.then_some(LeaseTiming {
         lease_duration: election.lease_duration,
         renew_deadline: election.renew_deadline,
         retry_period: election.retry_period,
@@ -202,12 +203,12 @@ fn driver_choice(driver: &DriverOptions) -> DriverChoice {
 fn process_options(
     generic: &GenericOptions,
     agent: UserAgent,
-    roles: Vec<Role>,
+    roles: Vec<ControllerRole>,
     listen: std::net::SocketAddr,
 ) -> ProcessOptions {
     let cell = CellOptions {
         name: String::new(),
-        scope: Scope::Namespace(generic.namespace.clone()),
+        scope: CellScope::Namespace(generic.namespace.clone()),
         leases: generic.namespace.clone(),
         control: generic.control_kubeconfig.clone(),
         targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
@@ -215,9 +216,9 @@ fn process_options(
     };
     ProcessOptions {
         listen,
-        readers: if generic.explain_to_all { Readers::All } else { Readers::Local },
+        readers: if generic.explain_to_all { DiagnosticReaders::All } else { DiagnosticReaders::Local },
         profiling: generic.profiling,
-        rate: Rate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
+        rate: RequestRate { qps: f64::from(generic.kube_api_qps), burst: generic.kube_api_burst },
         max_nodes: generic.max_nodes_per_target,
         leases: timing(&generic.leader_election),
         ..defaults(agent, roles, cell)
@@ -225,24 +226,24 @@ fn process_options(
 }
 
 /// Options with the policies of the default flags, without Leases.
-fn defaults(agent: UserAgent, roles: Vec<Role>, cell: CellOptions) -> ProcessOptions {
-    let machine = machine::Policy::default();
+fn defaults(agent: UserAgent, roles: Vec<ControllerRole>, cell: CellOptions) -> ProcessOptions {
+    let machine = machine::MachinePolicy::default();
     ProcessOptions {
         agent,
-        fallback: Fallback::None,
+        fallback: KubeconfigFallback::None,
         roles,
         listen: ([127, 0, 0, 1], 0).into(),
-        diagnostics: Diagnostics::Beside,
-        readers: Readers::Local,
+        diagnostics: MetricsAddress::Beside,
+        readers: DiagnosticReaders::Local,
         profiling: false,
-        rate: Rate { qps: 0.0, burst: 0 },
+        rate: RequestRate { qps: 0.0, burst: 0 },
         max_nodes: usize::MAX,
         leases: None,
-        deployment: machine_deployment::Policy { annotate_nodes: false, has_target: true },
-        overshoot: overshoot::Policy::default(),
-        orphans: orphans::Policy::default(),
-        probing: Probing::default(),
-        node: node::Policy {
+        deployment: machine_deployment::DeploymentPolicy { annotate_nodes: false, has_target: true },
+        overshoot: overshoot::OvershootPolicy::default(),
+        orphans: orphans::OrphanPolicy::default(),
+        probing: ProbeTiming::default(),
+        node: node::NodePolicy {
             creation_timeout: machine.creation_timeout.as_signed(),
             marks_strangers: true,
             finalizer_grace: FINALIZER_GRACE,
@@ -252,7 +253,7 @@ fn defaults(agent: UserAgent, roles: Vec<Role>, cell: CellOptions) -> ProcessOpt
         slots: 1,
         drivers: None,
         provider: None,
-        cells: Cells::One(cell),
+        cells: CellSource::One(cell),
     }
 }
 
@@ -261,9 +262,9 @@ fn with_sets(process: &mut ProcessOptions, rollout: &RolloutOptions) {
     process.overshoot = overshoot_policy(rollout);
 }
 
-fn overshoot_policy(rollout: &RolloutOptions) -> overshoot::Policy {
-    overshoot::Policy {
-        margins: Margins { up: rollout.safety_up, down: rollout.safety_down },
+fn overshoot_policy(rollout: &RolloutOptions) -> overshoot::OvershootPolicy {
+    overshoot::OvershootPolicy {
+        margins: OvershootMargins { up: rollout.safety_up, down: rollout.safety_down },
         period: rollout.machine_safety_overshooting_period,
     }
 }
@@ -274,7 +275,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
         machine: machine_policy(machine),
         orphans: orphans_policy(machine),
         probing: probing(machine),
-        node: node::Policy {
+        node: node::NodePolicy {
             creation_timeout: creation_timeout.as_signed(),
             unhealthy_replacements: unhealthy_replacements(machine),
             ..process.node
@@ -284,25 +285,25 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
     }
 }
 
-fn orphans_policy(options: &MachineOptions) -> orphans::Policy {
-    orphans::Policy {
+fn orphans_policy(options: &MachineOptions) -> orphans::OrphanPolicy {
+    orphans::OrphanPolicy {
         period: options.orphan_vms_period,
         minimum_age: GoDuration::from(options.orphan_vms_minimum_age).as_signed(),
         is_dry_run: options.orphan_vms_dry_run,
         is_sole_user: options.orphan_vms_sole_user,
         claim_timeout: GoDuration::from(options.machine_creation_timeout).as_signed(),
         unhealthy_replacements: unhealthy_replacements(options),
-        ..orphans::Policy::default()
+        ..orphans::OrphanPolicy::default()
     }
 }
 
-fn probing(options: &MachineOptions) -> Probing {
+fn probing(options: &MachineOptions) -> ProbeTiming {
     let signed = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    Probing { timeout: signed(options.api_server_check_timeout), period: signed(options.api_server_check_period) }
+    ProbeTiming { timeout: signed(options.api_server_check_timeout), period: signed(options.api_server_check_period) }
 }
 
-fn machine_policy(options: &MachineOptions) -> machine::Policy {
-    machine::Policy {
+fn machine_policy(options: &MachineOptions) -> machine::MachinePolicy {
+    machine::MachinePolicy {
         creation_timeout: options.machine_creation_timeout.into(),
         health_timeout: options.machine_health_timeout.into(),
         drain_timeout: options.machine_drain_timeout.into(),
@@ -317,12 +318,15 @@ fn machine_policy(options: &MachineOptions) -> machine::Policy {
         resource_exhausted_retry: options.resource_exhausted_retry.into(),
         bootstrap_token_groups: options.bootstrap_token_auth_extra_groups.clone(),
         unhealthy_replacements: unhealthy_replacements(options),
-        ..machine::Policy::default()
+        ..machine::MachinePolicy::default()
     }
 }
 
-fn unhealthy_replacements(options: &MachineOptions) -> Limits {
-    Limits { per_deployment: options.max_unhealthy_replacements, per_zone: options.max_unhealthy_replacements_per_zone }
+fn unhealthy_replacements(options: &MachineOptions) -> MeltdownLimits {
+    MeltdownLimits {
+        per_deployment: options.max_unhealthy_replacements,
+        per_zone: options.max_unhealthy_replacements_per_zone,
+    }
 }
 
 #[cfg(test)]
@@ -331,10 +335,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        cli::args::{self, Command},
+        cli::args::{self, McmCommand},
         process::SimulatedPlace,
     };
-    use mcm_rules::safety::meltdown::Limit;
+    use mcm_rules::safety::meltdown::ReplacementLimit;
     use mcm_runtime::http::CertificateFiles;
 
     #[test]
@@ -352,11 +356,11 @@ mod tests {
         let matches = MachineOptions::augment_args(clap::Command::new("mcm")).get_matches_from(flags);
         let options = MachineOptions::from_arg_matches(&matches).unwrap();
         let seconds = SignedDuration::from_secs;
-        assert_eq!(probing(&options), Probing { timeout: seconds(5), period: seconds(7) });
+        assert_eq!(probing(&options), ProbeTiming { timeout: seconds(5), period: seconds(7) });
         let orphans = orphans_policy(&options);
         let period = Duration::from_mins(3);
-        let (minimum_age, default) = (seconds(240), orphans::Policy::default());
-        let expected = orphans::Policy {
+        let (minimum_age, default) = (seconds(240), orphans::OrphanPolicy::default());
+        let expected = orphans::OrphanPolicy {
             period,
             minimum_age,
             is_dry_run: true,
@@ -369,7 +373,7 @@ mod tests {
 
     fn capi_manager(flags: &[&str]) -> ProcessOptions {
         let words = ["mcm", "capi-manager"].iter().chain(flags).map(OsString::from);
-        let Command::CapiManager(options) = args::parse(words).unwrap() else { panic!("another command") };
+        let McmCommand::CapiManager(options) = args::parse(words).unwrap() else { panic!("another command") };
         provider_options(&options, Some("capmcm-system".to_owned()))
     }
 
@@ -378,14 +382,14 @@ mod tests {
     fn the_provider_has_the_flags_and_defaults_that_users_of_cluster_api_expect() {
         let process = capi_manager(&[]);
         assert_eq!(process.listen.to_string(), "0.0.0.0:9440");
-        assert_eq!(process.diagnostics, Diagnostics::Secured(([0, 0, 0, 0], 8443).into(), None), "self-signed");
+        assert_eq!(process.diagnostics, MetricsAddress::Secured(([0, 0, 0, 0], 8443).into(), None), "self-signed");
         assert!(process.leases.is_none());
         assert_eq!(process.max_nodes, 20_000);
         assert_eq!(process.roles, [provider::ROLE]);
-        let Cells::One(cell) = process.cells else { panic!("several cells") };
+        let CellSource::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(
             (cell.scope, cell.control, cell.leases.as_str()),
-            (Scope::All, ControlKubeconfig::Default, "capmcm-system")
+            (CellScope::All, ControlKubeconfig::Default, "capmcm-system")
         );
         assert_eq!(cell.targets, TargetKubeconfigs::Same(TargetKubeconfig::None), "core drains");
 
@@ -410,10 +414,10 @@ mod tests {
             replaces_native_manager: false,
         };
         assert_eq!((process.provider, process.slots), (Some(provider), 3));
-        assert_eq!(process.diagnostics, Diagnostics::At(([127, 0, 0, 1], 2).into()));
+        assert_eq!(process.diagnostics, MetricsAddress::At(([127, 0, 0, 1], 2).into()));
         assert!(process.leases.is_some());
-        let Cells::One(cell) = process.cells else { panic!("several cells") };
-        assert_eq!(cell.scope, Scope::Namespace("team".to_owned()));
+        let CellSource::One(cell) = process.cells else { panic!("several cells") };
+        assert_eq!(cell.scope, CellScope::Namespace("team".to_owned()));
         assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Named("/k".into()), "capmcm-system"));
     }
 
@@ -422,10 +426,10 @@ mod tests {
     #[case(&["--cells=/c"])]
     fn certificates_are_verified_where_others_write_secrets(#[case] flags: &[&str]) {
         let words = ["mcm", "run"].iter().chain(flags).map(OsString::from);
-        let Command::Run(options) = args::parse(words).unwrap() else { panic!("another command") };
+        let McmCommand::Run(options) = args::parse(words).unwrap() else { panic!("another command") };
         let process = run_options(*options);
         assert!(!process.drivers.unwrap().secrets.allows_unverified_tls);
-        assert_eq!(matches!(process.cells, Cells::File(_)), !flags.is_empty());
+        assert_eq!(matches!(process.cells, CellSource::File(_)), !flags.is_empty());
     }
 
     #[rstest::rstest]
@@ -438,9 +442,9 @@ mod tests {
     #[case(&["capi-manager", "--simulated-cloud=http://cloud:1"], Some(SimulatedPlace::Url("http://cloud:1/".to_owned())))]
     fn no_manager_serves_the_simulated_cloud_unasked(#[case] words: &[&str], #[case] expected: Option<SimulatedPlace>) {
         let options = match args::parse(["mcm"].iter().chain(words).map(OsString::from)).unwrap() {
-            Command::Run(options) => options.driver,
-            Command::MachineController(options) => options.driver,
-            Command::CapiManager(options) => options.driver,
+            McmCommand::Run(options) => options.driver,
+            McmCommand::MachineController(options) => options.driver,
+            McmCommand::CapiManager(options) => options.driver,
             _ => panic!("another command"),
         };
         assert_eq!(driver_choice(&options).simulated_cloud, expected);
@@ -450,7 +454,7 @@ mod tests {
     fn metrics_have_the_certificate_of_the_flags() {
         let process = capi_manager(&["--tls-cert-file=/c", "--tls-private-key-file=/k", "--diagnostics-address=:1"]);
         let files = CertificateFiles { cert: "/c".into(), key: "/k".into() };
-        assert_eq!(process.diagnostics, Diagnostics::Secured(([0, 0, 0, 0], 1).into(), Some(files)));
+        assert_eq!(process.diagnostics, MetricsAddress::Secured(([0, 0, 0, 0], 1).into(), Some(files)));
         for (flags, expected) in [
             (&["--tls-cert-file=/c"][..], "a certificate needs its key"),
             (&["--tls-private-key-file=/k"], "a certificate needs its key"),
@@ -487,7 +491,8 @@ mod tests {
             machine_safety_overshooting_period: Duration::from_secs(7),
             autoscaler_scaledown_annotation_during_rollout: true,
         };
-        let expected = overshoot::Policy { margins: Margins { up: 5, down: 3 }, period: Duration::from_secs(7) };
+        let expected =
+            overshoot::OvershootPolicy { margins: OvershootMargins { up: 5, down: 3 }, period: Duration::from_secs(7) };
         assert_eq!(overshoot_policy(&flags), expected);
     }
 
@@ -510,13 +515,13 @@ mod tests {
             "--namespace=n",
             "--max-nodes-per-target=7",
         ];
-        let Command::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
+        let McmCommand::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
             panic!("another command")
         };
         let process = process_options(&options.generic, UserAgent::MachineController, vec![MACHINES], options.listen());
         let process = of_one_tenant(with_machines(process, &options.machine, &options.driver), &options);
         assert!(process.drivers.as_ref().is_some_and(|drivers| drivers.secrets.allows_unverified_tls), "as in Go");
-        let expected = machine::Policy {
+        let expected = machine::MachinePolicy {
             creation_timeout: GoDuration::from_secs(60),
             health_timeout: GoDuration::from_secs(120),
             drain_timeout: GoDuration::from_secs(180),
@@ -526,15 +531,18 @@ mod tests {
             node_conditions: vec!["A".to_owned(), "B".to_owned()],
             resource_exhausted_retry: GoDuration::from_secs(300),
             bootstrap_token_groups: "g".to_owned(),
-            unhealthy_replacements: Limits { per_deployment: Limit::Percent(30), per_zone: Some(Limit::Machines(3)) },
-            ..machine::Policy::default()
+            unhealthy_replacements: MeltdownLimits {
+                per_deployment: ReplacementLimit::Percent(30),
+                per_zone: Some(ReplacementLimit::Machines(3)),
+            },
+            ..machine::MachinePolicy::default()
         };
         assert_eq!(process.node.unhealthy_replacements, expected.unhealthy_replacements);
         assert_eq!(process.machine, expected);
         assert_eq!(process.max_nodes, 7);
         assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
-        let Cells::One(cell) = process.cells else { panic!("several cells") };
+        let CellSource::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.leases, "n");
-        assert!(matches!(cell.scope, Scope::Namespace(namespace) if namespace == "n"));
+        assert!(matches!(cell.scope, CellScope::Namespace(namespace) if namespace == "n"));
     }
 }

@@ -14,7 +14,9 @@ use crate::{
     simulated_cloud::{Control, DEFAULT_ADDRESS, Latency, NodeSettings, ServeOptions, serve},
 };
 use mcm_runtime::{
-    kubeconfig::{self, Clusters, ControlKubeconfig, Fallback, StartError, TargetKubeconfig, UserAgent},
+    kubeconfig::{
+        self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, StartError, TargetKubeconfig, UserAgent,
+    },
     shutdown,
 };
 
@@ -77,7 +79,7 @@ impl CloudArgs {
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         let target = match self.target_kubeconfig {
             None => None,
-            Some(path) => Some(Target::load(path).await.context(NO_TARGET)?),
+            Some(path) => Some(RegistrationCluster::load(path).await.context(NO_TARGET)?),
         };
         let latency = |duration: GoDuration| Latency::from(duration.as_std());
         let nodes = NodeSettings {
@@ -102,15 +104,16 @@ impl CloudArgs {
 }
 
 /// The cluster in which VMs register.
-struct Target {
+struct RegistrationCluster {
     client: Client,
     server: Uri,
 }
 
-impl Target {
+impl RegistrationCluster {
     async fn load(path: PathBuf) -> Result<Self, StartError> {
         let target = TargetKubeconfig::Path(path);
-        let clusters = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?;
+        let clusters =
+            ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None).await?;
         let client = kubeconfig::client(&clusters.control, UserAgent::SimulatedCloud).await?;
         Ok(Self { client, server: clusters.control.config.cluster_url })
     }

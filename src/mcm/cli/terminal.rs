@@ -30,7 +30,7 @@ pub(super) struct LookOptions {
 
 /// How a text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct TerminalLook {
     /// Columns.
     pub width: usize,
     /// Whether colours are used. They repeat what a word or a mark beside them says.
@@ -43,11 +43,11 @@ pub(super) struct Look {
 
 impl LookOptions {
     /// The look for standard output.
-    pub(super) fn stdout(self) -> Look {
+    pub(super) fn stdout(self) -> TerminalLook {
         let is_terminal = io::stdout().is_terminal();
         let width = if is_terminal { usize::from(comfy_table::Table::new().width().unwrap_or_default()) } else { 0 };
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Look {
+        TerminalLook {
             width: if width == 0 { WIDTH } else { width.clamp(WIDTH, WIDEST) },
             colours: is_terminal && !no_color,
             unicode: !self.ascii && locale_is_utf8(),
@@ -65,7 +65,7 @@ fn locale_is_utf8() -> bool {
 
 /// A state at a glance. A word always stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum StatusMark {
     /// As it should be.
     Good,
     /// Under way.
@@ -78,19 +78,19 @@ pub(super) enum Mark {
     Refused,
 }
 
-impl Look {
+impl TerminalLook {
     /// Plain text of 80 columns, for tests and files.
     #[cfg(test)]
     pub(super) const PLAIN: Self = Self { width: WIDTH, colours: false, unicode: true, is_terminal: false };
 
     /// A mark with its colour.
-    pub(super) fn mark(self, mark: Mark) -> String {
+    pub(super) fn mark(self, mark: StatusMark) -> String {
         let (sign, plain, colour) = match mark {
-            Mark::Good => ("✔", "+", "32"),
-            Mark::Busy => ("◌", "~", "34"),
-            Mark::Look => ("!", "!", "33"),
-            Mark::Bad => ("✖", "x", "31"),
-            Mark::Refused => ("⊘", "0", "31"),
+            StatusMark::Good => ("✔", "+", "32"),
+            StatusMark::Busy => ("◌", "~", "34"),
+            StatusMark::Look => ("!", "!", "33"),
+            StatusMark::Bad => ("✖", "x", "31"),
+            StatusMark::Refused => ("⊘", "0", "31"),
         };
         self.coloured(if self.unicode { sign } else { plain }, colour)
     }
@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn texts_of_objects_do_not_control_the_terminal() {
-        let look = Look { colours: true, ..Look::PLAIN };
-        let own = format!("{} {}\tis\n", look.mark(Mark::Bad), look.bold("pool"));
+        let look = TerminalLook { colours: true, ..TerminalLook::PLAIN };
+        let own = format!("{} {}\tis\n", look.mark(StatusMark::Bad), look.bold("pool"));
         assert_eq!(harmless(&own), own);
         let injected = format!("{own}\x1b[2J\x1b]0;title\x07\rfine\u{9b}8m");
         assert_eq!(harmless(&injected), format!(r"{own}\u001b[2J\u001b]0;title\u0007\u000dfine\u009b8m"));
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn sections_are_wrapped_and_indented() {
         let mut text = String::new();
-        Look::PLAIN.section(&mut text, "because", &"word ".repeat(20));
+        TerminalLook::PLAIN.section(&mut text, "because", &"word ".repeat(20));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].starts_with("  because    word") && lines[1].starts_with("             word"), "{text}");
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn marks_need_neither_colours_nor_unicode() {
-        assert_eq!(Look::PLAIN.mark(Mark::Bad), "✖");
-        assert_eq!(Look { unicode: false, ..Look::PLAIN }.mark(Mark::Bad), "x");
-        assert_eq!(Look { colours: true, ..Look::PLAIN }.mark(Mark::Good), "\x1b[32m✔\x1b[0m");
+        assert_eq!(TerminalLook::PLAIN.mark(StatusMark::Bad), "✖");
+        assert_eq!(TerminalLook { unicode: false, ..TerminalLook::PLAIN }.mark(StatusMark::Bad), "x");
+        assert_eq!(TerminalLook { colours: true, ..TerminalLook::PLAIN }.mark(StatusMark::Good), "\x1b[32m✔\x1b[0m");
     }
 }

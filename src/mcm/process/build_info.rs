@@ -1,9 +1,9 @@
 //! This build, for metrics and `/configz`.
 
 use super::drivers_of_build;
-use mcm_runtime::metrics::{Collect, Desc, Exposition};
+use mcm_runtime::metrics::{MetricCollector, MetricDesc, TextExposition};
 
-const BUILD: Desc<3> = Desc::gauge(
+const BUILD: MetricDesc<3> = MetricDesc::gauge(
     "mcm_build_info",
     "1, with version, commit and drivers of this build.",
     ["version", "commit", "drivers"],
@@ -20,8 +20,8 @@ pub(crate) fn commit() -> &'static str {
 /// The build as a metric.
 pub(super) struct BuildInfo;
 
-impl Collect for BuildInfo {
-    fn collect(&self, out: &mut Exposition) {
+impl MetricCollector for BuildInfo {
+    fn collect(&self, out: &mut TextExposition) {
         out.sample(&BUILD, [VERSION, commit(), &drivers_of_build().0.join(",")], 1.0);
     }
 }

@@ -10,8 +10,8 @@ use mcm_driver::{Environment, Guards, OpenError, SecretPolicy};
 #[cfg(feature = "simulated")]
 use mcm_driver_host::BuiltIn;
 #[cfg(feature = "remote")]
-use mcm_driver_host::remote::Endpoint;
-use mcm_driver_host::{Catalogue, Others, clouds_of_build};
+use mcm_driver_host::remote::DriverEndpoint;
+use mcm_driver_host::{DriverCatalogue, ExtraDrivers, clouds_of_build};
 
 /// Makes the client of a simulated cloud, or an embedded one.
 pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress> + Sync + 'a;
@@ -25,7 +25,7 @@ pub(crate) struct DriverSources<'a> {
     pub secrets: &'a SecretPolicy,
     /// Drivers in other processes. They replace built-in ones of the same name.
     #[cfg(feature = "remote")]
-    pub remote: &'a [Endpoint],
+    pub remote: &'a [DriverEndpoint],
 }
 
 impl DriverSources<'_> {
@@ -33,14 +33,14 @@ impl DriverSources<'_> {
     ///
     /// # Errors
     /// There is none of `provider`, or a driver cannot be opened.
-    pub(crate) fn open(&self, provider: Option<&str>, guards: &Guards) -> Result<Catalogue, OpenError> {
+    pub(crate) fn open(&self, provider: Option<&str>, guards: &Guards) -> Result<DriverCatalogue, OpenError> {
         #[cfg(feature = "simulated")]
         let open = self
             .simulated_cloud
             .map(|cloud| move |_: &Environment<'_>, _: &Arc<dyn Observer>| simulated::open(cloud()));
         #[cfg(feature = "simulated")]
         let built_in: Vec<BuiltIn<'_>> = open.iter().map(|open| BuiltIn { provider: simulated::NAME, open }).collect();
-        let others = Others {
+        let others = ExtraDrivers {
             #[cfg(feature = "simulated")]
             built_in: &built_in,
             #[cfg(not(feature = "simulated"))]
@@ -48,7 +48,7 @@ impl DriverSources<'_> {
             #[cfg(feature = "remote")]
             remote: self.remote,
         };
-        Catalogue::open(others, &Environment { secrets: self.secrets }, provider, guards)
+        DriverCatalogue::open(others, &Environment { secrets: self.secrets }, provider, guards)
     }
 }
 

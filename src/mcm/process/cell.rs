@@ -7,26 +7,26 @@ use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    clients::{self, Clients},
-    connect::{Connection, connect},
-    drivers::{self, DriverOptions},
-    host::Host,
+    clients::{self, CellClients},
+    connect::{ConnectedClusters, connect},
+    drivers::{self, DriverConfig},
+    host::ProcessState,
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
 use mcm_capi::{provider, stand_in};
 use mcm_controllers::{KINDS, SETS, Settings, machine_deployment, node};
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
-    cache::Bounds,
-    cell::{Cell, Config, Shared},
-    events::Events,
+    cache::CacheBounds,
+    cell::{CellConfig, ControllerCell, SharedCellState},
+    events::EventRecorder,
     kubeconfig::{TargetKubeconfig, address},
     lead::lead,
-    leader::{Election, LeaseConfig, Timing, identity},
-    panics::{self, Place},
-    role::Role,
+    leader::{LeaderElection, LeaseConfig, LeaseTiming, identity},
+    panics::{self, PanicPlace},
+    role::ControllerRole,
     shutdown,
-    target::{Assignment, TargetId, Targets},
+    target::{CellTargets, TargetAssignment, TargetId},
 };
 
 /// Retry period for the kubeconfig of a target that cannot be used.
@@ -36,7 +36,7 @@ const TARGET_RETRY: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Its clusters cannot be reached, or a Lease is lost.
-pub(super) async fn run(host: &Host, options: &CellOptions, stop: &CancellationToken) -> Result<()> {
+pub(super) async fn run(host: &ProcessState, options: &CellOptions, stop: &CancellationToken) -> Result<()> {
     match reach(&host.options, options, stop).await? {
         Some(connection) => run_connected(host, options, &connection, stop).await,
         None => Ok(()),
@@ -51,7 +51,7 @@ pub(super) async fn reach(
     process: &ProcessOptions,
     options: &CellOptions,
     stop: &CancellationToken,
-) -> Result<Option<Connection>> {
+) -> Result<Option<ConnectedClusters>> {
     let same = match &options.targets {
         TargetKubeconfigs::Same(target) => target,
         TargetKubeconfigs::ByLabel { .. } => &TargetKubeconfig::None,
@@ -65,9 +65,9 @@ pub(super) async fn reach(
 /// # Errors
 /// A Lease is lost.
 pub(super) async fn run_connected(
-    host: &Host,
+    host: &ProcessState,
     options: &CellOptions,
-    connection: &Connection,
+    connection: &ConnectedClusters,
     stop: &CancellationToken,
 ) -> Result<()> {
     let process = &host.options;
@@ -80,21 +80,27 @@ pub(super) async fn run_connected(
         Some(fleet) => Some(fleet.register(options, &connection.clusters.control.config.cluster_url)?),
         None => None,
     };
-    let clients = Clients::new(connection, process, sharing, &host.shared.metrics, &host.elections)?;
+    let clients = CellClients::new(connection, process, sharing, &host.shared.metrics, &host.elections)?;
     // Ages of objects are computed with the clock that stamped them.
-    let host =
-        &Host { shared: Shared { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() }, ..host.clone() };
+    let host = &ProcessState {
+        shared: SharedCellState { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() },
+        ..host.clone()
+    };
     let component = match &process.provider {
         Some(_) => "capi-manager",
         None if process.roles.contains(&SETS) => "machine-controller-manager",
         None => "machine-controller",
     };
-    let events =
-        Events::start(clients.events.clone(), component, Arc::clone(&host.shared.clock), host.shared.metrics.clone());
+    let events = EventRecorder::start(
+        clients.events.clone(),
+        component,
+        Arc::clone(&host.shared.clock),
+        host.shared.metrics.clone(),
+    );
     let drivers = match &process.drivers {
         Some(choice) => {
             let secrets = options.secret_policy(&choice.secrets);
-            let options = DriverOptions {
+            let options = DriverConfig {
                 provider: choice.provider.as_deref(),
                 simulated_cloud: choice.simulated_cloud.as_ref(),
                 secrets: &secrets,
@@ -106,7 +112,7 @@ pub(super) async fn run_connected(
             };
             drivers::open(&options, &host.guards, &running)?
         }
-        None => Catalogue::default(),
+        None => DriverCatalogue::default(),
     };
     let provided = drivers.names().join(",");
     let cell = start(host, options, &clients, events.clone(), drivers);
@@ -123,21 +129,27 @@ pub(super) async fn run_connected(
     outcome
 }
 
-fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, drivers: Catalogue) -> Arc<Cell> {
+fn start(
+    host: &ProcessState,
+    options: &CellOptions,
+    clients: &CellClients,
+    events: EventRecorder,
+    drivers: DriverCatalogue,
+) -> Arc<ControllerCell> {
     let assignment = match (&options.targets, &clients.target) {
-        _ if host.options.provider.is_some() => Assignment::Rule,
-        (TargetKubeconfigs::ByLabel { label, .. }, _) => Assignment::Label(label.clone()),
-        (TargetKubeconfigs::Same(_), Some(_)) => Assignment::One(TargetId::only()),
-        (TargetKubeconfigs::Same(_), None) => Assignment::None,
+        _ if host.options.provider.is_some() => TargetAssignment::Rule,
+        (TargetKubeconfigs::ByLabel { label, .. }, _) => TargetAssignment::Label(label.clone()),
+        (TargetKubeconfigs::Same(_), Some(_)) => TargetAssignment::One(TargetId::only()),
+        (TargetKubeconfigs::Same(_), None) => TargetAssignment::None,
     };
-    let targets = Targets::new(assignment, node::cache_for(&host.options.roles));
-    targets.limit(Bounds::for_objects(host.options.max_nodes));
+    let targets = CellTargets::new(assignment, node::cache_for(&host.options.roles));
+    targets.limit(CacheBounds::for_objects(host.options.max_nodes));
     if let Some(target) = &clients.target {
         targets.connect(&TargetId::only(), target);
     }
     let process = &host.options;
     let settings = settings(process, targets.exist(), drivers);
-    let config = Config {
+    let config = CellConfig {
         name: options.name.clone(),
         scope: options.scope.clone(),
         control: clients.control.clone(),
@@ -150,7 +162,7 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
         Some(options) if options.stand_in => {
             let settings =
                 stand_in::Settings { watch_filter: options.watch_filter.clone(), concurrency: options.concurrency };
-            Cell::new(config, stand_in::KINDS, &process.roles, &settings)
+            ControllerCell::new(config, stand_in::KINDS, &process.roles, &settings)
         }
         Some(options) => {
             let (flags, metrics) = (Arc::clone(&host.options), host.shared.metrics.clone());
@@ -161,17 +173,17 @@ fn start(host: &Host, options: &CellOptions, clients: &Clients, events: Events, 
                 replaces_native_manager: options.replaces_native_manager,
                 connect: Arc::new(move |cluster| clients::of_target(cluster, &flags, None, &metrics)),
             };
-            Cell::new(config, provider::KINDS, &process.roles, &settings)
+            ControllerCell::new(config, provider::KINDS, &process.roles, &settings)
         }
-        None => Cell::new(config, KINDS, &process.roles, &settings),
+        None => ControllerCell::new(config, KINDS, &process.roles, &settings),
     }
 }
 
 /// The settings of the controllers.
-pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Catalogue) -> Settings {
+pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: DriverCatalogue) -> Settings {
     Settings {
         machine: process.machine.clone(),
-        deployment: machine_deployment::Policy { has_target, ..process.deployment },
+        deployment: machine_deployment::DeploymentPolicy { has_target, ..process.deployment },
         overshoot: process.overshoot,
         node: process.node,
         orphans: process.orphans,
@@ -183,20 +195,20 @@ pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Cata
 
 /// Connects the targets that a label names. A target that cannot be reached, or an invalid kubeconfig, affects no
 /// other.
-fn connect_targets(host: &Host, options: &CellOptions, cell: &Cell) -> Vec<AbortOnDropHandle<()>> {
+fn connect_targets(host: &ProcessState, options: &CellOptions, cell: &ControllerCell) -> Vec<AbortOnDropHandle<()>> {
     let TargetKubeconfigs::ByLabel { paths, .. } = &options.targets else { return Vec::new() };
     let connect = |(name, path): (&String, &PathBuf)| {
         let id = TargetId::named(name);
         let (host, targets, cell, path) =
             (host.clone(), Arc::clone(cell.targets()), options.name.clone(), path.clone());
-        panics::keep(Place::Task, format!("target {id}"), move || {
+        panics::keep(PanicPlace::Task, format!("target {id}"), move || {
             connect_target(host.clone(), Arc::clone(&targets), cell.clone(), id.clone(), path.clone())
         })
     };
     paths.iter().map(connect).collect()
 }
 
-async fn connect_target(host: Host, targets: Arc<Targets>, cell: String, id: TargetId, path: PathBuf) {
+async fn connect_target(host: ProcessState, targets: Arc<CellTargets>, cell: String, id: TargetId, path: PathBuf) {
     let sharing = host.fleet.as_ref().map(|fleet| fleet.sharing(&cell));
     loop {
         match clients::target(&path, &host.options, sharing.as_ref(), &host.shared.metrics).await {
@@ -212,11 +224,11 @@ fn part_of(options: &CellOptions, what: &str) -> String {
 }
 
 async fn lead_all(
-    host: &Host,
+    host: &ProcessState,
     options: &CellOptions,
-    cell: &Cell,
-    clients: &Clients,
-    events: &Events,
+    cell: &ControllerCell,
+    clients: &CellClients,
+    events: &EventRecorder,
     server: &http::Uri,
     stop: &CancellationToken,
 ) -> Result<()> {
@@ -229,7 +241,7 @@ async fn lead_all(
             return Ok((*role, None));
         };
         let lease_config = lease_config(options, role, &identity, timing);
-        let election = Election::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
+        let election = LeaderElection::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
             .within(host.elections.handle().clone());
         Ok((*role, Some(election.at(server.clone()).recording(events.with_component(role.lease)).reporting(part))))
     });
@@ -237,7 +249,7 @@ async fn lead_all(
     Ok(lead(cell, candidates, &|_| (), stop).await?)
 }
 
-fn lease_config(options: &CellOptions, role: &Role, identity: &str, timing: Timing) -> LeaseConfig {
+fn lease_config(options: &CellOptions, role: &ControllerRole, identity: &str, timing: LeaseTiming) -> LeaseConfig {
     LeaseConfig {
         namespace: options.leases.clone(),
         name: role.lease.to_owned(),

@@ -5,32 +5,36 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 
 use mcm_runtime::{
-    http::{Part, Readiness},
-    metrics::{Collect, Desc, Exposition},
+    http::{ProcessReadiness, ReadinessPart},
+    metrics::{MetricCollector, MetricDesc, TextExposition},
     panics, trust,
 };
 
-const READY: Desc<1> =
-    Desc::gauge("mcm_cell_ready", "1 if a cell runs with trusted caches and readable Leases, 0 otherwise.", ["cell"]);
-const RESTARTS: Desc<1> = Desc::counter("mcm_cell_restarts_total", "Restarts of a cell after a failure.", ["cell"]);
+const READY: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_cell_ready",
+    "1 if a cell runs with trusted caches and readable Leases, 0 otherwise.",
+    ["cell"],
+);
+const RESTARTS: MetricDesc<1> =
+    MetricDesc::counter("mcm_cell_restarts_total", "Restarts of a cell after a failure.", ["cell"]);
 
 /// The cells of a process.
-pub(super) struct Census {
-    readiness: Readiness,
-    caches: Arc<trust::Caches>,
+pub(super) struct CellMetrics {
+    readiness: ProcessReadiness,
+    caches: Arc<trust::CacheRegistry>,
     /// Restarts, by cell.
     cells: Mutex<BTreeMap<String, u32>>,
 }
 
-impl Census {
-    pub fn new(readiness: &Readiness, caches: &Arc<trust::Caches>) -> Arc<Self> {
+impl CellMetrics {
+    pub fn new(readiness: &ProcessReadiness, caches: &Arc<trust::CacheRegistry>) -> Arc<Self> {
         Arc::new(Self { readiness: readiness.clone(), caches: Arc::clone(caches), cells: Mutex::default() })
     }
 
     /// A cell begins; ready once it is connected.
-    pub fn started(&self, cell: &str) -> Part {
+    pub fn started(&self, cell: &str) -> ReadinessPart {
         self.cells.lock().entry(cell.to_owned()).or_default();
-        self.readiness.expect(Readiness::run_of_cell(cell))
+        self.readiness.expect(ProcessReadiness::run_of_cell(cell))
     }
 
     /// A cell failed and is restarted.
@@ -49,8 +53,8 @@ impl Census {
     }
 }
 
-impl Collect for Census {
-    fn collect(&self, out: &mut Exposition) {
+impl MetricCollector for CellMetrics {
+    fn collect(&self, out: &mut TextExposition) {
         let parts = self.readiness.missing_parts();
         let clusters = self.caches.clusters_in_trouble();
         for (cell, restarts) in &*self.cells.lock() {
@@ -66,12 +70,12 @@ impl Collect for Census {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcm_runtime::metrics::Metrics;
+    use mcm_runtime::metrics::MetricsRegistry;
 
     #[test]
     fn a_cell_is_ready_while_it_runs_and_leaves_no_series() {
-        let (readiness, metrics) = (Readiness::of_cells(), Metrics::new());
-        let census = Census::new(&readiness, &Arc::default());
+        let (readiness, metrics) = (ProcessReadiness::of_cells(), MetricsRegistry::new());
+        let census = CellMetrics::new(&readiness, &Arc::default());
         metrics.attach(&census);
         let part = census.started("a");
         census.started("b").ready();

@@ -3,14 +3,14 @@ use std::path::Path;
 use anyhow::Result;
 use kube::Client;
 
-use super::{connect::Connection, options::ProcessOptions};
+use super::{connect::ConnectedClusters, options::ProcessOptions};
 use mcm_runtime::{
-    body::Limits,
-    budget::{Budgets, Purpose, Share},
+    body::ResponseLimits,
+    budget::{BudgetLayer, BudgetPurpose, RequestBudgets},
     client,
-    kubeconfig::{Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
-    limiter::Rate,
-    metrics::Metrics,
+    kubeconfig::{ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent},
+    limiter::RequestRate,
+    metrics::MetricsRegistry,
     reload::ClientError,
     separate::SeparateRuntime,
     server_clock::ServerClock,
@@ -18,37 +18,37 @@ use mcm_runtime::{
 };
 
 /// Rate limit of the event client, so that events do not delay other requests.
-const EVENT_RATE: Rate = Rate { qps: 50.0, burst: 100 };
+const EVENT_RATE: RequestRate = RequestRate { qps: 50.0, burst: 100 };
 
 /// Rate limit of the client that authorizes readers of diagnostics. Unauthenticated clients cause its requests.
-const REVIEW_RATE: Rate = Rate { qps: 5.0, burst: 10 };
+const REVIEW_RATE: RequestRate = RequestRate { qps: 5.0, burst: 10 };
 
 /// Of all cells together at one server, as a multiple of the limit of one client.
 const SHARED: u32 = 4;
 
 /// Renewals of Leases of all cells together at one server. Each cell needs one a second.
-const LEASE_RATE: Rate = Rate { qps: 1000.0, burst: 2000 };
+const LEASE_RATE: RequestRate = RequestRate { qps: 1000.0, burst: 2000 };
 
 /// A cell that shares API servers with other cells.
-pub(super) struct Sharing {
-    pub budgets: Budgets,
+pub(super) struct CellBudgets {
+    pub budgets: RequestBudgets,
     pub cell: String,
 }
 
-impl Sharing {
-    fn of_requests(&self, cluster: &Cluster, options: &ProcessOptions) -> Share {
-        let Rate { qps, burst } = options.rate;
-        let rate = Rate { qps: qps * f64::from(SHARED), burst: burst.saturating_mul(SHARED) };
-        self.budgets.share(&cluster.config.cluster_url, Purpose::Requests, rate, &self.cell)
+impl CellBudgets {
+    fn of_requests(&self, cluster: &ClusterConfig, options: &ProcessOptions) -> BudgetLayer {
+        let RequestRate { qps, burst } = options.rate;
+        let rate = RequestRate { qps: qps * f64::from(SHARED), burst: burst.saturating_mul(SHARED) };
+        self.budgets.share(&cluster.config.cluster_url, BudgetPurpose::Requests, rate, &self.cell)
     }
 
-    fn of_leases(&self, cluster: &Cluster) -> Share {
-        self.budgets.share(&cluster.config.cluster_url, Purpose::Leases, LEASE_RATE, &self.cell)
+    fn of_leases(&self, cluster: &ClusterConfig) -> BudgetLayer {
+        self.budgets.share(&cluster.config.cluster_url, BudgetPurpose::Leases, LEASE_RATE, &self.cell)
     }
 }
 
 /// Clients with separate limits, so that events and Leases do not wait for other requests.
-pub(super) struct Clients {
+pub(super) struct CellClients {
     pub control: Client,
     pub target: Option<TargetClients>,
     pub events: Client,
@@ -57,19 +57,19 @@ pub(super) struct Clients {
     pub clock: ServerClock,
 }
 
-impl Clients {
+impl CellClients {
     /// The client for Leases belongs to a separate runtime.
     pub fn new(
-        connection: &Connection,
+        connection: &ConnectedClusters,
         options: &ProcessOptions,
-        sharing: Option<&Sharing>,
-        metrics: &Metrics,
+        sharing: Option<&CellBudgets>,
+        metrics: &MetricsRegistry,
         elections: &SeparateRuntime,
     ) -> Result<Self> {
         let (agent, clusters) = (options.agent.as_str(), &connection.clusters);
         let limited = |rate| {
             let share = sharing.map(|sharing| sharing.of_requests(&clusters.control, options));
-            client::client(&clusters.control, agent, Limits::CONTROL, rate, share, metrics.requests())
+            client::client(&clusters.control, agent, ResponseLimits::CONTROL, rate, share, metrics.requests())
         };
         let target = clusters.target.as_ref().map(|cluster| of_target(cluster, options, sharing, metrics));
         let share = sharing.map(|sharing| sharing.of_leases(&clusters.control));
@@ -85,11 +85,15 @@ impl Clients {
 }
 
 /// The client that authorizes readers of diagnostics in the control cluster.
-pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metrics: &Metrics) -> Result<Client> {
+pub(super) fn of_reviews(
+    connection: &ConnectedClusters,
+    options: &ProcessOptions,
+    metrics: &MetricsRegistry,
+) -> Result<Client> {
     Ok(client::client(
         &connection.clusters.control,
         options.agent.as_str(),
-        Limits::SMALL,
+        ResponseLimits::SMALL,
         REVIEW_RATE,
         None,
         metrics.requests(),
@@ -99,14 +103,14 @@ pub(super) fn of_reviews(connection: &Connection, options: &ProcessOptions, metr
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
 /// the same rate.
 pub(super) fn of_target(
-    cluster: &Cluster,
+    cluster: &ClusterConfig,
     options: &ProcessOptions,
-    sharing: Option<&Sharing>,
-    metrics: &Metrics,
+    sharing: Option<&CellBudgets>,
+    metrics: &MetricsRegistry,
 ) -> Result<TargetClients, ClientError> {
     let limited = || {
         let share = sharing.map(|sharing| sharing.of_requests(cluster, options));
-        client::client(cluster, options.agent.as_str(), Limits::TARGET, options.rate, share, metrics.requests())
+        client::client(cluster, options.agent.as_str(), ResponseLimits::TARGET, options.rate, share, metrics.requests())
     };
     let clock = Some(metrics.requests().clock(&cluster.config.cluster_url));
     Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate, clock })
@@ -116,10 +120,10 @@ pub(super) fn of_target(
 pub(super) async fn target(
     path: &Path,
     options: &ProcessOptions,
-    sharing: Option<&Sharing>,
-    metrics: &Metrics,
+    sharing: Option<&CellBudgets>,
+    metrics: &MetricsRegistry,
 ) -> Result<TargetClients> {
     let target = TargetKubeconfig::Path(path.to_owned());
-    let clusters = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?;
+    let clusters = ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None).await?;
     Ok(of_target(&clusters.control, options, sharing, metrics)?)
 }

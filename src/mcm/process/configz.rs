@@ -11,12 +11,12 @@ use super::{
 };
 use crate::api::GoDuration;
 use mcm_controllers::{MACHINES, SETS, machine};
-use mcm_rules::{drain::VolumeTimeouts, safety::meltdown::Limits};
-use mcm_runtime::limiter::Rate;
+use mcm_rules::{drain::VolumeTimeouts, safety::meltdown::MeltdownLimits};
+use mcm_runtime::limiter::RequestRate;
 
 /// The settings of a process.
 pub(super) fn configz(options: &ProcessOptions) -> Value {
-    let Rate { qps, burst } = options.rate;
+    let RequestRate { qps, burst } = options.rate;
     let mut flags = Map::new();
     let mut put = |flag: &str, value: Value| drop(flags.insert(flag.to_owned(), value));
     put("kube-api-qps", json!(qps));
@@ -48,8 +48,8 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
     json!({ "mcm": { "version": VERSION, "commit": commit(), "roles": roles, "flags": flags } })
 }
 
-fn of_machines(policy: &machine::Policy) -> Vec<(String, Value)> {
-    let machine::Policy {
+fn of_machines(policy: &machine::MachinePolicy) -> Vec<(String, Value)> {
+    let machine::MachinePolicy {
         creation_timeout,
         health_timeout,
         drain_timeout,
@@ -60,7 +60,7 @@ fn of_machines(policy: &machine::Policy) -> Vec<(String, Value)> {
         node_conditions,
         resource_exhausted_retry,
         bootstrap_token_groups,
-        unhealthy_replacements: Limits { per_deployment, per_zone },
+        unhealthy_replacements: MeltdownLimits { per_deployment, per_zone },
         // Only the provider for Cluster API has a flag for it.
         vm_check_period: _,
     } = policy;

@@ -5,14 +5,15 @@ use kube::Client;
 use mcm_runtime::{
     body,
     kubeconfig::{
-        self, Cluster, Clusters, ControlKubeconfig, Fallback, ServerInfo, StartError, TargetKubeconfig, UserAgent,
+        self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, ServerInfo, StartError,
+        TargetKubeconfig, UserAgent,
     },
 };
 
 /// Both clusters and the version of the control cluster.
-pub struct Connection {
+pub struct ConnectedClusters {
     /// Their configurations.
-    pub clusters: Clusters,
+    pub clusters: ProcessClusters,
     /// Version of the control cluster.
     pub control_info: ServerInfo,
 }
@@ -26,21 +27,21 @@ pub struct Connection {
 pub async fn connect(
     control: &ControlKubeconfig,
     target: &TargetKubeconfig,
-    fallback: Fallback,
+    fallback: KubeconfigFallback,
     agent: UserAgent,
-) -> Result<Connection, StartError> {
-    let clusters = Clusters::load(control, target, fallback).await?;
+) -> Result<ConnectedClusters, StartError> {
+    let clusters = ProcessClusters::load(control, target, fallback).await?;
     let client = probing(&clusters.control, agent).await?;
     let control_info = kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
     if let Some(target) = &clusters.target {
         try_target(&probing(target, agent).await?, &target.config.cluster_url).await?;
     }
-    Ok(Connection { clusters, control_info })
+    Ok(ConnectedClusters { clusters, control_info })
 }
 
 /// A client that reads only health, version and kinds.
-async fn probing(cluster: &Cluster, agent: UserAgent) -> Result<Client, StartError> {
-    Ok(body::within(kubeconfig::client(cluster, agent).await?, body::Limits::SMALL))
+async fn probing(cluster: &ClusterConfig, agent: UserAgent) -> Result<Client, StartError> {
+    Ok(body::within(kubeconfig::client(cluster, agent).await?, body::ResponseLimits::SMALL))
 }
 
 async fn try_target(client: &Client, server: &http::Uri) -> Result<(), StartError> {

@@ -12,7 +12,7 @@ use super::{
 use crate::simulated_cloud::{Client, Cloud, CloudApi, Control};
 use mcm_driver::SecretPolicy;
 use mcm_driver_host::remote::{self, ListenOptions};
-use mcm_runtime::{dumps, metrics::Metrics, shutdown};
+use mcm_runtime::{dumps, metrics::MetricsRegistry, shutdown};
 
 /// The drivers to serve, and their addresses.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
     };
     let simulated_cloud = options.simulated_cloud.as_ref().map(|_| &simulated_cloud as &SimulatedCloud<'_>);
     let sources = DriverSources { simulated_cloud, secrets: &options.secrets, remote: &[] };
-    let drivers = sources.open(options.provider.as_deref(), &drivers::guards(&Metrics::new()))?;
+    let drivers = sources.open(options.provider.as_deref(), &drivers::guards(&MetricsRegistry::new()))?;
     let names = drivers.names().join(", ");
     let started = |address: &str| tracing::info!(address, drivers = names, "drivers served");
     remote::serve(&options.listen, drivers, started, &stop).await?;

@@ -21,11 +21,11 @@ use crate::simulated_cloud::{
     Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
 };
 use mcm_driver::{Code, Guards, Observer, OpenError, Operation, SecretPolicy};
-use mcm_driver_host::Catalogue;
-use mcm_runtime::metrics::Metrics;
+use mcm_driver_host::DriverCatalogue;
+use mcm_runtime::metrics::MetricsRegistry;
 
 /// Configuration of the drivers.
-pub(crate) struct DriverOptions<'a> {
+pub(crate) struct DriverConfig<'a> {
     /// Only the driver of this provider.
     pub provider: Option<&'a str>,
     /// The simulated cloud; its classes are not served if `None`.
@@ -37,7 +37,7 @@ pub(crate) struct DriverOptions<'a> {
     pub namespace: &'a str,
     /// Drivers in other processes.
     #[cfg(feature = "remote")]
-    pub remote: &'a [mcm_driver_host::remote::Endpoint],
+    pub remote: &'a [mcm_driver_host::remote::DriverEndpoint],
     /// The cluster in which VMs of an embedded cloud register as Nodes.
     pub target: Option<&'a KubeClient>,
 }
@@ -47,14 +47,14 @@ pub(crate) struct DriverOptions<'a> {
 /// # Errors
 /// The provider is not built in, or the address of the simulated cloud is invalid.
 pub(crate) fn open(
-    options: &DriverOptions<'_>,
+    options: &DriverConfig<'_>,
     guards: &Guards,
     stop: &CancellationToken,
-) -> Result<Catalogue, OpenError> {
+) -> Result<DriverCatalogue, OpenError> {
     let simulated_cloud = || {
         Ok(match options.simulated_cloud {
             Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
-            Some(SimulatedPlace::Embedded) | None => Arc::new(Embedded::new(options, stop)),
+            Some(SimulatedPlace::Embedded) | None => Arc::new(EmbeddedCloud::new(options, stop)),
         })
     };
     let sources = DriverSources {
@@ -68,13 +68,13 @@ pub(crate) fn open(
 
 /// The wrappers of every driver. Each cell has its own limits, because the same account name can mean different
 /// accounts.
-pub(super) fn guards(metrics: &Metrics) -> Guards {
-    Guards::new(Arc::new(Measured(metrics.clone())))
+pub(super) fn guards(metrics: &MetricsRegistry) -> Guards {
+    Guards::new(Arc::new(DriverMetricsObserver(metrics.clone())))
 }
 
-struct Measured(Metrics);
+struct DriverMetricsObserver(MetricsRegistry);
 
-impl Observer for Measured {
+impl Observer for DriverMetricsObserver {
     fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>) {
         let outcome = outcome.map_err(|code| code as u8);
         // The reference's dashboards read lower case.
@@ -92,28 +92,28 @@ impl Observer for Measured {
 
 /// A simulated cloud in this process. It starts with the first call; with the process if it has VMs from before.
 #[derive(Debug)]
-struct Embedded {
+struct EmbeddedCloud {
     started: OnceLock<Arc<Cloud>>,
     state_file: Option<PathBuf>,
-    target: Option<Target>,
+    target: Option<EmbeddedCloudTarget>,
     stop: CancellationToken,
 }
 
 /// The cluster in which its VMs register as Nodes.
-struct Target(pub KubeClient);
+struct EmbeddedCloudTarget(pub KubeClient);
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for EmbeddedCloudTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Target")
     }
 }
 
-impl Embedded {
-    fn new(options: &DriverOptions<'_>, stop: &CancellationToken) -> Self {
+impl EmbeddedCloud {
+    fn new(options: &DriverConfig<'_>, stop: &CancellationToken) -> Self {
         let embedded = Self {
             started: OnceLock::new(),
             state_file: state_file(options),
-            target: options.target.cloned().map(Target),
+            target: options.target.cloned().map(EmbeddedCloudTarget),
             stop: stop.clone(),
         };
         if embedded.state_file.as_ref().is_some_and(|path| path.exists()) {
@@ -147,7 +147,7 @@ impl Embedded {
             ended.cancelled().await;
             drop(lock);
         });
-        if let Some(Target(target)) = &self.target {
+        if let Some(EmbeddedCloudTarget(target)) = &self.target {
             tokio::spawn(keep_nodes(Arc::clone(&cloud), target.clone(), self.stop.clone()));
         }
         cloud
@@ -155,7 +155,7 @@ impl Embedded {
 }
 
 #[async_trait]
-impl CloudApi for Embedded {
+impl CloudApi for EmbeddedCloud {
     async fn create(&self, request: &CreateVm) -> Result<VmView, Failure> {
         CloudApi::create(&**self.cloud(), request).await
     }
@@ -199,7 +199,7 @@ fn kept_cloud(path: &Path, seed: u64) -> anyhow::Result<(Cloud, File)> {
         .and_then(|lock| Ok((Cloud::open(path, seed, Control::default())?, lock)))
 }
 
-fn state_file(options: &DriverOptions<'_>) -> Option<PathBuf> {
+fn state_file(options: &DriverConfig<'_>) -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
     let server: String =
@@ -213,9 +213,9 @@ mod tests {
 
     use super::*;
 
-    fn embedded(folder: &TempDir, stop: &CancellationToken) -> Embedded {
+    fn embedded(folder: &TempDir, stop: &CancellationToken) -> EmbeddedCloud {
         let state_file = Some(folder.path().join("state/it.journal"));
-        Embedded { started: OnceLock::new(), state_file, target: None, stop: stop.clone() }
+        EmbeddedCloud { started: OnceLock::new(), state_file, target: None, stop: stop.clone() }
     }
 
     #[tokio::test]
@@ -239,11 +239,16 @@ mod tests {
 
     #[test]
     fn the_label_of_a_provider_is_in_lower_case() {
-        let metrics = Metrics::new();
-        Measured(metrics.clone()).observed("AWS", Operation::Create, Duration::from_secs(1), Err(Code::Internal));
+        let metrics = MetricsRegistry::new();
+        DriverMetricsObserver(metrics.clone()).observed(
+            "AWS",
+            Operation::Create,
+            Duration::from_secs(1),
+            Err(Code::Internal),
+        );
         let expected = r#"mcm_cloud_api_driver_requests_failed_total{provider="aws",operation="create_machine""#;
         assert!(metrics.render().contains(expected), "{}", metrics.render());
-        Measured(metrics.clone()).requested("AWS", "instance_create", Duration::from_secs(1), true);
+        DriverMetricsObserver(metrics.clone()).requested("AWS", "instance_create", Duration::from_secs(1), true);
         let expected = r#"mcm_cloud_api_requests_total{provider="aws",service="instance_create"} 1"#;
         assert!(metrics.render().contains(expected), "{}", metrics.render());
     }

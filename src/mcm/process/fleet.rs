@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cell,
-    host::{Fleet, Host},
+    host::{FleetState, ProcessState},
     options::{CellOptions, CellSecrets, TargetKubeconfigs},
 };
 use crate::api::{
@@ -27,11 +27,11 @@ use crate::api::{
     decode::{self, YamlLimits},
 };
 use mcm_runtime::{
-    cell::Scope,
+    cell::CellScope,
     files,
     kubeconfig::{ControlKubeconfig, TargetKubeconfig},
     objects::chain,
-    panics::{self, Place},
+    panics::{self, PanicPlace},
 };
 
 /// How often the file is read. Mounted files are replaced by a rename, which not every file watch notices.
@@ -44,13 +44,13 @@ const SPREAD: Duration = Duration::from_millis(100);
 /// Content of the cells file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct File {
-    cells: Vec<Entry>,
+struct CellsFile {
+    cells: Vec<CellEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Entry {
+struct CellEntry {
     /// Names the cell in logs, metrics and `/readyz`.
     name: String,
     /// The control namespace; `*` for all of them.
@@ -85,11 +85,11 @@ const ALL_NAMESPACES: &str = "*";
 /// No target cluster.
 const NO_TARGET: &str = "none";
 
-impl TryFrom<Entry> for CellOptions {
+impl TryFrom<CellEntry> for CellOptions {
     type Error = anyhow::Error;
 
-    fn try_from(entry: Entry) -> Result<Self> {
-        let Entry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets, .. } = entry;
+    fn try_from(entry: CellEntry) -> Result<Self> {
+        let CellEntry { name, namespace, lease_namespace, kubeconfig, target_kubeconfig, targets, .. } = entry;
         if name.is_empty() || namespace.is_empty() {
             bail!("name and namespace must not be empty");
         }
@@ -112,8 +112,8 @@ impl TryFrom<Entry> for CellOptions {
         };
         let (scope, leases) = match (namespace.as_str(), lease_namespace) {
             (ALL_NAMESPACES, None) => bail!("namespace {ALL_NAMESPACES:?} needs a leaseNamespace"),
-            (ALL_NAMESPACES, Some(leases)) => (Scope::All, leases),
-            (_, leases) => (Scope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
+            (ALL_NAMESPACES, Some(leases)) => (CellScope::All, leases),
+            (_, leases) => (CellScope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
         };
         let control = kubeconfig.map_or(ControlKubeconfig::InCluster, ControlKubeconfig::Path);
         Ok(Self { name, scope, leases, control, targets, secrets: Some(secrets) })
@@ -146,7 +146,7 @@ fn check_folders(cells: &BTreeMap<String, CellOptions>) -> Result<()> {
 
 /// Reads the cells of a file, by name.
 fn parse(text: &str) -> Result<BTreeMap<String, CellOptions>> {
-    let file: File = decode::yaml(text, YamlLimits::FILES)?;
+    let file: CellsFile = decode::yaml(text, YamlLimits::FILES)?;
     let mut cells = BTreeMap::new();
     for entry in file.cells {
         let name = entry.name.clone();
@@ -174,7 +174,7 @@ fn warn_of_none(path: &Path, cells: &BTreeMap<String, CellOptions>) {
     }
 }
 
-struct Running {
+struct RunningCell {
     options: CellOptions,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -184,7 +184,7 @@ struct Running {
 ///
 /// # Errors
 /// The file cannot be read at the start, or there are too few file descriptors for a cell.
-pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> Result<()> {
+pub(super) async fn run(host: &ProcessState, path: &Path, stop: &CancellationToken) -> Result<()> {
     let Some(fleet) = &host.fleet else { bail!("run cells: the process has no cells file") };
     fleet.check_room()?;
     let mut desired = read(path).await?;
@@ -218,14 +218,14 @@ pub(super) async fn run(host: &Host, path: &Path, stop: &CancellationToken) -> R
 
 /// Stops cells that were removed or changed, and starts new ones.
 async fn follow(
-    host: &Host,
-    fleet: &Fleet,
+    host: &ProcessState,
+    fleet: &FleetState,
     desired: &BTreeMap<String, CellOptions>,
-    running: &mut BTreeMap<String, Running>,
+    running: &mut BTreeMap<String, RunningCell>,
     stop: &CancellationToken,
 ) {
-    let is_ending = |name: &String, cell: &mut Running| desired.get(name) != Some(&cell.options);
-    let ending: Vec<(String, Running)> = running.extract_if(.., is_ending).collect();
+    let is_ending = |name: &String, cell: &mut RunningCell| desired.get(name) != Some(&cell.options);
+    let ending: Vec<(String, RunningCell)> = running.extract_if(.., is_ending).collect();
     for (name, cell) in &ending {
         tracing::info!(cell = name, "cell stopped");
         cell.stop.cancel();
@@ -255,7 +255,7 @@ async fn follow(
             })
         };
         let until = stop.clone();
-        running.insert(name.clone(), Running { options, stop, task });
+        running.insert(name.clone(), RunningCell { options, stop, task });
         if until.run_until_cancelled(sleep(SPREAD)).await.is_none() {
             return;
         }
@@ -271,7 +271,7 @@ where
     while !stop.is_cancelled() {
         let started = Instant::now();
         let what = || format!("cell {name}");
-        let run = panics::of_cell(name.into(), panics::caught(Place::Cell, what, async { run().await })).await;
+        let run = panics::of_cell(name.into(), panics::caught(PanicPlace::Cell, what, async { run().await })).await;
         let error = match run {
             Ok(Ok(())) => return,
             Ok(Err(error)) => chain(error.as_ref()),
@@ -297,7 +297,7 @@ mod tests {
 
     use super::*;
     use mcm_driver::SecretPolicy;
-    use mcm_runtime::{cell::Shared, http::Readiness};
+    use mcm_runtime::{cell::SharedCellState, http::ProcessReadiness};
 
     #[test]
     fn a_file_names_cells_with_their_namespaces_and_targets() {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(cells["a"].targets, TargetKubeconfigs::Same(TargetKubeconfig::Path("/t".into())));
         assert_eq!(cells["b"].control, ControlKubeconfig::InCluster);
         assert_eq!(cells["b"].targets, TargetKubeconfigs::Same(TargetKubeconfig::None));
-        assert_eq!(cells["b"].scope, Scope::Namespace("shoot--b".to_owned()));
+        assert_eq!(cells["b"].scope, CellScope::Namespace("shoot--b".to_owned()));
         assert_eq!(cells["b"].leases, "shoot--b");
     }
 
@@ -317,7 +317,7 @@ mod tests {
         let text = "cells:\n- name: a\n  namespace: '*'\n  leaseNamespace: mcm-system\n  \
                     targets: {label: cluster, kubeconfigs: {one: /one, two: /two}}\n";
         let cells = parse(text).unwrap();
-        assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&Scope::All, "mcm-system"));
+        assert_eq!((&cells["a"].scope, cells["a"].leases.as_str()), (&CellScope::All, "mcm-system"));
         let paths = [("one".to_owned(), "/one".into()), ("two".to_owned(), "/two".into())].into();
         assert_eq!(cells["a"].targets, TargetKubeconfigs::ByLabel { label: "cluster".to_owned(), paths });
     }
@@ -423,19 +423,22 @@ mod tests {
         tokio::join!(poisoned, healthy, end);
         assert_eq!(starts.load(Ordering::Relaxed), 4, "after 1, 2 and 4 s");
         assert_eq!(ticks.load(Ordering::Relaxed), 10);
-        assert_eq!((panics::counted(Place::Cell, "poisoned"), panics::counted(Place::Cell, "healthy")), (4, 0));
+        assert_eq!(
+            (panics::counted(PanicPlace::Cell, "poisoned"), panics::counted(PanicPlace::Cell, "healthy")),
+            (4, 0)
+        );
     }
 
-    fn fleet(descriptors: Option<u64>) -> (Arc<Fleet>, Readiness) {
-        let shared = Shared {
+    fn fleet(descriptors: Option<u64>) -> (Arc<FleetState>, ProcessReadiness) {
+        let shared = SharedCellState {
             clock: Arc::new(mcm_runtime::clock::SystemClock),
-            metrics: mcm_runtime::metrics::Metrics::new(),
+            metrics: mcm_runtime::metrics::MetricsRegistry::new(),
             caches: Arc::default(),
             entropy: Arc::new(rand::random),
             cells: Arc::default(),
         };
-        let readiness = Readiness::of_cells();
-        (Fleet::new(&readiness, &shared, descriptors), readiness)
+        let readiness = ProcessReadiness::of_cells();
+        (FleetState::new(&readiness, &shared, descriptors), readiness)
     }
 
     #[test]

@@ -7,12 +7,15 @@ use http::Uri;
 use parking_lot::Mutex;
 
 use super::{
-    census::Census,
-    clients::Sharing,
+    census::CellMetrics,
+    clients::CellBudgets,
     options::{CellOptions, ProcessOptions},
 };
 use mcm_driver::Guards;
-use mcm_runtime::{budget::Budgets, cell::Shared, http::Readiness, kubeconfig::address, separate::SeparateRuntime};
+use mcm_runtime::{
+    budget::RequestBudgets, cell::SharedCellState, http::ProcessReadiness, kubeconfig::address,
+    separate::SeparateRuntime,
+};
 
 /// File descriptors of the process itself: 64 for connections of probes and scrapers, and the others for threads, files and drivers.
 const RESERVED: u64 = 96;
@@ -22,21 +25,21 @@ const PER_CELL: u64 = 24;
 
 /// State that all cells of a process share.
 #[derive(Clone)]
-pub(super) struct Host {
+pub(super) struct ProcessState {
     pub(super) options: Arc<ProcessOptions>,
-    pub(super) shared: Shared,
-    pub(super) readiness: Readiness,
+    pub(super) shared: SharedCellState,
+    pub(super) readiness: ProcessReadiness,
     pub(super) guards: Arc<Guards>,
     /// The runtime of elections and their clients.
     pub(super) elections: Arc<SeparateRuntime>,
     /// State that the cells of a file share; `None` for a single cell.
-    pub(super) fleet: Option<Arc<Fleet>>,
+    pub(super) fleet: Option<Arc<FleetState>>,
 }
 
 /// State that the cells of a file share.
-pub(super) struct Fleet {
-    pub census: Arc<Census>,
-    budgets: Budgets,
+pub(super) struct FleetState {
+    pub census: Arc<CellMetrics>,
+    budgets: RequestBudgets,
     /// The cell that has each namespace of Leases, by server.
     registered: Arc<Mutex<BTreeMap<(String, String), String>>>,
     /// As many as there are file descriptors for.
@@ -44,33 +47,33 @@ pub(super) struct Fleet {
     refused: Mutex<Vec<String>>,
 }
 
-impl Fleet {
+impl FleetState {
     /// For a process with so many file descriptors.
-    pub fn new(readiness: &Readiness, shared: &Shared, descriptors: Option<u64>) -> Arc<Self> {
-        let census = Census::new(readiness, &shared.caches);
+    pub fn new(readiness: &ProcessReadiness, shared: &SharedCellState, descriptors: Option<u64>) -> Arc<Self> {
+        let census = CellMetrics::new(readiness, &shared.caches);
         shared.metrics.attach(&census);
         let (registered, refused) = Default::default();
         let most_cells = descriptors.map_or(usize::MAX, most_cells);
-        Arc::new(Self { census, budgets: Budgets::default(), registered, most_cells, refused })
+        Arc::new(Self { census, budgets: RequestBudgets::default(), registered, most_cells, refused })
     }
 
     /// For the clients of a cell.
-    pub fn sharing(&self, cell: &str) -> Sharing {
-        Sharing { budgets: self.budgets.clone(), cell: cell.to_owned() }
+    pub fn sharing(&self, cell: &str) -> CellBudgets {
+        CellBudgets { budgets: self.budgets.clone(), cell: cell.to_owned() }
     }
 
     /// Registers the Leases of a cell, until the result is dropped.
     ///
     /// # Errors
     /// Another cell has the same Leases, so one of the two would never lead.
-    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<Registered> {
+    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<LeaseRegistration> {
         let key = (address(server), options.leases.clone());
         let mut registered = self.registered.lock();
         if let Some(other) = registered.get(&key) {
             bail!("cell {other} has the Leases of namespace {} on {} already: remove one of the two", key.1, key.0);
         }
         registered.insert(key.clone(), options.name.clone());
-        Ok(Registered { key, all: Arc::clone(&self.registered) })
+        Ok(LeaseRegistration { key, all: Arc::clone(&self.registered) })
     }
 
     /// # Errors
@@ -111,12 +114,12 @@ fn most_cells(descriptors: u64) -> usize {
 }
 
 /// The Leases of a cell.
-pub(super) struct Registered {
+pub(super) struct LeaseRegistration {
     key: (String, String),
     all: Arc<Mutex<BTreeMap<(String, String), String>>>,
 }
 
-impl Drop for Registered {
+impl Drop for LeaseRegistration {
     fn drop(&mut self) {
         self.all.lock().remove(&self.key);
     }

@@ -21,16 +21,16 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::{Context, Result};
 
 use build_info::BuildInfo;
-use connect::Connection;
-use host::{Fleet, Host};
+use connect::ConnectedClusters;
+use host::{FleetState, ProcessState};
 use mcm_runtime::{
-    activity::Activity,
-    cell::Shared,
+    activity::ControllerActivity,
+    cell::SharedCellState,
     cells,
-    clock::{Clock, SteadyClock},
+    clock::{SteadyClock, TimeSource},
     descriptors, dumps,
-    http::{Access, Endpoints, Readiness, Server, Serving},
-    metrics::Metrics,
+    http::{AccessReviewer, EndpointServer, HttpEndpoints, ProcessReadiness, RunningServer},
+    metrics::MetricsRegistry,
     separate::{SeparateRuntime, run_in},
     shutdown, trust,
 };
@@ -41,11 +41,12 @@ pub(crate) use built_in::{DriverSources, drivers_of_build};
 pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
-pub(crate) use mcm_runtime::cell::Unread;
+pub(crate) use mcm_runtime::cell::UnreadKind;
 pub(crate) use options::{
-    CellOptions, Cells, Diagnostics, DriverChoice, ProcessOptions, ProviderOptions, SimulatedPlace, TargetKubeconfigs,
+    CellOptions, CellSource, DriverChoice, MetricsAddress, ProcessOptions, ProviderOptions, SimulatedPlace,
+    TargetKubeconfigs,
 };
-pub(crate) use read_only::{Leadership, Reach, ReadOnly};
+pub(crate) use read_only::{ReadOnly, ReadOnlyClients, RoleLease};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///
@@ -55,39 +56,39 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let stop = shutdown::on_signal().context("listen for signals")?;
     // Errors in a kubeconfig are reported before anything else starts.
     let connection = match &options.cells {
-        Cells::One(cell) => match cell::reach(&options, cell, &stop).await? {
+        CellSource::One(cell) => match cell::reach(&options, cell, &stop).await? {
             Some(connection) => Some(connection),
             None => return Ok(()),
         },
-        Cells::File(_) => None,
+        CellSource::File(_) => None,
     };
     announcement::announce();
     dumps::forbid();
     let descriptors = descriptors::raise();
-    let metrics = Metrics::new();
-    let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());
-    let caches = Arc::new(trust::Caches::default());
+    let metrics = MetricsRegistry::new();
+    let clock: Arc<dyn TimeSource> = Arc::new(SteadyClock::default());
+    let caches = Arc::new(trust::CacheRegistry::default());
     metrics.attach(&caches);
     let readiness = match &options.cells {
-        Cells::One(_) => Readiness::default(),
-        Cells::File(_) => Readiness::of_cells(),
+        CellSource::One(_) => ProcessReadiness::default(),
+        CellSource::File(_) => ProcessReadiness::of_cells(),
     };
     let followed = Arc::clone(&caches);
     readiness.ask(move || followed.problems());
-    let cells = Arc::new(cells::Cells::default());
+    let cells = Arc::new(cells::CellRegistry::default());
     metrics.attach(&cells);
     let build = Arc::new(BuildInfo);
     metrics.attach(&build);
     let (entropy, running) = (Arc::new(rand::random), Arc::clone(&cells));
-    let shared = Shared { clock, metrics: metrics.clone(), caches, entropy, cells: running };
-    let activity = Activity::default();
+    let shared = SharedCellState { clock, metrics: metrics.clone(), caches, entropy, cells: running };
+    let activity = ControllerActivity::default();
     let _recording = activity.record();
-    let endpoints = Endpoints {
+    let endpoints = HttpEndpoints {
         metrics,
         activity,
         readiness: readiness.clone(),
         shutdown: stop.clone(),
-        diagnostics: options.diagnostics == Diagnostics::Beside,
+        diagnostics: options.diagnostics == MetricsAddress::Beside,
         cells,
         config: Arc::new(configz::configz(&options)),
         readers: options.readers,
@@ -98,13 +99,13 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let mut serving = vec![serve_at(options.listen, endpoints.clone(), &probes).await?];
     serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref(), &probes).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
-    let fleet = matches!(options.cells, Cells::File(_)).then(|| Fleet::new(&readiness, &shared, descriptors));
+    let fleet = matches!(options.cells, CellSource::File(_)).then(|| FleetState::new(&readiness, &shared, descriptors));
     let elections = Arc::new(elections);
-    let host = Host { options: Arc::new(options), shared, readiness, guards, elections, fleet };
+    let host = ProcessState { options: Arc::new(options), shared, readiness, guards, elections, fleet };
     let outcome = match (&host.options.cells, &connection) {
-        (Cells::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
-        (Cells::One(cell), None) => cell::run(&host, cell, &stop).await,
-        (Cells::File(path), _) => fleet::run(&host, path, &stop).await,
+        (CellSource::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
+        (CellSource::One(cell), None) => cell::run(&host, cell, &stop).await,
+        (CellSource::File(path), _) => fleet::run(&host, path, &stop).await,
     };
     stop.cancel();
     for server in serving {
@@ -114,28 +115,28 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
 }
 
 /// Serves plain HTTP in the runtime of the endpoints.
-async fn serve_at(address: SocketAddr, endpoints: Endpoints, probes: &SeparateRuntime) -> Result<Serving> {
-    let server = run_in(probes.handle(), Server::bind(address)).await?;
+async fn serve_at(address: SocketAddr, endpoints: HttpEndpoints, probes: &SeparateRuntime) -> Result<RunningServer> {
+    let server = run_in(probes.handle(), EndpointServer::bind(address)).await?;
     Ok(probes.within(|| server.serve(endpoints)))
 }
 
 /// Serves metrics at a separate address, if one is configured.
 async fn serve_diagnostics(
     options: &ProcessOptions,
-    endpoints: Endpoints,
-    connection: Option<&Connection>,
+    endpoints: HttpEndpoints,
+    connection: Option<&ConnectedClusters>,
     probes: &SeparateRuntime,
-) -> Result<Option<Serving>> {
-    let endpoints = Endpoints { diagnostics: true, ..endpoints };
+) -> Result<Option<RunningServer>> {
+    let endpoints = HttpEndpoints { diagnostics: true, ..endpoints };
     match &options.diagnostics {
-        Diagnostics::Beside => Ok(None),
-        Diagnostics::At(address) => Ok(Some(serve_at(*address, endpoints, probes).await?)),
-        Diagnostics::Secured(address, files) => {
+        MetricsAddress::Beside => Ok(None),
+        MetricsAddress::At(address) => Ok(Some(serve_at(*address, endpoints, probes).await?)),
+        MetricsAddress::Secured(address, files) => {
             let connection =
                 connection.context("serve diagnostics over TLS: there is no control cluster to authorize readers")?;
             let reviews = probes.within(|| clients::of_reviews(connection, options, &endpoints.metrics))?;
-            let server = run_in(probes.handle(), Server::bind(*address)).await?;
-            Ok(Some(probes.within(|| server.serve_secured(endpoints, files.clone(), Access::new(reviews)))?))
+            let server = run_in(probes.handle(), EndpointServer::bind(*address)).await?;
+            Ok(Some(probes.within(|| server.serve_secured(endpoints, files.clone(), AccessReviewer::new(reviews)))?))
         }
     }
 }

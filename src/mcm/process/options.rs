@@ -2,14 +2,14 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use mcm_controllers::{machine, machine_deployment, node, orphans, overshoot};
 use mcm_driver::SecretPolicy;
-use mcm_rules::safety::api_server::Probing;
+use mcm_rules::safety::api_server::ProbeTiming;
 use mcm_runtime::{
-    cell::Scope,
-    http::{CertificateFiles, Readers},
-    kubeconfig::{ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent},
-    leader::Timing,
-    limiter::Rate,
-    role::Role,
+    cell::CellScope,
+    http::{CertificateFiles, DiagnosticReaders},
+    kubeconfig::{ControlKubeconfig, KubeconfigFallback, TargetKubeconfig, UserAgent},
+    leader::LeaseTiming,
+    limiter::RequestRate,
+    role::ControllerRole,
 };
 
 /// Settings of the process, from the flags.
@@ -18,35 +18,35 @@ pub(crate) struct ProcessOptions {
     /// User agent of the clients.
     pub agent: UserAgent,
     /// Where to find a kubeconfig if none is given.
-    pub fallback: Fallback,
+    pub fallback: KubeconfigFallback,
     /// The roles of this process.
-    pub roles: Vec<Role>,
+    pub roles: Vec<ControllerRole>,
     /// Listen address of the HTTP endpoints.
     pub listen: SocketAddr,
     /// Where metrics are served.
-    pub diagnostics: Diagnostics,
+    pub diagnostics: MetricsAddress,
     /// The callers that may read `/explain` and `/configz` without authentication.
-    pub readers: Readers,
+    pub readers: DiagnosticReaders,
     /// Whether `/debug/pprof` is served.
     pub profiling: bool,
     /// Rate limit of each client of the controllers.
-    pub rate: Rate,
+    pub rate: RequestRate,
     /// Nodes of one target cluster.
     pub max_nodes: usize,
     /// Timing of leader election; `None` runs without it.
-    pub leases: Option<Timing>,
+    pub leases: Option<LeaseTiming>,
     /// For Machines.
-    pub machine: machine::Policy,
+    pub machine: machine::MachinePolicy,
     /// For MachineDeployments. The cell sets whether there is a target.
-    pub deployment: machine_deployment::Policy,
+    pub deployment: machine_deployment::DeploymentPolicy,
     /// For the overshoot freeze.
-    pub overshoot: overshoot::Policy,
+    pub overshoot: overshoot::OvershootPolicy,
     /// For Nodes.
-    pub node: node::Policy,
+    pub node: node::NodePolicy,
     /// For the probes of API servers.
-    pub probing: Probing,
+    pub probing: ProbeTiming,
     /// For the orphan collector.
-    pub orphans: orphans::Policy,
+    pub orphans: orphans::OrphanPolicy,
     /// Slots per account, for creations and for deletions each.
     pub slots: usize,
     /// The drivers; `None` if this process calls none.
@@ -54,12 +54,12 @@ pub(crate) struct ProcessOptions {
     /// The provider for Cluster API, in place of the other controllers.
     pub provider: Option<ProviderOptions>,
     /// The cells.
-    pub cells: Cells,
+    pub cells: CellSource,
 }
 
 /// The address at which metrics are served, and its access control.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Diagnostics {
+pub(crate) enum MetricsAddress {
     /// With the other endpoints.
     Beside,
     /// At a separate address, without authentication.
@@ -102,12 +102,12 @@ pub(crate) struct DriverChoice {
     pub secrets: SecretPolicy,
     /// Drivers in other processes.
     #[cfg(feature = "remote")]
-    pub remote: Vec<mcm_driver_host::remote::Endpoint>,
+    pub remote: Vec<mcm_driver_host::remote::DriverEndpoint>,
 }
 
 /// The cells of a process.
 #[derive(Clone)]
-pub(crate) enum Cells {
+pub(crate) enum CellSource {
     /// One cell; the process ends with it.
     One(CellOptions),
     /// The cells of a file, which is reloaded when it changes.
@@ -120,7 +120,7 @@ pub(crate) struct CellOptions {
     /// Its name in logs.
     pub name: String,
     /// The control namespace, or all of them.
-    pub scope: Scope,
+    pub scope: CellScope,
     /// The namespace of its Leases.
     pub leases: String,
     /// The control cluster.
@@ -163,7 +163,7 @@ impl CellOptions {
             process_credentials,
             folders: folder.into_iter().collect(),
             flat_folders: Vec::new(),
-            confines_files: self.scope == Scope::All,
+            confines_files: self.scope == CellScope::All,
             ..process.clone()
         }
     }

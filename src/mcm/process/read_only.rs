@@ -11,23 +11,23 @@ use tower::{BoxError, service_fn};
 
 use super::{
     cell::settings,
-    options::{CellOptions, Cells, ProcessOptions, TargetKubeconfigs},
+    options::{CellOptions, CellSource, ProcessOptions, TargetKubeconfigs},
 };
 use crate::api::{labels, node::Node};
 use mcm_controllers::{KINDS, MACHINES, SETS, Settings, node};
-use mcm_driver_host::Catalogue;
-use mcm_rules::plan::Preview;
+use mcm_driver_host::DriverCatalogue;
+use mcm_rules::plan::PlanPreview;
 use mcm_runtime::{
     cache::Key,
-    cell::{Cell, Config, Scope, Shared, Unread},
-    clock::{Clock, SystemClock},
+    cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadKind},
+    clock::{SystemClock, TimeSource},
     dated::DatedObject,
-    events::Events,
+    events::EventRecorder,
     kind_cache::CachedKind,
-    kubeconfig::{self, Clusters, ControlKubeconfig, TargetKubeconfig},
-    metrics::Metrics,
-    role::Role,
-    target::{Assignment, Placement, TargetClients, TargetId, Targets},
+    kubeconfig::{self, ControlKubeconfig, ProcessClusters, TargetKubeconfig},
+    metrics::MetricsRegistry,
+    role::ControllerRole,
+    target::{CellTargets, NodePlacement, TargetAssignment, TargetClients, TargetId},
     trust,
 };
 
@@ -43,7 +43,7 @@ struct WouldWrite {
 }
 
 /// Clients that only read, for the clusters of a command. Nothing has been asked yet.
-pub(crate) struct Reach {
+pub(crate) struct ReadOnlyClients {
     /// For the control cluster.
     pub control: Client,
     /// Its API server.
@@ -56,7 +56,7 @@ pub(crate) struct Reach {
 
 /// A cell that only reads.
 pub(crate) struct ReadOnly {
-    cell: Arc<Cell>,
+    cell: Arc<ControllerCell>,
     /// A client for the control cluster, which only reads.
     pub control: Client,
     /// A client for the target cluster, which only reads; `None` without a target.
@@ -66,28 +66,28 @@ pub(crate) struct ReadOnly {
     /// The namespace of the objects.
     pub namespace: String,
     /// The time of this computer.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn TimeSource>,
     /// Kinds that could not be read.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadKind>,
 }
 
 /// The Lease of a role.
 #[derive(Clone, Debug)]
-pub(crate) struct Leadership {
+pub(crate) struct RoleLease {
     /// The role.
-    pub role: Role,
+    pub role: ControllerRole,
     /// Its Lease; `None` if there is none.
     pub lease: Option<Lease>,
 }
 
-impl Reach {
+impl ReadOnlyClients {
     /// Makes the clients. The namespace is by default that of the kubeconfig.
     ///
     /// # Errors
     /// A kubeconfig cannot be used.
     pub(crate) async fn load(process: &ProcessOptions, namespace: Option<String>) -> Result<Self> {
         let (control, target) = clusters_of(process)?;
-        let Clusters { control, target } = Clusters::load(control, target, process.fallback).await?;
+        let ProcessClusters { control, target } = ProcessClusters::load(control, target, process.fallback).await?;
         let client = reading(kubeconfig::client(&control, process.agent).await?);
         let target = match target {
             Some(target) => {
@@ -118,24 +118,24 @@ impl Reach {
     ///
     /// # Errors
     /// They cannot be read.
-    pub(crate) async fn leaderships(&self) -> Result<Vec<Leadership>> {
+    pub(crate) async fn leaderships(&self) -> Result<Vec<RoleLease>> {
         leaderships(&self.control, &self.namespace).await
     }
 }
 
 fn clusters_of(process: &ProcessOptions) -> Result<(&ControlKubeconfig, &TargetKubeconfig)> {
     match &process.cells {
-        Cells::One(CellOptions { control, targets: TargetKubeconfigs::Same(target), .. }) => Ok((control, target)),
+        CellSource::One(CellOptions { control, targets: TargetKubeconfigs::Same(target), .. }) => Ok((control, target)),
         _ => anyhow::bail!("a file of cells has no single namespace"),
     }
 }
 
-async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<Leadership>> {
+async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLease>> {
     let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), namespace);
     let mut found = Vec::new();
     for role in [SETS, MACHINES] {
         let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
-        found.push(Leadership { role, lease: lease.map(|DatedObject(lease)| lease) });
+        found.push(RoleLease { role, lease: lease.map(|DatedObject(lease)| lease) });
     }
     Ok(found)
 }
@@ -145,19 +145,24 @@ impl ReadOnly {
     ///
     /// # Errors
     /// The control cluster cannot be reached.
-    pub(crate) async fn open(process: &ProcessOptions, namespace: Option<String>, drivers: Catalogue) -> Result<Self> {
-        let reach = Reach::load(process, namespace).await?;
+    pub(crate) async fn open(
+        process: &ProcessOptions,
+        namespace: Option<String>,
+        drivers: DriverCatalogue,
+    ) -> Result<Self> {
+        let reach = ReadOnlyClients::load(process, namespace).await?;
         reach.check().await?;
         Ok(Self::of(process, reach, drivers).await)
     }
 
     /// Reads the caches of one namespace through clients of the same options.
-    pub(crate) async fn of(process: &ProcessOptions, reach: Reach, drivers: Catalogue) -> Self {
-        let Reach { control, server, target, namespace } = reach;
+    pub(crate) async fn of(process: &ProcessOptions, reach: ReadOnlyClients, drivers: DriverCatalogue) -> Self {
+        let ReadOnlyClients { control, server, target, namespace } = reach;
         let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
         let target = target.map(|(client, _)| client);
-        let assignment = if target.is_some() { Assignment::One(TargetId::only()) } else { Assignment::None };
-        let targets = Targets::new(assignment, node::cache_for(&process.roles));
+        let assignment =
+            if target.is_some() { TargetAssignment::One(TargetId::only()) } else { TargetAssignment::None };
+        let targets = CellTargets::new(assignment, node::cache_for(&process.roles));
         targets.set_placement(move |meta| placement(meta, is_apart));
         if let Some(client) = &target {
             drop(targets.connect(&TargetId::only(), &TargetClients::one(client)));
@@ -169,7 +174,7 @@ impl ReadOnly {
     }
 
     /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.
-    pub(crate) fn preview(&self, controller: &str, name: &str) -> Option<Preview> {
+    pub(crate) fn preview(&self, controller: &str, name: &str) -> Option<PlanPreview> {
         self.cell.preview(controller, &Key::new(&self.namespace, name))
     }
 
@@ -189,45 +194,45 @@ impl ReadOnly {
     ///
     /// # Errors
     /// They cannot be read.
-    pub(crate) async fn leaderships(&self) -> Result<Vec<Leadership>> {
+    pub(crate) async fn leaderships(&self) -> Result<Vec<RoleLease>> {
         leaderships(&self.control, &self.namespace).await
     }
 }
 
 /// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core looks
 /// after it. Only the Nodes of its pools are looked at here, if the target cluster is another one.
-fn placement(meta: &ObjectMeta, is_apart: bool) -> Placement {
+fn placement(meta: &ObjectMeta, is_apart: bool) -> NodePlacement {
     let is_of_pool = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::POOL));
     let is_provided = meta.owner_references.iter().flatten().any(|owner| owner.kind == "MCMMachine");
-    if is_provided || is_of_pool && !is_apart { Placement::Nowhere } else { Placement::In(TargetId::only()) }
+    if is_provided || is_of_pool && !is_apart { NodePlacement::Nowhere } else { NodePlacement::In(TargetId::only()) }
 }
 
 fn cell(
     process: &ProcessOptions,
     control: &Client,
     namespace: &str,
-    targets: Arc<Targets>,
+    targets: Arc<CellTargets>,
     settings: &Settings,
-) -> (Arc<Cell>, Arc<dyn Clock>) {
-    let metrics = Metrics::new();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let shared = Shared {
+) -> (Arc<ControllerCell>, Arc<dyn TimeSource>) {
+    let metrics = MetricsRegistry::new();
+    let clock: Arc<dyn TimeSource> = Arc::new(SystemClock);
+    let shared = SharedCellState {
         clock: Arc::clone(&clock),
         metrics: metrics.clone(),
-        caches: Arc::new(trust::Caches::default()),
+        caches: Arc::new(trust::CacheRegistry::default()),
         entropy: Arc::new(rand::random),
         cells: Arc::default(),
     };
-    let config = Config {
+    let config = CellConfig {
         name: String::new(),
-        scope: Scope::Namespace(namespace.to_owned()),
+        scope: CellScope::Namespace(namespace.to_owned()),
         control: control.clone(),
         targets,
-        events: Events::start(control.clone(), "mcm", Arc::clone(&clock), metrics),
+        events: EventRecorder::start(control.clone(), "mcm", Arc::clone(&clock), metrics),
         kinds: mcm_controllers::kind_caches(),
         shared,
     };
-    (Cell::new(config, KINDS, &process.roles, settings), clock)
+    (ControllerCell::new(config, KINDS, &process.roles, settings), clock)
 }
 
 /// Requests that only ask the API server what a user may do, and who the user is.
@@ -305,15 +310,15 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case::of_a_native_deployment(ObjectMeta::default(), false, Placement::In(TargetId::only()))]
-    #[case::of_an_mcm_machine(owned_by("MCMMachine"), true, Placement::Nowhere)]
-    #[case::of_a_set(owned_by("MachineSet"), false, Placement::In(TargetId::only()))]
-    #[case::of_a_pool(of_pool(), false, Placement::Nowhere)]
-    #[case::of_a_pool_whose_cluster_is_named(of_pool(), true, Placement::In(TargetId::only()))]
+    #[case::of_a_native_deployment(ObjectMeta::default(), false, NodePlacement::In(TargetId::only()))]
+    #[case::of_an_mcm_machine(owned_by("MCMMachine"), true, NodePlacement::Nowhere)]
+    #[case::of_a_set(owned_by("MachineSet"), false, NodePlacement::In(TargetId::only()))]
+    #[case::of_a_pool(of_pool(), false, NodePlacement::Nowhere)]
+    #[case::of_a_pool_whose_cluster_is_named(of_pool(), true, NodePlacement::In(TargetId::only()))]
     fn nodes_of_the_provider_for_cluster_api_are_in_their_workload_clusters(
         #[case] meta: ObjectMeta,
         #[case] is_apart: bool,
-        #[case] expected: Placement,
+        #[case] expected: NodePlacement,
     ) {
         assert_eq!(placement(&meta, is_apart), expected);
     }

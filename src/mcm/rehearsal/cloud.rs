@@ -25,11 +25,11 @@ use crate::api::{
 };
 use mcm_controllers::object::in_place;
 use mcm_driver::{Capabilities, Code, Driver, DriverError, Listed, MachineRequest, SecretData, Vm, spec::Problems};
-use mcm_fake_api::{ApiServer, NODES, Object, Write};
+use mcm_fake_api::{ApiServer, NODES, ServerObject, WriteRecord};
 
 /// How long the parts of a rehearsal take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RehearsalTiming {
     /// From the creation of a VM until its Node is ready.
     pub join: Duration,
     /// The deletion of a VM.
@@ -39,22 +39,22 @@ pub(crate) struct Pace {
 }
 
 /// Judges classes; `None` if their driver is not known.
-pub(crate) type Judge = Arc<dyn Fn(&MachineClass) -> Option<Problems> + Send + Sync>;
+pub(crate) type ClassValidator = Arc<dyn Fn(&MachineClass) -> Option<Problems> + Send + Sync>;
 
 /// A cloud without faults.
 pub(crate) struct RehearsedCloud {
     server: ApiServer,
-    pace: Pace,
+    pace: RehearsalTiming,
     /// Users select each Node that is a candidate for an update at once.
     selects: bool,
-    judge: Judge,
+    judge: ClassValidator,
     /// By provider ID.
-    vms: Mutex<BTreeMap<String, Server>>,
+    vms: Mutex<BTreeMap<String, RehearsedVm>>,
     serial: AtomicU64,
 }
 
 #[derive(Clone)]
-struct Server {
+struct RehearsedVm {
     /// UID of the Machine.
     owner: String,
     node: String,
@@ -62,10 +62,16 @@ struct Server {
 
 impl RehearsedCloud {
     /// A cloud with the VMs of these Machines. Nodes of VMs that did not join yet join after their time.
-    pub(crate) fn of(server: &ApiServer, machines: &[Machine], pace: Pace, selects: bool, judge: Judge) -> Arc<Self> {
+    pub(crate) fn of(
+        server: &ApiServer,
+        machines: &[Machine],
+        pace: RehearsalTiming,
+        selects: bool,
+        judge: ClassValidator,
+    ) -> Arc<Self> {
         let vms = machines.iter().filter(|machine| !machine.spec.provider_id.is_empty()).map(|machine| {
             let node = machine.node_name().map_or_else(|| machine.name_any(), str::to_owned);
-            (machine.spec.provider_id.clone(), Server { owner: machine.uid().unwrap_or_default(), node })
+            (machine.spec.provider_id.clone(), RehearsedVm { owner: machine.uid().unwrap_or_default(), node })
         });
         let (vms, serial) = (Mutex::new(vms.collect()), AtomicU64::new(1));
         let cloud = Arc::new(Self { server: server.clone(), pace, selects, judge, vms, serial });
@@ -99,7 +105,7 @@ impl RehearsedCloud {
         }
     }
 
-    fn find(&self, machine: &Machine) -> Option<(String, Server)> {
+    fn find(&self, machine: &Machine) -> Option<(String, RehearsedVm)> {
         let vms = self.vms.lock();
         let named = machine.spec.provider_id.as_str();
         let owner = machine.uid().unwrap_or_default();
@@ -111,7 +117,7 @@ impl RehearsedCloud {
     }
 
     /// After each write of a Node: its agent updates it, components start, users select it.
-    pub(crate) fn saw(self: &Arc<Self>, write: &Write<'_>) {
+    pub(crate) fn saw(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let (true, Some(after)) = (write.call.kind == &NODES, write.after) else { return };
         if !is_of_update(after) {
             return;
@@ -153,12 +159,12 @@ pub(crate) fn ready(since: Timestamp) -> Value {
     json!({ "type": "Ready", "status": "True", "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() })
 }
 
-fn parsed(object: &Object) -> Option<Node> {
+fn parsed(object: &ServerObject) -> Option<Node> {
     serde_json::from_value(object.value.clone()).ok()
 }
 
 /// Other Nodes need no look.
-fn is_of_update(object: &Object) -> bool {
+fn is_of_update(object: &ServerObject) -> bool {
     let is_candidate = object.value["metadata"]["labels"][labels::CANDIDATE_FOR_UPDATE].is_string();
     is_candidate || object.value["spec"]["taints"].is_array()
 }
@@ -176,7 +182,7 @@ fn has_critical_taint(node: &Node) -> bool {
 pub(crate) struct RehearsedDriver(pub Arc<RehearsedCloud>);
 
 impl RehearsedDriver {
-    fn vm((provider_id, vm): (String, Server)) -> Vm {
+    fn vm((provider_id, vm): (String, RehearsedVm)) -> Vm {
         Vm { provider_id, node_name: vm.node, ..Vm::default() }
     }
 
@@ -205,7 +211,7 @@ impl Driver for RehearsedDriver {
             return Ok(Self::vm(found));
         }
         let id = format!("rehearsal:///{}", self.0.serial.fetch_add(1, Ordering::Relaxed));
-        let vm = Server { owner: machine.uid().unwrap_or_default(), node: machine.name_any() };
+        let vm = RehearsedVm { owner: machine.uid().unwrap_or_default(), node: machine.name_any() };
         self.0.vms.lock().insert(id.clone(), vm.clone());
         self.0.boot(&id);
         Ok(Self::vm((id, vm)))

@@ -19,27 +19,27 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    cloud::{Judge, Pace, RehearsedCloud, RehearsedDriver},
-    record::{Course, Ending, Record, Told},
+    cloud::{ClassValidator, RehearsalTiming, RehearsedCloud, RehearsedDriver},
+    record::{RehearsalCourse, RehearsalEnding, RehearsalRecord, RehearsalWait},
 };
 use crate::api::machine::Machine;
 use mcm_driver::{Driver, Guards};
-use mcm_driver_host::Catalogue;
-use mcm_fake_api::{ApiServer, DEPLOYMENTS, Kind, MACHINES, Perfect, SETS, clock::VirtualClock};
+use mcm_driver_host::DriverCatalogue;
+use mcm_fake_api::{ApiServer, DEPLOYMENTS, Kind, MACHINES, PerfectNetwork, SETS, clock::VirtualClock};
 use mcm_runtime::{
     cache::Key,
-    cell::{Cell, Config, Scope, Shared},
-    events::Events,
-    metrics::Metrics,
-    role::Role,
-    target::{Assignment, TargetClients, TargetId, Targets},
+    cell::{CellConfig, CellScope, ControllerCell, SharedCellState},
+    events::EventRecorder,
+    metrics::MetricsRegistry,
+    role::ControllerRole,
+    target::{CellTargets, TargetAssignment, TargetClients, TargetId},
 };
 use {
     mcm_controllers as controllers,
     mcm_controllers::{KINDS, Settings, node},
 };
 
-const ROLES: [Role; 2] = [controllers::SETS, controllers::MACHINES];
+const ROLES: [ControllerRole; 2] = [controllers::SETS, controllers::MACHINES];
 /// The controllers whose waits are asked for at the end, with the kinds of their objects.
 const ASKED: [(&str, &Kind); 3] = [("machinedeployment", &DEPLOYMENTS), ("machineset", &SETS), ("machine", &MACHINES)];
 /// The most objects of a kind whose waits are asked for.
@@ -57,11 +57,11 @@ const QUIET: Duration = Duration::from_mins(10);
 const PATIENCE: Duration = Duration::from_mins(45);
 
 /// An object at the beginning.
-pub(crate) type Seed = (&'static Kind, Value);
+pub(crate) type SeedObject = (&'static Kind, Value);
 
 /// A step of a user.
 #[derive(Clone, Debug)]
-pub(crate) enum Cue {
+pub(crate) enum DeploymentWrite {
     /// Creates the MachineDeployment.
     Create(Value),
     /// Gives it this content.
@@ -71,7 +71,7 @@ pub(crate) enum Cue {
 }
 
 /// The beginning of a rehearsal.
-pub(crate) struct Stage {
+pub(crate) struct RehearsalSetup {
     /// The time of the objects.
     pub now: Timestamp,
     /// The namespace of the objects.
@@ -79,26 +79,26 @@ pub(crate) struct Stage {
     /// The MachineDeployment, or the MachineSet if there is none of this name.
     pub name: String,
     /// The objects, with their status.
-    pub seeds: Vec<Seed>,
+    pub seeds: Vec<SeedObject>,
     /// The changes. Each is made once the one before is played to its end.
-    pub cues: Vec<Cue>,
+    pub cues: Vec<DeploymentWrite>,
     /// The settings of the controllers, with other drivers.
     pub settings: Settings,
     /// Whether the controllers see Nodes.
     pub has_target: bool,
     /// How long the parts take.
-    pub pace: Pace,
+    pub pace: RehearsalTiming,
     /// Users select Nodes for an in-place update at once.
     pub selects: bool,
     /// Judges classes.
-    pub judge: Judge,
+    pub judge: ClassValidator,
     /// Real time after which a change is not played any further.
     pub budget: Duration,
 }
 
 /// A rehearsal did not come to an end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum RehearsalError {
     /// The thread or its runtime cannot be started.
     #[error("start the rehearsal")]
     Start(#[from] std::io::Error),
@@ -114,45 +114,49 @@ pub(crate) enum Failure {
 ///
 /// # Errors
 /// It did not come to an end.
-pub(crate) async fn play(stage: Stage, progress: &Arc<AtomicUsize>, limit: Duration) -> Result<Vec<Course>, Failure> {
+pub(crate) async fn play(
+    stage: RehearsalSetup,
+    progress: &Arc<AtomicUsize>,
+    limit: Duration,
+) -> Result<Vec<RehearsalCourse>, RehearsalError> {
     let (send, played) = oneshot::channel();
     let progress = Arc::clone(progress);
     // Virtual time advances whenever all tasks of its runtime wait, so this runtime has a thread and nothing else.
     thread::Builder::new().name("rehearsal".to_owned()).spawn(move || drop(send.send(run(stage, &progress))))?;
     match tokio::time::timeout(limit, played).await {
-        Err(_) => Err(Failure::TooLong(limit)),
-        Ok(Err(_)) => Err(Failure::Ended),
+        Err(_) => Err(RehearsalError::TooLong(limit)),
+        Ok(Err(_)) => Err(RehearsalError::Ended),
         Ok(Ok(courses)) => courses,
     }
 }
 
-fn run(stage: Stage, progress: &Arc<AtomicUsize>) -> Result<Vec<Course>, Failure> {
+fn run(stage: RehearsalSetup, progress: &Arc<AtomicUsize>) -> Result<Vec<RehearsalCourse>, RehearsalError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(async { Room::of(stage, progress).play().await }))
+    Ok(runtime.block_on(async { RehearsalRun::of(stage, progress).play().await }))
 }
 
-struct Room {
+struct RehearsalRun {
     server: ApiServer,
     namespace: String,
     name: String,
-    cues: Vec<Cue>,
-    record: Arc<Mutex<Record>>,
-    cell: Arc<Cell>,
+    cues: Vec<DeploymentWrite>,
+    record: Arc<Mutex<RehearsalRecord>>,
+    cell: Arc<ControllerCell>,
     /// In real time.
     ends: std::time::Instant,
     _roles: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Room {
-    fn of(stage: Stage, progress: &Arc<AtomicUsize>) -> Self {
+impl RehearsalRun {
+    fn of(stage: RehearsalSetup, progress: &Arc<AtomicUsize>) -> Self {
         let clock = VirtualClock::starting(stage.now).with_cost_of_plans(COST);
         let ends = std::time::Instant::now() + stage.budget;
-        let server = ApiServer::new(&clock, Arc::new(Perfect));
-        let Stage { namespace, name, seeds, mut cues, pace, selects, judge, .. } = stage;
+        let server = ApiServer::new(&clock, Arc::new(PerfectNetwork));
+        let RehearsalSetup { namespace, name, seeds, mut cues, pace, selects, judge, .. } = stage;
         let machines = seeds.iter().filter(|(kind, _)| *kind == &MACHINES);
         let machines: Vec<Machine> =
             machines.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
-        let record = Arc::new(Mutex::new(Record::of(&machines)));
+        let record = Arc::new(Mutex::new(RehearsalRecord::of(&machines)));
         for (kind, value) in seeds {
             server.seed(kind, value);
         }
@@ -169,7 +173,8 @@ impl Room {
             agent.saw(write);
         });
         let driver: Arc<dyn Driver> = Arc::new(RehearsedDriver(cloud));
-        let settings = Settings { drivers: Arc::new(Catalogue::of([driver], &Guards::unobserved())), ..stage.settings };
+        let settings =
+            Settings { drivers: Arc::new(DriverCatalogue::of([driver], &Guards::unobserved())), ..stage.settings };
         let cell = cell(&server, &clock, &namespace, stage.has_target, &settings);
         let roles = ROLES.into_iter().map(|role| {
             let cell = Arc::clone(&cell);
@@ -181,7 +186,7 @@ impl Room {
         Self { _roles: roles.collect(), server, namespace, name, cues, record, cell, ends }
     }
 
-    async fn play(mut self) -> Vec<Course> {
+    async fn play(mut self) -> Vec<RehearsalCourse> {
         let mut courses = vec![self.to_its_end().await];
         for cue in std::mem::take(&mut self.cues) {
             self.record.lock().begin_again();
@@ -191,7 +196,7 @@ impl Room {
         courses
     }
 
-    async fn to_its_end(&self) -> Course {
+    async fn to_its_end(&self) -> RehearsalCourse {
         let begun = Instant::now();
         let mut settled_since = None;
         let ending = loop {
@@ -202,19 +207,20 @@ impl Room {
             let record = self.record.lock();
             let quiet = now - record.written.max(begun);
             if settled_since.is_some_and(|since| now - since >= SETTLED) && quiet >= SETTLED {
-                break Ending::Settled;
+                break RehearsalEnding::Settled;
             }
             if quiet >= QUIET && !record.is_under_way() {
-                break Ending::Rests;
+                break RehearsalEnding::Rests;
             }
             if now - record.progressed.max(begun) >= PATIENCE {
-                break Ending::Stuck;
+                break RehearsalEnding::Stuck;
             }
             if std::time::Instant::now() >= self.ends {
-                break Ending::Cut;
+                break RehearsalEnding::Cut;
             }
         };
-        let waits = if matches!(ending, Ending::Settled | Ending::Cut) { Vec::new() } else { self.waits() };
+        let waits =
+            if matches!(ending, RehearsalEnding::Settled | RehearsalEnding::Cut) { Vec::new() } else { self.waits() };
         let objects = [&DEPLOYMENTS, &SETS, &MACHINES].map(|kind| (kind.name, self.values(kind)));
         let nodes = self.server.all(&mcm_fake_api::NODES);
         let nodes = nodes.iter().map(|node| (node.name().to_owned(), node.value.clone())).collect();
@@ -248,7 +254,7 @@ impl Room {
     }
 
     /// The waits of the deployment, its sets, and the Machines that do not run.
-    fn waits(&self) -> Vec<Told> {
+    fn waits(&self) -> Vec<RehearsalWait> {
         let mut told = Vec::new();
         for (controller, kind) in ASKED {
             let all = self.server.all(kind);
@@ -257,7 +263,7 @@ impl Room {
             for object in asked.take(MOST_ASKED) {
                 let preview = self.cell.preview(controller, &Key::new(&self.namespace, object.name()));
                 let waits = preview.into_iter().flat_map(|preview| preview.waits);
-                told.extend(waits.map(|wait| Told { kind: kind.name, name: object.name().to_owned(), wait }));
+                told.extend(waits.map(|wait| RehearsalWait { kind: kind.name, name: object.name().to_owned(), wait }));
             }
         }
         told
@@ -265,44 +271,50 @@ impl Room {
 }
 
 /// Carries a change out. The deployment is there: a rehearsal begins with it.
-fn take(server: &ApiServer, namespace: &str, name: &str, cue: Cue) {
+fn take(server: &ApiServer, namespace: &str, name: &str, cue: DeploymentWrite) {
     match cue {
-        Cue::Create(value) => drop(server.create(&DEPLOYMENTS, value)),
-        Cue::Write(value) => drop(server.edit(&DEPLOYMENTS, namespace, name, |stored| {
+        DeploymentWrite::Create(value) => drop(server.create(&DEPLOYMENTS, value)),
+        DeploymentWrite::Write(value) => drop(server.edit(&DEPLOYMENTS, namespace, name, |stored| {
             stored["spec"] = value["spec"].clone();
             for field in ["labels", "annotations"] {
                 stored["metadata"][field] = value["metadata"][field].clone();
             }
         })),
-        Cue::Delete => drop(server.delete(&DEPLOYMENTS, namespace, name)),
+        DeploymentWrite::Delete => drop(server.delete(&DEPLOYMENTS, namespace, name)),
     }
 }
 
-fn cell(server: &ApiServer, clock: &VirtualClock, namespace: &str, has_target: bool, settings: &Settings) -> Arc<Cell> {
+fn cell(
+    server: &ApiServer,
+    clock: &VirtualClock,
+    namespace: &str,
+    has_target: bool,
+    settings: &Settings,
+) -> Arc<ControllerCell> {
     let control = server.client("mcm");
-    let assignment = if has_target { Assignment::One(TargetId::only()) } else { Assignment::None };
-    let targets = Targets::new(assignment, node::cache_for(&ROLES));
+    let assignment = if has_target { TargetAssignment::One(TargetId::only()) } else { TargetAssignment::None };
+    let targets = CellTargets::new(assignment, node::cache_for(&ROLES));
     if has_target {
         drop(targets.connect(&TargetId::only(), &TargetClients::one(&server.client("mcm"))));
     }
     let serial = AtomicU64::new(0);
-    let shared = Shared {
+    let shared = SharedCellState {
         clock: Arc::new(clock.clone()),
-        metrics: Metrics::new(),
+        metrics: MetricsRegistry::new(),
         caches: Arc::default(),
         entropy: Arc::new(move || spread(serial.fetch_add(1, Ordering::Relaxed))),
         cells: Arc::default(),
     };
-    let config = Config {
+    let config = CellConfig {
         name: String::new(),
-        scope: Scope::Namespace(namespace.to_owned()),
-        events: Events::discarded("mcm", Arc::clone(&shared.clock), shared.metrics.clone()),
+        scope: CellScope::Namespace(namespace.to_owned()),
+        events: EventRecorder::discarded("mcm", Arc::clone(&shared.clock), shared.metrics.clone()),
         control,
         targets,
         kinds: mcm_controllers::kind_caches(),
         shared,
     };
-    Cell::new(config, KINDS, &ROLES, settings)
+    ControllerCell::new(config, KINDS, &ROLES, settings)
 }
 
 /// Numbers that look random, and are the same each time (splitmix64).

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::api::machine::{Machine, MachinePhase};
 use mcm_controllers::object::owner;
-use mcm_fake_api::{DEPLOYMENTS, MACHINES, NODES, Object, SETS, Write};
+use mcm_fake_api::{DEPLOYMENTS, MACHINES, NODES, SETS, ServerObject, WriteRecord};
 use mcm_rules::plan::Wait;
 
 /// Something that happened to a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum MachineTransition {
     /// It was created.
     Create,
     /// Its Node joined.
@@ -32,7 +32,7 @@ pub(crate) enum Act {
 
 /// Machines of one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct SetTally {
     /// Machines that are not being deleted.
     pub live: usize,
     /// Live machines that run.
@@ -42,23 +42,23 @@ pub(crate) struct Tally {
 }
 
 /// Tallies by the UID of the set.
-pub(crate) type Tallies = BTreeMap<String, Tally>;
+pub(crate) type TalliesBySet = BTreeMap<String, SetTally>;
 
 /// An act, and the Machines after it.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RehearsalEntry {
     pub at: Duration,
-    pub act: Act,
+    pub act: MachineTransition,
     /// Name of the Machine.
     pub machine: String,
     /// It existed at the beginning.
     pub is_known: bool,
-    pub tallies: Tallies,
+    pub tallies: TalliesBySet,
 }
 
 /// How a rehearsal ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum RehearsalEnding {
     /// Everything is as desired.
     Settled,
     /// Nothing happens any more, and not everything is as desired.
@@ -71,7 +71,7 @@ pub(crate) enum Ending {
 
 /// A wait at the end.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct RehearsalWait {
     pub kind: &'static str,
     pub name: String,
     pub wait: Wait,
@@ -79,9 +79,9 @@ pub(crate) struct Told {
 
 /// How a rehearsal went.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
-    pub entries: Vec<Entry>,
-    pub ending: Ending,
+pub(crate) struct RehearsalCourse {
+    pub entries: Vec<RehearsalEntry>,
+    pub ending: RehearsalEnding,
     /// Virtual time until the last act.
     pub took: Duration,
     /// The objects at the end, by kind.
@@ -89,15 +89,15 @@ pub(crate) struct Course {
     /// The Nodes at the end, by name.
     pub nodes: BTreeMap<String, Value>,
     /// The Machines at the end, by set.
-    pub tallies: Tallies,
+    pub tallies: TalliesBySet,
     /// Machines at the end that existed at the beginning, by name, and whether they moved to another set.
     pub kept: BTreeMap<String, bool>,
     /// The waits of what is not as desired.
-    pub waits: Vec<Told>,
+    pub waits: Vec<RehearsalWait>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct RecordedMachine {
     name: String,
     set: String,
     /// The set at the beginning; `None` if the Machine is new.
@@ -107,26 +107,26 @@ struct Seen {
     is_updating: bool,
 }
 
-pub(super) struct Record {
+pub(super) struct RehearsalRecord {
     begun: Instant,
-    machines: BTreeMap<String, Seen>,
-    tallies: Tallies,
+    machines: BTreeMap<String, RecordedMachine>,
+    tallies: TalliesBySet,
     /// Machines that are being created, updated or deleted, or may become Failed.
     under_way: usize,
-    entries: Vec<Entry>,
+    entries: Vec<RehearsalEntry>,
     /// The last write of something that matters.
     pub written: Instant,
     /// The last time that a Machine joined, was updated or was gone.
     pub progressed: Instant,
 }
 
-impl Record {
+impl RehearsalRecord {
     pub(super) fn of(machines: &[Machine]) -> Self {
         let now = Instant::now();
         let mut record = Self {
             begun: now,
             machines: BTreeMap::new(),
-            tallies: Tallies::new(),
+            tallies: TalliesBySet::new(),
             under_way: 0,
             entries: Vec::new(),
             written: now,
@@ -135,7 +135,7 @@ impl Record {
         for machine in machines {
             let set = owner::controller_of(&machine.metadata).map(|owner| owner.uid.clone()).unwrap_or_default();
             let phase = machine.phase();
-            let seen = Seen {
+            let seen = RecordedMachine {
                 name: machine.name_any(),
                 first_set: Some(set.clone()),
                 set,
@@ -159,7 +159,7 @@ impl Record {
     }
 
     /// Records a write; whether a Machine joined, was updated or is gone.
-    pub(super) fn saw(&mut self, write: &Write<'_>) -> bool {
+    pub(super) fn saw(&mut self, write: &WriteRecord<'_>) -> bool {
         let matters = [&MACHINES, &SETS, &DEPLOYMENTS, &NODES].contains(&write.call.kind);
         if !matters || !write.changed() {
             return false;
@@ -179,7 +179,7 @@ impl Record {
         progressed
     }
 
-    fn changed(&mut self, object: &Object) -> bool {
+    fn changed(&mut self, object: &ServerObject) -> bool {
         let known = self.machines.get(object.uid()).cloned();
         let seen = seen(object, known.as_ref());
         if known.as_ref() == Some(&seen) {
@@ -193,37 +193,37 @@ impl Record {
         let before = known.clone().unwrap_or_default();
         let mut progressed = false;
         if known.is_none() {
-            self.note(Act::Create, &seen);
+            self.note(MachineTransition::Create, &seen);
         }
         if seen.is_going && !before.is_going {
-            self.note(Act::Drain, &seen);
+            self.note(MachineTransition::Drain, &seen);
         }
         if seen.is_updating && !before.is_updating {
-            self.note(Act::Update, &seen);
+            self.note(MachineTransition::Update, &seen);
         }
         if seen.phase == MachinePhase::Failed && before.phase != MachinePhase::Failed {
-            self.note(Act::Fail, &seen);
+            self.note(MachineTransition::Fail, &seen);
         }
         if seen.phase == MachinePhase::Running && before.phase != MachinePhase::Running && !seen.is_going {
             let was_updated = matches!(before.phase, MachinePhase::InPlaceUpdating);
-            self.note(if was_updated { Act::Updated } else { Act::Join }, &seen);
+            self.note(if was_updated { MachineTransition::Updated } else { MachineTransition::Join }, &seen);
             progressed = true;
         }
         progressed
     }
 
-    fn gone(&mut self, object: &Object) -> bool {
+    fn gone(&mut self, object: &ServerObject) -> bool {
         let Some(seen) = self.machines.remove(object.uid()) else { return false };
         self.count(&seen, false);
         if !seen.is_going {
-            self.note(Act::Drain, &seen);
+            self.note(MachineTransition::Drain, &seen);
         }
-        self.note(Act::Gone, &seen);
+        self.note(MachineTransition::Gone, &seen);
         true
     }
 
-    fn note(&mut self, act: Act, seen: &Seen) {
-        self.entries.push(Entry {
+    fn note(&mut self, act: MachineTransition, seen: &RecordedMachine) {
+        self.entries.push(RehearsalEntry {
             at: self.begun.elapsed(),
             act,
             machine: seen.name.clone(),
@@ -232,7 +232,7 @@ impl Record {
         });
     }
 
-    fn count(&mut self, seen: &Seen, is_added: bool) {
+    fn count(&mut self, seen: &RecordedMachine, is_added: bool) {
         let tally = self.tallies.entry(seen.set.clone()).or_default();
         let step = |number: &mut usize| *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
         if seen.is_going || seen.is_updating || !is_at_rest(&seen.phase) {
@@ -246,7 +246,7 @@ impl Record {
                 step(&mut tally.running);
             }
         }
-        if *tally == Tally::default() {
+        if *tally == SetTally::default() {
             self.tallies.remove(&seen.set);
         }
     }
@@ -267,18 +267,18 @@ impl Record {
 
     pub(super) fn course(
         &self,
-        ending: Ending,
+        ending: RehearsalEnding,
         begun: Instant,
         objects: BTreeMap<&'static str, Vec<Value>>,
         nodes: BTreeMap<String, Value>,
-        waits: Vec<Told>,
-    ) -> Course {
-        let moved = |seen: &Seen| Some((seen.name.clone(), *seen.first_set.as_ref()? != seen.set));
+        waits: Vec<RehearsalWait>,
+    ) -> RehearsalCourse {
+        let moved = |seen: &RecordedMachine| Some((seen.name.clone(), *seen.first_set.as_ref()? != seen.set));
         let kept = self.machines.values().filter(|seen| !seen.is_going).filter_map(moved).collect();
         let last = self.entries.last().map_or(Duration::ZERO, |entry| entry.at);
-        let took = if ending == Ending::Settled { last } else { begun.elapsed() };
+        let took = if ending == RehearsalEnding::Settled { last } else { begun.elapsed() };
         let (entries, tallies) = (self.entries.clone(), self.tallies.clone());
-        Course { entries, ending, took, objects, nodes, tallies, kept, waits }
+        RehearsalCourse { entries, ending, took, objects, nodes, tallies, kept, waits }
     }
 }
 
@@ -286,14 +286,14 @@ fn is_at_rest(phase: &MachinePhase) -> bool {
     matches!(phase, MachinePhase::Running | MachinePhase::Failed | MachinePhase::InPlaceUpdateFailed)
 }
 
-fn seen(object: &Object, known: Option<&Seen>) -> Seen {
+fn seen(object: &ServerObject, known: Option<&RecordedMachine>) -> RecordedMachine {
     let meta = &object.value["metadata"];
     let owners = meta["ownerReferences"].as_array().into_iter().flatten();
     let set = owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str());
     let phase = object.value["status"]["currentStatus"]["phase"].clone();
     let phase: MachinePhase = serde_json::from_value(phase).unwrap_or_default();
     let is_updating = phase == MachinePhase::InPlaceUpdating;
-    Seen {
+    RecordedMachine {
         name: object.name().to_owned(),
         set: set.unwrap_or_default().to_owned(),
         first_set: known.and_then(|known| known.first_set.clone()),

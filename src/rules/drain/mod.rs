@@ -40,18 +40,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use pdb::{Allowance, Refusal, is_of_several};
+pub use pdb::{DisruptionAllowance, EvictionRefusal, is_of_several};
 pub use plan::{DrainPlan, plan};
-pub use pods::Claim;
+pub use pods::PodVolumeClaim;
 pub use pods::{ClaimRef, PodFacts, PodRef};
-pub use policy::{DrainPolicy, Mode, Preparation};
-pub use rounds::Rounds;
-pub use rules::Round;
-pub use volumes::{Attachments, ClaimFacts, Volume, VolumeTimeouts, Volumes};
+pub use policy::{DrainMode, DrainPolicy, DrainPreparation};
+pub use rounds::DrainRounds;
+pub use rules::DrainRuleInput;
+pub use volumes::{AttachmentState, ClaimFacts, TrackedVolume, VolumeTimeouts, VolumeTracker};
 
 /// How a pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum PodRemovalMethod {
     /// By the eviction API, which checks disruption budgets and uses the pod's own grace period.
     Evict,
     /// By a delete with grace period 0.
@@ -60,11 +60,11 @@ pub enum Method {
 
 /// Result of an eviction or a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DrainAnswer {
     /// The pod is terminating.
     Accepted,
     /// Refused for now (429).
-    Refused(Refusal),
+    Refused(EvictionRefusal),
     /// Any other error, including 404 and 409: they may be about the disruption budget. Only a list proves that a pod
     /// no longer exists.
     Failed(String),
@@ -72,18 +72,18 @@ pub enum Answer {
 
 /// The last call about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    pub method: Method,
+pub struct DrainAttempt {
+    pub method: PodRemovalMethod,
     pub at: Timestamp,
     /// Number of calls of this method so far, including this one.
     pub count: u32,
-    pub answer: Answer,
+    pub answer: DrainAnswer,
     /// Time of the first eviction attempt; `None` if there was none.
     pub evicting_since: Option<Timestamp>,
 }
 
 /// The last call about each pod, by UID. Lives in the process only.
-pub type Attempts = BTreeMap<Arc<str>, Attempt>;
+pub type PodAttempts = BTreeMap<Arc<str>, DrainAttempt>;
 
 /// `time + duration`, at most the end of time.
 fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {

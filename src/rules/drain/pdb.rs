@@ -7,7 +7,7 @@ use mcm_api::selector::Selector;
 
 /// The number of disruptions that a budget allows now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct DisruptionAllowance {
     /// `metadata.resourceVersion` of the budget.
     pub version: String,
     /// `status.disruptionsAllowed`.
@@ -16,7 +16,7 @@ pub struct Allowance {
 
 /// A refused eviction and the budget that refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct EvictionRefusal {
     /// Text of the API server.
     pub message: String,
     /// The budget that refused, `namespace/name`; `None` if none was found.
@@ -34,7 +34,7 @@ pub fn is_of_several(message: &str) -> bool {
     message.contains("more than one PodDisruptionBudget")
 }
 
-impl Refusal {
+impl EvictionRefusal {
     /// Finds the budget that refused the eviction, among those of the pod's namespace.
     pub fn of(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
         let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
@@ -115,7 +115,7 @@ mod tests {
     #[case::one_may_go(json!({ "disruptionsAllowed": 1 }), false)]
     fn misconfigured_only_if_waiting_cannot_help(#[case] changes: Value, #[case] expected: bool) {
         let budgets = [budget("b", json!({ "matchLabels": { "app": "db" } }), status(changes))];
-        assert_eq!(Refusal::of(&pod(), &budgets, "no").is_misconfigured, expected);
+        assert_eq!(EvictionRefusal::of(&pod(), &budgets, "no").is_misconfigured, expected);
     }
 
     #[rstest]
@@ -125,14 +125,14 @@ mod tests {
     #[case::no_selector(json!(null), None)]
     fn the_budget_is_found_by_its_selector(#[case] selector: Value, #[case] expected: Option<&str>) {
         let budgets = [budget("b", selector, status(json!({})))];
-        assert_eq!(Refusal::of(&pod(), &budgets, "no").budget.as_deref(), expected);
+        assert_eq!(EvictionRefusal::of(&pod(), &budgets, "no").budget.as_deref(), expected);
     }
 
     #[test]
     fn budgets_of_other_namespaces_do_not_count() {
         let mut elsewhere = budget("b", json!({}), status(json!({})));
         elsewhere.metadata.namespace = Some("other".to_owned());
-        assert_eq!(Refusal::of(&pod(), &[elsewhere], "no").budget, None);
+        assert_eq!(EvictionRefusal::of(&pod(), &[elsewhere], "no").budget, None);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let all = json!({});
         let budgets = [budget("z", all.clone(), status(json!({}))), budget("a", all, status(json!({})))];
         let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-        let refusal = Refusal::of(&pod(), &budgets, text);
+        let refusal = EvictionRefusal::of(&pod(), &budgets, text);
         assert_eq!((refusal.budget.as_deref(), refusal.is_of_several), (Some("n/a and n/z"), true));
         assert!(!refusal.is_misconfigured);
     }
@@ -149,7 +149,7 @@ mod tests {
     fn of_several_budgets_the_one_to_repair_is_named() {
         let budgets =
             [budget("a", json!({}), status(json!({ "currentHealthy": 1 }))), budget("z", json!({}), status(json!({})))];
-        let refusal = Refusal::of(&pod(), &budgets, "no");
+        let refusal = EvictionRefusal::of(&pod(), &budgets, "no");
         assert_eq!((refusal.budget.as_deref(), refusal.is_misconfigured), (Some("n/z"), true));
     }
 }

@@ -3,10 +3,10 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use super::{
-    Method, Mode, PodFacts, PodRef, Round, after, releases,
-    rules::{self, POLL, Problem, Verdict},
+    DrainMode, DrainRuleInput, PodFacts, PodRef, PodRemovalMethod, after, releases,
+    rules::{self, DrainProblem, DrainVerdict, POLL},
     turns,
-    volumes::{Move, Stage},
+    volumes::{VolumeMove, VolumeMoveStage},
 };
 use crate::plan::{Wait, WaitKind};
 
@@ -33,7 +33,7 @@ pub struct DrainPlan {
 /// A call about a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodStep {
-    pub method: Method,
+    pub method: PodRemovalMethod,
     pub pod: PodRef,
     /// Message of an event, if the call is worth one.
     pub report: Option<String>,
@@ -54,15 +54,15 @@ impl DrainPlan {
         }
     }
 
-    fn add(&mut self, pod: &PodFacts, verdict: Verdict) {
+    fn add(&mut self, pod: &PodFacts, verdict: DrainVerdict) {
         match verdict {
-            Verdict::Undecided | Verdict::NotDrained => return,
-            Verdict::Leave { error } => self.tell(Problem { error, refused_by: None }),
-            Verdict::Call { method, report, problem } => {
+            DrainVerdict::Undecided | DrainVerdict::NotDrained => return,
+            DrainVerdict::Leave { error } => self.tell(DrainProblem { error, refused_by: None }),
+            DrainVerdict::Call { method, report, problem } => {
                 self.calls.push(PodStep { method, pod: pod.pod.clone(), report });
                 self.tell(problem);
             }
-            Verdict::Wait { kind, text, until, problem } => {
+            DrainVerdict::Wait { kind, text, until, problem } => {
                 self.waits.push(Wait { kind, text, until: Some(until) });
                 self.tell(problem);
             }
@@ -71,26 +71,26 @@ impl DrainPlan {
     }
 
     /// A terminating pod is awaited itself; after that, its volumes are.
-    fn add_move(&mut self, it: &Move, pods: &[&PodFacts], round: &Round<'_>) {
+    fn add_move(&mut self, it: &VolumeMove, pods: &[&PodFacts], round: &DrainRuleInput<'_>) {
         let (names, node) = (it.names(), round.node);
         let (kind, text, until) = match it.stage(round.timeouts, round.now) {
-            Stage::Over => return,
-            Stage::Stuck { since } => {
+            VolumeMoveStage::Over => return,
+            VolumeMoveStage::Stuck { since } => {
                 let until = after(since, TOLD_FOR);
                 if round.now >= until {
                     return;
                 }
-                self.tell(Problem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
+                self.tell(DrainProblem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
                 let text =
                     format!("volumes {names} of pod {}, which were not detached from node {node} in time", it.pod);
                 (WaitKind::VolumeDetachment, text, until)
             }
-            Stage::Detaching { .. } if pods.iter().any(|pod| pod.pod.uid == it.pod.uid) => return,
-            Stage::Detaching { until } => {
+            VolumeMoveStage::Detaching { .. } if pods.iter().any(|pod| pod.pod.uid == it.pod.uid) => return,
+            VolumeMoveStage::Detaching { until } => {
                 let text = format!("volumes {names} of pod {} to be detached from node {node}", it.pod);
                 (WaitKind::VolumeDetachment, text, until)
             }
-            Stage::Reattaching { until } => {
+            VolumeMoveStage::Reattaching { until } => {
                 let text = format!("volumes {names} of pod {} to be attached to another node", it.pod);
                 (WaitKind::VolumeAttachment, text, until)
             }
@@ -100,7 +100,7 @@ impl DrainPlan {
     }
 
     /// At the end of a drain: volumes that are attached to the Node although no pod uses them.
-    fn add_left(&mut self, pods: &[&PodFacts], round: &Round<'_>) {
+    fn add_left(&mut self, pods: &[&PodFacts], round: &DrainRuleInput<'_>) {
         let Some(left) = round.volumes.left(pods, round.timeouts, TOLD_FOR, round.now) else { return };
         let node = round.node;
         let (text, until) = match (left.names.as_str(), round.now < left.until) {
@@ -110,7 +110,7 @@ impl DrainPlan {
                 (format!("volumes {names}, which no pod uses, to be detached from node {node}"), left.until)
             }
             (names, false) => {
-                self.tell(Problem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
+                self.tell(DrainProblem { error: Some(NOT_DETACHED.to_owned()), refused_by: None });
                 (
                     format!("volumes {names}, which were not detached from node {node} in time"),
                     after(left.until, TOLD_FOR),
@@ -121,7 +121,7 @@ impl DrainPlan {
         self.waits.push(Wait { kind: WaitKind::VolumeDetachment, text, until: Some(until) });
     }
 
-    fn tell(&mut self, problem: Problem) {
+    fn tell(&mut self, problem: DrainProblem) {
         if let Some(error) = problem.error.filter(|error| !self.errors.contains(error)) {
             self.errors.push(error);
         }
@@ -130,18 +130,18 @@ impl DrainPlan {
 }
 
 /// Plans the drain of the listed pods of a Node.
-pub fn plan(pods: &[PodFacts], round: &Round<'_>) -> DrainPlan {
+pub fn plan(pods: &[PodFacts], round: &DrainRuleInput<'_>) -> DrainPlan {
     let mut sorted: Vec<&PodFacts> = pods.iter().collect();
     sorted.sort_by(|a, b| a.pod.cmp(&b.pod));
     let mut plan = DrainPlan::default();
     let held = turns::held(&sorted, round);
-    let round = Round { held: &held, ..*round };
+    let round = DrainRuleInput { held: &held, ..*round };
     let released = releases::released(&sorted, &round);
-    let round = Round { released: &released, ..round };
+    let round = DrainRuleInput { released: &released, ..round };
     for pod in &sorted {
         plan.add(pod, rules::judge(pod, &round));
     }
-    if round.mode == Mode::Normal {
+    if round.mode == DrainMode::Normal {
         round.volumes.moves().for_each(|it| plan.add_move(it, &sorted, &round));
         if plan.is_done() {
             plan.add_left(&sorted, &round);

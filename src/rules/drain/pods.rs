@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::plan::Subject;
+use crate::plan::SubjectRef;
 
 /// Identifies one incarnation of a pod. A call about it carries the UID as precondition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +14,8 @@ pub struct PodRef {
 }
 
 impl PodRef {
-    pub fn subject(&self) -> Subject {
-        Subject { kind: "Pod".to_owned(), namespace: self.namespace.clone(), name: self.name.clone() }
+    pub fn subject(&self) -> SubjectRef {
+        SubjectRef { kind: "Pod".to_owned(), namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 
@@ -58,12 +58,12 @@ pub struct PodFacts {
     /// `spec.priority`; 0 if it has none, as for the scheduler.
     pub priority: i32,
     /// The PersistentVolumeClaims of its volumes.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PodVolumeClaim>,
 }
 
 /// A PersistentVolumeClaim of a pod, in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct PodVolumeClaim {
     pub name: String,
     /// It belongs to a generic ephemeral volume, so it is deleted with the pod.
     pub is_ephemeral: bool,
@@ -102,10 +102,10 @@ impl PodFacts {
                 .flat_map(|spec| spec.volumes.iter().flatten())
                 .filter_map(|volume| {
                     if let Some(claim) = &volume.persistent_volume_claim {
-                        return Some(Claim { name: claim.claim_name.clone(), is_ephemeral: false });
+                        return Some(PodVolumeClaim { name: claim.claim_name.clone(), is_ephemeral: false });
                     }
                     let name = format!("{name}-{}", volume.name);
-                    volume.ephemeral.as_ref().map(|_| Claim { name, is_ephemeral: true })
+                    volume.ephemeral.as_ref().map(|_| PodVolumeClaim { name, is_ephemeral: true })
                 })
                 .collect(),
             priority: spec.and_then(|spec| spec.priority).unwrap_or_default(),
@@ -117,7 +117,7 @@ impl PodFacts {
         }
     }
 
-    pub(super) fn claim_ref(&self, claim: &Claim) -> ClaimRef {
+    pub(super) fn claim_ref(&self, claim: &PodVolumeClaim) -> ClaimRef {
         ClaimRef { namespace: self.pod.namespace.clone(), name: claim.name.clone() }
     }
 
@@ -168,7 +168,7 @@ mod tests {
         }));
         assert_eq!(pod.terminating_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(pod.grace.as_secs(), 60, "what the eviction granted counts, not what the pod asks for");
-        let claim = |name: &str, is_ephemeral| Claim { name: name.to_owned(), is_ephemeral };
+        let claim = |name: &str, is_ephemeral| PodVolumeClaim { name: name.to_owned(), is_ephemeral };
         assert_eq!(pod.claims, [claim("data-db-0", false), claim("db-0-scratch", true)]);
         assert_eq!(pod.priority, 7);
         assert_eq!(facts(json!({})).priority, 0, "the reference crashes on a pod without one");

@@ -12,7 +12,7 @@ const BROKEN_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Mode of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum DrainMode {
     /// Evict, respect budgets and grace periods, wait for every pod.
     Normal,
     /// Delete all pods with grace period 0 and wait for nothing.
@@ -38,12 +38,12 @@ impl DrainPolicy {
         SignedDuration::from_secs(i64::from(max_evict_retries.max(0)) * EVICTION_PERIOD)
     }
 
-    pub fn mode(&self, now: Timestamp) -> Mode {
-        if self.forced_from().is_none_or(|from| now >= from) { Mode::Forced } else { Mode::Normal }
+    pub fn mode(&self, now: Timestamp) -> DrainMode {
+        if self.forced_from().is_none_or(|from| now >= from) { DrainMode::Forced } else { DrainMode::Normal }
     }
 
     pub fn is_forced(&self, now: Timestamp) -> bool {
-        self.mode(now) == Mode::Forced
+        self.mode(now) == DrainMode::Forced
     }
 
     /// From when the drain is forced; `None` if the label forces it now.
@@ -79,7 +79,7 @@ pub fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
 
 /// A step that prepares a Node before its pods are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preparation {
+pub enum DrainPreparation {
     /// Set the condition `Terminating`, which other controllers read.
     Announce,
     /// Set `spec.unschedulable`.
@@ -87,11 +87,11 @@ pub enum Preparation {
 }
 
 /// The preparations that a Node still needs, in order.
-pub fn preparations(node: &Node) -> impl Iterator<Item = Preparation> {
+pub fn preparations(node: &Node) -> impl Iterator<Item = DrainPreparation> {
     let type_ = NodeConditionType::Terminating.as_str();
     let is_announced = node.status.conditions.iter().any(|it| it.type_ == type_ && it.status == "True");
-    let announce = (!is_announced).then_some(Preparation::Announce);
-    let cordon = (!node.spec.unschedulable).then_some(Preparation::Cordon);
+    let announce = (!is_announced).then_some(DrainPreparation::Announce);
+    let cordon = (!node.spec.unschedulable).then_some(DrainPreparation::Cordon);
     announce.into_iter().chain(cordon)
 }
 

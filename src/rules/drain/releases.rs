@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{Answer, PodFacts, Round};
+use super::{DrainAnswer, DrainRuleInput, PodFacts};
 
 /// The refused pods, by UID, whose budgets allow an eviction now: of each budget as many as it allows, because the
 /// others
 /// would only be refused again.
-pub(super) fn released(pods: &[&PodFacts], round: &Round<'_>) -> BTreeSet<Arc<str>> {
+pub(super) fn released(pods: &[&PodFacts], round: &DrainRuleInput<'_>) -> BTreeSet<Arc<str>> {
     let mut left: BTreeMap<&str, i32> = BTreeMap::new();
     let mut released = BTreeSet::new();
     for pod in pods.iter().filter(|pod| pod.terminating_since.is_none() && !round.held.contains_key(&pod.pod.uid)) {
-        let Some(Answer::Refused(refusal)) = round.attempt(pod).map(|attempt| &attempt.answer) else { continue };
+        let Some(DrainAnswer::Refused(refusal)) = round.attempt(pod).map(|attempt| &attempt.answer) else { continue };
         let Some(budget) = refusal.budget.as_deref() else { continue };
         let Some(allowance) = round.allowances.get(budget) else { continue };
         if !refusal.version.as_deref().is_some_and(|seen| is_newer(&allowance.version, seen)) {

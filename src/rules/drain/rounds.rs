@@ -5,12 +5,12 @@ use super::PodFacts;
 /// The pods a drain waits for: those of its first list and, once these are terminated, those of the next one. It
 /// compares no times, because the clocks of this process, the API server and the Node differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rounds {
+pub struct DrainRounds {
     first: Option<BTreeSet<Arc<str>>>,
     second: Option<BTreeSet<Arc<str>>>,
 }
 
-impl Rounds {
+impl DrainRounds {
     /// The pods of the Node were listed.
     pub fn listed(&mut self, pods: &[PodFacts]) {
         let waited_for =

@@ -10,32 +10,33 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Allowance, Answer, Attempt, Attempts, Method, Mode, PodFacts, Rounds, after,
-    volumes::{VolumeTimeouts, Volumes},
+    DisruptionAllowance, DrainAnswer, DrainAttempt, DrainMode, DrainRounds, PodAttempts, PodFacts, PodRemovalMethod,
+    after,
+    volumes::{VolumeTimeouts, VolumeTracker},
 };
 use crate::plan::WaitKind;
 use mcm_api::backoff::Backoff;
 
 /// In this order.
-pub const RULES: [Rule; 9] =
+pub const RULES: [DrainRule; 9] =
     [mirror, daemon, forced, finished, latecomer, told_to_go, unread_volumes, wait_for_turn, evict_or_delete];
 
 /// A rule for one pod.
-pub type Rule = fn(&PodFacts, &Round<'_>) -> Verdict;
+pub type DrainRule = fn(&PodFacts, &DrainRuleInput<'_>) -> DrainVerdict;
 
 /// Input of every rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Round<'a> {
+pub struct DrainRuleInput<'a> {
     /// Name of the Node.
     pub node: &'a str,
-    pub mode: Mode,
+    pub mode: DrainMode,
     /// How long a pod is evicted, from its first eviction, before it is deleted.
     pub evict_for: SignedDuration,
     /// From this time the drain is forced.
     pub forced_from: Timestamp,
-    pub attempts: &'a Attempts,
-    pub rounds: &'a Rounds,
-    pub volumes: &'a Volumes,
+    pub attempts: &'a PodAttempts,
+    pub rounds: &'a DrainRounds,
+    pub volumes: &'a VolumeTracker,
     /// Why the volumes of some pods could not be read; `None` if they could.
     pub unread: Option<&'a str>,
     pub timeouts: VolumeTimeouts,
@@ -43,7 +44,7 @@ pub struct Round<'a> {
     pub held: &'a BTreeMap<Arc<str>, String>,
     /// Current allowances of disruption budgets, by `namespace/name`: only budgets that are watched and refused an
     /// eviction.
-    pub allowances: &'a BTreeMap<String, Allowance>,
+    pub allowances: &'a BTreeMap<String, DisruptionAllowance>,
     /// Refused pods, by UID, that are evicted again without a pause.
     pub released: &'a BTreeSet<Arc<str>>,
     pub now: Timestamp,
@@ -51,7 +52,7 @@ pub struct Round<'a> {
 
 /// Result of a rule.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum DrainVerdict {
     /// The rule does not apply; the next one decides.
     Undecided,
     /// The pod is not drained.
@@ -59,14 +60,14 @@ pub enum Verdict {
     /// The pod is not touched and not awaited.
     Leave { error: Option<String> },
     /// Call now. The report becomes an event.
-    Call { method: Method, report: Option<String>, problem: Problem },
+    Call { method: PodRemovalMethod, report: Option<String>, problem: DrainProblem },
     /// Wait; the text completes "waiting for".
-    Wait { kind: WaitKind, text: String, until: Timestamp, problem: Problem },
+    Wait { kind: WaitKind, text: String, until: Timestamp, problem: DrainProblem },
 }
 
 /// Problems of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problem {
+pub struct DrainProblem {
     /// An error that a short wait does not solve, in the words of the reference.
     pub error: Option<String>,
     /// The disruption budget that refuses the eviction now, as `namespace/name`.
@@ -74,9 +75,9 @@ pub struct Problem {
 }
 
 /// The verdict of the first rule that applies.
-pub fn judge(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+pub fn judge(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     let verdicts = RULES.iter().map(|rule| rule(pod, round));
-    verdicts.into_iter().find(|verdict| *verdict != Verdict::Undecided).unwrap_or(Verdict::NotDrained)
+    verdicts.into_iter().find(|verdict| *verdict != DrainVerdict::Undecided).unwrap_or(DrainVerdict::NotDrained)
 }
 
 /// Longest time between two evictions of one pod; the reference's fixed one.
@@ -88,8 +89,8 @@ const TERMINATION_SLACK: SignedDuration = SignedDuration::from_secs(30);
 /// Refusals before the first event; the next ones follow about every five minutes.
 const REFUSALS_TO_REPORT: (u32, u32) = (6, 15);
 
-impl<'a> Round<'a> {
-    pub(super) fn attempt(&self, pod: &PodFacts) -> Option<&'a Attempt> {
+impl<'a> DrainRuleInput<'a> {
+    pub(super) fn attempt(&self, pod: &PodFacts) -> Option<&'a DrainAttempt> {
         self.attempts.get(&pod.pod.uid)
     }
 
@@ -101,8 +102,12 @@ impl<'a> Round<'a> {
         self.attempt(pod)?.evicting_since.map(|since| after(since, self.evict_for))
     }
 
-    pub(super) fn method(&self, pod: &PodFacts) -> Method {
-        if self.evict_until(pod).is_some_and(|until| self.now >= until) { Method::Delete } else { Method::Evict }
+    pub(super) fn method(&self, pod: &PodFacts) -> PodRemovalMethod {
+        if self.evict_until(pod).is_some_and(|until| self.now >= until) {
+            PodRemovalMethod::Delete
+        } else {
+            PodRemovalMethod::Evict
+        }
     }
 
     /// The earlier of a time and the end of the pod's eviction period or the start of the forced drain.
@@ -113,141 +118,141 @@ impl<'a> Round<'a> {
 
     /// When to list again: every second after an eviction, later after a tenth of the time since.
     fn poll_at(&self) -> Timestamp {
-        let accepted = self.attempts.values().filter(|attempt| attempt.answer == Answer::Accepted);
+        let accepted = self.attempts.values().filter(|attempt| attempt.answer == DrainAnswer::Accepted);
         let age = accepted.map(|attempt| attempt.at).max().map_or(POLL, |at| self.now.duration_since(at) / 10);
         after(self.now, age.clamp(SignedDuration::from_secs(1), POLL))
     }
 }
 
 /// A mirror pod runs because of a file on the Node: the API server cannot stop it.
-fn mirror(pod: &PodFacts, _: &Round<'_>) -> Verdict {
-    if pod.is_mirror { Verdict::NotDrained } else { Verdict::Undecided }
+fn mirror(pod: &PodFacts, _: &DrainRuleInput<'_>) -> DrainVerdict {
+    if pod.is_mirror { DrainVerdict::NotDrained } else { DrainVerdict::Undecided }
 }
 
 /// Its DaemonSet would recreate it immediately.
-fn daemon(pod: &PodFacts, _: &Round<'_>) -> Verdict {
-    if pod.is_daemon { Verdict::NotDrained } else { Verdict::Undecided }
+fn daemon(pod: &PodFacts, _: &DrainRuleInput<'_>) -> DrainVerdict {
+    if pod.is_daemon { DrainVerdict::NotDrained } else { DrainVerdict::Undecided }
 }
 
 /// A forced drain deletes a pod once and does not wait for it.
-fn forced(pod: &PodFacts, round: &Round<'_>) -> Verdict {
-    if round.mode == Mode::Normal {
-        return Verdict::Undecided;
+fn forced(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
+    if round.mode == DrainMode::Normal {
+        return DrainVerdict::Undecided;
     }
-    let error = match round.attempt(pod).filter(|attempt| attempt.method == Method::Delete) {
-        None => return call(Method::Delete),
-        Some(Attempt { answer: Answer::Accepted, .. }) => None,
-        Some(Attempt { answer: Answer::Failed(error), .. }) => Some(error),
-        Some(Attempt { answer: Answer::Refused(refusal), .. }) => Some(&refusal.message),
+    let error = match round.attempt(pod).filter(|attempt| attempt.method == PodRemovalMethod::Delete) {
+        None => return call(PodRemovalMethod::Delete),
+        Some(DrainAttempt { answer: DrainAnswer::Accepted, .. }) => None,
+        Some(DrainAttempt { answer: DrainAnswer::Failed(error), .. }) => Some(error),
+        Some(DrainAttempt { answer: DrainAnswer::Refused(refusal), .. }) => Some(&refusal.message),
     };
-    Verdict::Leave { error: error.map(|error| format!("error when deleting pod \"{}\": {error}", pod.pod.name)) }
+    DrainVerdict::Leave { error: error.map(|error| format!("error when deleting pod \"{}\": {error}", pod.pod.name)) }
 }
 
 /// A finished pod is evicted once, for its owner to notice; nothing waits for it.
-fn finished(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+fn finished(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     if !pod.is_finished {
-        return Verdict::Undecided;
+        return DrainVerdict::Undecided;
     }
     if round.attempt(pod).is_none() && pod.terminating_since.is_none() {
-        return call(Method::Evict);
+        return call(PodRemovalMethod::Evict);
     }
-    Verdict::Leave { error: None }
+    DrainVerdict::Leave { error: None }
 }
 
 /// It was scheduled after the cordon: it tolerates that and would come back.
-fn latecomer(pod: &PodFacts, round: &Round<'_>) -> Verdict {
-    if round.rounds.count(pod) { Verdict::Undecided } else { Verdict::Leave { error: None } }
+fn latecomer(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
+    if round.rounds.count(pod) { DrainVerdict::Undecided } else { DrainVerdict::Leave { error: None } }
 }
 
 /// A terminating pod has until the end of its grace period, plus some time for the kubelet. After that it is evicted or
 /// deleted again.
-fn told_to_go(pod: &PodFacts, round: &Round<'_>) -> Verdict {
-    let accepted = round.attempt(pod).filter(|attempt| attempt.answer == Answer::Accepted);
+fn told_to_go(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
+    let accepted = round.attempt(pod).filter(|attempt| attempt.answer == DrainAnswer::Accepted);
     let since = match (accepted, pod.terminating_since) {
-        (None, None) => return Verdict::Undecided,
+        (None, None) => return DrainVerdict::Undecided,
         (Some(attempt), Some(since)) => attempt.at.max(since),
         (Some(attempt), None) => attempt.at,
         (None, Some(since)) => since,
     };
-    let is_killed = accepted.is_some_and(|attempt| attempt.method == Method::Delete);
+    let is_killed = accepted.is_some_and(|attempt| attempt.method == PodRemovalMethod::Delete);
     let grace = if is_killed { SignedDuration::ZERO } else { pod.grace };
     let is_stuck = round.now >= after(after(since, grace), TERMINATION_SLACK);
     let is_told_so = accepted.is_some_and(|attempt| attempt.method == round.method(pod));
     if is_stuck && !is_killed && !is_told_so {
-        return Verdict::Undecided;
+        return DrainVerdict::Undecided;
     }
     let error = is_stuck.then(|| {
         let (pod, node) = (&pod.pod.name, round.node);
         format!("error when waiting for pod \"{pod}\"/{node} terminating: context deadline exceeded")
     });
-    Verdict::Wait {
+    DrainVerdict::Wait {
         kind: WaitKind::PodTermination,
         text: format!("pod {} to terminate", pod.pod),
         until: round.at_most(pod, round.poll_at()),
-        problem: Problem { error, refused_by: None },
+        problem: DrainProblem { error, refused_by: None },
     }
 }
 
 /// Whether a pod shares volumes decides when it is evicted, so they have to be known.
-fn unread_volumes(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+fn unread_volumes(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     if round.volumes.know(pod) {
-        return Verdict::Undecided;
+        return DrainVerdict::Undecided;
     }
     let error = round.unread.unwrap_or("not read yet").to_owned();
-    Verdict::Wait {
+    DrainVerdict::Wait {
         kind: WaitKind::VolumesUnknown,
         text: format!("the volumes of pod {}: {error}", pod.pod),
         until: round.at_most(pod, after(round.now, POLL)),
-        problem: Problem { error: Some(error), refused_by: None },
+        problem: DrainProblem { error: Some(error), refused_by: None },
     }
 }
 
 /// Volumes move in order, and not too many at a time.
-fn wait_for_turn(pod: &PodFacts, round: &Round<'_>) -> Verdict {
-    let Some(reason) = round.held.get(&pod.pod.uid) else { return Verdict::Undecided };
-    Verdict::Wait {
+fn wait_for_turn(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
+    let Some(reason) = round.held.get(&pod.pod.uid) else { return DrainVerdict::Undecided };
+    DrainVerdict::Wait {
         kind: WaitKind::VolumeTurn,
         text: format!("pod {} to be evicted: {reason}", pod.pod),
         until: round.at_most(pod, after(round.now, POLL)),
-        problem: Problem::default(),
+        problem: DrainProblem::default(),
     }
 }
 
 /// A pod is evicted until it terminates or its eviction period ends, then deleted.
-fn evict_or_delete(pod: &PodFacts, round: &Round<'_>) -> Verdict {
+fn evict_or_delete(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     let method = round.method(pod);
     let Some(attempt) = round.attempt(pod).filter(|attempt| attempt.method == method) else { return call(method) };
     let (reason, problem) = failure_of(pod, round.node, &attempt.answer);
-    let is_watched = matches!(&attempt.answer, Answer::Refused(refusal)
+    let is_watched = matches!(&attempt.answer, DrainAnswer::Refused(refusal)
         if refusal.budget.as_ref().is_some_and(|budget| round.allowances.contains_key(budget)));
     // A change of a watched budget releases the pod.
     let pause = if is_watched { EVICTION_RETRY } else { eviction_backoff(attempt.count) };
     let retry_at = after(attempt.at, pause);
     if round.now < retry_at && !round.released.contains(&pod.pod.uid) {
         let text = format!("pod {}: eviction {reason}", pod.pod);
-        return Verdict::Wait { kind: WaitKind::Eviction, text, until: round.at_most(pod, retry_at), problem };
+        return DrainVerdict::Wait { kind: WaitKind::Eviction, text, until: round.at_most(pod, retry_at), problem };
     }
     let report = is_worth_a_report(attempt.count)
         .then(|| format!("eviction of pod {} failed {} times so far: {reason}", pod.pod, attempt.count));
-    Verdict::Call { method, report, problem }
+    DrainVerdict::Call { method, report, problem }
 }
 
 /// The reason of a failed call: a text for users, and the error in the words of the reference that programs search
 /// for.
-fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) {
+fn failure_of(pod: &PodFacts, node: &str, answer: &DrainAnswer) -> (String, DrainProblem) {
     let name = &pod.pod.name;
     match answer {
-        Answer::Accepted => ("accepted".to_owned(), Problem::default()),
-        Answer::Failed(error) => {
+        DrainAnswer::Accepted => ("accepted".to_owned(), DrainProblem::default()),
+        DrainAnswer::Failed(error) => {
             let text = format!("error when evicting pod \"{name}\": {error} scheduled on node {node}");
-            (error.clone(), Problem { error: Some(text), refused_by: None })
+            (error.clone(), DrainProblem { error: Some(text), refused_by: None })
         }
-        Answer::Refused(refusal) if refusal.is_of_several => {
+        DrainAnswer::Refused(refusal) if refusal.is_of_several => {
             let text = format!("error when evicting pod \"{name}\": {} scheduled on node {node}", refusal.message);
             let names = refusal.budget.as_deref().map(|names| format!(" ({names})")).unwrap_or_default();
-            (format!("{}{names}", refusal.message), Problem { error: Some(text), refused_by: None })
+            (format!("{}{names}", refusal.message), DrainProblem { error: Some(text), refused_by: None })
         }
-        Answer::Refused(refusal) => {
+        DrainAnswer::Refused(refusal) => {
             let budget = refusal.budget.as_deref().unwrap_or_default();
             let error = refusal.is_misconfigured.then(|| {
                 format!(
@@ -259,13 +264,13 @@ fn failure_of(pod: &PodFacts, node: &str, answer: &Answer) -> (String, Problem) 
                 Some(budget) => format!("refused by the disruption budget {budget}"),
                 None => refusal.message.clone(),
             };
-            (reason, Problem { error, refused_by: refusal.budget.clone() })
+            (reason, DrainProblem { error, refused_by: refusal.budget.clone() })
         }
     }
 }
 
-fn call(method: Method) -> Verdict {
-    Verdict::Call { method, report: None, problem: Problem::default() }
+fn call(method: PodRemovalMethod) -> DrainVerdict {
+    DrainVerdict::Call { method, report: None, problem: DrainProblem::default() }
 }
 
 const fn is_worth_a_report(count: u32) -> bool {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Answer, PodFacts, PodRef, Round, after, rules::eviction_backoff, volumes::Volume};
+use super::{DrainAnswer, DrainRuleInput, PodFacts, PodRef, after, rules::eviction_backoff, volumes::TrackedVolume};
 
 /// Volumes that move at the same time, per Node. The `external-attacher` of a CSI driver works on 10 attachments at a
 /// time for the whole cluster, by default: one drain uses half of them, and two drains use all. More moves would only
@@ -14,10 +14,10 @@ use super::{Answer, PodFacts, PodRef, Round, after, rules::eviction_backoff, vol
 pub(super) const MOST_MOVING: usize = 5;
 
 /// A pod that is evicted earlier or whose volumes are being moved.
-struct Ahead<'a> {
+struct PrecedingPod<'a> {
     pod: &'a PodRef,
     priority: i32,
-    volumes: BTreeSet<Volume>,
+    volumes: BTreeSet<TrackedVolume>,
     /// It was evicted, or is evicted in this round.
     is_moving: bool,
 }
@@ -28,17 +28,17 @@ struct Ahead<'a> {
 ///   whose eviction is refused delays no other pod.
 /// - Pods that share a volume are evicted one after the other.
 /// - At most [`MOST_MOVING`] volumes, or those of one pod, are moved at the same time.
-pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, String> {
+pub(super) fn held(pods: &[&PodFacts], round: &DrainRuleInput<'_>) -> BTreeMap<Arc<str>, String> {
     let moving = round.volumes.moves().filter(|it| it.is_under_way(round.timeouts, round.now));
-    let mut ahead: Vec<Ahead<'_>> = moving
-        .map(|it| Ahead { pod: &it.pod, priority: it.priority, volumes: it.volumes.clone(), is_moving: true })
+    let mut ahead: Vec<PrecedingPod<'_>> = moving
+        .map(|it| PrecedingPod { pod: &it.pod, priority: it.priority, volumes: it.volumes.clone(), is_moving: true })
         .collect();
-    let mut candidates: Vec<(&PodFacts, BTreeSet<Volume>)> = pods
+    let mut candidates: Vec<(&PodFacts, BTreeSet<TrackedVolume>)> = pods
         .iter()
         .filter(|pod| {
             pod.is_drained() && !pod.is_finished && pod.terminating_since.is_none() && round.rounds.count(pod)
         })
-        .filter(|pod| round.attempt(pod).is_none_or(|attempt| attempt.answer != Answer::Accepted))
+        .filter(|pod| round.attempt(pod).is_none_or(|attempt| attempt.answer != DrainAnswer::Accepted))
         .map(|pod| (*pod, round.volumes.of(pod)))
         .filter(|(_, volumes)| !volumes.is_empty())
         .collect();
@@ -54,7 +54,7 @@ pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, 
             let is_moving = reason.is_none();
             // A refused pod that is called again may be accepted now, but its priority does not count.
             let priority = if is_refused { i32::MIN } else { pod.priority };
-            ahead.push(Ahead { pod: &pod.pod, priority, volumes, is_moving });
+            ahead.push(PrecedingPod { pod: &pod.pod, priority, volumes, is_moving });
         }
         if let Some(reason) = reason {
             held.insert(Arc::clone(&pod.pod.uid), reason);
@@ -63,7 +63,7 @@ pub(super) fn held(pods: &[&PodFacts], round: &Round<'_>) -> BTreeMap<Arc<str>, 
     held
 }
 
-fn obstacle(pod: &PodFacts, volumes: &BTreeSet<Volume>, ahead: &[Ahead<'_>]) -> Option<String> {
+fn obstacle(pod: &PodFacts, volumes: &BTreeSet<TrackedVolume>, ahead: &[PrecedingPod<'_>]) -> Option<String> {
     if let Some(other) = ahead.iter().find(|other| other.priority > pod.priority) {
         return Some(format!("pod {} has a higher priority", other.pod));
     }

@@ -20,7 +20,7 @@ use super::{ClaimRef, PodFacts, PodRef, after};
 
 /// A volume that can be followed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Volume {
+pub struct TrackedVolume {
     /// Name of the PersistentVolume.
     pub name: Arc<str>,
     /// Its ID from the driver, part of a name in `Node.status.volumesAttached`.
@@ -30,25 +30,25 @@ pub struct Volume {
 /// The volume of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimFacts {
-    Volume(Volume),
+    Volume(TrackedVolume),
     /// Nothing that can be followed.
     Ignored {
         reason: String,
         /// Its volume, if it is bound to one. The ID is that of the CSI driver, or empty.
-        volume: Option<Volume>,
+        volume: Option<TrackedVolume>,
     },
 }
 
 impl ClaimFacts {
     /// The volume, whether it can be followed or not.
-    const fn volume(&self) -> Option<&Volume> {
+    const fn volume(&self) -> Option<&TrackedVolume> {
         match self {
             Self::Volume(volume) => Some(volume),
             Self::Ignored { volume, .. } => volume.as_ref(),
         }
     }
 
-    const fn followed(&self) -> Option<&Volume> {
+    const fn followed(&self) -> Option<&TrackedVolume> {
         match self {
             Self::Volume(volume) => Some(volume),
             Self::Ignored { .. } => None,
@@ -67,11 +67,11 @@ pub struct VolumeTimeouts {
 
 /// An evicted or terminating pod, and its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct VolumeMove {
     pub pod: PodRef,
     /// `spec.priority` of the pod.
     pub priority: i32,
-    pub volumes: BTreeSet<Volume>,
+    pub volumes: BTreeSet<TrackedVolume>,
     /// Names of the volumes that will be attached to another Node.
     reattached: BTreeSet<Arc<str>>,
     /// The time of the pod's eviction, and its grace period.
@@ -83,7 +83,7 @@ pub struct Move {
 
 /// How far a [`Move`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum VolumeMoveStage {
     /// Its volumes must be detached by this time; afterwards they are no longer awaited.
     Detaching {
         until: Timestamp,
@@ -101,19 +101,19 @@ pub enum Stage {
 
 /// State of the volumes of a Node's pods. Kept in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Volumes {
+pub struct VolumeTracker {
     pub(super) claims: BTreeMap<ClaimRef, ClaimFacts>,
     /// By UID of the pod.
-    moves: BTreeMap<Arc<str>, Move>,
+    moves: BTreeMap<Arc<str>, VolumeMove>,
     /// The pods of the last list that have to go and have claims, by UID, and when that was.
     listed: BTreeMap<Arc<str>, (PodFacts, Timestamp)>,
     /// Volumes that no pod uses and that are on no move, with the time since when that is known.
-    left: BTreeMap<Attachment, Timestamp>,
+    left: BTreeMap<NodeAttachment, Timestamp>,
 }
 
 /// Where volumes are attached now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attachments {
+pub struct AttachmentState {
     /// `Node.status.volumesAttached` of the drained Node. A volume is removed from it before its detachment begins.
     pub on_node: Vec<String>,
     /// The VolumeAttachments of the Node: names of their PersistentVolumes, or their own names if a volume is described
@@ -123,22 +123,22 @@ pub struct Attachments {
     pub elsewhere: BTreeSet<Arc<str>>,
 }
 
-impl Attachments {
-    fn is_here(&self, volume: &Volume) -> bool {
+impl AttachmentState {
+    fn is_here(&self, volume: &TrackedVolume) -> bool {
         self.on_node.iter().any(|attached| names(attached, &volume.id))
             || self.here.as_ref().is_some_and(|here| here.contains(&volume.name))
     }
 
-    fn all(&self) -> impl Iterator<Item = Attachment> {
-        let on_node = self.on_node.iter().cloned().map(Attachment::OnNode);
-        let objects = self.here.iter().flatten().map(|name| Attachment::Object(Arc::clone(name)));
-        on_node.chain(objects).chain(self.here.is_none().then_some(Attachment::Unknown))
+    fn all(&self) -> impl Iterator<Item = NodeAttachment> {
+        let on_node = self.on_node.iter().cloned().map(NodeAttachment::OnNode);
+        let objects = self.here.iter().flatten().map(|name| NodeAttachment::Object(Arc::clone(name)));
+        on_node.chain(objects).chain(self.here.is_none().then_some(NodeAttachment::Unknown))
     }
 }
 
 /// A volume that is attached to the Node, by the place where that is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Attachment {
+enum NodeAttachment {
     /// An entry of `Node.status.volumesAttached`.
     OnNode(String),
     /// A VolumeAttachment, by the name in [`Attachments::here`].
@@ -147,8 +147,8 @@ enum Attachment {
     Unknown,
 }
 
-impl Attachment {
-    fn is_of(&self, volume: &Volume) -> bool {
+impl NodeAttachment {
+    fn is_of(&self, volume: &TrackedVolume) -> bool {
         match self {
             Self::OnNode(attached) => names(attached, &volume.id),
             Self::Object(name) => *name == volume.name,
@@ -159,14 +159,14 @@ impl Attachment {
 
 /// The volumes that are left on the Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingVolumes {
     /// Their names, for users; empty if it is unknown whether there are any.
     pub names: String,
     /// They must be detached by this time; afterwards they are no longer awaited.
     pub until: Timestamp,
 }
 
-impl Volumes {
+impl VolumeTracker {
     /// The claims of these pods that were not read yet.
     pub fn unread(&self, pods: &[PodFacts]) -> BTreeSet<ClaimRef> {
         pods.iter().flat_map(PodFacts::claim_refs).filter(|claim| !self.claims.contains_key(claim)).collect()
@@ -183,12 +183,12 @@ impl Volumes {
     }
 
     /// The volumes of a pod that can be followed. One that two of its claims lead to is named once.
-    pub fn of(&self, pod: &PodFacts) -> BTreeSet<Volume> {
+    pub fn of(&self, pod: &PodFacts) -> BTreeSet<TrackedVolume> {
         pod.claim_refs().filter_map(|claim| self.claims.get(&claim)?.followed().cloned()).collect()
     }
 
     /// All volumes of a pod that are known.
-    fn all_of(&self, pod: &PodFacts) -> impl Iterator<Item = &Volume> {
+    fn all_of(&self, pod: &PodFacts) -> impl Iterator<Item = &TrackedVolume> {
         pod.claim_refs().filter_map(|claim| self.claims.get(&claim)?.volume())
     }
 
@@ -211,7 +211,7 @@ impl Volumes {
             .collect()
     }
 
-    pub fn moves(&self) -> impl Iterator<Item = &Move> {
+    pub fn moves(&self) -> impl Iterator<Item = &VolumeMove> {
         self.moves.values()
     }
 
@@ -228,7 +228,7 @@ impl Volumes {
         }
         let lasting = pod.claims.iter().filter(|claim| !claim.is_ephemeral).map(|claim| pod.claim_ref(claim));
         let reattached = lasting.filter_map(|claim| Some(Arc::clone(&self.claims.get(&claim)?.followed()?.name)));
-        let begun = Move {
+        let begun = VolumeMove {
             pod: pod.pod.clone(),
             priority: pod.priority,
             reattached: reattached.collect(),
@@ -249,7 +249,7 @@ impl Volumes {
 
     /// Records a list of the Node's pods together with the places where volumes are attached. A missing pod without a
     /// recorded eviction was evicted by another client, or by us and the answer was lost.
-    pub fn seen(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {
+    pub fn seen(&mut self, pods: &[PodFacts], attachments: &AttachmentState, now: Timestamp) {
         let going = || pods.iter().filter(|pod| pod.is_drained() && !pod.is_finished);
         for pod in going() {
             if let Some(since) = pod.terminating_since {
@@ -261,16 +261,17 @@ impl Volumes {
         gone.values().for_each(|(pod, at)| self.told_to_go(pod, *at));
         let with_claims = going().filter(|pod| !pod.claims.is_empty());
         self.listed = with_claims.map(|pod| (Arc::clone(&pod.pod.uid), (pod.clone(), now))).collect();
-        let users: Vec<(Arc<str>, BTreeSet<Volume>)> =
+        let users: Vec<(Arc<str>, BTreeSet<TrackedVolume>)> =
             pods.iter().filter(|pod| !pod.is_finished).map(|pod| (Arc::clone(&pod.pod.uid), self.of(pod))).collect();
         for (uid, it) in &mut self.moves {
-            let is_held = |volume: &Volume| users.iter().any(|(user, uses)| user != uid && uses.contains(volume));
-            let own: Vec<&Volume> = it.volumes.iter().filter(|volume| !is_held(volume)).collect();
+            let is_held =
+                |volume: &TrackedVolume| users.iter().any(|(user, uses)| user != uid && uses.contains(volume));
+            let own: Vec<&TrackedVolume> = it.volumes.iter().filter(|volume| !is_held(volume)).collect();
             let is_there = users.iter().any(|(user, _)| user == uid);
             if it.detached_at.is_none() && !is_there && !own.iter().any(|volume| attachments.is_here(volume)) {
                 it.detached_at = Some(now);
             }
-            let arrived = |volume: &&Volume| {
+            let arrived = |volume: &&TrackedVolume| {
                 !it.reattached.contains(&volume.name) || attachments.elsewhere.contains(&volume.name)
             };
             if it.detached_at.is_some() && it.reattached_at.is_none() && own.iter().all(arrived) {
@@ -280,7 +281,7 @@ impl Volumes {
         self.see_left(pods, attachments, now);
     }
 
-    fn see_left(&mut self, pods: &[PodFacts], attachments: &Attachments, now: Timestamp) {
+    fn see_left(&mut self, pods: &[PodFacts], attachments: &AttachmentState, now: Timestamp) {
         let before = std::mem::take(&mut self.left);
         let free = attachments.all().filter(|it| !self.is_in_use(it, pods.iter()));
         let left = free.map(|it| (it.clone(), before.get(&it).copied().unwrap_or(now)));
@@ -288,14 +289,14 @@ impl Volumes {
     }
 
     /// Whether a pod of the Node uses it, or it is on the move.
-    fn is_in_use<'a>(&self, attachment: &Attachment, mut pods: impl Iterator<Item = &'a PodFacts>) -> bool {
+    fn is_in_use<'a>(&self, attachment: &NodeAttachment, mut pods: impl Iterator<Item = &'a PodFacts>) -> bool {
         let uses = |pod: &PodFacts| !pod.is_finished && self.all_of(pod).any(|volume| attachment.is_of(volume));
         pods.any(uses) || self.moves.values().flat_map(|it| &it.volumes).any(|volume| attachment.is_of(volume))
     }
 
     /// The volumes that are left on the Node, with the time since when that is known. Claims may have been read since the
     /// pods were listed.
-    fn left_beside<'a>(&'a self, pods: &'a [&PodFacts]) -> impl Iterator<Item = (&'a Attachment, Timestamp)> {
+    fn left_beside<'a>(&'a self, pods: &'a [&PodFacts]) -> impl Iterator<Item = (&'a NodeAttachment, Timestamp)> {
         let free = self.left.iter().filter(|(attachment, _)| !self.is_in_use(attachment, pods.iter().copied()));
         free.map(|(attachment, since)| (attachment, *since))
     }
@@ -307,11 +308,11 @@ impl Volumes {
         timeouts: VolumeTimeouts,
         told_for: SignedDuration,
         now: Timestamp,
-    ) -> Option<Left> {
+    ) -> Option<RemainingVolumes> {
         let until = |since: Timestamp| after(since, timeouts.detach);
         let left: Vec<_> = self.left_beside(pods).filter(|(_, since)| now < after(until(*since), told_for)).collect();
         let until = left.iter().map(|(_, since)| until(*since)).max()?;
-        Some(Left { names: names_of(left.into_iter().map(|(attachment, _)| attachment)), until })
+        Some(RemainingVolumes { names: names_of(left.into_iter().map(|(attachment, _)| attachment)), until })
     }
 
     /// Names of the volumes that are left on the Node, including those no longer awaited.
@@ -322,36 +323,36 @@ impl Volumes {
 }
 
 /// A volume with a VolumeAttachment is named by that.
-fn names_of<'a>(attachments: impl Iterator<Item = &'a Attachment>) -> String {
+fn names_of<'a>(attachments: impl Iterator<Item = &'a NodeAttachment>) -> String {
     let (mut on_node, mut objects) = (Vec::new(), Vec::new());
     for attachment in attachments {
         match attachment {
-            Attachment::OnNode(name) => on_node.push(name.as_str()),
-            Attachment::Object(name) => objects.push(&**name),
-            Attachment::Unknown => {}
+            NodeAttachment::OnNode(name) => on_node.push(name.as_str()),
+            NodeAttachment::Object(name) => objects.push(&**name),
+            NodeAttachment::Unknown => {}
         }
     }
     if objects.is_empty() { on_node.join(", ") } else { objects.join(", ") }
 }
 
-impl Move {
-    pub fn stage(&self, timeouts: VolumeTimeouts, now: Timestamp) -> Stage {
+impl VolumeMove {
+    pub fn stage(&self, timeouts: VolumeTimeouts, now: Timestamp) -> VolumeMoveStage {
         let detached_by = after(after(self.since, self.grace), timeouts.detach);
         match (self.detached_at, self.reattached_at) {
-            (None, _) if now < detached_by => Stage::Detaching { until: detached_by },
-            (None, _) => Stage::Stuck { since: detached_by },
+            (None, _) if now < detached_by => VolumeMoveStage::Detaching { until: detached_by },
+            (None, _) => VolumeMoveStage::Stuck { since: detached_by },
             // Its time limit is over.
-            (Some(detached), _) if detached > detached_by => Stage::Over,
+            (Some(detached), _) if detached > detached_by => VolumeMoveStage::Over,
             (Some(detached), None) => {
                 let until = after(detached, timeouts.reattach);
-                if now < until { Stage::Reattaching { until } } else { Stage::Over }
+                if now < until { VolumeMoveStage::Reattaching { until } } else { VolumeMoveStage::Over }
             }
-            (Some(_), Some(_)) => Stage::Over,
+            (Some(_), Some(_)) => VolumeMoveStage::Over,
         }
     }
 
     pub fn is_under_way(&self, timeouts: VolumeTimeouts, now: Timestamp) -> bool {
-        matches!(self.stage(timeouts, now), Stage::Detaching { .. } | Stage::Reattaching { .. })
+        matches!(self.stage(timeouts, now), VolumeMoveStage::Detaching { .. } | VolumeMoveStage::Reattaching { .. })
     }
 
     /// Names of its volumes, for users.

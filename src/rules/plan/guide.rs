@@ -7,7 +7,7 @@ use super::WaitKind;
 
 /// How a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub enum End {
+pub enum WaitEnd {
     /// Only a user can end it.
     User,
     /// Other programs end it, such as a cloud, a kubelet or an API server; a user may have to help.
@@ -20,7 +20,7 @@ pub enum End {
 
 /// The effect of a remedy on what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub enum Danger {
+pub enum RemedyDanger {
     /// Nothing that runs is disturbed.
     Safe,
     /// Pods are deleted.
@@ -35,55 +35,55 @@ pub enum Danger {
 /// `{machine}`, `{machineset}` or `{node}` is only for a Machine, a MachineSet, or a Machine with a Node; one with `{budget}` or
 /// `{secret}` for a wait whose text names a PodDisruptionBudget or a missing Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Remedy {
+pub struct WaitRemedy {
     /// A command, or an instruction.
     pub text: &'static str,
     /// What it does; empty if its text says so.
     pub note: &'static str,
     /// Its effect.
-    pub danger: Danger,
+    pub danger: RemedyDanger,
 }
 
 /// The entry of a kind in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guide {
+pub struct WaitGuide {
     /// One or two sentences.
     pub meaning: &'static str,
     /// How the wait ends.
-    pub end: End,
+    pub end: WaitEnd,
     /// Remedies, the first of which is tried first.
-    pub remedies: Vec<Remedy>,
+    pub remedies: Vec<WaitRemedy>,
 }
 
-const fn safe(text: &'static str, note: &'static str) -> Remedy {
-    Remedy { text, note, danger: Danger::Safe }
+const fn safe(text: &'static str, note: &'static str) -> WaitRemedy {
+    WaitRemedy { text, note, danger: RemedyDanger::Safe }
 }
 
-const fn kills_pods(text: &'static str, note: &'static str) -> Remedy {
-    Remedy { text, note, danger: Danger::KillsPods }
+const fn kills_pods(text: &'static str, note: &'static str) -> WaitRemedy {
+    WaitRemedy { text, note, danger: RemedyDanger::KillsPods }
 }
 
-const fn replaces(text: &'static str, note: &'static str) -> Remedy {
-    Remedy { text, note, danger: Danger::ReplacesMachines }
+const fn replaces(text: &'static str, note: &'static str) -> WaitRemedy {
+    WaitRemedy { text, note, danger: RemedyDanger::ReplacesMachines }
 }
 
-const fn loses_data(text: &'static str, note: &'static str) -> Remedy {
-    Remedy { text, note, danger: Danger::LosesData }
+const fn loses_data(text: &'static str, note: &'static str) -> WaitRemedy {
+    WaitRemedy { text, note, danger: RemedyDanger::LosesData }
 }
 
-fn guide(meaning: &'static str, end: End, remedies: &[Remedy]) -> Guide {
-    Guide { meaning, end, remedies: remedies.to_vec() }
+fn guide(meaning: &'static str, end: WaitEnd, remedies: &[WaitRemedy]) -> WaitGuide {
+    WaitGuide { meaning, end, remedies: remedies.to_vec() }
 }
 
-const DESCRIBE: Remedy = safe("kubectl describe {kind} {name} -n {namespace}", "shows its status and its events");
-const SEE_MACHINES: Remedy = safe("mcm why -n {namespace}", "names the machines that wait");
-const REPLACE: Remedy = replaces("kubectl delete machine {machine} -n {namespace}", "replaces it now");
-const CHECK_CLASS: Remedy =
+const DESCRIBE: WaitRemedy = safe("kubectl describe {kind} {name} -n {namespace}", "shows its status and its events");
+const SEE_MACHINES: WaitRemedy = safe("mcm why -n {namespace}", "names the machines that wait");
+const REPLACE: WaitRemedy = replaces("kubectl delete machine {machine} -n {namespace}", "replaces it now");
+const CHECK_CLASS: WaitRemedy =
     safe("kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check -f -", "names each wrong field");
-const SEE_UNREADABLE: Remedy =
+const SEE_UNREADABLE: WaitRemedy =
     safe("kubectl get events -n {namespace} --field-selector reason=Unreadable", "names the field to correct");
-const SEE_NODES: Remedy = safe("kubectl get nodes", "with the kubeconfig of the target cluster");
-const FORCE_DELETION: Remedy =
+const SEE_NODES: WaitRemedy = safe("kubectl get nodes", "with the kubeconfig of the target cluster");
+const FORCE_DELETION: WaitRemedy =
     kills_pods("kubectl label machine {machine} -n {namespace} force-deletion=True", "deletes it without a drain");
 
 impl WaitKind {
@@ -143,25 +143,25 @@ impl WaitKind {
 
     /// Whether an object that waits for nothing else is as it should be.
     pub fn is_routine(self) -> bool {
-        self.guide().end == End::Routine
+        self.guide().end == WaitEnd::Routine
     }
 
     /// Its entry in the catalogue.
-    pub fn guide(self) -> Guide {
+    pub fn guide(self) -> WaitGuide {
         match self {
             Self::ApiServers => guide(
                 "The API servers are probed regularly. While one does not answer, no machine fails and none is replaced.",
-                End::Routine,
+                WaitEnd::Routine,
                 &[],
             ),
             Self::BootstrapToken => guide(
                 "The bootstrap token of a machine could not be created in the target cluster, so its VM is not created yet.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("allow the manager to create Secrets in the namespace kube-system of the target cluster", "")],
             ),
             Self::CacheUntrusted => guide(
                 "The list of objects may be incomplete: an API server was silent, or an object cannot be decoded. Nothing is concluded from a missing object.",
-                End::Others,
+                WaitEnd::Others,
                 &[
                     safe(
                         "kubectl get --raw /readyz",
@@ -172,22 +172,22 @@ impl WaitKind {
             ),
             Self::Class => guide(
                 "The MachineClass is missing, invalid, or of a provider that this manager does not serve.",
-                End::User,
+                WaitEnd::User,
                 &[CHECK_CLASS, safe("kubectl get machineclass -n {namespace}", "")],
             ),
             Self::ClassUnknown => guide(
                 "The MachineClass cannot be decoded, or the MachineClasses have not been read since the manager started.",
-                End::User,
+                WaitEnd::User,
                 &[SEE_UNREADABLE, safe("allow the manager to list and watch machineclasses", "")],
             ),
             Self::CloudOperation => guide(
                 "The cloud works on a request, such as the creation or deletion of a VM.",
-                End::Others,
+                WaitEnd::Others,
                 &[DESCRIBE],
             ),
             Self::DriverRetry => guide(
                 "A call of the cloud failed, and is made again later. The error is in the status of the Machine.",
-                End::Others,
+                WaitEnd::Others,
                 &[
                     DESCRIBE,
                     safe(
@@ -202,7 +202,7 @@ impl WaitKind {
             ),
             Self::Eviction => guide(
                 "Pods of a Node that is drained are not evicted: a PodDisruptionBudget allows no disruption now, or the eviction fails.",
-                End::Others,
+                WaitEnd::Others,
                 &[
                     safe("kubectl get pdb -A", "shows the budgets that allow no disruption"),
                     safe("scale the workload up, so that its budget allows a disruption", ""),
@@ -217,7 +217,7 @@ impl WaitKind {
             ),
             Self::Finalizers => guide(
                 "Other controllers keep the object with their finalizers.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe(
                     "kubectl get {kind} {name} -n {namespace} -o jsonpath='{.metadata.finalizers}'",
                     "shows the finalizers: each names its controller",
@@ -225,7 +225,7 @@ impl WaitKind {
             ),
             Self::Hold => guide(
                 "The object is paused, or another controller has it.",
-                End::User,
+                WaitEnd::User,
                 &[
                     safe("resume the Cluster or the object, if it is paused on purpose", ""),
                     safe(
@@ -235,66 +235,70 @@ impl WaitKind {
                     safe("if it is migrated: mcm adopt status --cluster NAME", ""),
                 ],
             ),
-            Self::InPlaceUpdate => guide("A Node is updated in place by an agent on it.", End::Others, &[SEE_NODES]),
+            Self::InPlaceUpdate => {
+                guide("A Node is updated in place by an agent on it.", WaitEnd::Others, &[SEE_NODES])
+            }
             Self::Infrastructure => guide(
                 "Cluster API or its objects do not have what the machine needs yet, such as bootstrap data or a VM.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("clusterctl describe cluster NAME -n {namespace} --show-conditions all", "")],
             ),
-            Self::MachineAvailability => {
-                guide("Machines have to become available before the next change.", End::Controllers, &[SEE_MACHINES])
-            }
+            Self::MachineAvailability => guide(
+                "Machines have to become available before the next change.",
+                WaitEnd::Controllers,
+                &[SEE_MACHINES],
+            ),
             Self::MachineCount => guide(
                 "The number of machines is counted regularly. Above its limit no machines are created.",
-                End::Routine,
+                WaitEnd::Routine,
                 &[],
             ),
-            Self::MachineDeletion => guide("Machines have to be deleted first.", End::Controllers, &[SEE_MACHINES]),
+            Self::MachineDeletion => guide("Machines have to be deleted first.", WaitEnd::Controllers, &[SEE_MACHINES]),
             Self::MachineWrite => guide(
                 "The API server refuses a write of the Machine, for example because of an admission webhook or a quota.",
-                End::User,
+                WaitEnd::User,
                 &[DESCRIBE, safe("kubectl get validatingwebhookconfigurations,validatingadmissionpolicies", "")],
             ),
             Self::NodeClaim => guide(
                 "A Node has no Machine yet, or nothing shows that it is that of the Machine which names it.",
-                End::Controllers,
+                WaitEnd::Controllers,
                 &[safe("kubectl get machines -n {namespace}", "")],
             ),
             Self::NodeHealth => guide(
                 "The Node is not healthy. At the end of the health timeout the Machine fails and is replaced.",
-                End::Others,
+                WaitEnd::Others,
                 &[SEE_NODES, REPLACE],
             ),
             Self::NodeJoin => guide(
                 "The VM runs, and its Node has not joined the cluster, or is not healthy. At the end of the creation timeout the Machine is replaced.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("read the console log of the VM: most often the user data failed", ""), SEE_NODES, REPLACE],
             ),
             Self::NodeTemplate => guide(
                 "The API server refuses the labels, annotations or taints of the node template.",
-                End::User,
+                WaitEnd::User,
                 &[safe("correct spec.template.spec.nodeTemplate of the MachineDeployment", "")],
             ),
-            Self::NodeWrite => guide("A write of the Node failed, and is made again.", End::Others, &[SEE_NODES]),
+            Self::NodeWrite => guide("A write of the Node failed, and is made again.", WaitEnd::Others, &[SEE_NODES]),
             Self::NodeWriteRefused => guide(
                 "The API server of the target cluster refuses a write of the Node.",
-                End::User,
+                WaitEnd::User,
                 &[safe("allow the manager to patch nodes in the target cluster", "")],
             ),
             Self::NodesUnknown => guide(
                 "The Nodes of the target cluster are not known, so nothing is concluded from a missing Node.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("check the API server of the target cluster, and the kubeconfig of the manager for it", "")],
             ),
-            Self::OrphanCheck => guide("VMs without a Machine are looked for regularly.", End::Routine, &[]),
+            Self::OrphanCheck => guide("VMs without a Machine are looked for regularly.", WaitEnd::Routine, &[]),
             Self::Owner => guide(
                 "The object has no owner, or no Cluster, yet.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("clusterctl describe cluster NAME -n {namespace}", "")],
             ),
             Self::Paused => guide(
                 "The deployment is paused: its machines are scaled, and a new template waits.",
-                End::User,
+                WaitEnd::User,
                 &[
                     safe("mcm plan {name} -n {namespace} --set paused=false", "shows what happens when it is resumed"),
                     replaces(
@@ -305,12 +309,12 @@ impl WaitKind {
             ),
             Self::PodList => guide(
                 "The pods of the Node could not be listed.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("allow the manager to list pods in the target cluster", "")],
             ),
             Self::PodTermination => guide(
                 "Pods were evicted and still terminate.",
-                End::Others,
+                WaitEnd::Others,
                 &[
                     safe(
                         "kubectl get pods -A --field-selector spec.nodeName={node}",
@@ -321,7 +325,7 @@ impl WaitKind {
             ),
             Self::Preservation => guide(
                 "Machines are preserved until a time.",
-                End::Controllers,
+                WaitEnd::Controllers,
                 &[
                     DESCRIBE,
                     replaces(
@@ -331,21 +335,21 @@ impl WaitKind {
                 ],
             ),
             Self::Replacement => {
-                guide("A failed Machine is replaced by its MachineSet.", End::Controllers, &[DESCRIBE])
+                guide("A failed Machine is replaced by its MachineSet.", WaitEnd::Controllers, &[DESCRIBE])
             }
             Self::ReplacementPermit => guide(
                 "Many machines became unhealthy at the same time. They are replaced one after the other, so that an outage of a network does not delete a cluster.",
-                End::Controllers,
+                WaitEnd::Controllers,
                 &[SEE_NODES],
             ),
             Self::Rollout => guide(
                 "The rollout continues when the machines that it began with are created, available or deleted.",
-                End::Controllers,
+                WaitEnd::Controllers,
                 &[SEE_MACHINES],
             ),
             Self::ScaleUpBlocked => guide(
                 "The MachineSet is frozen or must not be scaled up.",
-                End::User,
+                WaitEnd::User,
                 &[
                     safe(
                         "kubectl get machineset {machineset} -n {namespace} -o yaml",
@@ -359,7 +363,7 @@ impl WaitKind {
             ),
             Self::Secret => guide(
                 "A Secret of the class is missing, unreadable or incomplete.",
-                End::User,
+                WaitEnd::User,
                 &[
                     safe(
                         "create it: kubectl create secret generic {secret} -n {namespace} --from-file=KEY=FILE",
@@ -371,38 +375,38 @@ impl WaitKind {
             ),
             Self::SpecCorrection => guide(
                 "The spec is invalid.",
-                End::User,
+                WaitEnd::User,
                 &[safe("kubectl edit {kind} {name} -n {namespace}", "correct the field that the wait names")],
             ),
             Self::Unreadable => guide(
                 "An object of the family cannot be decoded, so it is not known what it says.",
-                End::User,
+                WaitEnd::User,
                 &[SEE_UNREADABLE],
             ),
             Self::Unsupported => guide(
                 "The object uses a feature that this version does not have.",
-                End::User,
+                WaitEnd::User,
                 &[safe("choose another strategy, or another version", "")],
             ),
             Self::Users => guide(
                 "Other objects use this one, so it is not deleted.",
-                End::User,
+                WaitEnd::User,
                 &[safe("kubectl get machinedeployments,machinesets,machines -n {namespace} -o wide", "")],
             ),
-            Self::VmCheck => guide("The VM of a machine is looked at regularly.", End::Routine, &[]),
+            Self::VmCheck => guide("The VM of a machine is looked at regularly.", WaitEnd::Routine, &[]),
             Self::VmLookup => guide(
                 "The VM of the machine is looked for: without an answer of the cloud none is created or deleted.",
-                End::Others,
+                WaitEnd::Others,
                 &[DESCRIBE],
             ),
             Self::VolumeAttachment => guide(
                 "Volumes have to be attached to another Node before the next pod with volumes is evicted.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe("kubectl get volumeattachments", ""), FORCE_DELETION],
             ),
             Self::VolumeDetachment => guide(
                 "Volumes have to be detached from the Node before its VM is deleted.",
-                End::Others,
+                WaitEnd::Others,
                 &[
                     safe("kubectl get volumeattachments", ""),
                     loses_data(
@@ -413,12 +417,12 @@ impl WaitKind {
             ),
             Self::VolumeTurn => guide(
                 "Pods with volumes are evicted one after the other, and this one is not next.",
-                End::Controllers,
+                WaitEnd::Controllers,
                 &[safe("kubectl get volumeattachments", "")],
             ),
             Self::VolumesUnknown => guide(
                 "The volumes of pods could not be read.",
-                End::Others,
+                WaitEnd::Others,
                 &[safe(
                     "allow the manager to read persistentvolumes and persistentvolumeclaims in the target cluster",
                     "",
@@ -427,7 +431,7 @@ impl WaitKind {
             Self::WriteUndone => guide(
                 "The API server stores another value than the one that was written, or another client changes it back. It is \
                  written again after 5 s, and then ever more rarely, up to every 10 minutes.",
-                End::User,
+                WaitEnd::User,
                 &[
                     safe(
                         "kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies",
@@ -443,7 +447,7 @@ impl WaitKind {
     }
 }
 
-impl Danger {
+impl RemedyDanger {
     /// As users read it.
     pub const fn text(self) -> &'static str {
         match self {
@@ -455,7 +459,7 @@ impl Danger {
     }
 }
 
-impl End {
+impl WaitEnd {
     /// As users read it.
     pub const fn text(self) -> &'static str {
         match self {
@@ -475,15 +479,15 @@ const PLACES: [&str; 9] =
 /// The page `docs/waits.md`.
 #[cfg(test)]
 fn page() -> String {
-    let mut text = "# Waits\n\nEach kind of wait that plans, logs, `mcm why` and its JSON name. Generated from `src/plan/guide.rs`: \
-                    run `UPDATE_DOCS=1 cargo test --lib waits_page` after a change.\n"
+    let mut text = "# Waits\n\nEach kind of wait that plans, logs, `mcm why` and its JSON name. Generated from `src/rules/plan/guide.rs`: \
+                    run `UPDATE_DOCS=1 cargo test -p mcm-rules waits_page` after a change.\n"
         .to_owned();
     for kind in WaitKind::ALL {
-        let Guide { meaning, end, remedies } = kind.guide();
+        let WaitGuide { meaning, end, remedies } = kind.guide();
         text += &format!("\n## {kind:?}\n\n{meaning}\n\nEnd: {}.\n", end.text());
         if !remedies.is_empty() {
             text += "\n| You can | Effect |\n|---|---|\n";
-            for Remedy { text: remedy, note, danger } in remedies {
+            for WaitRemedy { text: remedy, note, danger } in remedies {
                 let remedy = PLACES.into_iter().fold(remedy.replace('|', "\\|"), |text, place| {
                     text.replace(&format!("{{{place}}}"), &format!("<{place}>"))
                 });
@@ -508,15 +512,15 @@ mod tests {
         let all: BTreeSet<WaitKind> = WaitKind::ALL.into();
         assert_eq!(all.len(), WaitKind::ALL.len());
         for kind in all {
-            let Guide { meaning, end, remedies } = kind.guide();
+            let WaitGuide { meaning, end, remedies } = kind.guide();
             assert!(meaning.ends_with('.'), "{kind:?}");
-            assert_eq!(remedies.is_empty(), end == End::Routine, "{kind:?}");
-            let is_for_all = |remedy: &Remedy| {
+            assert_eq!(remedies.is_empty(), end == WaitEnd::Routine, "{kind:?}");
+            let is_for_all = |remedy: &WaitRemedy| {
                 ["{machineset}", "{node}", "{budget}", "{secret}"].iter().all(|one| !remedy.text.contains(one))
             };
             let is_of_sets = kind == WaitKind::ScaleUpBlocked;
             assert!(
-                end == End::Routine || is_of_sets || remedies.iter().any(is_for_all),
+                end == WaitEnd::Routine || is_of_sets || remedies.iter().any(is_for_all),
                 "{kind:?} has no remedy for every kind of object"
             );
         }
@@ -528,6 +532,6 @@ mod tests {
         if std::env::var_os("UPDATE_DOCS").is_some() {
             fs::write(&path, page()).unwrap();
         }
-        assert!(fs::read_to_string(&path).unwrap() == page(), "run UPDATE_DOCS=1 cargo test --lib waits_page");
+        assert!(fs::read_to_string(&path).unwrap() == page(), "run UPDATE_DOCS=1 cargo test -p mcm-rules waits_page");
     }
 }

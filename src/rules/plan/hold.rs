@@ -1,6 +1,6 @@
 /// Why an object may not be touched now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hold {
+pub struct ReconcileHold {
     /// The awaited event; completes "waiting for".
     pub on: String,
     /// Whether the controller of the object confirms the hold with the condition `Paused`, because a client waits for
@@ -14,7 +14,7 @@ pub struct Hold {
     pub is_kept: bool,
 }
 
-impl From<String> for Hold {
+impl From<String> for ReconcileHold {
     fn from(on: String) -> Self {
         Self { on, ..Self::default() }
     }

@@ -5,15 +5,15 @@ use std::fmt;
 
 /// A bound that a plan would break.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub rule: Rule,
+pub struct PlanViolation {
+    pub rule: PlanRule,
     /// The numbers, with the names of their fields.
     pub text: String,
 }
 
 /// A bound that no plan may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
+pub enum PlanRule {
     /// An action on facts that were not read.
     ActsOnUnknown,
     /// Creations and deletions of Machines in one plan.
@@ -48,31 +48,31 @@ pub enum Rule {
     TouchesForeign,
 }
 
-impl Violation {
-    pub fn new(rule: Rule, text: impl Into<String>) -> Self {
+impl PlanViolation {
+    pub fn new(rule: PlanRule, text: impl Into<String>) -> Self {
         Self { rule, text: text.into() }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for PlanViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = match self.rule {
-            Rule::ActsOnUnknown => "it would act on unknown facts",
-            Rule::CreatesAndDeletes => "it would create and delete machines in one plan",
-            Rule::DeletesInUse => "it would delete an object that is still in use",
-            Rule::DeletesPreserved => "it would delete a preserved machine",
-            Rule::DisturbsPods => "it would drain a node whose machine stays",
-            Rule::EndsPreservation => "it would end a preservation",
-            Rule::GrowsWhileFrozen => "it would create machines for a set that must not be scaled up",
-            Rule::LosesVm => "it would leak a VM",
-            Rule::Overlap => "it would create machines of two templates at the same time",
-            Rule::TooEarly => "it would fail a machine before its timeout",
-            Rule::TooFewAvailable => "it would leave too few machines available",
-            Rule::TooManyDeleted => "it would delete too many machines",
-            Rule::TooManyMachines => "it would create too many machines",
-            Rule::TooManyReplaced => "it would replace too many unhealthy machines",
-            Rule::TooManyVms => "it would create a VM too many",
-            Rule::TouchesForeign => "it would change an object of another owner",
+            PlanRule::ActsOnUnknown => "it would act on unknown facts",
+            PlanRule::CreatesAndDeletes => "it would create and delete machines in one plan",
+            PlanRule::DeletesInUse => "it would delete an object that is still in use",
+            PlanRule::DeletesPreserved => "it would delete a preserved machine",
+            PlanRule::DisturbsPods => "it would drain a node whose machine stays",
+            PlanRule::EndsPreservation => "it would end a preservation",
+            PlanRule::GrowsWhileFrozen => "it would create machines for a set that must not be scaled up",
+            PlanRule::LosesVm => "it would leak a VM",
+            PlanRule::Overlap => "it would create machines of two templates at the same time",
+            PlanRule::TooEarly => "it would fail a machine before its timeout",
+            PlanRule::TooFewAvailable => "it would leave too few machines available",
+            PlanRule::TooManyDeleted => "it would delete too many machines",
+            PlanRule::TooManyMachines => "it would create too many machines",
+            PlanRule::TooManyReplaced => "it would replace too many unhealthy machines",
+            PlanRule::TooManyVms => "it would create a VM too many",
+            PlanRule::TouchesForeign => "it would change an object of another owner",
         };
         write!(f, "{rule}: {}", self.text)
     }

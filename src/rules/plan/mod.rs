@@ -22,11 +22,11 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 pub use event::Event;
-pub use hold::Hold;
-pub use plannable::Plannable;
-pub use preview::{Preview, PreviewStep};
+pub use hold::ReconcileHold;
+pub use plannable::PlanInput;
+pub use preview::{PlanPreview, PreviewStep};
 pub use sent_patch::{SentPatch, UndoneWrite};
-pub use subject::Subject;
+pub use subject::SubjectRef;
 pub use wait::{Wait, WaitKind};
 pub use words::{counted, some_of};
 pub use write_log::{WriteLog, text_of};

@@ -1,9 +1,9 @@
 use std::fmt::Display;
 
-use super::{Plan, SentPatch, Subject, UndoneWrite};
+use super::{Plan, SentPatch, SubjectRef, UndoneWrite};
 
 /// The input of a plan: everything that a decision needs. The snapshot of each kind implements it, in its `plan.rs`.
-pub trait Plannable: Send + Sync {
+pub trait PlanInput: Send + Sync {
     /// One operation of a plan.
     type Action: Display + Send;
 
@@ -43,13 +43,13 @@ pub trait Plannable: Send + Sync {
     }
 
     /// The object that an action changes or reads; `None` if it is that of the plan, or none of an API server.
-    fn subject(action: &Self::Action) -> Option<Subject> {
+    fn subject(action: &Self::Action) -> Option<SubjectRef> {
         let _ = action;
         None
     }
 }
 
-impl<S: Plannable> Plannable for Box<S> {
+impl<S: PlanInput> PlanInput for Box<S> {
     type Action = S::Action;
 
     fn plan(&self) -> Plan<S::Action> {
@@ -78,7 +78,7 @@ impl<S: Plannable> Plannable for Box<S> {
         S::show_undone(self, plan, undone);
     }
 
-    fn subject(action: &S::Action) -> Option<Subject> {
+    fn subject(action: &S::Action) -> Option<SubjectRef> {
         S::subject(action)
     }
 }

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Subject, Wait};
+use super::{SubjectRef, Wait};
 
 /// The plan that a reconcile of an object would begin with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Preview {
+pub struct PlanPreview {
     /// The object.
-    pub object: Subject,
+    pub object: SubjectRef,
     /// The controller that plans it.
     pub controller: &'static str,
     /// Its steps with their reasons, in order.
@@ -27,7 +27,7 @@ pub struct PreviewStep {
     pub action: String,
     /// The object that it changes or reads; absent if it is the object of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<Subject>,
+    pub object: Option<SubjectRef>,
     /// The reason for it.
     pub reason: String,
     /// It only writes the status of the object.

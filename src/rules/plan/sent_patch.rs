@@ -8,12 +8,12 @@ use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::subject::Subject;
+use super::subject::SubjectRef;
 use mcm_api::patch;
 
 /// The patch that an action sends, and the object as the plan saw it.
 pub struct SentPatch<'a> {
-    pub(super) object: Subject,
+    pub(super) object: SubjectRef,
     pub(super) uid: &'a str,
     pub(super) stored: Box<dyn Fn() -> Value + 'a>,
     pub(super) patch: Cow<'a, Value>,
@@ -33,7 +33,7 @@ impl<'a> SentPatch<'a> {
     /// A patch of an object of which only the metadata is known.
     pub fn of_metadata(kind: &str, meta: &'a ObjectMeta, patch: &'a Value) -> Self {
         Self {
-            object: Subject {
+            object: SubjectRef {
                 kind: kind.to_owned(),
                 namespace: meta.namespace.clone().unwrap_or_default(),
                 name: meta.name.clone().unwrap_or_default(),
@@ -46,7 +46,7 @@ impl<'a> SentPatch<'a> {
 
     fn with<K: Resource<DynamicType = ()> + Serialize>(object: &'a K, patch: Cow<'a, Value>) -> Self {
         Self {
-            object: Subject::of(object),
+            object: SubjectRef::of(object),
             uid: object.meta().uid.as_deref().unwrap_or_default(),
             stored: Box::new(move || serde_json::to_value(object).unwrap_or_default()),
             patch,
@@ -58,7 +58,7 @@ impl<'a> SentPatch<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoneWrite {
     /// The object.
-    pub object: Subject,
+    pub object: SubjectRef,
     /// The field that differs, with both values.
     pub difference: String,
     /// When it is sent again; `None` if that is now.

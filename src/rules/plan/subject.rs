@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A reference to an object, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Subject {
+pub struct SubjectRef {
     /// Kind.
     pub kind: String,
     /// Namespace; empty for cluster-scoped kinds.
@@ -14,7 +14,7 @@ pub struct Subject {
     pub name: String,
 }
 
-impl Subject {
+impl SubjectRef {
     /// The reference to an object.
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let namespace = object.namespace().unwrap_or_default();

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
-    Plan, Plannable, Subject, UndoneWrite, WaitKind,
+    Plan, PlanInput, SubjectRef, UndoneWrite, WaitKind,
     repeats::{ALTERED, REVERTED, RepeatCount},
 };
 use mcm_api::{hash::fnv1a_64, patch};
@@ -39,7 +39,7 @@ struct ContentHistory {
     /// UID of the object that got it last.
     tried: Option<String>,
     /// The object and the difference that a plan showed last.
-    shown: Option<(Subject, String)>,
+    shown: Option<(SubjectRef, String)>,
 }
 
 impl ContentHistory {
@@ -101,7 +101,7 @@ impl WriteLog {
 
     /// Removes the steps of a plan that would repeat an undone patch too early, waits instead, and returns all undone
     /// patches. Of several objects that get the same patch, one is tried first.
-    pub fn hold_back<S: Plannable>(
+    pub fn hold_back<S: PlanInput>(
         &mut self,
         snapshot: &S,
         plan: &mut Plan<S::Action>,
@@ -146,7 +146,7 @@ impl WriteLog {
     }
 
     /// Confirms the histories of patches that the plan wants again, and forgets those of patches that last.
-    fn confirm<S: Plannable>(&mut self, snapshot: &S, plan: &Plan<S::Action>, now: Timestamp) {
+    fn confirm<S: PlanInput>(&mut self, snapshot: &S, plan: &Plan<S::Action>, now: Timestamp) {
         let mut wanted: BTreeSet<(WriteContent, String)> = BTreeSet::new();
         for sent in plan.steps.iter().filter_map(|step| snapshot.sent_patch(&step.action)) {
             wanted.insert((WriteContent::of(&sent.patch), sent.uid.to_owned()));
@@ -166,7 +166,7 @@ impl WriteLog {
 /// The undone patches in one line; `None` if there are none. Completes "waiting for".
 pub fn text_of(undone: &[UndoneWrite]) -> Option<String> {
     let first = undone.first()?;
-    let Subject { kind, name, .. } = &first.object;
+    let SubjectRef { kind, name, .. } = &first.object;
     let more = match undone.len() {
         1 => String::new(),
         count => format!(" ({} more writes are undone)", count - 1),

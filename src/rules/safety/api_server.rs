@@ -5,18 +5,18 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::trust::{Interruption, TargetTrust};
+use super::trust::{TargetTrust, TrustInterruption};
 
 /// Timing of the probes, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probing {
+pub struct ProbeTiming {
     /// How long probes must fail before Machines are frozen (`--machine-safety-apiserver-statuscheck-timeout`).
     pub timeout: SignedDuration,
     /// Time between probes (`--machine-safety-apiserver-statuscheck-period`).
     pub period: SignedDuration,
 }
 
-impl Default for Probing {
+impl Default for ProbeTiming {
     fn default() -> Self {
         Self { timeout: SignedDuration::from_secs(30), period: SignedDuration::from_mins(1) }
     }
@@ -27,7 +27,7 @@ const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
 /// The health of an API server according to its probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct ApiServerHealth {
     /// Since when every probe failed, and the first error. A success clears it.
     pub failing: Option<(Timestamp, String)>,
     /// Machines are frozen.
@@ -35,14 +35,14 @@ pub struct Health {
     /// When it last answered.
     pub answered_at: Option<Timestamp>,
     /// The last outage that froze Machines.
-    pub last_outage: Option<Interruption>,
+    pub last_outage: Option<TrustInterruption>,
 }
 
-impl Health {
+impl ApiServerHealth {
     /// After one more probe.
-    pub fn after(&self, probe: &Result<(), String>, now: Timestamp, probing: &Probing) -> Self {
+    pub fn after(&self, probe: &Result<(), String>, now: Timestamp, probing: &ProbeTiming) -> Self {
         let Err(error) = probe else {
-            let outage = Interruption { began: self.answered_at.unwrap_or(Timestamp::MIN), ended: now };
+            let outage = TrustInterruption { began: self.answered_at.unwrap_or(Timestamp::MIN), ended: now };
             let last_outage = if self.is_frozen { Some(outage) } else { self.last_outage };
             return Self { failing: None, is_frozen: false, answered_at: Some(now), last_outage };
         };
@@ -52,7 +52,7 @@ impl Health {
     }
 
     /// When to probe again: sooner while probes fail.
-    pub fn next_probe(&self, probing: &Probing) -> SignedDuration {
+    pub fn next_probe(&self, probing: &ProbeTiming) -> SignedDuration {
         let pause = match self.failing {
             None => probing.period,
             Some(_) => (probing.timeout / 5).min(probing.period),
@@ -67,7 +67,7 @@ impl Health {
                 TargetTrust::Untrusted { since: *since, reason: error.clone() }
             }
             (TargetTrust::Trusted { after }, _) => {
-                TargetTrust::Trusted { after: Interruption::last(after, self.last_outage) }
+                TargetTrust::Trusted { after: TrustInterruption::last(after, self.last_outage) }
             }
             (untrusted, _) => untrusted,
         }
@@ -83,10 +83,10 @@ mod tests {
     }
 
     /// After probes at these times.
-    fn probed(probes: &[(i64, bool)]) -> Health {
+    fn probed(probes: &[(i64, bool)]) -> ApiServerHealth {
         let result = |is_up: bool| if is_up { Ok(()) } else { Err("refused".to_owned()) };
-        probes.iter().fold(Health::default(), |health, (second, up)| {
-            health.after(&result(*up), at(*second), &Probing::default())
+        probes.iter().fold(ApiServerHealth::default(), |health, (second, up)| {
+            health.after(&result(*up), at(*second), &ProbeTiming::default())
         })
     }
 
@@ -97,8 +97,8 @@ mod tests {
         assert!(probed(&[(60, false), (90, false), (91, false)]).is_frozen);
     }
 
-    fn between(began: i64, ended: i64) -> Option<Interruption> {
-        Some(Interruption { began: at(began), ended: at(ended) })
+    fn between(began: i64, ended: i64) -> Option<TrustInterruption> {
+        Some(TrustInterruption { began: at(began), ended: at(ended) })
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         assert!(!probed(&[(0, false), (6, true), (3600, false)]).is_frozen);
         let back = probed(&[(0, true), (60, false), (91, false), (97, true)]);
         let (answered_at, last_outage) = (Some(at(97)), between(0, 97));
-        assert_eq!(back, Health { failing: None, is_frozen: false, answered_at, last_outage });
+        assert_eq!(back, ApiServerHealth { failing: None, is_frozen: false, answered_at, last_outage });
         let later = probed(&[(0, true), (60, false), (91, false), (97, true), (157, true)]);
         assert_eq!(later.last_outage, last_outage, "since it last answered before");
     }
@@ -114,17 +114,17 @@ mod tests {
     #[test]
     fn an_outage_that_was_there_at_the_start_may_have_begun_at_any_time() {
         let back = probed(&[(0, false), (31, false), (37, true)]);
-        assert_eq!(back.last_outage, Some(Interruption { began: Timestamp::MIN, ended: at(37) }));
+        assert_eq!(back.last_outage, Some(TrustInterruption { began: Timestamp::MIN, ended: at(37) }));
     }
 
     #[test]
     fn probes_are_more_frequent_while_they_fail() {
-        let probing = Probing::default();
+        let probing = ProbeTiming::default();
         assert_eq!(probed(&[(0, true)]).next_probe(&probing).as_secs(), 60);
         assert_eq!(probed(&[(0, false)]).next_probe(&probing).as_secs(), 6);
         assert_eq!(probed(&[(0, false), (31, false)]).next_probe(&probing).as_secs(), 6, "the end is noticed soon");
-        let none = Probing { timeout: SignedDuration::ZERO, period: SignedDuration::ZERO };
-        assert_eq!(Health::default().next_probe(&none), SHORTEST);
+        let none = ProbeTiming { timeout: SignedDuration::ZERO, period: SignedDuration::ZERO };
+        assert_eq!(ApiServerHealth::default().next_probe(&none), SHORTEST);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use mcm_api::{
 /// How many Machines of a group may be out of service before no further one is replaced, at least one. The default is the
 /// reference's fixed number for a deployment, 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum ReplacementLimit {
     /// That many.
     Machines(u32),
     /// That many of a hundred, rounded down.
@@ -28,7 +28,7 @@ pub enum Limit {
 #[error("not a number of machines (1 or more) or a percentage (1% to 100%)")]
 pub struct InvalidLimit;
 
-impl Limit {
+impl ReplacementLimit {
     fn of(self, machines: u32) -> u32 {
         match self {
             Self::Machines(count) => count,
@@ -38,13 +38,13 @@ impl Limit {
     }
 }
 
-impl Default for Limit {
+impl Default for ReplacementLimit {
     fn default() -> Self {
         Self::Machines(1)
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for ReplacementLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Machines(count) => write!(f, "{count}"),
@@ -53,7 +53,7 @@ impl fmt::Display for Limit {
     }
 }
 
-impl FromStr for Limit {
+impl FromStr for ReplacementLimit {
     type Err = InvalidLimit;
 
     fn from_str(text: &str) -> Result<Self, InvalidLimit> {
@@ -68,27 +68,27 @@ impl FromStr for Limit {
 
 /// The limits that hold, all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct MeltdownLimits {
     /// For the Machines of a deployment.
-    pub per_deployment: Limit,
+    pub per_deployment: ReplacementLimit,
     /// For the Machines in a zone, of all deployments. The reference has none.
-    pub per_zone: Option<Limit>,
+    pub per_zone: Option<ReplacementLimit>,
 }
 
-impl Limits {
+impl MeltdownLimits {
     /// The permits that the replacement of a Machine needs. Without any it is not guarded.
     pub fn permits_of(&self, machine: &Machine) -> Vec<PermitKey> {
-        let zone = self.per_zone.and_then(|_| Group::zone_of(machine));
-        let groups = [Group::deployment_of(machine), zone].into_iter().flatten();
+        let zone = self.per_zone.and_then(|_| MeltdownGroup::zone_of(machine));
+        let groups = [MeltdownGroup::deployment_of(machine), zone].into_iter().flatten();
         let namespace = machine.metadata.namespace.clone().unwrap_or_default();
         groups.map(|group| PermitKey { namespace: namespace.clone(), group }).collect()
     }
 
     /// The limit of a group.
-    pub fn of(&self, group: &Group) -> Limit {
+    pub fn of(&self, group: &MeltdownGroup) -> ReplacementLimit {
         match group {
-            Group::Deployment(_) => self.per_deployment,
-            Group::Zone(_) => self.per_zone.unwrap_or_default(),
+            MeltdownGroup::Deployment(_) => self.per_deployment,
+            MeltdownGroup::Zone(_) => self.per_zone.unwrap_or_default(),
         }
     }
 }
@@ -98,14 +98,14 @@ const NAMES: usize = 3;
 
 /// Machines of which few may be out of service at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
+pub enum MeltdownGroup {
     /// Machines with this value of the label [`labels::DEPLOYMENT_NAME`].
     Deployment(String),
     /// Machines whose Nodes get this value of the label [`labels::ZONE`].
     Zone(String),
 }
 
-impl Group {
+impl MeltdownGroup {
     fn deployment_of(machine: &Machine) -> Option<Self> {
         machine.metadata.labels.as_ref()?.get(labels::DEPLOYMENT_NAME).cloned().map(Self::Deployment)
     }
@@ -115,7 +115,7 @@ impl Group {
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for MeltdownGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deployment(name) => f.write_str(name),
@@ -128,13 +128,13 @@ impl fmt::Display for Group {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitKey {
     pub namespace: String,
-    pub group: Group,
+    pub group: MeltdownGroup,
 }
 
 /// How many Machines with the same [`PermitKey`] are out of service, and which, including the Machine itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfService {
-    group: Group,
+    group: MeltdownGroup,
     /// All Machines, in service or not.
     machines: u32,
     weight: u32,
@@ -145,7 +145,7 @@ pub struct OutOfService {
 /// are
 /// counted and its status is written. The executor keeps the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Permit {
+pub enum ReplacementPermit {
     /// Not requested in this reconcile.
     #[default]
     NotAsked,
@@ -160,14 +160,14 @@ pub enum Permit {
     },
 }
 
-impl Permit {
+impl ReplacementPermit {
     /// The state after a read of the permit: if it could be taken, it is [`Permit::Free`] and not held.
-    pub fn seen(self, limits: &Limits) -> Self {
+    pub fn seen(self, limits: &MeltdownLimits) -> Self {
         if self.awaits(limits).is_none() { Self::Free } else { self }
     }
 
     /// The reason why the Machine is not replaced yet, apart from the permit; `None` if it may be replaced.
-    pub fn awaits(&self, limits: &Limits) -> Option<String> {
+    pub fn awaits(&self, limits: &MeltdownLimits) -> Option<String> {
         match self {
             Self::NotAsked | Self::Free => None,
             Self::Refused { by } => Some(format!("a replacement permit: machine {by} holds it")),
@@ -183,8 +183,8 @@ impl PermitKey {
     /// Whether a Machine is of the group.
     pub fn is_of(&self, machine: &Machine) -> bool {
         let group = match &self.group {
-            Group::Deployment(_) => Group::deployment_of(machine),
-            Group::Zone(_) => Group::zone_of(machine),
+            MeltdownGroup::Deployment(_) => MeltdownGroup::deployment_of(machine),
+            MeltdownGroup::Zone(_) => MeltdownGroup::zone_of(machine),
         };
         machine.metadata.namespace.as_deref().unwrap_or_default() == self.namespace
             && group.as_ref() == Some(&self.group)
@@ -229,12 +229,12 @@ impl OutOfService {
     }
 
     /// The group whose Machines were counted.
-    pub fn group(&self) -> &Group {
+    pub fn group(&self) -> &MeltdownGroup {
         &self.group
     }
 
     /// The Machines because of which no further one may be replaced; `None` if one may.
-    pub fn blocked_by(&self, limits: &Limits) -> Option<String> {
+    pub fn blocked_by(&self, limits: &MeltdownLimits) -> Option<String> {
         (self.weight >= limits.of(&self.group).of(self.machines)).then(|| {
             let more = if self.blockers.len() == NAMES { ", …" } else { "" };
             format!("{}{more}", self.blockers.join(", "))
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn count(machines: &[Machine]) -> OutOfService {
-        let group = Group::Deployment("pool".to_owned());
+        let group = MeltdownGroup::Deployment("pool".to_owned());
         OutOfService::of(&PermitKey { namespace: "ns".to_owned(), group }, machines)
     }
 
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn one_machine_may_be_given_up_only_while_none_is_out_of_service() {
         let healthy = [machine("a", "Running", false), machine("b", "Unknown", false)];
-        assert_eq!(count(&healthy).blocked_by(&Limits::default()), None);
+        assert_eq!(count(&healthy).blocked_by(&MeltdownLimits::default()), None);
         let joining = [machine("a", "Unknown", false), machine("b", "Pending", false)];
-        assert_eq!(count(&joining).blocked_by(&Limits::default()).as_deref(), Some("b (Pending)"));
+        assert_eq!(count(&joining).blocked_by(&MeltdownLimits::default()).as_deref(), Some("b (Pending)"));
     }
 
     #[rstest]
@@ -305,11 +305,11 @@ mod tests {
     #[case::is_rounded_down("25%", 0, 7)]
     #[case::and_one_is_always_allowed("1%", 0, 7)]
     fn a_limit_is_a_number_or_a_percentage(#[case] limit: &str, #[case] allowed: usize, #[case] machines: usize) {
-        let limit: Limit = limit.parse().unwrap();
+        let limit: ReplacementLimit = limit.parse().unwrap();
         let out_of_service = |count_of: usize| {
             let phase = |index: usize| if index < count_of { "Pending" } else { "Running" };
             let all: Vec<Machine> = (0..machines).map(|index| machine("m", phase(index), false)).collect();
-            count(&all).blocked_by(&Limits { per_deployment: limit, per_zone: None })
+            count(&all).blocked_by(&MeltdownLimits { per_deployment: limit, per_zone: None })
         };
         assert_eq!(out_of_service(allowed), None, "one more may be replaced");
         assert!(out_of_service(allowed + 1).is_some());
@@ -317,13 +317,13 @@ mod tests {
 
     #[rstest]
     fn nothing_else_is_a_limit(#[values("", "0", "0%", "101%", "-1", "1.5", "%", "ten")] text: &str) {
-        assert_eq!(text.parse::<Limit>(), Err(InvalidLimit));
+        assert_eq!(text.parse::<ReplacementLimit>(), Err(InvalidLimit));
     }
 
     #[test]
     fn the_explanation_names_a_few_machines_in_order() {
         let machines: Vec<Machine> = ["e", "d", "c", "b"].iter().map(|name| machine(name, "", false)).collect();
-        let text = count(&machines).blocked_by(&Limits::default()).unwrap();
+        let text = count(&machines).blocked_by(&MeltdownLimits::default()).unwrap();
         assert_eq!(text, "b (not created yet), c (not created yet), d (not created yet), …");
     }
 
@@ -340,7 +340,10 @@ mod tests {
         let mut machine = machine("m", phase, preserved);
         machine.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH.into());
         let count = count(&[machine]);
-        assert_eq!((count.weight, count.blocked_by(&Limits::default()).as_deref()), (weight, Some("m (Terminating)")));
+        assert_eq!(
+            (count.weight, count.blocked_by(&MeltdownLimits::default()).as_deref()),
+            (weight, Some("m (Terminating)"))
+        );
     }
 
     #[test]
@@ -361,7 +364,7 @@ mod tests {
 
     #[test]
     fn in_a_zone_the_machines_of_all_deployments_count() {
-        let limits = Limits { per_zone: Some(Limit::Machines(2)), ..Limits::default() };
+        let limits = MeltdownLimits { per_zone: Some(ReplacementLimit::Machines(2)), ..MeltdownLimits::default() };
         let sick = in_zone("a", "a", "Unknown", "1");
         let others = [
             in_zone("b", "b", "Pending", "1"),
@@ -370,7 +373,7 @@ mod tests {
         ];
         let permit = |others: &[Machine]| {
             let all = || others.iter().chain([&sick]);
-            Permit::Held(limits.permits_of(&sick).iter().map(|key| OutOfService::of(key, all())).collect())
+            ReplacementPermit::Held(limits.permits_of(&sick).iter().map(|key| OutOfService::of(key, all())).collect())
         };
         assert_eq!(permit(&others).awaits(&limits), None, "one of the zone, and the limit is two");
         let more = [others[0].clone(), in_zone("c", "c", "Pending", "1")];
@@ -388,11 +391,14 @@ mod tests {
 
     #[test]
     fn without_a_limit_for_zones_only_the_deployment_counts() {
-        let names = |limits: Limits| {
+        let names = |limits: MeltdownLimits| {
             let keys = limits.permits_of(&in_zone("a", "pool", "Unknown", "1"));
             keys.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(names(Limits::default()), ["pool"]);
-        assert_eq!(names(Limits { per_zone: Some(Limit::Percent(5)), ..Limits::default() }), ["pool", "zone 1"]);
+        assert_eq!(names(MeltdownLimits::default()), ["pool"]);
+        assert_eq!(
+            names(MeltdownLimits { per_zone: Some(ReplacementLimit::Percent(5)), ..MeltdownLimits::default() }),
+            ["pool", "zone 1"]
+        );
     }
 }

@@ -18,7 +18,7 @@ use mcm_driver::{Listed, ListedVm};
 
 /// A Machine, as far as it can claim a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct VmClaim {
     /// Name of the Machine.
     pub name: String,
     /// `spec.providerID`; empty if it has none.
@@ -29,7 +29,7 @@ pub struct Claim {
 
 /// The classification of a listed VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum VmClassification {
     /// A Machine has it, or may have it.
     Claimed,
     /// The Machine with the VM's name has another provider ID, and no VM has that ID. Either the stored ID or this VM
@@ -44,33 +44,33 @@ pub enum Verdict {
 }
 
 /// Judges each VM in the list of a class of `owner`. Provider IDs are compared literally.
-pub fn judge<'a>(listed: &'a Listed, claims: &[Claim], owner: &Owner) -> BTreeMap<&'a str, Verdict> {
+pub fn judge<'a>(listed: &'a Listed, claims: &[VmClaim], owner: &Owner) -> BTreeMap<&'a str, VmClassification> {
     let ids: BTreeSet<&str> = claims.iter().map(|claim| claim.provider_id.as_str()).collect();
-    let mut by_name: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, Vec<&VmClaim>> = BTreeMap::new();
     for claim in claims {
         by_name.entry(&claim.name).or_default().push(claim);
     }
     let verdict = |id: &str, vm: &ListedVm| {
         if !id.is_empty() && ids.contains(id) {
-            return Verdict::Claimed;
+            return VmClassification::Claimed;
         }
         let marker = vm.owner.as_deref();
         if marker.is_some_and(|marker| !owner.has(marker)) {
-            return Verdict::Foreign;
+            return VmClassification::Foreign;
         }
         if id.is_empty() || vm.machine.is_empty() {
             // A driver's mistake. Such a VM cannot be deleted safely.
-            return Verdict::Doubtful;
+            return VmClassification::Doubtful;
         }
         let of_name = by_name.get(vm.machine.as_str()).map(Vec::as_slice).unwrap_or_default();
         if of_name.iter().any(|claim| claim.is_creating || claim.provider_id.is_empty()) {
-            Verdict::Claimed
+            VmClassification::Claimed
         } else if of_name.iter().any(|claim| !listed.contains_key(&claim.provider_id)) {
-            Verdict::Doubtful
+            VmClassification::Doubtful
         } else if marker.is_none() {
-            Verdict::Unmarked
+            VmClassification::Unmarked
         } else {
-            Verdict::Orphan
+            VmClassification::Orphan
         }
     };
     listed.iter().map(|(id, vm)| (id.as_str(), verdict(id, vm))).collect()
@@ -78,7 +78,7 @@ pub fn judge<'a>(listed: &'a Listed, claims: &[Claim], owner: &Owner) -> BTreeMa
 
 /// The Machines that have a provider ID which is not listed. `claims` are those of the listed class. A VM in the list whose
 /// ID is not known may be that of any Machine, so there are none then.
-pub fn without_vm<'a>(listed: &Listed, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
+pub fn without_vm<'a>(listed: &Listed, claims: &'a [VmClaim]) -> impl Iterator<Item = &'a VmClaim> {
     let is_listed = |id: &str| id.is_empty() || listed.contains_key(id);
     let is_certain = !listed.contains_key("");
     claims.iter().filter(move |claim| is_certain && !claim.is_creating && !is_listed(&claim.provider_id))
@@ -90,15 +90,15 @@ pub fn identity(provider_id: &str, machine: &str) -> String {
 }
 
 /// Since when things have been seen in every list, by their identity.
-pub type Sightings = BTreeMap<String, Timestamp>;
+pub type SightingTimes = BTreeMap<String, Timestamp>;
 
 /// The sightings after a list that began at `now` and showed these.
-pub fn seen<'a>(before: &Sightings, shown: impl IntoIterator<Item = &'a str>, now: Timestamp) -> Sightings {
+pub fn seen<'a>(before: &SightingTimes, shown: impl IntoIterator<Item = &'a str>, now: Timestamp) -> SightingTimes {
     shown.into_iter().map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect()
 }
 
 /// Whether a VM was seen for long enough, in this list and in one that is `patience` older.
-pub fn is_proven(sightings: &Sightings, id: &str, patience: SignedDuration, now: Timestamp) -> bool {
+pub fn is_proven(sightings: &SightingTimes, id: &str, patience: SignedDuration, now: Timestamp) -> bool {
     sightings.get(id).is_some_and(|since| *since < now && now.duration_since(*since) >= patience)
 }
 
@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    fn claim(name: &str, provider_id: &str, is_creating: bool) -> Claim {
-        Claim { name: name.to_owned(), provider_id: provider_id.to_owned(), is_creating }
+    fn claim(name: &str, provider_id: &str, is_creating: bool) -> VmClaim {
+        VmClaim { name: name.to_owned(), provider_id: provider_id.to_owned(), is_creating }
     }
 
     fn listed(all: &[(&str, &str)]) -> Listed {
@@ -126,23 +126,26 @@ mod tests {
     }
 
     #[rstest]
-    #[case::its_machine(&[claim("m", "cloud:///1", false)], Verdict::Claimed)]
-    #[case::a_machine_of_another_name(&[claim("other", "cloud:///1", false)], Verdict::Claimed)]
-    #[case::its_machine_is_being_created(&[claim("m", "", true)], Verdict::Claimed)]
-    #[case::and_has_an_id_of_an_earlier_attempt(&[claim("m", "cloud:///9", true)], Verdict::Claimed)]
-    #[case::its_machine_has_no_id(&[claim("m", "", false)], Verdict::Claimed)]
-    #[case::no_machine(&[], Verdict::Orphan)]
-    #[case::only_other_machines(&[claim("other", "cloud:///2", false), claim("new", "", true)], Verdict::Orphan)]
-    #[case::its_machine_has_another_vm(&[claim("m", "cloud:///2", false)], Verdict::Orphan)]
-    #[case::its_machine_has_an_id_that_no_vm_has(&[claim("m", "cloud:///9", false)], Verdict::Doubtful)]
-    #[case::ids_are_compared_literally(&[claim("m", "other:///1", false)], Verdict::Doubtful)]
-    #[case::not_by_their_last_part(&[claim("other", "cloud:///11", false)], Verdict::Orphan)]
-    #[case::nor_by_case(&[claim("other", "Cloud:///1", false)], Verdict::Orphan)]
+    #[case::its_machine(&[claim("m", "cloud:///1", false)], VmClassification::Claimed)]
+    #[case::a_machine_of_another_name(&[claim("other", "cloud:///1", false)], VmClassification::Claimed)]
+    #[case::its_machine_is_being_created(&[claim("m", "", true)], VmClassification::Claimed)]
+    #[case::and_has_an_id_of_an_earlier_attempt(&[claim("m", "cloud:///9", true)], VmClassification::Claimed)]
+    #[case::its_machine_has_no_id(&[claim("m", "", false)], VmClassification::Claimed)]
+    #[case::no_machine(&[], VmClassification::Orphan)]
+    #[case::only_other_machines(&[claim("other", "cloud:///2", false), claim("new", "", true)], VmClassification::Orphan)]
+    #[case::its_machine_has_another_vm(&[claim("m", "cloud:///2", false)], VmClassification::Orphan)]
+    #[case::its_machine_has_an_id_that_no_vm_has(&[claim("m", "cloud:///9", false)], VmClassification::Doubtful)]
+    #[case::ids_are_compared_literally(&[claim("m", "other:///1", false)], VmClassification::Doubtful)]
+    #[case::not_by_their_last_part(&[claim("other", "cloud:///11", false)], VmClassification::Orphan)]
+    #[case::nor_by_case(&[claim("other", "Cloud:///1", false)], VmClassification::Orphan)]
     #[case::one_of_two_machines_of_the_name_may_have_it(
         &[claim("m", "cloud:///2", false), claim("m", "", true)],
-        Verdict::Claimed
+        VmClassification::Claimed
     )]
-    fn a_vm_is_an_orphan_only_if_no_machine_can_have_it(#[case] claims: &[Claim], #[case] expected: Verdict) {
+    fn a_vm_is_an_orphan_only_if_no_machine_can_have_it(
+        #[case] claims: &[VmClaim],
+        #[case] expected: VmClassification,
+    ) {
         let vms = listed(&[("cloud:///1", "m"), ("cloud:///2", "x")]);
         assert_eq!(judge(&vms, claims, &owner(None))["cloud:///1"], expected);
     }
@@ -151,34 +154,35 @@ mod tests {
     #[case::without_a_name("cloud:///1", "")]
     #[case::without_an_id("", "m")]
     fn an_incomplete_entry_is_no_orphan(#[case] id: &str, #[case] name: &str) {
-        assert_eq!(judge(&listed(&[(id, name)]), &[], &owner(None))[id], Verdict::Doubtful);
+        assert_eq!(judge(&listed(&[(id, name)]), &[], &owner(None))[id], VmClassification::Doubtful);
     }
 
     const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
     const OTHER: &str = "0d6b39ae-45a5-4bd7-8f40-7a1f8f6d1f2e";
 
     #[rstest]
-    #[case::our_uid(Some(UID), Some(UID), Verdict::Orphan)]
-    #[case::our_name_from_before_the_uid_could_be_read(Some(UID), Some("team-a"), Verdict::Orphan)]
-    #[case::our_name(None, Some("team-a"), Verdict::Orphan)]
-    #[case::the_uid_of_another(Some(UID), Some(OTHER), Verdict::Foreign)]
-    #[case::the_name_of_another(Some(UID), Some("team-b"), Verdict::Foreign)]
-    #[case::a_uid_while_ours_is_unknown(None, Some(UID), Verdict::Foreign)]
-    #[case::a_part_of_our_name(None, Some("team"), Verdict::Foreign)]
-    #[case::in_capitals(None, Some("Team-a"), Verdict::Foreign)]
-    #[case::none(Some(UID), None, Verdict::Unmarked)]
-    #[case::an_empty_one(Some(UID), Some(""), Verdict::Unmarked)]
+    #[case::our_uid(Some(UID), Some(UID), VmClassification::Orphan)]
+    #[case::our_name_from_before_the_uid_could_be_read(Some(UID), Some("team-a"), VmClassification::Orphan)]
+    #[case::our_name(None, Some("team-a"), VmClassification::Orphan)]
+    #[case::the_uid_of_another(Some(UID), Some(OTHER), VmClassification::Foreign)]
+    #[case::the_name_of_another(Some(UID), Some("team-b"), VmClassification::Foreign)]
+    #[case::a_uid_while_ours_is_unknown(None, Some(UID), VmClassification::Foreign)]
+    #[case::a_part_of_our_name(None, Some("team"), VmClassification::Foreign)]
+    #[case::in_capitals(None, Some("Team-a"), VmClassification::Foreign)]
+    #[case::none(Some(UID), None, VmClassification::Unmarked)]
+    #[case::an_empty_one(Some(UID), Some(""), VmClassification::Unmarked)]
     fn a_vm_without_a_machine_is_an_orphan_of_the_owner_whose_marker_it_carries(
         #[case] uid: Option<&str>,
         #[case] marker: Option<&str>,
-        #[case] expected: Verdict,
+        #[case] expected: VmClassification,
     ) {
         let vms: Listed = [("cloud:///1".to_owned(), marked("m", marker))].into();
-        let verdict = |claims: &[Claim]| judge(&vms, claims, &owner(uid))["cloud:///1"];
+        let verdict = |claims: &[VmClaim]| judge(&vms, claims, &owner(uid))["cloud:///1"];
         assert_eq!(verdict(&[]), expected);
         let other = claim("n", "cloud:///1", false);
-        assert_eq!(verdict(&[other]), Verdict::Claimed, "whatever its marker, it is the VM of a machine");
-        let by_name = if expected == Verdict::Foreign { Verdict::Foreign } else { Verdict::Claimed };
+        assert_eq!(verdict(&[other]), VmClassification::Claimed, "whatever its marker, it is the VM of a machine");
+        let by_name =
+            if expected == VmClassification::Foreign { VmClassification::Foreign } else { VmClassification::Claimed };
         assert_eq!(verdict(&[claim("m", "", true)]), by_name, "a machine of the same name may be of another owner");
     }
 
@@ -215,7 +219,7 @@ mod tests {
     fn the_first_of_consecutive_sightings_counts() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let patience = SignedDuration::from_secs(60);
-        let first = seen(&Sightings::new(), ["a", "b"], at(0));
+        let first = seen(&SightingTimes::new(), ["a", "b"], at(0));
         let second = seen(&first, ["a"], at(30));
         let third = seen(&second, ["a", "b"], at(60));
         assert_eq!(third, [("a".to_owned(), at(0)), ("b".to_owned(), at(60))].into());
@@ -228,8 +232,8 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_claim()(name in "[a-c]?", id in "(v[0-4])?", is_creating in any::<bool>()) -> Claim {
-            Claim { name, provider_id: id, is_creating }
+        fn any_claim()(name in "[a-c]?", id in "(v[0-4])?", is_creating in any::<bool>()) -> VmClaim {
+            VmClaim { name, provider_id: id, is_creating }
         }
     }
 
@@ -254,12 +258,12 @@ mod tests {
                 let marker = vm.owner.as_deref();
                 let is_ours = marker == Some("team-a") || (knows_uid && marker == Some(UID));
                 match verdict {
-                    Verdict::Orphan => prop_assert!(is_ours),
-                    Verdict::Unmarked => prop_assert_eq!(marker, None),
-                    Verdict::Foreign => prop_assert!(marker.is_some() && !is_ours),
-                    Verdict::Claimed | Verdict::Doubtful => {}
+                    VmClassification::Orphan => prop_assert!(is_ours),
+                    VmClassification::Unmarked => prop_assert_eq!(marker, None),
+                    VmClassification::Foreign => prop_assert!(marker.is_some() && !is_ours),
+                    VmClassification::Claimed | VmClassification::Doubtful => {}
                 }
-                if matches!(verdict, Verdict::Orphan | Verdict::Unmarked) {
+                if matches!(verdict, VmClassification::Orphan | VmClassification::Unmarked) {
                     prop_assert!(!id.is_empty());
                     for claim in &claims {
                         prop_assert_ne!(&claim.provider_id, id);

@@ -8,7 +8,7 @@ pub enum TargetTrust {
     /// The caches are up to date.
     Trusted {
         /// The last interruption, if there was one.
-        after: Option<Interruption>,
+        after: Option<TrustInterruption>,
     },
     /// The caches may be stale: nothing is concluded from them.
     Untrusted {
@@ -21,14 +21,14 @@ pub enum TargetTrust {
 
 /// A time in which a target cluster could not be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interruption {
+pub struct TrustInterruption {
     /// The last sign of life before it; the earliest time if there was none.
     pub began: Timestamp,
     /// When the caches became up to date again.
     pub ended: Timestamp,
 }
 
-impl Interruption {
+impl TrustInterruption {
     /// The last of two, or both if they overlap.
     pub fn last(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
@@ -83,8 +83,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn between(began: i64, ended: i64) -> Option<Interruption> {
-        Some(Interruption { began: at(began), ended: at(ended) })
+    fn between(began: i64, ended: i64) -> Option<TrustInterruption> {
+        Some(TrustInterruption { began: at(began), ended: at(ended) })
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn of_two_outages_the_last_one_counts_and_two_that_overlap_are_one() {
-        let last = |one, other| (Interruption::last(one, other), Interruption::last(other, one));
+        let last = |one, other| (TrustInterruption::last(one, other), TrustInterruption::last(other, one));
         assert_eq!(last(between(0, 10), between(20, 30)), (between(20, 30), between(20, 30)));
         assert_eq!(last(between(0, 25), between(20, 30)), (between(0, 30), between(0, 30)));
         assert_eq!(last(between(5, 40), between(20, 30)), (between(5, 40), between(5, 40)));

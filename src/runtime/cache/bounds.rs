@@ -13,15 +13,15 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::Cached;
-use crate::{body::TooLarge, guard::Guard};
+use super::CacheableKind;
+use crate::{body::TooLarge, guard::GuardedObject};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Bounds of the content of a cache, and of a list that fills it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct CacheBounds {
     objects: usize,
     /// Estimated memory of all objects.
     memory: u64,
@@ -29,7 +29,7 @@ pub struct Bounds {
     sent: u64,
 }
 
-impl Bounds {
+impl CacheBounds {
     /// Estimated memory of one object, on average. A Node with 30 labels and 8 conditions has less.
     const OF_OBJECT: u64 = 8 * KIB;
     /// Bytes sent for one object, on average. A Node with 50 images and its managed fields has less.
@@ -61,7 +61,7 @@ impl Bounds {
 
 /// The objects exceed a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Excess {
+pub enum CacheExcess {
     /// Their number.
     #[error("there are more than {0} objects; remove some of them or raise --max-nodes-per-target")]
     Objects(usize),
@@ -78,12 +78,12 @@ pub enum Excess {
 
 /// Number and estimated memory of some objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct CacheLoad {
     pub objects: usize,
     pub memory: u64,
 }
 
-impl Load {
+impl CacheLoad {
     pub fn add(&mut self, memory: u64) {
         self.objects += 1;
         self.memory = self.memory.saturating_add(memory);
@@ -96,20 +96,20 @@ impl Load {
 }
 
 /// The bounds of a cache, and how its objects are measured.
-pub(super) struct Scale<K> {
-    bounds: Bounds,
+pub(super) struct BoundsMeter<K> {
+    bounds: CacheBounds,
     weigh: fn(&K) -> u64,
 }
 
-impl<K: Cached> Scale<K> {
-    pub fn new(bounds: Bounds) -> Self
+impl<K: CacheableKind> BoundsMeter<K> {
+    pub fn new(bounds: CacheBounds) -> Self
     where
         K: Serialize,
     {
         Self { bounds, weigh: |object| memory(object) }
     }
 
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> CacheBounds {
         self.bounds
     }
 
@@ -118,19 +118,19 @@ impl<K: Cached> Scale<K> {
     }
 
     /// The memory of an object, or of what is stored of one that cannot be decoded.
-    pub fn weigh_any(&self, object: &Guard<K>) -> u64 {
+    pub fn weigh_any(&self, object: &GuardedObject<K>) -> u64 {
         match object {
-            Guard::Readable(object) => self.weigh(object),
-            Guard::Unreadable { metadata, error } => memory_of_unreadable(metadata, error),
+            GuardedObject::Readable(object) => self.weigh(object),
+            GuardedObject::Unreadable { metadata, error } => memory_of_unreadable(metadata, error),
         }
     }
 
-    pub fn excess(&self, load: Load) -> Option<Excess> {
-        let Bounds { objects, memory, .. } = self.bounds;
+    pub fn excess(&self, load: CacheLoad) -> Option<CacheExcess> {
+        let CacheBounds { objects, memory, .. } = self.bounds;
         if load.objects > objects {
-            return Some(Excess::Objects(objects));
+            return Some(CacheExcess::Objects(objects));
         }
-        (load.memory > memory).then_some(Excess::Memory(memory))
+        (load.memory > memory).then_some(CacheExcess::Memory(memory))
     }
 }
 
@@ -138,8 +138,8 @@ impl<K: Cached> Scale<K> {
 /// pointers, lengths and maps in memory.
 pub(super) fn memory(object: &impl Serialize) -> u64 {
     const OF_PART: u64 = 4;
-    struct Length(u64);
-    impl io::Write for Length {
+    struct LengthCounter(u64);
+    impl io::Write for LengthCounter {
         fn write(&mut self, part: &[u8]) -> io::Result<usize> {
             self.0 = self.0.saturating_add(part.len() as u64 + OF_PART);
             Ok(part.len())
@@ -149,7 +149,7 @@ pub(super) fn memory(object: &impl Serialize) -> u64 {
             Ok(())
         }
     }
-    let mut length = Length(0);
+    let mut length = LengthCounter(0);
     // Writing to a counter does not fail; what cannot be serialized counts as far as it was written.
     let _ = serde_json::to_writer(&mut length, object);
     length.0
@@ -162,14 +162,14 @@ pub(super) fn memory_of_unreadable(meta: &ObjectMeta, error: &str) -> u64 {
 
 /// Bytes that the API server sent for the current list.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ListTally {
     sent: AtomicU64,
     /// 0 without a limit.
     most: AtomicU64,
 }
 
-impl Tally {
-    pub fn limit(&self, bounds: Bounds) {
+impl ListTally {
+    pub fn limit(&self, bounds: CacheBounds) {
         self.most.store(bounds.sent, Ordering::Relaxed);
     }
 
@@ -179,28 +179,28 @@ impl Tally {
     }
 
     /// A page begins.
-    pub fn page(self: &Arc<Self>) -> Result<PageTally, Excess> {
-        self.add(Bounds::LEAST_OF_PAGE)?;
-        Ok(PageTally { list: Arc::clone(self), free: Bounds::LEAST_OF_PAGE })
+    pub fn page(self: &Arc<Self>) -> Result<PageTally, CacheExcess> {
+        self.add(CacheBounds::LEAST_OF_PAGE)?;
+        Ok(PageTally { list: Arc::clone(self), free: CacheBounds::LEAST_OF_PAGE })
     }
 
-    fn add(&self, bytes: u64) -> Result<(), Excess> {
+    fn add(&self, bytes: u64) -> Result<(), CacheExcess> {
         let sent = self.sent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let most = self.most.load(Ordering::Relaxed);
-        if most > 0 && sent > most { Err(Excess::Sent(most)) } else { Ok(()) }
+        if most > 0 && sent > most { Err(CacheExcess::Sent(most)) } else { Ok(()) }
     }
 }
 
 /// Bytes of one page.
 #[derive(Debug)]
 pub(super) struct PageTally {
-    list: Arc<Tally>,
+    list: Arc<ListTally>,
     /// Bytes that are counted already.
     free: u64,
 }
 
 impl PageTally {
-    pub fn add(&mut self, bytes: usize) -> Result<(), Excess> {
+    pub fn add(&mut self, bytes: usize) -> Result<(), CacheExcess> {
         let bytes = bytes as u64;
         let counted = bytes.min(self.free);
         self.free -= counted;
@@ -237,14 +237,14 @@ impl Default for PageSize {
 
 /// An error because the API server sent too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overrun {
+pub(super) enum OverrunError {
     /// In one response.
     Response(TooLarge),
     /// In total.
     Total,
 }
 
-impl Overrun {
+impl OverrunError {
     /// The first cause of an error that is one.
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
@@ -252,7 +252,7 @@ impl Overrun {
             if let Some(too_large) = cause.downcast_ref::<TooLarge>() {
                 return Some(Self::Response(*too_large));
             }
-            if cause.is::<Excess>() {
+            if cause.is::<CacheExcess>() {
                 return Some(Self::Total);
             }
             next = cause.source();
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_node_as_clouds_make_them_is_below_the_average_that_is_allowed() {
         let weight = memory(&node(30, 8));
-        assert!((Bounds::OF_OBJECT / 2..Bounds::OF_OBJECT).contains(&weight), "{weight}");
+        assert!((CacheBounds::OF_OBJECT / 2..CacheBounds::OF_OBJECT).contains(&weight), "{weight}");
     }
 
     #[test]
@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn empty_pages_without_end_exceed_the_bytes_of_a_list() {
-        let tally = Arc::new(Tally::default());
-        tally.limit(Bounds::for_objects(20_000));
+        let tally = Arc::new(ListTally::default());
+        tally.limit(CacheBounds::for_objects(20_000));
         let pages = (0..).take_while(|_| tally.page().is_ok()).count();
         assert_eq!(pages, (20_000 * 24 + 16 * 1024) / 64);
         tally.begin();

@@ -7,9 +7,9 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 
 /// A kind that can be cached.
-pub trait Cached: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
+pub trait CacheableKind: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
 
-impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Cached for K {}
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static> CacheableKind for K {}
 
 /// Namespace and name; the namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ impl std::fmt::Display for Key {
 
 /// A change of one object.
 #[derive(Debug)]
-pub struct Change<K> {
+pub struct ObjectChange<K> {
     /// The object.
     pub key: Key,
     /// Its metadata, as last known.
@@ -65,7 +65,7 @@ pub struct Change<K> {
 
 /// An object that exists and cannot be decoded.
 #[derive(Clone, Debug)]
-pub struct Unreadable {
+pub struct UnreadableObject {
     /// Its metadata.
     pub meta: ObjectMeta,
     /// The decoding error.
@@ -73,7 +73,7 @@ pub struct Unreadable {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl<K: Cached> Change<K> {
+impl<K: CacheableKind> ObjectChange<K> {
     /// The change from one state of an object to another, of which at least one exists.
     pub fn between(old: Option<K>, new: Option<K>) -> Self {
         let meta = new.as_ref().or(old.as_ref()).map(|object| object.meta().clone()).unwrap_or_default();

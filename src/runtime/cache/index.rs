@@ -2,21 +2,21 @@
 
 use std::{any::Any, borrow::Borrow, collections::HashMap, fmt::Debug, hash::Hash, sync::Arc};
 
-use super::Cached;
+use super::CacheableKind;
 
 /// A value by which objects are found. Its type contains the scope: a name alone is ambiguous with several namespaces
 /// or clusters.
-pub trait Term: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
-impl<T: Clone + Debug + Eq + Hash + Send + Sync + 'static> Term for T {}
+pub trait IndexTerm: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
+impl<T: Clone + Debug + Eq + Hash + Send + Sync + 'static> IndexTerm for T {}
 
 /// An index of a [`Cache`](super::Cache): the terms under which an object is found.
 #[derive(Debug)]
-pub struct Index<K, T> {
+pub struct CacheIndex<K, T> {
     name: &'static str,
     terms: fn(&K) -> Vec<T>,
 }
 
-impl<K, T> Index<K, T> {
+impl<K, T> CacheIndex<K, T> {
     /// The name is unique among the indexes of a kind.
     pub const fn new(name: &'static str, terms: fn(&K) -> Vec<T>) -> Self {
         Self { name, terms }
@@ -35,32 +35,32 @@ impl<K, T> Index<K, T> {
 }
 
 /// An index with any type of term, so that a cache can hold several.
-pub trait AnyIndex<K: Cached>: Sync {
+pub trait AnyIndex<K: CacheableKind>: Sync {
     #[doc(hidden)]
-    fn keep(&self) -> Box<dyn Kept<K>>;
+    fn keep(&self) -> Box<dyn IndexUpdater<K>>;
 }
 
-impl<K: Cached, T: Term> AnyIndex<K> for Index<K, T> {
-    fn keep(&self) -> Box<dyn Kept<K>> {
-        Box::new(Postings { name: self.name, terms: self.terms, objects: HashMap::new() })
+impl<K: CacheableKind, T: IndexTerm> AnyIndex<K> for CacheIndex<K, T> {
+    fn keep(&self) -> Box<dyn IndexUpdater<K>> {
+        Box::new(IndexPostings { name: self.name, terms: self.terms, objects: HashMap::new() })
     }
 }
 
 #[doc(hidden)]
-pub trait Kept<K: Cached>: Send + Sync {
+pub trait IndexUpdater<K: CacheableKind>: Send + Sync {
     fn name(&self) -> &'static str;
     fn change(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
     fn as_any(&self) -> &dyn Any;
 }
 
 /// Most terms have one object, some have thousands; sorted lists are small and fast enough for both.
-pub(super) struct Postings<K, T> {
+pub(super) struct IndexPostings<K, T> {
     name: &'static str,
     terms: fn(&K) -> Vec<T>,
     objects: HashMap<T, Vec<Arc<K>>>,
 }
 
-impl<K: Cached, T: Term> Kept<K> for Postings<K, T> {
+impl<K: CacheableKind, T: IndexTerm> IndexUpdater<K> for IndexPostings<K, T> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -81,7 +81,7 @@ impl<K: Cached, T: Term> Kept<K> for Postings<K, T> {
     }
 }
 
-impl<K: Cached, T: Term> Postings<K, T> {
+impl<K: CacheableKind, T: IndexTerm> IndexPostings<K, T> {
     pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, term: &Q) -> &[Arc<K>]
     where
         T: Borrow<Q>,
@@ -108,7 +108,7 @@ impl<K: Cached, T: Term> Postings<K, T> {
     }
 }
 
-fn position<K: Cached>(objects: &[Arc<K>], object: &Arc<K>) -> Result<usize, usize> {
+fn position<K: CacheableKind>(objects: &[Arc<K>], object: &Arc<K>) -> Result<usize, usize> {
     let name = |object: &Arc<K>| (object.meta().namespace.clone(), object.meta().name.clone());
     let wanted = name(object);
     objects.binary_search_by(|other| {

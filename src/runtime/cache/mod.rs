@@ -25,27 +25,27 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::{
-    guard::Guard,
-    handlers::Handlers,
-    trust::{Pulse, Trust, Watched},
+    guard::GuardedObject,
+    handlers::HandlerList,
+    trust::{CacheLiveness, CacheTrust, MonitoredCache},
 };
-use bounds::{Excess, PageSize, Scale, Tally};
-use store::Store;
+use bounds::{BoundsMeter, CacheExcess, ListTally, PageSize};
+use store::CacheStore;
 
-pub use bounds::Bounds;
-pub use entry::{Cached, Change, Key, Unreadable};
-pub use index::{AnyIndex, Index, Term};
+pub use bounds::CacheBounds;
+pub use entry::{CacheableKind, Key, ObjectChange, UnreadableObject};
+pub use index::{AnyIndex, CacheIndex, IndexTerm};
 
-type Handler<K> = dyn Fn(&Change<K>) + Send + Sync;
-type TrustHandler = dyn Fn(&Trust) + Send + Sync;
+type ChangeHandler<K> = dyn Fn(&ObjectChange<K>) + Send + Sync;
+type CacheTrustHandler = dyn Fn(&CacheTrust) + Send + Sync;
 
 /// Objects of one kind, with indexes and handlers.
-pub struct Cache<K: Cached> {
-    store: RwLock<Store<K>>,
-    handlers: Handlers<Handler<K>>,
-    trust_handlers: Handlers<TrustHandler>,
+pub struct ObjectCache<K: CacheableKind> {
+    store: RwLock<CacheStore<K>>,
+    handlers: HandlerList<ChangeHandler<K>>,
+    trust_handlers: HandlerList<CacheTrustHandler>,
     prune: fn(&mut K),
-    pulse: Arc<Pulse>,
+    pulse: Arc<CacheLiveness>,
     /// The trust as last reported to handlers.
     is_trust_lost: AtomicBool,
     /// Handlers know that the first list was complete.
@@ -53,16 +53,16 @@ pub struct Cache<K: Cached> {
     /// The first list is complete, or refused.
     filled: Notify,
     page: PageSize,
-    tally: Arc<Tally>,
+    tally: Arc<ListTally>,
 }
 
-impl<K: Cached> Cache<K> {
+impl<K: CacheableKind> ObjectCache<K> {
     /// An empty cache with its indexes. `prune` removes fields that nothing reads.
     pub fn new(indexes: &[&dyn AnyIndex<K>], prune: fn(&mut K)) -> Arc<Self> {
         Arc::new(Self {
-            store: RwLock::new(Store::new(indexes)),
-            handlers: Handlers::default(),
-            trust_handlers: Handlers::default(),
+            store: RwLock::new(CacheStore::new(indexes)),
+            handlers: HandlerList::default(),
+            trust_handlers: HandlerList::default(),
             prune,
             pulse: Arc::default(),
             is_trust_lost: AtomicBool::new(false),
@@ -74,21 +74,21 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Bounds the content, before the cache is filled. Beyond a bound it is not trusted, until a list is within the bounds.
-    pub fn limit(&self, bounds: Bounds)
+    pub fn limit(&self, bounds: CacheBounds)
     where
         K: Serialize,
     {
-        self.store.write().limit(Scale::new(bounds));
+        self.store.write().limit(BoundsMeter::new(bounds));
         self.tally.limit(bounds);
     }
 
     /// Calls `handler` after each change, in the task that caused it, so it must return quickly.
-    pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+    pub fn on_change(&self, handler: impl Fn(&ObjectChange<K>) + Send + Sync + 'static) {
         self.handlers.add(Box::new(handler));
     }
 
     /// Calls `handler` when the cache is filled, when it becomes untrusted, and when it is trusted again.
-    pub fn on_trust(&self, handler: impl Fn(&Trust) + Send + Sync + 'static) {
+    pub fn on_trust(&self, handler: impl Fn(&CacheTrust) + Send + Sync + 'static) {
         self.trust_handlers.add(Box::new(handler));
     }
 
@@ -113,14 +113,18 @@ impl<K: Cached> Cache<K> {
     }
 
     /// The objects with a term of an index, by key.
-    pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Vec<Arc<K>> {
+    pub fn by<T: IndexTerm + Borrow<Q>, Q: Eq + Hash + ?Sized>(
+        &self,
+        index: &CacheIndex<K, T>,
+        term: &Q,
+    ) -> Vec<Arc<K>> {
         self.with(index, term, <[Arc<K>]>::to_vec)
     }
 
     /// Reads the objects with a term while the cache is locked, without copying the list.
-    pub fn with<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized, R>(
+    pub fn with<T: IndexTerm + Borrow<Q>, Q: Eq + Hash + ?Sized, R>(
         &self,
-        index: &Index<K, T>,
+        index: &CacheIndex<K, T>,
         term: &Q,
         read: impl FnOnce(&[Arc<K>]) -> R,
     ) -> R {
@@ -134,7 +138,7 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Objects that exist and cannot be decoded.
-    pub fn unreadable(&self) -> Vec<Unreadable> {
+    pub fn unreadable(&self) -> Vec<UnreadableObject> {
         self.store.read().unreadable().cloned().collect()
     }
 
@@ -154,7 +158,7 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Whether the content can be trusted now.
-    pub fn trust(&self) -> Trust {
+    pub fn trust(&self) -> CacheTrust {
         self.pulse.trust()
     }
 
@@ -196,7 +200,7 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Stores an event of the watch. False if the objects exceed a bound, so that the watch has to end.
-    pub fn observe(&self, event: watcher::Event<Guard<K>>) -> bool {
+    pub fn observe(&self, event: watcher::Event<GuardedObject<K>>) -> bool {
         match event {
             watcher::Event::Init => {
                 self.pulse.listing();
@@ -213,7 +217,7 @@ impl<K: Cached> Cache<K> {
                 if self.store.read().is_list_refused() {
                     return false;
                 }
-                self.change(Store::finish_listing);
+                self.change(CacheStore::finish_listing);
                 if let Some(excess) = self.excess() {
                     return self.exceeded(excess);
                 }
@@ -237,11 +241,11 @@ impl<K: Cached> Cache<K> {
     }
 
     /// The bound that the objects exceed.
-    fn excess(&self) -> Option<Excess> {
+    fn excess(&self) -> Option<CacheExcess> {
         self.store.read().excess()
     }
 
-    fn exceeded(&self, excess: Excess) -> bool {
+    fn exceeded(&self, excess: CacheExcess) -> bool {
         self.over_limit(excess.to_string());
         false
     }
@@ -268,10 +272,10 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Stores an object that a write returned, whether it can be decoded or not.
-    pub fn wrote_any(&self, object: Guard<K>) {
+    pub fn wrote_any(&self, object: GuardedObject<K>) {
         match object {
-            Guard::Readable(object) => drop(self.wrote(object)),
-            Guard::Unreadable { metadata, .. } if is_removed(&metadata) => {
+            GuardedObject::Readable(object) => drop(self.wrote(object)),
+            GuardedObject::Unreadable { metadata, .. } if is_removed(&metadata) => {
                 self.removed(&Key::of(&metadata), metadata.uid.as_deref().unwrap_or_default());
             }
             unreadable => self.change(|store| store.read(unreadable)),
@@ -283,15 +287,15 @@ impl<K: Cached> Cache<K> {
         self.change(|store| store.remove(key, uid, None));
     }
 
-    fn pruned(&self, mut object: Guard<K>) -> Guard<K> {
-        if let Guard::Readable(object) = &mut object {
+    fn pruned(&self, mut object: GuardedObject<K>) -> GuardedObject<K> {
+        if let GuardedObject::Readable(object) = &mut object {
             (self.prune)(object);
         }
         object
     }
 
     /// Changes the store, then calls the handlers, which may read it.
-    fn change<C: IntoIterator<Item = Change<K>>>(&self, change: impl FnOnce(&mut Store<K>) -> C) {
+    fn change<C: IntoIterator<Item = ObjectChange<K>>>(&self, change: impl FnOnce(&mut CacheStore<K>) -> C) {
         let changes = change(&mut self.store.write());
         for change in changes {
             if let Some(error) = &change.unreadable {
@@ -310,12 +314,12 @@ fn is_removed(meta: &ObjectMeta) -> bool {
         && meta.deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0)
 }
 
-impl<K: Cached> Watched for Cache<K> {
+impl<K: CacheableKind> MonitoredCache for ObjectCache<K> {
     fn plural(&self) -> String {
         K::plural(&()).into_owned()
     }
 
-    fn trust(&self) -> Trust {
+    fn trust(&self) -> CacheTrust {
         self.pulse.trust()
     }
 

@@ -11,11 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::{
-    AnyIndex, Cached, Change, Index, Key, Unreadable,
-    bounds::{Excess, Load, Scale, memory_of_unreadable},
-    index::{Kept, Postings, Term},
+    AnyIndex, CacheIndex, CacheableKind, Key, ObjectChange, UnreadableObject,
+    bounds::{BoundsMeter, CacheExcess, CacheLoad, memory_of_unreadable},
+    index::{IndexPostings, IndexTerm, IndexUpdater},
 };
-use crate::guard::Guard;
+use crate::guard::GuardedObject;
 
 /// How many deleted objects are remembered at least, within [`Store::forget_gone`]'s interval: more than can be deleted while
 /// one call is in flight.
@@ -25,11 +25,11 @@ pub(super) const REMEMBERED: usize = 10_000;
 const LONGEST_UID: usize = 128;
 
 /// The objects of one kind with their indexes, and the facts that distinguish old states from new ones.
-pub(super) struct Store<K: Cached> {
+pub(super) struct CacheStore<K: CacheableKind> {
     objects: BTreeMap<Key, Arc<K>>,
-    unreadable: BTreeMap<Key, Unreadable>,
-    indexes: Vec<Box<dyn Kept<K>>>,
-    gone: Gone,
+    unreadable: BTreeMap<Key, UnreadableObject>,
+    indexes: Vec<Box<dyn IndexUpdater<K>>>,
+    gone: DeletedUids,
     /// Objects that a write or a live read returned and the watch has not shown yet, with the number of lists begun before.
     unconfirmed: HashMap<Key, u64>,
     /// Keys of `recent` that were returned while the last list was under way and were missing from it: either they are
@@ -37,55 +37,55 @@ pub(super) struct Store<K: Cached> {
     doubtful: HashSet<Key>,
     /// How many lists have begun.
     listing: u64,
-    listed: Vec<Guard<K>>,
+    listed: Vec<GuardedObject<K>>,
     /// The version of the last live read of all objects. An object of this version or an older one that was not read is
     /// deleted, even if a slow watch still delivers it.
     read_at: Option<u64>,
     /// `None` without bounds.
-    scale: Option<Scale<K>>,
+    scale: Option<BoundsMeter<K>>,
     /// All objects; zero without bounds.
-    held: Load,
+    held: CacheLoad,
     /// The objects of the current list; zero without bounds.
-    listed_load: Load,
+    listed_load: CacheLoad,
     /// The current list exceeded a bound, so it is not stored.
     is_list_refused: bool,
 }
 
 /// Source of an object; decides whether it has to be newer than the stored one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum FreshnessRule {
     /// It may be older than the stored object.
     Newer,
     /// It is the current state, even if its resource version is lower: etcd may have been restored.
     Truth,
 }
 
-impl<K: Cached> Store<K> {
+impl<K: CacheableKind> CacheStore<K> {
     pub fn new(indexes: &[&dyn AnyIndex<K>]) -> Self {
         Self {
             objects: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             indexes: indexes.iter().map(|index| index.keep()).collect(),
-            gone: Gone::default(),
+            gone: DeletedUids::default(),
             unconfirmed: HashMap::new(),
             doubtful: HashSet::new(),
             listing: 0,
             listed: Vec::new(),
             read_at: None,
             scale: None,
-            held: Load::default(),
-            listed_load: Load::default(),
+            held: CacheLoad::default(),
+            listed_load: CacheLoad::default(),
             is_list_refused: false,
         }
     }
 
     /// Bounds the objects. For a store that is still empty.
-    pub fn limit(&mut self, scale: Scale<K>) {
+    pub fn limit(&mut self, scale: BoundsMeter<K>) {
         self.scale = Some(scale);
     }
 
     /// The bound that the objects exceed.
-    pub fn excess(&self) -> Option<Excess> {
+    pub fn excess(&self) -> Option<CacheExcess> {
         self.scale.as_ref()?.excess(self.held)
     }
 
@@ -107,7 +107,7 @@ impl<K: Cached> Store<K> {
         self.objects.values()
     }
 
-    pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+    pub fn unreadable(&self) -> impl Iterator<Item = &UnreadableObject> {
         self.unreadable.values()
     }
 
@@ -115,14 +115,18 @@ impl<K: Cached> Store<K> {
         self.unreadable.contains_key(key)
     }
 
-    pub fn unreadable_of(&self, key: &Key) -> Option<&Unreadable> {
+    pub fn unreadable_of(&self, key: &Key) -> Option<&UnreadableObject> {
         self.unreadable.get(key)
     }
 
     /// The objects with a term, by key. `None` if the cache does not have the index.
-    pub fn by<T: Term + Borrow<Q>, Q: Eq + Hash + ?Sized>(&self, index: &Index<K, T>, term: &Q) -> Option<&[Arc<K>]> {
+    pub fn by<T: IndexTerm + Borrow<Q>, Q: Eq + Hash + ?Sized>(
+        &self,
+        index: &CacheIndex<K, T>,
+        term: &Q,
+    ) -> Option<&[Arc<K>]> {
         let kept = self.indexes.iter().find(|kept| kept.name() == index.name())?;
-        kept.as_any().downcast_ref::<Postings<K, T>>().map(|postings| postings.get(term))
+        kept.as_any().downcast_ref::<IndexPostings<K, T>>().map(|postings| postings.get(term))
     }
 
     /// A list begins; the request is sent after this.
@@ -139,7 +143,7 @@ impl<K: Cached> Store<K> {
     }
 
     /// The list contains an object. A list that exceeds a bound is dropped.
-    pub fn list(&mut self, object: Guard<K>) -> Result<(), Excess> {
+    pub fn list(&mut self, object: GuardedObject<K>) -> Result<(), CacheExcess> {
         if self.is_list_refused {
             return Ok(());
         }
@@ -161,14 +165,14 @@ impl<K: Cached> Store<K> {
     }
 
     /// The list is complete. It is authoritative for every object that was not written since it began.
-    pub fn finish_listing(&mut self) -> Vec<Change<K>> {
+    pub fn finish_listing(&mut self) -> Vec<ObjectChange<K>> {
         let listed = std::mem::take(&mut self.listed);
-        self.listed_load = Load::default();
+        self.listed_load = CacheLoad::default();
         let mut changes = self.remove_unlisted(&listed);
         for object in listed {
             let key = Key::of(object.meta());
-            let rule = if self.is_written_since_listing(&key) { Rule::Newer } else { Rule::Truth };
-            if rule == Rule::Truth {
+            let rule = if self.is_written_since_listing(&key) { FreshnessRule::Newer } else { FreshnessRule::Truth };
+            if rule == FreshnessRule::Truth {
                 self.gone.revive(object.meta().uid.as_deref().unwrap_or_default(), self.listing);
             }
             self.unconfirmed.remove(&key);
@@ -177,7 +181,7 @@ impl<K: Cached> Store<K> {
         changes
     }
 
-    fn remove_unlisted(&mut self, listed: &[Guard<K>]) -> Vec<Change<K>> {
+    fn remove_unlisted(&mut self, listed: &[GuardedObject<K>]) -> Vec<ObjectChange<K>> {
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
         let (doubtful, unlisted): (Vec<_>, Vec<_>) = self
             .held()
@@ -197,11 +201,11 @@ impl<K: Cached> Store<K> {
     }
 
     /// The watch shows an object.
-    pub fn apply(&mut self, object: Guard<K>) -> Option<Change<K>> {
+    pub fn apply(&mut self, object: GuardedObject<K>) -> Option<ObjectChange<K>> {
         let key = Key::of(object.meta());
         self.unconfirmed.remove(&key);
         self.doubtful.remove(&key);
-        self.put(object, Rule::Newer)
+        self.put(object, FreshnessRule::Newer)
     }
 
     /// Begins a live read of all objects: an object that is stored now and is not read is deleted.
@@ -217,7 +221,7 @@ impl<K: Cached> Store<K> {
         held: Vec<(Key, String)>,
         read: &HashSet<String>,
         version: Option<&str>,
-    ) -> Vec<Change<K>> {
+    ) -> Vec<ObjectChange<K>> {
         self.read_at = version.and_then(|version| version.parse().ok());
         let metas = self.metas().filter(|meta| self.is_of_read_state(meta));
         let not_newer: Vec<_> = metas.map(identity).collect();
@@ -240,24 +244,24 @@ impl<K: Cached> Store<K> {
     }
 
     /// One object of a live read, which may be older than the stored one.
-    pub fn read(&mut self, object: Guard<K>) -> Option<Change<K>> {
+    pub fn read(&mut self, object: GuardedObject<K>) -> Option<ObjectChange<K>> {
         let key = Key::of(object.meta());
-        let change = self.put(object, Rule::Newer)?;
+        let change = self.put(object, FreshnessRule::Newer)?;
         self.unconfirmed.insert(key, self.listing);
         Some(change)
     }
 
     /// A write returned an object.
-    pub fn wrote(&mut self, object: Arc<K>) -> Option<Change<K>> {
+    pub fn wrote(&mut self, object: Arc<K>) -> Option<ObjectChange<K>> {
         let key = Key::of(object.meta());
-        let change = self.hold(object, Rule::Newer)?;
+        let change = self.hold(object, FreshnessRule::Newer)?;
         self.doubtful.remove(&key);
         self.unconfirmed.insert(key, self.listing);
         Some(change)
     }
 
     /// An object was deleted; another one of its name stays.
-    pub fn remove(&mut self, key: &Key, uid: &str, last: Option<ObjectMeta>) -> Option<Change<K>> {
+    pub fn remove(&mut self, key: &Key, uid: &str, last: Option<ObjectMeta>) -> Option<ObjectChange<K>> {
         self.gone.insert(uid, self.listing);
         let is_same = |meta: &ObjectMeta| meta.uid.as_deref().unwrap_or_default() == uid;
         let old = self.objects.get(key).filter(|held| is_same(held.meta())).cloned();
@@ -269,17 +273,24 @@ impl<K: Cached> Store<K> {
             self.set_unreadable(key, None);
         }
         self.replace(key, None);
-        Some(Change { key: key.clone(), meta: last.unwrap_or(meta), old, new: None, gone: true, unreadable: None })
+        Some(ObjectChange {
+            key: key.clone(),
+            meta: last.unwrap_or(meta),
+            old,
+            new: None,
+            gone: true,
+            unreadable: None,
+        })
     }
 
-    fn put(&mut self, object: Guard<K>, rule: Rule) -> Option<Change<K>> {
+    fn put(&mut self, object: GuardedObject<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
         match object {
-            Guard::Readable(object) => self.hold(Arc::new(object), rule),
-            Guard::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
+            GuardedObject::Readable(object) => self.hold(Arc::new(object), rule),
+            GuardedObject::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
         }
     }
 
-    fn hold(&mut self, object: Arc<K>, rule: Rule) -> Option<Change<K>> {
+    fn hold(&mut self, object: Arc<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
         let meta = object.meta().clone();
         let key = Key::of(&meta);
         if self.is_stale(&key, &meta, rule) {
@@ -287,22 +298,22 @@ impl<K: Cached> Store<K> {
         }
         self.set_unreadable(&key, None);
         let old = self.replace(&key, Some(&object));
-        Some(Change { key, meta, old, new: Some(object), gone: false, unreadable: None })
+        Some(ObjectChange { key, meta, old, new: Some(object), gone: false, unreadable: None })
     }
 
     /// Stores an object that cannot be decoded, by its metadata only.
-    fn set_aside(&mut self, meta: ObjectMeta, error: String, rule: Rule) -> Option<Change<K>> {
+    fn set_aside(&mut self, meta: ObjectMeta, error: String, rule: FreshnessRule) -> Option<ObjectChange<K>> {
         let key = Key::of(&meta);
         if self.is_stale(&key, &meta, rule) {
             return None;
         }
-        self.set_unreadable(&key, Some(Unreadable { meta: meta.clone(), error: error.clone() }));
+        self.set_unreadable(&key, Some(UnreadableObject { meta: meta.clone(), error: error.clone() }));
         let old = self.replace(&key, None);
-        Some(Change { key, meta, old, new: None, gone: false, unreadable: Some(error) })
+        Some(ObjectChange { key, meta, old, new: None, gone: false, unreadable: Some(error) })
     }
 
-    fn set_unreadable(&mut self, key: &Key, new: Option<Unreadable>) {
-        let memory = |object: &Unreadable| memory_of_unreadable(&object.meta, &object.error);
+    fn set_unreadable(&mut self, key: &Key, new: Option<UnreadableObject>) {
+        let memory = |object: &UnreadableObject| memory_of_unreadable(&object.meta, &object.error);
         let is_bounded = self.scale.is_some();
         new.iter().filter(|_| is_bounded).for_each(|new| self.held.add(memory(new)));
         let old = match new {
@@ -326,7 +337,7 @@ impl<K: Cached> Store<K> {
     }
 
     /// Whether a newer state is stored, or the object is known to be deleted.
-    fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: Rule) -> bool {
+    fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: FreshnessRule) -> bool {
         if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
             return true;
         }
@@ -335,8 +346,8 @@ impl<K: Cached> Store<K> {
             return self.is_of_read_state(meta);
         };
         match rule {
-            Rule::Newer => !is_newer(meta, held),
-            Rule::Truth => held.uid == meta.uid && held.resource_version == meta.resource_version,
+            FreshnessRule::Newer => !is_newer(meta, held),
+            FreshnessRule::Truth => held.uid == meta.uid && held.resource_version == meta.resource_version,
         }
     }
 }
@@ -344,13 +355,13 @@ impl<K: Cached> Store<K> {
 /// UIDs of the last deleted objects, with the number of lists begun before. A slow watch, a list or a late response may
 /// still contain one of them; it would stay in the cache forever, because its deletion is not reported again.
 #[derive(Default)]
-struct Gone {
+struct DeletedUids {
     recent: HashMap<String, u64>,
     older: HashMap<String, u64>,
     has_aged: bool,
 }
 
-impl Gone {
+impl DeletedUids {
     fn contains(&self, uid: &str) -> bool {
         self.recent.contains_key(uid) || self.older.contains_key(uid)
     }
@@ -410,7 +421,7 @@ mod tests {
 
     #[test]
     fn deleted_objects_are_dropped_eventually() {
-        let mut gone = Gone::default();
+        let mut gone = DeletedUids::default();
         (0..3 * REMEMBERED).for_each(|uid| gone.insert(&uid.to_string(), 0));
         assert!(gone.recent.len() + gone.older.len() <= 2 * REMEMBERED);
         assert!(!gone.contains("0") && gone.contains(&(2 * REMEMBERED).to_string()));

@@ -17,18 +17,19 @@ fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
     }
 }
 
-fn guard(object: ConfigMap) -> Guard<ConfigMap> {
-    Guard::Readable(object)
+fn guard(object: ConfigMap) -> GuardedObject<ConfigMap> {
+    GuardedObject::Readable(object)
 }
 
-const COLOUR: &Index<ConfigMap, String> =
-    &Index::new("colour", |object| object.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect());
+const COLOUR: &CacheIndex<ConfigMap, String> = &CacheIndex::new("colour", |object| {
+    object.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect()
+});
 
-fn cache() -> Arc<Cache<ConfigMap>> {
-    Cache::new(&[COLOUR], |_| {})
+fn cache() -> Arc<ObjectCache<ConfigMap>> {
+    ObjectCache::new(&[COLOUR], |_| {})
 }
 
-fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
+fn version(cache: &ObjectCache<ConfigMap>, name: &str) -> Option<String> {
     cache.get(&Key::new("n", name)).and_then(|object| object.metadata.resource_version.clone())
 }
 
@@ -112,7 +113,7 @@ fn an_unreadable_object_exists_without_content() {
     let cache = cache();
     cache.observe(Event::Apply(guard(object("a", "1", 5))));
     let metadata = Box::new(object("a", "1", 6).metadata);
-    let broken = Guard::Unreadable { metadata, error: "bad".to_owned() };
+    let broken = GuardedObject::Unreadable { metadata, error: "bad".to_owned() };
     cache.observe(Event::Apply(broken));
     assert_eq!(version(&cache, "a"), None);
     assert_eq!(cache.unreadable().len(), 1);
@@ -120,7 +121,7 @@ fn an_unreadable_object_exists_without_content() {
     assert_eq!(cache.unreadable().len(), 0);
 }
 
-fn list(cache: &Cache<ConfigMap>, objects: impl IntoIterator<Item = ConfigMap>) {
+fn list(cache: &ObjectCache<ConfigMap>, objects: impl IntoIterator<Item = ConfigMap>) {
     cache.observe(Event::Init);
     objects.into_iter().for_each(|object| assert!(cache.observe(Event::InitApply(guard(object)))));
     cache.observe(Event::InitDone);

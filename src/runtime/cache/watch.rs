@@ -25,15 +25,15 @@ use tower::{BoxError, service_fn};
 
 use self::large::LargeList;
 use super::{
-    Cache, Cached,
-    bounds::{Excess, Overrun, PageTally, Tally},
+    CacheableKind, ObjectCache,
+    bounds::{CacheExcess, ListTally, OverrunError, PageTally},
 };
 use crate::{
-    guard::Guard,
-    limiter::{Unanswered, is_watch},
+    guard::GuardedObject,
+    limiter::{UnansweredRequest, is_watch},
     objects::chain,
     refusal::forbidden,
-    trust::{Liveness, Pulse, Trust},
+    trust::{CacheLiveness, CacheTrust, WatchTiming},
 };
 use mcm_api::backoff::{self, Backoff};
 
@@ -52,16 +52,21 @@ const EVENTS_IN_A_ROW: u32 = 100;
 
 /// The reason for which a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum WatchEnd {
     /// A list is needed, or one with smaller pages.
     Relist,
     /// The API server sent more than the cache may hold.
     OverLimit,
 }
 
-impl<K: Cached> Cache<K> {
+impl<K: CacheableKind> ObjectCache<K> {
     /// Watches until dropped. `api` gets a client that observes signs of life.
-    pub async fn watch(self: Arc<Self>, client: Client, api: impl FnOnce(Client) -> Api<Guard<K>>, liveness: Liveness) {
+    pub async fn watch(
+        self: Arc<Self>,
+        client: Client,
+        api: impl FnOnce(Client) -> Api<GuardedObject<K>>,
+        liveness: WatchTiming,
+    ) {
         self.pulse.expect(liveness.limit);
         let large = LargeList::default();
         let api = api(listening(client, Arc::clone(&self.pulse), Arc::clone(&self.tally), liveness, large.clone()));
@@ -74,14 +79,17 @@ impl<K: Cached> Cache<K> {
             let end = self.follow(large.follow(events)).await;
             self.look();
             pauses.reset_after(began.elapsed());
-            sleep(if end == End::OverLimit { pauses.advance() } else { BREATH }).await;
+            sleep(if end == WatchEnd::OverLimit { pauses.advance() } else { BREATH }).await;
         }
     }
 
     /// Stores the events of a watch until it ends or reports an error; then a relist is needed.
-    async fn follow(&self, events: impl Stream<Item = watcher::Result<watcher::Event<Guard<K>>>> + Send) -> End {
+    async fn follow(
+        &self,
+        events: impl Stream<Item = watcher::Result<watcher::Event<GuardedObject<K>>>> + Send,
+    ) -> WatchEnd {
         let mut in_a_row = 0;
-        let mut events = pin!(events.backoff(Pauses::default()));
+        let mut events = pin!(events.backoff(WatchBackoff::default()));
         let mut relist_at = None;
         let mut forget_at = Instant::now() + REMEMBERED_FOR;
         loop {
@@ -91,7 +99,7 @@ impl<K: Cached> Cache<K> {
                 event = events.next() => match event {
                     Some(Ok(event)) => {
                         if !self.observe(event) {
-                            return End::OverLimit;
+                            return WatchEnd::OverLimit;
                         }
                         in_a_row += 1;
                         if in_a_row % EVENTS_IN_A_ROW == 0 {
@@ -100,35 +108,35 @@ impl<K: Cached> Cache<K> {
                     }
                     Some(Err(error)) => {
                         self.interrupted(&error);
-                        if let Some(overrun) = Overrun::find(&error) {
+                        if let Some(overrun) = OverrunError::find(&error) {
                             return self.overrun(overrun, &text(&error));
                         }
                         // kube-rs would continue from the same version forever and could miss the changes that the API
                         // server could not report. It relists only if the version is too old (410).
                         if matches!(&error, watcher::Error::WatchError(status) if status.code != 410) {
-                            return End::Relist;
+                            return WatchEnd::Relist;
                         }
                     }
-                    None => return End::Relist,
+                    None => return WatchEnd::Relist,
                 },
                 () = self.pulse.changes() => {}
                 () = sleep_until(forget_at) => {
                     self.store.write().forget_gone();
                     forget_at = Instant::now() + REMEMBERED_FOR;
                 }
-                () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return End::Relist,
+                () = sleep_until(relist_at.unwrap_or_else(Instant::now)), if relist_at.is_some() => return WatchEnd::Relist,
             }
             self.look();
         }
     }
 
     /// The API server sent too much. Smaller pages may help.
-    fn overrun(&self, overrun: Overrun, why: &str) -> End {
+    fn overrun(&self, overrun: OverrunError, why: &str) -> WatchEnd {
         if overrun.fits_in_smaller_pages() && self.page.shrink() {
-            return End::Relist;
+            return WatchEnd::Relist;
         }
         self.over_limit(why.to_owned());
-        End::OverLimit
+        WatchEnd::OverLimit
     }
 
     fn interrupted(&self, error: &watcher::Error) {
@@ -150,7 +158,7 @@ impl<K: Cached> Cache<K> {
     /// Tells the handlers when the cache is filled, when it becomes untrusted, and when it is trusted again.
     fn look(&self) {
         let trust = self.pulse.trust();
-        let is_lost = matches!(trust, Trust::Untrusted { .. });
+        let is_lost = matches!(trust, CacheTrust::Untrusted { .. });
         let was_lost = self.is_trust_lost.swap(is_lost, Ordering::AcqRel);
         // A cache may be trusted before its first list is complete; objects missing from it are unknown until then.
         let is_news = self.is_synced() && !self.is_filling_told.swap(true, Ordering::AcqRel);
@@ -159,7 +167,7 @@ impl<K: Cached> Cache<K> {
         }
         let kind = K::plural(&());
         match &trust {
-            Trust::Untrusted { since, why } => {
+            CacheTrust::Untrusted { since, why } => {
                 tracing::warn!(%kind, %since, why, "cache not trusted, missing objects count as unknown");
             }
             _ if was_lost => tracing::info!(%kind, "cache trusted again"),
@@ -173,7 +181,7 @@ impl<K: Cached> Cache<K> {
     ///
     /// # Errors
     /// The list failed. Pages read until then are stored.
-    pub async fn refresh(&self, api: &Api<Guard<K>>) -> kube::Result<()> {
+    pub async fn refresh(&self, api: &Api<GuardedObject<K>>) -> kube::Result<()> {
         let held = self.store.write().begin_reading();
         let mut read = HashSet::new();
         let mut page = ListParams::default().limit(self.page.get());
@@ -182,7 +190,7 @@ impl<K: Cached> Cache<K> {
             if let Some(pages) = &mut pages
                 && pages.next().is_none()
             {
-                return Err(kube::Error::Service(Excess::Pages(pages.end).into()));
+                return Err(kube::Error::Service(CacheExcess::Pages(pages.end).into()));
             }
             let list = api.list(&page).await.inspect_err(|error| self.shrink_pages(error))?;
             read.extend(list.items.iter().filter_map(|object| object.meta().uid.clone()));
@@ -204,7 +212,7 @@ impl<K: Cached> Cache<K> {
 
     /// The next attempt asks for smaller pages, if these were too large.
     fn shrink_pages(&self, error: &kube::Error) {
-        if Overrun::find(error).is_some_and(Overrun::fits_in_smaller_pages) {
+        if OverrunError::find(error).is_some_and(OverrunError::fits_in_smaller_pages) {
             self.page.shrink();
         }
     }
@@ -221,32 +229,38 @@ fn text(error: &watcher::Error) -> String {
 }
 
 /// From 0.8 s to 10 s, so that recovery takes little longer than that of the API server.
-struct Pauses(backoff::Pauses);
+struct WatchBackoff(backoff::Pauses);
 
-impl Default for Pauses {
+impl Default for WatchBackoff {
     fn default() -> Self {
         Self(Backoff::new(Duration::from_millis(800), Duration::from_secs(10)).pauses())
     }
 }
 
-impl Iterator for Pauses {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         // Tests are deterministic.
-        let jitter = if cfg!(test) { 0.5 } else { rand::random::<f64>() };
+        let jitter = if cfg!(any(test, feature = "testing")) { 0.5 } else { rand::random::<f64>() };
         Some(self.0.advance().mul_f64(1.0 + 0.2 * jitter))
     }
 }
 
-impl kube::runtime::utils::Backoff for Pauses {
+impl kube::runtime::utils::Backoff for WatchBackoff {
     fn reset(&mut self) {
         self.0.reset();
     }
 }
 
 /// A client for one watch: bounds the time to open it, ends it after a silence, and records signs of life. It also bounds a list.
-fn listening(client: Client, pulse: Arc<Pulse>, tally: Arc<Tally>, liveness: Liveness, large: LargeList) -> Client {
+fn listening(
+    client: Client,
+    pulse: Arc<CacheLiveness>,
+    tally: Arc<ListTally>,
+    liveness: WatchTiming,
+    large: LargeList,
+) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let (client, large) = (client.clone(), large.clone());
@@ -254,22 +268,22 @@ fn listening(client: Client, pulse: Arc<Pulse>, tally: Arc<Tally>, liveness: Liv
         async move {
             if !is_watch(request.uri()) {
                 let page = tally.page()?;
-                return Ok(client.send(request).await?.map(|body| Listened::page(body, page, large)));
+                return Ok(client.send(request).await?.map(|body| IdleTimeoutBody::page(body, page, large)));
             }
-            let Liveness { open_timeout, idle_timeout, .. } = liveness;
+            let WatchTiming { open_timeout, idle_timeout, .. } = liveness;
             let opening = timeout(open_timeout, client.send(request)).await;
-            let answer = opening.map_err(|_| Unanswered(open_timeout))??;
+            let answer = opening.map_err(|_| UnansweredRequest(open_timeout))??;
             if answer.status().is_success() {
                 pulse.heard();
             }
-            Ok::<Response<_>, BoxError>(answer.map(|body| Listened::watch(body, pulse, idle_timeout)))
+            Ok::<Response<_>, BoxError>(answer.map(|body| IdleTimeoutBody::watch(body, pulse, idle_timeout)))
         }
     });
     Client::new(service, namespace)
 }
 
 /// The body of a response. That of a watch ends after too long a silence, as if the API server had ended it.
-struct Listened {
+struct IdleTimeoutBody {
     body: Body,
     kind: BodyKind,
 }
@@ -281,27 +295,27 @@ enum BodyKind {
         page: PageTally,
         read: u64,
     },
-    Watch(Listening),
+    Watch(IdleTimer),
 }
 
-struct Listening {
-    pulse: Arc<Pulse>,
+struct IdleTimer {
+    pulse: Arc<CacheLiveness>,
     idle_timeout: Duration,
     deadline: Pin<Box<Sleep>>,
 }
 
-impl Listened {
+impl IdleTimeoutBody {
     fn page(body: Body, page: PageTally, large: LargeList) -> Self {
         Self { body, kind: BodyKind::Page { large, page, read: 0 } }
     }
 
-    fn watch(body: Body, pulse: Arc<Pulse>, idle_timeout: Duration) -> Self {
+    fn watch(body: Body, pulse: Arc<CacheLiveness>, idle_timeout: Duration) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now() + idle_timeout));
-        Self { body, kind: BodyKind::Watch(Listening { pulse, idle_timeout, deadline }) }
+        Self { body, kind: BodyKind::Watch(IdleTimer { pulse, idle_timeout, deadline }) }
     }
 }
 
-impl http_body::Body for Listened {
+impl http_body::Body for IdleTimeoutBody {
     type Data = <Body as http_body::Body>::Data;
     type Error = BoxError;
 

@@ -4,37 +4,38 @@ use std::sync::atomic::Ordering;
 
 use jiff::SignedDuration;
 
-use super::{Cell, Role, Scope};
+use super::{CellScope, ControllerCell, ControllerRole};
 use crate::{
     cache::Key,
-    cells::Overview,
-    explain::{Explanation, LastPlan},
+    cells::CellOverview,
+    explain::{LastPlan, ObjectExplanation},
 };
-use mcm_rules::plan::{Subject, WaitKind};
+use mcm_rules::plan::{SubjectRef, WaitKind};
 
-impl Overview for Cell {
+impl CellOverview for ControllerCell {
     fn name(&self) -> &str {
         &self.config.name
     }
 
     fn roles(&self) -> Vec<(&'static str, bool)> {
-        let is_leading = |role: &Role| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
+        let is_leading =
+            |role: &ControllerRole| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
         self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
     }
 
-    fn explain(&self, kind: &str, key: &Key) -> Option<Explanation> {
-        let is_it = |object: &Subject| {
+    fn explain(&self, kind: &str, key: &Key) -> Option<ObjectExplanation> {
+        let is_it = |object: &SubjectRef| {
             object.name == key.name && object.kind.eq_ignore_ascii_case(kind) && self.is_in(object, &key.namespace)
         };
-        Explanation::joined(self.explained(&mut |_, object| is_it(object)))
+        ObjectExplanation::joined(self.explained(&mut |_, object| is_it(object)))
     }
 
-    fn waiters(&self, namespace: Option<&str>) -> Vec<Explanation> {
+    fn waiters(&self, namespace: Option<&str>) -> Vec<ObjectExplanation> {
         // Nodes of others in a shared target cluster wait for their machines.
-        let is_there = |object: &Subject| {
+        let is_there = |object: &SubjectRef| {
             !object.namespace.is_empty() && namespace.is_none_or(|namespace| object.namespace == namespace)
         };
-        Explanation::of_objects(self.explained(&mut |plan, object| plan.is_waiting() && is_there(object)))
+        ObjectExplanation::of_objects(self.explained(&mut |plan, object| plan.is_waiting() && is_there(object)))
     }
 
     fn each_wait(&self, see: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {
@@ -45,9 +46,9 @@ impl Overview for Cell {
     }
 }
 
-impl Cell {
+impl ControllerCell {
     /// The last plans that are asked for, by controller.
-    fn explained(&self, is_asked: &mut dyn FnMut(&LastPlan, &Subject) -> bool) -> Vec<Explanation> {
+    fn explained(&self, is_asked: &mut dyn FnMut(&LastPlan, &SubjectRef) -> bool) -> Vec<ObjectExplanation> {
         let mut explained = Vec::new();
         for (controller, visit) in &self.plans {
             visit(&mut |subject, plan| {
@@ -61,10 +62,10 @@ impl Cell {
     }
 
     /// Whether an object is in a namespace. Nodes have none; they are in that of the cell.
-    fn is_in(&self, object: &Subject, namespace: &str) -> bool {
+    fn is_in(&self, object: &SubjectRef, namespace: &str) -> bool {
         match (object.namespace.as_str(), &self.config.scope) {
-            ("", Scope::All) => true,
-            ("", Scope::Namespace(of_cell)) => of_cell == namespace,
+            ("", CellScope::All) => true,
+            ("", CellScope::Namespace(of_cell)) => of_cell == namespace,
             (of_object, _) => of_object == namespace,
         }
     }

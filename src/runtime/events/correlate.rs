@@ -8,7 +8,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::occurrence::Occurrence;
+use super::occurrence::EventOccurrence;
 
 /// How long after its last occurrence a repetition increments the count of an event.
 const FOLD: SignedDuration = SignedDuration::from_mins(10);
@@ -21,7 +21,7 @@ const REMEMBERED: usize = 4096;
 
 /// The decision about an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CorrelationVerdict {
     /// Create a new Event.
     New,
     /// Increment the count of the Event with this name.
@@ -38,15 +38,15 @@ pub(super) enum Verdict {
 /// Remembers the events that were written, by the hash of what they say: thousands of texts take megabytes. Two events with one hash
 /// would share a count.
 #[derive(Debug, Default)]
-pub(super) struct Correlator {
+pub(super) struct EventCorrelator {
     hasher: RandomState,
-    written: HashMap<u64, Written>,
-    budgets: HashMap<u64, Budget>,
+    written: HashMap<u64, WrittenEvent>,
+    budgets: HashMap<u64, EventBudget>,
 }
 
 /// Component and object of an event.
 #[derive(Hash)]
-struct About<'a> {
+struct EventOrigin<'a> {
     component: &'static str,
     kind: Option<&'a str>,
     namespace: Option<&'a str>,
@@ -56,58 +56,59 @@ struct About<'a> {
 
 /// Key for aggregation: events with the same key are repetitions.
 #[derive(Hash)]
-struct Said<'a> {
-    about: About<'a>,
+struct AggregationKey<'a> {
+    about: EventOrigin<'a>,
     warning: bool,
     reason: &'static str,
     message: &'a str,
 }
 
 #[derive(Debug)]
-struct Written {
+struct WrittenEvent {
     name: String,
     count: i32,
     last: Timestamp,
 }
 
 #[derive(Debug)]
-struct Budget {
+struct EventBudget {
     left: f64,
     at: Timestamp,
 }
 
-impl Correlator {
+impl EventCorrelator {
     /// Decides about an event. A repetition is counted here; a new event only in [`Self::created`], after it was
     /// written.
-    pub(super) fn judge(&mut self, occurrence: &Occurrence) -> Verdict {
-        let said = Said::from(occurrence);
+    pub(super) fn judge(&mut self, occurrence: &EventOccurrence) -> CorrelationVerdict {
+        let said = AggregationKey::from(occurrence);
         if !self.may_speak(&said.about, occurrence.at) {
-            return Verdict::TooMuch;
+            return CorrelationVerdict::TooMuch;
         }
         match self.written.get_mut(&self.hasher.hash_one(&said)) {
             Some(known) if occurrence.at.duration_since(known.last) <= FOLD => {
                 known.count = known.count.saturating_add(1);
                 known.last = occurrence.at;
-                Verdict::Again { name: known.name.clone(), count: known.count }
+                CorrelationVerdict::Again { name: known.name.clone(), count: known.count }
             }
-            _ => Verdict::New,
+            _ => CorrelationVerdict::New,
         }
     }
 
     /// A new event was written under this name.
-    pub(super) fn created(&mut self, occurrence: &Occurrence, name: String) {
+    pub(super) fn created(&mut self, occurrence: &EventOccurrence, name: String) {
         let now = occurrence.at;
-        self.written.insert(self.hasher.hash_one(Said::from(occurrence)), Written { name, count: 1, last: now });
+        self.written
+            .insert(self.hasher.hash_one(AggregationKey::from(occurrence)), WrittenEvent { name, count: 1, last: now });
         shrink(&mut self.written, |known| known.last, |known| now.duration_since(known.last) > FOLD);
     }
 
-    fn may_speak(&mut self, about: &About<'_>, now: Timestamp) -> bool {
+    fn may_speak(&mut self, about: &EventOrigin<'_>, now: Timestamp) -> bool {
         let about = self.hasher.hash_one(about);
         if !self.budgets.contains_key(&about) {
             shrink(&mut self.budgets, |budget| budget.at, |budget| budget.at_time(now) >= BURST);
         }
-        let budget = self.budgets.entry(about).or_insert(Budget { left: BURST, at: now });
-        *budget = Budget { left: budget.at_time(now), at: now };
+        let budget = self.budgets.entry(about).or_insert(EventBudget { left: BURST, at: now });
+        *budget = EventBudget { left: budget.at_time(now), at: now };
         let may = budget.left >= 1.0;
         if may {
             budget.left -= 1.0;
@@ -116,17 +117,17 @@ impl Correlator {
     }
 }
 
-impl Budget {
+impl EventBudget {
     fn at_time(&self, now: Timestamp) -> f64 {
         let passed = now.duration_since(self.at).as_secs_f64().max(0.0);
         (self.left + passed / REFILL.as_secs_f64()).min(BURST)
     }
 }
 
-impl<'a> From<&'a Occurrence> for Said<'a> {
-    fn from(occurrence: &'a Occurrence) -> Self {
-        let Occurrence { component, regarding, event, at: _ } = occurrence;
-        let about = About {
+impl<'a> From<&'a EventOccurrence> for AggregationKey<'a> {
+    fn from(occurrence: &'a EventOccurrence) -> Self {
+        let EventOccurrence { component, regarding, event, at: _ } = occurrence;
+        let about = EventOrigin {
             component,
             kind: regarding.kind.as_deref(),
             namespace: regarding.namespace.as_deref(),
@@ -161,8 +162,8 @@ mod tests {
     use mcm_api::reasons::EventReason;
     use mcm_rules::plan::Event;
 
-    fn said(uid: &str, message: &str, at: i64) -> Occurrence {
-        Occurrence {
+    fn said(uid: &str, message: &str, at: i64) -> EventOccurrence {
+        EventOccurrence {
             component: "machine-controller",
             regarding: ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() },
             event: Event::normal(EventReason::Created, message),
@@ -170,9 +171,9 @@ mod tests {
         }
     }
 
-    fn say(known: &mut Correlator, occurrence: &Occurrence) -> Verdict {
+    fn say(known: &mut EventCorrelator, occurrence: &EventOccurrence) -> CorrelationVerdict {
         let verdict = known.judge(occurrence);
-        if verdict == Verdict::New {
+        if verdict == CorrelationVerdict::New {
             known.created(occurrence, format!("event-{}", occurrence.at.as_second()));
         }
         verdict
@@ -180,30 +181,33 @@ mod tests {
 
     #[test]
     fn a_repetition_within_ten_minutes_is_counted_on() {
-        let mut known = Correlator::default();
-        assert_eq!(say(&mut known, &said("u", "made", 0)), Verdict::New);
-        assert_eq!(say(&mut known, &said("u", "made", 600)), Verdict::Again { name: "event-0".into(), count: 2 });
-        assert_eq!(say(&mut known, &said("u", "made", 1201)), Verdict::New);
-        assert_eq!(say(&mut known, &said("u", "other", 1202)), Verdict::New);
-        assert_eq!(say(&mut known, &said("v", "made", 1203)), Verdict::New);
+        let mut known = EventCorrelator::default();
+        assert_eq!(say(&mut known, &said("u", "made", 0)), CorrelationVerdict::New);
+        assert_eq!(
+            say(&mut known, &said("u", "made", 600)),
+            CorrelationVerdict::Again { name: "event-0".into(), count: 2 }
+        );
+        assert_eq!(say(&mut known, &said("u", "made", 1201)), CorrelationVerdict::New);
+        assert_eq!(say(&mut known, &said("u", "other", 1202)), CorrelationVerdict::New);
+        assert_eq!(say(&mut known, &said("v", "made", 1203)), CorrelationVerdict::New);
     }
 
     #[test]
     fn an_object_may_have_25_events_and_then_one_every_five_minutes() {
-        let mut known = Correlator::default();
+        let mut known = EventCorrelator::default();
         for number in 0..25 {
-            assert_eq!(say(&mut known, &said("u", &number.to_string(), 0)), Verdict::New);
+            assert_eq!(say(&mut known, &said("u", &number.to_string(), 0)), CorrelationVerdict::New);
         }
-        assert_eq!(say(&mut known, &said("u", "more", 0)), Verdict::TooMuch);
-        assert_eq!(say(&mut known, &said("v", "more", 0)), Verdict::New, "others are not affected");
-        assert_eq!(say(&mut known, &said("u", "more", 299)), Verdict::TooMuch);
-        assert_eq!(say(&mut known, &said("u", "more", 301)), Verdict::New);
-        assert_eq!(say(&mut known, &said("u", "and more", 302)), Verdict::TooMuch);
+        assert_eq!(say(&mut known, &said("u", "more", 0)), CorrelationVerdict::TooMuch);
+        assert_eq!(say(&mut known, &said("v", "more", 0)), CorrelationVerdict::New, "others are not affected");
+        assert_eq!(say(&mut known, &said("u", "more", 299)), CorrelationVerdict::TooMuch);
+        assert_eq!(say(&mut known, &said("u", "more", 301)), CorrelationVerdict::New);
+        assert_eq!(say(&mut known, &said("u", "and more", 302)), CorrelationVerdict::TooMuch);
     }
 
     #[test]
     fn the_memory_is_bounded() {
-        let mut known = Correlator::default();
+        let mut known = EventCorrelator::default();
         for number in 0..(3 * REMEMBERED) {
             say(&mut known, &said(&number.to_string(), "made", number as i64 / 100));
         }
@@ -211,6 +215,6 @@ mod tests {
         assert!(known.budgets.len() <= REMEMBERED + 1, "{}", known.budgets.len());
         let last = 3 * REMEMBERED - 1;
         let again = known.judge(&said(&last.to_string(), "made", last as i64 / 100));
-        assert!(matches!(again, Verdict::Again { count: 2, .. }), "the newest are kept: {again:?}");
+        assert!(matches!(again, CorrelationVerdict::Again { count: 2, .. }), "the newest are kept: {again:?}");
     }
 }

@@ -5,7 +5,7 @@ use mcm_rules::plan::Event;
 
 /// One occurrence of an event.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Occurrence {
+pub(super) struct EventOccurrence {
     pub component: &'static str,
     pub regarding: ObjectReference,
     pub event: Event,

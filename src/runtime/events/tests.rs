@@ -48,15 +48,15 @@ impl Server {
 struct Bench {
     server: Server,
     clock: ManualClock,
-    events: Events,
-    metrics: Metrics,
+    events: EventRecorder,
+    metrics: MetricsRegistry,
 }
 
 fn bench() -> Bench {
     let server = Server::default();
     let clock = ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap());
-    let metrics = Metrics::new();
-    let events = Events::start(server.client(), "machine-controller", Arc::new(clock.clone()), metrics.clone());
+    let metrics = MetricsRegistry::new();
+    let events = EventRecorder::start(server.client(), "machine-controller", Arc::new(clock.clone()), metrics.clone());
     Bench { server, clock, events, metrics }
 }
 

@@ -51,18 +51,18 @@ pub enum CertificateError {
 }
 
 /// A certificate in use. A file that is being written leaves the last one in use.
-pub(super) struct Certificate {
+pub(super) struct EndpointCertificate {
     files: Option<CertificateFiles>,
     every: Duration,
-    state: Mutex<State>,
+    state: Mutex<CertificateState>,
 }
 
-struct State {
+struct CertificateState {
     config: Arc<ServerConfig>,
     looked_at: Instant,
 }
 
-impl Certificate {
+impl EndpointCertificate {
     /// From files, or self-signed.
     pub fn load(files: Option<CertificateFiles>) -> Result<Self, CertificateError> {
         Self::looking(files, LOOK)
@@ -73,7 +73,7 @@ impl Certificate {
             Some(files) => read(files)?,
             None => self_signed()?,
         };
-        let state = State { config: Arc::new(config), looked_at: Instant::now() };
+        let state = CertificateState { config: Arc::new(config), looked_at: Instant::now() };
         Ok(Self { files, every, state: Mutex::new(state) })
     }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     cache::Key,
-    cells::{Cells, Waiters},
+    cells::{CellRegistry, WaitingObjects},
 };
 
 /// Objects of an answer, unless the request says otherwise.
@@ -22,20 +22,23 @@ const MOST: usize = 5000;
 
 /// The parameters of a request.
 #[derive(Debug, Deserialize)]
-pub(super) struct Question {
+pub(super) struct ExplainQuery {
     namespace: Option<String>,
     limit: Option<usize>,
 }
 
 /// The objects that wait, longest first.
-pub(super) async fn all(State(cells): State<Arc<Cells>>, Query(question): Query<Question>) -> Json<Waiters> {
+pub(super) async fn all(
+    State(cells): State<Arc<CellRegistry>>,
+    Query(question): Query<ExplainQuery>,
+) -> Json<WaitingObjects> {
     let most = question.limit.unwrap_or(SOME).min(MOST);
     Json(cells.waiters(question.namespace.as_deref(), most))
 }
 
 /// The last plan of one object.
 pub(super) async fn one(
-    State(cells): State<Arc<Cells>>,
+    State(cells): State<Arc<CellRegistry>>,
     Path((kind, namespace, name)): Path<(String, String, String)>,
 ) -> Response {
     match cells.explain(&kind, &Key::new(&namespace, &name)) {

@@ -27,7 +27,7 @@ use tokio::{
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Open at the same time.
     pub connections: usize,
     /// The same of one IP address.
@@ -38,7 +38,7 @@ pub struct Limits {
     pub lifetime: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         let (headers, lifetime) = (Duration::from_secs(2), Duration::from_secs(15));
         Self { connections: 64, per_peer: 32, headers, lifetime }
@@ -46,24 +46,24 @@ impl Default for Limits {
 }
 
 /// A listener with [`Limits`] on its connections.
-pub struct Bounded {
+pub struct LimitedListener {
     listener: TcpListener,
-    table: Arc<Table>,
-    pub limits: Limits,
+    table: Arc<ConnectionTable>,
+    pub limits: ConnectionLimits,
 }
 
-impl Bounded {
-    pub fn new(listener: TcpListener, limits: Limits) -> Self {
+impl LimitedListener {
+    pub fn new(listener: TcpListener, limits: ConnectionLimits) -> Self {
         Self { listener, table: Arc::default(), limits }
     }
 
     /// Accepts a connection, without waiting for its headers.
-    pub async fn next(&mut self) -> (Connection, SocketAddr) {
+    pub async fn next(&mut self) -> (LimitedConnection, SocketAddr) {
         loop {
             // Errors concern one connection or pass when file descriptors are free again; axum's listener waits for that.
             let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
             if let Some(place) = self.place(address.ip()).await {
-                let connection = Connection { stream, deadline: Box::pin(sleep(self.limits.lifetime)), place };
+                let connection = LimitedConnection { stream, deadline: Box::pin(sleep(self.limits.lifetime)), place };
                 return (connection, address);
             }
             tracing::debug!(%address, "connection refused: its address has too many");
@@ -71,26 +71,28 @@ impl Bounded {
     }
 
     /// Waits while all connections have a request; `None` if there are too many of this address.
-    async fn place(&self, peer: IpAddr) -> Option<Place> {
+    async fn place(&self, peer: IpAddr) -> Option<ConnectionSlot> {
         loop {
             let freed = self.table.freed.notified();
             match self.table.admit(peer, &self.limits) {
-                Admission::Place(state) => return Some(Place { state, table: Arc::clone(&self.table) }),
-                Admission::Refused => return None,
-                Admission::Full => freed.await,
+                ConnectionAdmission::Place(state) => {
+                    return Some(ConnectionSlot { state, table: Arc::clone(&self.table) });
+                }
+                ConnectionAdmission::Refused => return None,
+                ConnectionAdmission::Full => freed.await,
             }
         }
     }
 }
 
-impl axum::serve::Listener for Bounded {
-    type Io = Awaited<Connection>;
+impl axum::serve::Listener for LimitedListener {
+    type Io = HeaderTimeoutStream<LimitedConnection>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Awaited<Connection>, SocketAddr) {
+    async fn accept(&mut self) -> (HeaderTimeoutStream<LimitedConnection>, SocketAddr) {
         let (connection, address) = self.next().await;
         let state = connection.state();
-        (Awaited::new(connection, state, self.limits.headers), address)
+        (HeaderTimeoutStream::new(connection, state, self.limits.headers), address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -100,19 +102,19 @@ impl axum::serve::Listener for Bounded {
 
 /// The open connections, in the order of their arrival.
 #[derive(Default)]
-struct Table {
-    connections: Mutex<Connections>,
+struct ConnectionTable {
+    connections: Mutex<OpenConnections>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct Connections {
+struct OpenConnections {
     arrivals: u64,
-    open: BTreeMap<u64, Arc<State>>,
+    open: BTreeMap<u64, Arc<ConnectionState>>,
 }
 
 /// State of one connection.
-pub struct State {
+pub struct ConnectionState {
     arrival: u64,
     peer: IpAddr,
     /// Its headers have arrived.
@@ -121,37 +123,37 @@ pub struct State {
     waker: AtomicWaker,
 }
 
-enum Admission {
-    Place(Arc<State>),
+enum ConnectionAdmission {
+    Place(Arc<ConnectionState>),
     /// Every connection has a request.
     Full,
     /// Every connection of this address has a request.
     Refused,
 }
 
-impl Table {
-    fn admit(&self, peer: IpAddr, limits: &Limits) -> Admission {
+impl ConnectionTable {
+    fn admit(&self, peer: IpAddr, limits: &ConnectionLimits) -> ConnectionAdmission {
         let mut connections = self.connections.lock();
         let of_peer = connections.open.values().filter(|state| state.peer == peer).count();
         if of_peer >= limits.per_peer && !connections.close_oldest(|state| state.peer == peer) {
-            return Admission::Refused;
+            return ConnectionAdmission::Refused;
         }
         if connections.open.len() >= limits.connections && !connections.close_oldest(|_| true) {
-            return Admission::Full;
+            return ConnectionAdmission::Full;
         }
         let arrival = connections.arrivals;
         connections.arrivals += 1;
         let (has_request, is_closed, waker) = Default::default();
-        let state = Arc::new(State { arrival, peer, has_request, is_closed, waker });
+        let state = Arc::new(ConnectionState { arrival, peer, has_request, is_closed, waker });
         connections.open.insert(arrival, Arc::clone(&state));
-        Admission::Place(state)
+        ConnectionAdmission::Place(state)
     }
 }
 
-impl Connections {
+impl OpenConnections {
     /// Closes the oldest idle of these connections; false if none is idle.
-    fn close_oldest(&mut self, is_eligible: impl Fn(&State) -> bool) -> bool {
-        let idle = |state: &&Arc<State>| !state.has_request.load(Ordering::Acquire) && is_eligible(state);
+    fn close_oldest(&mut self, is_eligible: impl Fn(&ConnectionState) -> bool) -> bool {
+        let idle = |state: &&Arc<ConnectionState>| !state.has_request.load(Ordering::Acquire) && is_eligible(state);
         let Some(oldest) = self.open.values().find(idle).cloned() else { return false };
         self.open.remove(&oldest.arrival);
         oldest.is_closed.store(true, Ordering::Release);
@@ -161,12 +163,12 @@ impl Connections {
 }
 
 /// The place of a connection, until it is dropped.
-struct Place {
-    state: Arc<State>,
-    table: Arc<Table>,
+struct ConnectionSlot {
+    state: Arc<ConnectionState>,
+    table: Arc<ConnectionTable>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.table.connections.lock().open.remove(&self.state.arrival);
         self.table.freed.notify_one();
@@ -174,15 +176,15 @@ impl Drop for Place {
 }
 
 /// A connection that is closed at its deadline, or to make room.
-pub struct Connection {
+pub struct LimitedConnection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
-    place: Place,
+    place: ConnectionSlot,
 }
 
-impl Connection {
+impl LimitedConnection {
     /// Shared with the table.
-    pub fn state(&self) -> Arc<State> {
+    pub fn state(&self) -> Arc<ConnectionState> {
         Arc::clone(&self.place.state)
     }
 
@@ -201,13 +203,13 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for LimitedConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.within(cx, |stream, cx| stream.poll_read(cx, buffer))
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for LimitedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.within(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
@@ -222,9 +224,9 @@ impl AsyncWrite for Connection {
 }
 
 /// A stream of plain HTTP, whose headers have to arrive in time.
-pub struct Awaited<S> {
+pub struct HeaderTimeoutStream<S> {
     stream: S,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     /// `None` once the headers have arrived.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes of the empty line at the end of the headers that have arrived.
@@ -234,8 +236,8 @@ pub struct Awaited<S> {
 /// The end of the headers.
 const END: &[u8] = b"\r\n\r\n";
 
-impl<S> Awaited<S> {
-    pub fn new(stream: S, state: Arc<State>, limit: Duration) -> Self {
+impl<S> HeaderTimeoutStream<S> {
+    pub fn new(stream: S, state: Arc<ConnectionState>, limit: Duration) -> Self {
         Self { stream, state, deadline: Some(Box::pin(sleep(limit))), end: 0 }
     }
 
@@ -252,7 +254,7 @@ impl<S> Awaited<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Awaited<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HeaderTimeoutStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Some(deadline) = &mut self.deadline else { return Pin::new(&mut self.stream).poll_read(cx, buffer) };
         if deadline.as_mut().poll(cx).is_ready() {
@@ -265,7 +267,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Awaited<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Awaited<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HeaderTimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -283,19 +285,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Awaited<S> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { connections: 4, per_peer: 2, headers: Duration::from_secs(2), lifetime: Duration::from_secs(15) };
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        connections: 4,
+        per_peer: 2,
+        headers: Duration::from_secs(2),
+        lifetime: Duration::from_secs(15),
+    };
 
-    fn admitted(table: &Table, host: u8) -> Option<Arc<State>> {
+    fn admitted(table: &ConnectionTable, host: u8) -> Option<Arc<ConnectionState>> {
         match table.admit([10, 0, 0, host].into(), &LIMITS) {
-            Admission::Place(state) => Some(state),
-            Admission::Full | Admission::Refused => None,
+            ConnectionAdmission::Place(state) => Some(state),
+            ConnectionAdmission::Full | ConnectionAdmission::Refused => None,
         }
     }
 
     #[test]
     fn the_oldest_idle_connection_makes_room_first_of_the_same_address() {
-        let table = Table::default();
+        let table = ConnectionTable::default();
         let [first, _, busy, last] = [1, 2, 1, 1].map(|host| {
             let state = admitted(&table, host).unwrap();
             state.has_request.store(host == 1 && table.connections.lock().arrivals == 3, Ordering::Release);
@@ -304,13 +310,16 @@ mod tests {
         assert!(first.is_closed.load(Ordering::Acquire), "the address has two already");
         assert!(!busy.is_closed.load(Ordering::Acquire) && !last.is_closed.load(Ordering::Acquire));
         last.has_request.store(true, Ordering::Release);
-        assert!(matches!(table.admit([10, 0, 0, 1].into(), &LIMITS), Admission::Refused), "both have a request");
+        assert!(
+            matches!(table.admit([10, 0, 0, 1].into(), &LIMITS), ConnectionAdmission::Refused),
+            "both have a request"
+        );
 
         let other = admitted(&table, 3).unwrap();
         other.has_request.store(true, Ordering::Release);
         let next = admitted(&table, 4).unwrap();
         assert_eq!(table.connections.lock().open.len(), 4, "the one of host 2 was closed");
         next.has_request.store(true, Ordering::Release);
-        assert!(matches!(table.admit([10, 0, 0, 5].into(), &LIMITS), Admission::Full));
+        assert!(matches!(table.admit([10, 0, 0, 5].into(), &LIMITS), ConnectionAdmission::Full));
     }
 }

@@ -15,23 +15,27 @@ use axum::{
     serve::IncomingStream,
 };
 
-use super::listener::Bounded;
+use super::listener::LimitedListener;
 
 /// Names of this host in requests. A page of a browser whose name was bound to the loopback address sends another one.
 const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "::1"];
 
 /// The address of a caller.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(SocketAddr);
+pub(super) struct PeerAddress(SocketAddr);
 
-impl Connected<IncomingStream<'_, Bounded>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+impl Connected<IncomingStream<'_, LimitedListener>> for PeerAddress {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Self {
         Self(*stream.remote_addr())
     }
 }
 
 /// Lets only callers on the loopback address through.
-pub(super) async fn guard(ConnectInfo(Peer(peer)): ConnectInfo<Peer>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    ConnectInfo(PeerAddress(peer)): ConnectInfo<PeerAddress>,
+    request: Request,
+    next: Next,
+) -> Response {
     if is_loopback(peer.ip()) && is_direct(request.headers()) {
         return next.run(request).await;
     }

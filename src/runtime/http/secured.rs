@@ -8,22 +8,22 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    certificate::Certificate,
-    listener::{Awaited, Bounded, Connection},
+    certificate::EndpointCertificate,
+    listener::{HeaderTimeoutStream, LimitedConnection, LimitedListener},
 };
 
-type Secure = Awaited<TlsStream<Connection>>;
+type TlsConnection = HeaderTimeoutStream<TlsStream<LimitedConnection>>;
 
 /// Connections whose handshake is complete.
-pub(super) struct Secured {
-    connections: mpsc::Receiver<(Secure, SocketAddr)>,
+pub(super) struct TlsListener {
+    connections: mpsc::Receiver<(TlsConnection, SocketAddr)>,
     address: SocketAddr,
     _accepting: AbortOnDropHandle<()>,
 }
 
-impl Secured {
+impl TlsListener {
     /// With a certificate.
-    pub fn new(listener: Bounded, certificate: Certificate) -> io::Result<Self> {
+    pub fn new(listener: LimitedListener, certificate: EndpointCertificate) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (sender, connections) = mpsc::channel(1);
         let accepting = tokio::spawn(accept(listener, Arc::new(certificate), sender));
@@ -31,8 +31,8 @@ impl Secured {
     }
 }
 
-impl Listener for Secured {
-    type Io = Secure;
+impl Listener for TlsListener {
+    type Io = TlsConnection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
@@ -48,7 +48,11 @@ impl Listener for Secured {
     }
 }
 
-async fn accept(mut listener: Bounded, certificate: Arc<Certificate>, connections: mpsc::Sender<(Secure, SocketAddr)>) {
+async fn accept(
+    mut listener: LimitedListener,
+    certificate: Arc<EndpointCertificate>,
+    connections: mpsc::Sender<(TlsConnection, SocketAddr)>,
+) {
     loop {
         let (stream, peer) = listener.next().await;
         let (state, limit) = (stream.state(), listener.limits.headers);
@@ -56,7 +60,7 @@ async fn accept(mut listener: Bounded, certificate: Arc<Certificate>, connection
         tokio::spawn(async move {
             let acceptor = TlsAcceptor::from(certificate.config().await);
             match timeout(limit, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => drop(connections.send((Awaited::new(stream, state, limit), peer)).await),
+                Ok(Ok(stream)) => drop(connections.send((HeaderTimeoutStream::new(stream, state, limit), peer)).await),
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "connection refused"),
                 Err(_) => tracing::debug!(%peer, "connection refused: no TLS handshake in time"),
             }

@@ -18,7 +18,7 @@ pub struct ServerInfo {
 }
 
 /// Timing of a check.
-struct Timeouts {
+struct CheckTiming {
     /// Between two attempts.
     interval: Duration,
     /// Time limit of one attempt.
@@ -27,8 +27,8 @@ struct Timeouts {
     total: Duration,
 }
 
-const TIMEOUTS: Timeouts =
-    Timeouts { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
+const TIMEOUTS: CheckTiming =
+    CheckTiming { interval: Duration::from_secs(1), attempt: Duration::from_secs(3), total: Duration::from_secs(10) };
 
 /// An API server serves a kind a moment after its CRD was created.
 const KINDS_PATIENCE: Duration = Duration::from_secs(5);
@@ -80,13 +80,13 @@ pub async fn wait_until_ready(client: &Client, server: &Uri) -> Result<ServerInf
     wait(client, server, &TIMEOUTS).await
 }
 
-async fn wait(client: &Client, server: &Uri, timeouts: &Timeouts) -> Result<ServerInfo, StartError> {
+async fn wait(client: &Client, server: &Uri, timeouts: &CheckTiming) -> Result<ServerInfo, StartError> {
     let deadline = Instant::now() + timeouts.total;
     loop {
         let cause = match timeout(timeouts.attempt, ask(client, server)).await {
             Ok(Ok(info)) => return Ok(info),
-            Ok(Err(Failure::Final(error))) => return Err(error),
-            Ok(Err(Failure::Passing(cause))) => cause,
+            Ok(Err(CheckFailure::Final(error))) => return Err(error),
+            Ok(Err(CheckFailure::Passing(cause))) => cause,
             Err(_) => format!("no response within {} s", timeouts.attempt.as_secs()),
         };
         tracing::debug!(server = address(server), cause, "API server not ready");
@@ -97,14 +97,14 @@ async fn wait(client: &Client, server: &Uri, timeouts: &Timeouts) -> Result<Serv
     }
 }
 
-enum Failure {
+enum CheckFailure {
     /// A retry may help.
     Passing(String),
     /// A retry does not help.
     Final(StartError),
 }
 
-async fn ask(client: &Client, server: &Uri) -> Result<ServerInfo, Failure> {
+async fn ask(client: &Client, server: &Uri) -> Result<ServerInfo, CheckFailure> {
     healthz(client).await.map_err(|error| failure(server, &error))?;
     let version = client.apiserver_version().await.map_err(|error| failure(server, &error))?;
     Ok(ServerInfo { git_version: version.git_version })
@@ -119,15 +119,15 @@ async fn healthz(client: &Client) -> Result<(), kube::Error> {
     }
 }
 
-fn failure(server: &Uri, error: &kube::Error) -> Failure {
+fn failure(server: &Uri, error: &kube::Error) -> CheckFailure {
     if let Some(error) = StartError::from_certificate(server, error) {
-        return Failure::Final(error);
+        return CheckFailure::Final(error);
     }
     let is_refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
     if is_refused || credential_error(error).is_some() {
-        return Failure::Final(StartError::Refused { server: address(server), cause: cause(error) });
+        return CheckFailure::Final(StartError::Refused { server: address(server), cause: cause(error) });
     }
-    Failure::Passing(cause(error))
+    CheckFailure::Passing(cause(error))
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    const HURRIED: Timeouts = Timeouts {
+    const HURRIED: CheckTiming = CheckTiming {
         interval: Duration::from_millis(1),
         attempt: Duration::from_millis(500),
         total: Duration::from_millis(50),

@@ -22,7 +22,7 @@ use mcm_api::decode::{self, YamlError, YamlLimits};
 
 /// Source of a cluster configuration.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum ConfigSource {
     /// The pod's own credentials, which the kubelet writes. Their token and CA are read again by kube-rs.
     Pod { origin: &'static str },
     /// The files that `KUBECONFIG` names.
@@ -35,25 +35,25 @@ pub(super) enum Source {
 
 /// Configuration of the connection to one API server.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterConfig {
     /// For clients.
     pub config: Config,
-    source: Source,
+    source: ConfigSource,
     /// Fingerprints of its files when it was read.
-    files: Fingerprint,
+    files: FileFingerprints,
 }
 
 /// A hash of each file. Contents are not kept, because they are secret.
-type Fingerprint = Vec<(PathBuf, Option<u64>)>;
+type FileFingerprints = Vec<(PathBuf, Option<u64>)>;
 
-impl From<Config> for Cluster {
+impl From<Config> for ClusterConfig {
     /// A configuration that does not change.
     fn from(config: Config) -> Self {
-        Self { config, source: Source::Fixed, files: Vec::new() }
+        Self { config, source: ConfigSource::Fixed, files: Vec::new() }
     }
 }
 
-impl Source {
+impl ConfigSource {
     pub(super) fn file(origin: &'static str, path: &Path) -> Self {
         Self::File { origin, path: path.to_owned() }
     }
@@ -79,18 +79,18 @@ impl Source {
     }
 }
 
-impl Cluster {
+impl ClusterConfig {
     /// Reads a configuration. Makes no network calls.
-    pub(super) async fn load(source: Source) -> Result<Self, StartError> {
+    pub(super) async fn load(source: ConfigSource) -> Result<Self, StartError> {
         if let Err(BadFile { path, source: error }) = check(&own_files(&source), files::CONFIG) {
             return Err(source.error(KubeconfigError::ReadConfig(error, path)));
         }
         let kubeconfig = match &source {
-            Source::Pod { origin } => return in_pod(origin),
-            Source::Environment => Kubeconfig::read(),
-            Source::File { path, .. } => Kubeconfig::read_from(path),
+            ConfigSource::Pod { origin } => return in_pod(origin),
+            ConfigSource::Environment => Kubeconfig::read(),
+            ConfigSource::File { path, .. } => Kubeconfig::read_from(path),
             // No file to read.
-            Source::Fixed => Ok(Kubeconfig::default()),
+            ConfigSource::Fixed => Ok(Kubeconfig::default()),
         };
         let kubeconfig = kubeconfig.map_err(|error| source.error(error))?;
         let certificates = certificates(&kubeconfig);
@@ -120,7 +120,7 @@ impl Cluster {
             return Err(StartError::Incomplete { origin, file: name.to_owned(), cause });
         }
         let config = configured(kubeconfig).await.map_err(refused)?;
-        Ok(Self { config, source: Source::Fixed, files: Vec::new() })
+        Ok(Self { config, source: ConfigSource::Fixed, files: Vec::new() })
     }
 
     /// The configuration in its current files; `None` if they did not change.
@@ -164,9 +164,9 @@ fn beyond_text(kubeconfig: &Kubeconfig) -> Option<&'static str> {
     of_user.or_else(|| has_file.then_some("certificate-authority"))
 }
 
-fn in_pod(origin: &'static str) -> Result<Cluster, StartError> {
+fn in_pod(origin: &'static str) -> Result<ClusterConfig, StartError> {
     let config = Config::incluster().map_err(|error| StartError::NotInPod { origin, cause: error.to_string() })?;
-    Ok(Cluster { config: with_our_retries(config), source: Source::Pod { origin }, files: Vec::new() })
+    Ok(ClusterConfig { config: with_our_retries(config), source: ConfigSource::Pod { origin }, files: Vec::new() })
 }
 
 /// The client would retry a create whose response was lost, and an eviction that a budget refused.
@@ -177,14 +177,14 @@ fn with_our_retries(mut config: Config) -> Config {
 }
 
 /// The files of the kubeconfig itself.
-fn own_files(source: &Source) -> Vec<PathBuf> {
+fn own_files(source: &ConfigSource) -> Vec<PathBuf> {
     match source {
-        Source::File { path, .. } => vec![path.clone()],
-        Source::Environment => {
+        ConfigSource::File { path, .. } => vec![path.clone()],
+        ConfigSource::Environment => {
             let all = env::var_os("KUBECONFIG").map(|all| env::split_paths(&all).collect());
             all.unwrap_or_default()
         }
-        Source::Pod { .. } | Source::Fixed => Vec::new(),
+        ConfigSource::Pod { .. } | ConfigSource::Fixed => Vec::new(),
     }
 }
 
@@ -249,7 +249,7 @@ fn warn_of_plain_text(config: &Config) {
     }
 }
 
-fn fingerprint(paths: Vec<PathBuf>) -> Fingerprint {
+fn fingerprint(paths: Vec<PathBuf>) -> FileFingerprints {
     let hash = |path: &PathBuf| {
         let mut hasher = DefaultHasher::new();
         files::read(path, files::CONFIG).ok()?.hash(&mut hasher);

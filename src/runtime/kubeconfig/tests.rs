@@ -33,9 +33,14 @@ fn file(text: &str) -> File {
     File { path, _folder: folder }
 }
 
-async fn load(text: &str) -> Result<Clusters, StartError> {
+async fn load(text: &str) -> Result<ProcessClusters, StartError> {
     let file = file(text);
-    Clusters::load(&ControlKubeconfig::SameAsTarget, &TargetKubeconfig::Path(file.path), Fallback::None).await
+    ProcessClusters::load(
+        &ControlKubeconfig::SameAsTarget,
+        &TargetKubeconfig::Path(file.path),
+        KubeconfigFallback::None,
+    )
+    .await
 }
 
 #[tokio::test]
@@ -49,10 +54,10 @@ async fn an_empty_control_cluster_is_the_target() {
 async fn control_and_target_may_differ() {
     let (one, two) =
         (file(&kubeconfig("https://one.example", "", "")), file(&kubeconfig("https://two.example", "", "")));
-    let clusters = Clusters::load(
+    let clusters = ProcessClusters::load(
         &ControlKubeconfig::Path(one.path),
         &TargetKubeconfig::Path(two.path),
-        Fallback::LocalKubeconfig,
+        KubeconfigFallback::LocalKubeconfig,
     )
     .await
     .unwrap();
@@ -64,10 +69,12 @@ async fn control_and_target_may_differ() {
 async fn without_a_target_there_is_only_the_control_cluster() {
     let one = file(&kubeconfig("https://one.example", "", ""));
     let control = ControlKubeconfig::Path(one.path);
-    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+    let clusters = ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::None).await.unwrap();
     assert!(clusters.target.is_none());
 
-    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &TargetKubeconfig::None, Fallback::None).await;
+    let error =
+        ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &TargetKubeconfig::None, KubeconfigFallback::None)
+            .await;
     assert!(matches!(error, Err(StartError::NoControlCluster)));
 }
 
@@ -103,7 +110,8 @@ async fn a_broken_file_is_named_and_never_quoted(#[case] text: &str, #[case] cau
 async fn a_folder_is_no_kubeconfig() {
     let folder = TempDir::new().unwrap();
     let target = TargetKubeconfig::Path(folder.path().into());
-    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap_err();
+    let error =
+        ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None).await.unwrap_err();
     assert!(matches!(error, StartError::Unreadable { .. }), "{error}");
 }
 
@@ -130,7 +138,8 @@ async fn a_file_without_end_is_refused_and_named(#[case] field: &str, #[case] ca
     let error = load(&kubeconfig("https://one.example", &format!(r#", "certificate-authority": "{path}""#), "")).await;
     assert!(error.unwrap_err().to_string().contains("it has more than 4096 KiB"));
     let target = TargetKubeconfig::Path(path.into());
-    let error = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap_err();
+    let error =
+        ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None).await.unwrap_err();
     assert!(
         matches!(&error, StartError::Unreadable { source, .. } if source.to_string().contains("16384 KiB")),
         "{error}"
@@ -144,7 +153,10 @@ async fn a_token_is_read_from_its_file_and_again_when_the_file_changes() {
     fs::write(&path, "one\n").unwrap();
     let file = file(&kubeconfig("https://one.example", "", &format!(r#""tokenFile": "{}""#, path.display())));
     let target = TargetKubeconfig::Path(file.path.clone());
-    let cluster = Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await.unwrap().control;
+    let cluster = ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None)
+        .await
+        .unwrap()
+        .control;
     assert_eq!(secret(&cluster), "one");
     assert!(cluster.reload().await.unwrap().is_none(), "nothing changed");
     fs::write(&path, "two").unwrap();
@@ -155,7 +167,7 @@ async fn a_token_is_read_from_its_file_and_again_when_the_file_changes() {
 }
 
 /// The token of a configuration, as it would be written.
-fn secret(cluster: &Cluster) -> String {
+fn secret(cluster: &ClusterConfig) -> String {
     let user = serde_json::to_value(&cluster.config.auth_info).unwrap();
     user["token"].as_str().unwrap_or_default().to_owned()
 }
@@ -255,7 +267,7 @@ async fn a_cluster_is_read_again_only_after_a_change_of_its_files() {
     let cluster = format!(r#", "certificate-authority": "{}""#, authority.path.display());
     let config = file(&kubeconfig("https://one.example", &cluster, ""));
     let control = ControlKubeconfig::Path(config.path.clone());
-    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await.unwrap();
+    let clusters = ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::None).await.unwrap();
     let control = clusters.control;
     assert!(control.reload().await.unwrap().is_none());
 
@@ -284,17 +296,17 @@ async fn a_kubeconfig_that_others_wrote_may_neither_start_programs_nor_read_file
     #[case] field: &str,
 ) {
     let text = kubeconfig("https://one.example", cluster, user);
-    let error = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
+    let error = ClusterConfig::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
     assert!(error.contains(&format!("ns/c-kubeconfig (Secret): {field} is not allowed")), "{error}");
 }
 
 #[tokio::test]
 async fn a_kubeconfig_that_others_wrote_is_used_as_it_is_and_never_quoted() {
     let text = kubeconfig("https://one.example", "", &format!(r#""token": "{TOKEN}""#));
-    let cluster = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap();
+    let cluster = ClusterConfig::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap();
     assert_eq!(cluster.config.cluster_url, "https://one.example");
     assert!(cluster.reload().await.unwrap().is_none(), "there is no file to read again");
-    let error = Cluster::from_text(&format!("{{{TOKEN}: ["), "Secret", "ns/c-kubeconfig").await.unwrap_err();
+    let error = ClusterConfig::from_text(&format!("{{{TOKEN}: ["), "Secret", "ns/c-kubeconfig").await.unwrap_err();
     assert!(!format!("{error:?} {error}").contains(TOKEN), "{error}");
 }
 
@@ -307,7 +319,7 @@ async fn a_kubeconfig_that_others_wrote_is_used_as_it_is_and_never_quoted() {
 #[tokio::test]
 async fn a_hostile_kubeconfig_is_refused_at_once(#[case] text: String, #[case] expected: &str) {
     let began = std::time::Instant::now();
-    let error = Cluster::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
+    let error = ClusterConfig::from_text(&text, "Secret", "ns/c-kubeconfig").await.unwrap_err().to_string();
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     assert!(error.contains(expected), "{error}");
 }

@@ -9,19 +9,19 @@ use tokio_util::{
 };
 use tracing::{debug, info, warn};
 
-use super::{BREATH, Election, Refusal, Term, holder, standby, terminating};
+use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, holder, standby, terminating};
 use crate::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
 
-impl Election {
+impl LeaderElection {
     /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
-    pub async fn acquire(self) -> Leadership {
+    pub async fn acquire(self) -> LeaseLeadership {
         match self.runtime.clone() {
             Some(runtime) => run_in(&runtime, self.win()).await,
             None => self.win().await,
         }
     }
 
-    async fn win(self) -> Leadership {
+    async fn win(self) -> LeaseLeadership {
         let term = standby::wait(&self).await;
         info!(lease = self.config.name, identity = self.config.identity, "became leader");
         self.record(&term.lease, "became leader");
@@ -31,20 +31,20 @@ impl Election {
         fence.extend(term.ends_at);
         // When the task ends for any reason, even before it began, this process is no longer leader.
         let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
-        Leadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) }
+        LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) }
     }
 }
 
 /// This process is the leader. When dropped, the Lease is no longer renewed, and others take over when it expires.
 #[derive(Debug)]
-pub struct Leadership {
+pub struct LeaseLeadership {
     lost: CancellationToken,
     release: CancellationToken,
     fence: LeaseFence,
     keeper: AbortOnDropHandle<()>,
 }
 
-impl Leadership {
+impl LeaseLeadership {
     /// Waits until this process is no longer leader. After that nothing may be written, and the process should end.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
@@ -77,7 +77,13 @@ impl Leadership {
 }
 
 /// Renews until the lease is released or lost.
-async fn keep(election: Election, mut term: Term, fence: LeaseFence, lost: DropGuard, release: CancellationToken) {
+async fn keep(
+    election: LeaderElection,
+    mut term: LeaseTerm,
+    fence: LeaseFence,
+    lost: DropGuard,
+    release: CancellationToken,
+) {
     loop {
         tokio::select! {
             biased;
@@ -105,25 +111,25 @@ async fn keep(election: Election, mut term: Term, fence: LeaseFence, lost: DropG
 }
 
 /// Retries until the Lease is renewed; `None` if another process holds it.
-async fn renew(election: &Election, term: &Term) -> Option<Term> {
+async fn renew(election: &LeaderElection, term: &LeaseTerm) -> Option<LeaseTerm> {
     // Without a version the Lease does not exist.
     let mut base = term.lease.metadata.resource_version.is_some().then(|| term.lease.clone());
     loop {
         let refusal = match election.claim(base.as_ref()).await {
             Ok(term) => return Some(term),
-            Err(Refusal::Terminating) => match terminating::renew(election, term).await {
+            Err(LeaseCallError::Terminating) => match terminating::renew(election, term).await {
                 Ok(term) => return Some(term),
-                Err(Refusal::Taken(by)) => {
+                Err(LeaseCallError::Taken(by)) => {
                     warn!(lease = election.config.name, by, "lease taken by another process");
                     return None;
                 }
-                Err(Refusal::Conflict) => {
+                Err(LeaseCallError::Conflict) => {
                     sleep(BREATH).await;
                     continue;
                 }
                 Err(refusal) => refusal,
             },
-            Err(Refusal::Conflict) => match election.read().await {
+            Err(LeaseCallError::Conflict) => match election.read().await {
                 Ok(Some(lease)) if lease.spec.as_ref().map(holder) != Some(&election.config.identity) => {
                     let by = lease.spec.as_ref().map(holder).unwrap_or_default();
                     warn!(lease = election.config.name, by, "lease taken by another process");
@@ -145,8 +151,8 @@ async fn renew(election: &Election, term: &Term) -> Option<Term> {
 }
 
 /// Releases the Lease as client-go does, by an empty holder.
-async fn hand_over(election: &Election, term: Term) {
-    let Term { mut lease, ends_at } = term;
+async fn hand_over(election: &LeaderElection, term: LeaseTerm) {
+    let LeaseTerm { mut lease, ends_at } = term;
     let told = lease.clone();
     let is_lease = lease.metadata.resource_version.is_some();
     let now = Some(MicroTime(election.clock.now()));
@@ -158,8 +164,7 @@ async fn hand_over(election: &Election, term: Term) {
     let name = &election.config.name;
     let params = PostParams::default();
     let write = async {
-        let is_gone =
-            |refusal: &Refusal| matches!(refusal, Refusal::Api(kube::Error::Api(status)) if status.code == 404);
+        let is_gone = |refusal: &LeaseCallError| matches!(refusal, LeaseCallError::Api(kube::Error::Api(status)) if status.code == 404);
         match is_lease {
             true => match election.call(election.leases.replace(name, &params, &DatedObject(lease))).await {
                 Err(refusal) if is_gone(&refusal) => terminating::release(election).await,

@@ -11,7 +11,7 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::{Election, LeaseConfig, Refusal, Term, cause, holder, terminating};
+use super::{LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, holder, terminating};
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
@@ -23,26 +23,26 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 const ANY_VERSION: &str = "0";
 
 /// Returns once the Lease is acquired.
-pub(super) async fn wait(election: &Election) -> Term {
-    let mut seen = Seen::default();
+pub(super) async fn wait(election: &LeaderElection) -> LeaseTerm {
+    let mut seen = ObservedLease::default();
     let mut claims = None;
-    let mut complaint = Complaint::default();
+    let mut complaint = MissingLeaseReason::default();
     loop {
         let refusal = match attempt(election, &mut seen).await {
-            Ok(Outcome::Ours(term)) => return *term,
-            Ok(Outcome::Held(version)) => {
+            Ok(AcquireOutcome::Ours(term)) => return *term,
+            Ok(AcquireOutcome::Held(version)) => {
                 await_change(election, &mut seen, &version).await;
                 continue;
             }
-            Err(Refusal::Terminating) => match terminating::acquire(election, &mut claims).await {
+            Err(LeaseCallError::Terminating) => match terminating::acquire(election, &mut claims).await {
                 Ok(Some(term)) if term.ends_at > Instant::now() => return term,
-                Ok(_) => Refusal::Terminating,
+                Ok(_) => LeaseCallError::Terminating,
                 Err(refusal) => refusal,
             },
             Err(refusal) => refusal,
         };
         match refusal {
-            Refusal::Conflict => sleep(SPREAD.mul_f64(election.config.share())).await,
+            LeaseCallError::Conflict => sleep(SPREAD.mul_f64(election.config.share())).await,
             refusal => {
                 complaint.make(election, &refusal);
                 sleep(election.config.pause()).await;
@@ -53,18 +53,18 @@ pub(super) async fn wait(election: &Election) -> Term {
 
 /// The reason for which there is no Lease, as last logged.
 #[derive(Default)]
-struct Complaint(Option<(String, Instant)>);
+struct MissingLeaseReason(Option<(String, Instant)>);
 
-impl Complaint {
+impl MissingLeaseReason {
     /// Logs a refusal once, and again every minute.
-    fn make(&mut self, election: &Election, refusal: &Refusal) {
+    fn make(&mut self, election: &LeaderElection, refusal: &LeaseCallError) {
         let LeaseConfig { name: lease, namespace, .. } = &election.config;
         let (text, hint) = match refusal {
-            Refusal::NoNamespace => (
+            LeaseCallError::NoNamespace => (
                 format!("the namespace {namespace} does not exist on {}", election.server),
                 format!("kubectl create namespace {namespace}"),
             ),
-            Refusal::Terminating => (
+            LeaseCallError::Terminating => (
                 format!(
                     "the namespace {namespace} is being deleted, so another process leads, or nothing is left to do"
                 ),
@@ -82,13 +82,13 @@ impl Complaint {
     }
 }
 
-enum Outcome {
-    Ours(Box<Term>),
+enum AcquireOutcome {
+    Ours(Box<LeaseTerm>),
     /// Held by another process, in this resource version.
     Held(String),
 }
 
-async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusal> {
+async fn attempt(election: &LeaderElection, seen: &mut ObservedLease) -> Result<AcquireOutcome, LeaseCallError> {
     let lease = election.read().await?;
     if let Some(readiness) = &election.readiness {
         readiness.ready();
@@ -99,15 +99,19 @@ async fn attempt(election: &Election, seen: &mut Seen) -> Result<Outcome, Refusa
     // Also if it was deleted: the leader notices that only at its next renewal.
     if !seen.is_free(&election.config) {
         let version = lease.and_then(|lease| lease.metadata.resource_version);
-        return Ok(Outcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
+        return Ok(AcquireOutcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
     let term = election.claim(lease.as_ref()).await?;
     // If this process was paused since, the response proves only that it held the Lease then.
-    if term.ends_at <= Instant::now() { Err(Refusal::Conflict) } else { Ok(Outcome::Ours(Box::new(term))) }
+    if term.ends_at <= Instant::now() {
+        Err(LeaseCallError::Conflict)
+    } else {
+        Ok(AcquireOutcome::Ours(Box::new(term)))
+    }
 }
 
 /// Returns when the Lease should be checked again.
-async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
+async fn await_change(election: &LeaderElection, seen: &mut ObservedLease, version: &str) {
     let LeaseConfig { name, timing, .. } = &election.config;
     let params = WatchParams::default().fields(&format!("metadata.name={name}"));
     let opening = timeout(timing.patience(), Api::watch(&election.leases, &params, version));
@@ -141,19 +145,19 @@ async fn await_change(election: &Election, seen: &mut Seen, version: &str) {
 
 /// The Lease as last seen, and when it was seen.
 #[derive(Debug)]
-struct Seen {
+struct ObservedLease {
     spec: LeaseSpec,
     at: Instant,
     lasts: Duration,
 }
 
-impl Default for Seen {
+impl Default for ObservedLease {
     fn default() -> Self {
         Self { spec: LeaseSpec::default(), at: Instant::now(), lasts: Duration::ZERO }
     }
 }
 
-impl Seen {
+impl ObservedLease {
     /// Stores the Lease. Only a changed Lease counts as a renewal.
     fn observe(&mut self, lease: &Lease, config: &LeaseConfig) {
         let spec = lease.spec.clone().unwrap_or_default();

@@ -21,8 +21,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info};
 
-use super::{BREATH, Election, Refusal, Term};
-use crate::guard::Guard;
+use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm};
+use crate::guard::GuardedObject;
 use mcm_api::labels;
 
 /// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
@@ -34,21 +34,21 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// The metadata of objects. They can be used if the rest of an object cannot be decoded.
-type MetadataApi = Api<Guard<PartialObjectMeta<DynamicObject>>>;
+type MetadataApi = Api<GuardedObject<PartialObjectMeta<DynamicObject>>>;
 
 /// An object with finalizers.
 #[derive(Clone, Debug)]
-struct Anchor {
+struct AnchorObject {
     api: MetadataApi,
     name: String,
     uid: String,
     version: Option<String>,
-    claim: Option<Claim>,
+    claim: Option<LeaderClaim>,
 }
 
 /// The claim of an object: its holder and the time of its last renewal. The holder is empty after a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Claim {
+struct LeaderClaim {
     holder: String,
     uid: String,
     text: String,
@@ -56,22 +56,22 @@ struct Claim {
 
 /// UIDs and claims of the objects as last seen, and since when.
 #[derive(Debug)]
-pub(super) struct Seen {
-    objects: BTreeMap<String, Option<Claim>>,
+pub(super) struct ObservedClaims {
+    objects: BTreeMap<String, Option<LeaderClaim>>,
     since: Instant,
 }
 
 /// Renews the claim of a leader. Without objects that need a leader there is nothing to claim.
-pub(super) async fn renew(election: &Election, term: &Term) -> Result<Term, Refusal> {
+pub(super) async fn renew(election: &LeaderElection, term: &LeaseTerm) -> Result<LeaseTerm, LeaseCallError> {
     let identity = &election.config.identity;
     let anchors = anchors(election).await?;
     if let Some(other) = claims(&anchors).find(|claim| !claim.holder.is_empty() && claim.holder != *identity) {
-        return Err(Refusal::Taken(other.holder.clone()));
+        return Err(LeaseCallError::Taken(other.holder.clone()));
     }
     let sent_at = Instant::now();
     let own = anchors.iter().find(|anchor| anchor.claim.is_some());
     if own.is_none() && !anchors.is_empty() {
-        let Candidate { namespace, lease } = Candidate::of(election);
+        let CandidateName { namespace, lease } = CandidateName::of(election);
         info!(
             lease,
             namespace, "the namespace is being deleted: keeping leadership with an annotation on a remaining object"
@@ -80,11 +80,14 @@ pub(super) async fn renew(election: &Election, term: &Term) -> Result<Term, Refu
     if let Some(anchor) = own.or(anchors.first()) {
         write(election, anchor, identity).await?;
     }
-    Ok(Term { lease: term.lease.clone(), ends_at: sent_at + election.config.timing.renew_deadline })
+    Ok(LeaseTerm { lease: term.lease.clone(), ends_at: sent_at + election.config.timing.renew_deadline })
 }
 
 /// Tries to become leader; `None` if another process may still lead, or if nothing needs a leader.
-pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Result<Option<Term>, Refusal> {
+pub(super) async fn acquire(
+    election: &LeaderElection,
+    seen: &mut Option<ObservedClaims>,
+) -> Result<Option<LeaseTerm>, LeaseCallError> {
     let identity = &election.config.identity;
     let anchors = anchors(election).await?;
     let mut found = claims(&anchors).peekable();
@@ -92,7 +95,7 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
     let objects = anchors.iter().map(|anchor| (anchor.uid.clone(), anchor.claim.clone())).collect();
     let since = match seen {
         Some(seen) if seen.objects == objects => seen.since,
-        _ => seen.insert(Seen { objects, since: Instant::now() }).since,
+        _ => seen.insert(ObservedClaims { objects, since: Instant::now() }).since,
     };
     if !is_released && since.elapsed() < election.config.timing.lease_duration {
         return Ok(None);
@@ -113,53 +116,53 @@ pub(super) async fn acquire(election: &Election, seen: &mut Option<Seen>) -> Res
         {
             clear(election, own).await?;
         }
-        return Err(Refusal::Conflict);
+        return Err(LeaseCallError::Conflict);
     }
-    let Candidate { namespace, lease } = Candidate::of(election);
+    let CandidateName { namespace, lease } = CandidateName::of(election);
     info!(
         lease,
         namespace, "the namespace is being deleted: acquired leadership with an annotation on a remaining object"
     );
     // Without a version: it is never written.
     let lease = Lease { metadata: election.claimed(None).metadata, ..Lease::default() };
-    Ok(Some(Term { lease, ends_at: sent_at + election.config.timing.renew_deadline }))
+    Ok(Some(LeaseTerm { lease, ends_at: sent_at + election.config.timing.renew_deadline }))
 }
 
 /// Releases the claim. The next candidate does not wait.
-pub(super) async fn release(election: &Election) -> Result<(), Refusal> {
+pub(super) async fn release(election: &LeaderElection) -> Result<(), LeaseCallError> {
     loop {
         let anchors = anchors(election).await?;
-        let is_own = |claim: &Claim| claim.holder == election.config.identity;
+        let is_own = |claim: &LeaderClaim| claim.holder == election.config.identity;
         let Some(own) = anchors.iter().find(|anchor| anchor.claim.as_ref().is_some_and(is_own)) else { return Ok(()) };
         match write(election, own, "").await {
-            Err(Refusal::Conflict) => sleep(BREATH).await,
+            Err(LeaseCallError::Conflict) => sleep(BREATH).await,
             outcome => return outcome,
         }
     }
 }
 
 /// For logs.
-struct Candidate<'a> {
+struct CandidateName<'a> {
     namespace: &'a str,
     lease: &'a str,
 }
 
-impl<'a> Candidate<'a> {
-    fn of(election: &'a Election) -> Self {
+impl<'a> CandidateName<'a> {
+    fn of(election: &'a LeaderElection) -> Self {
         Self { namespace: &election.config.namespace, lease: &election.config.name }
     }
 }
 
-fn claims(anchors: &[Anchor]) -> impl Iterator<Item = &Claim> {
+fn claims(anchors: &[AnchorObject]) -> impl Iterator<Item = &LeaderClaim> {
     anchors.iter().filter_map(|anchor| anchor.claim.as_ref())
 }
 
-fn annotation(election: &Election) -> String {
+fn annotation(election: &LeaderElection) -> String {
     format!("{}{}", labels::LEADER_PREFIX, election.config.name)
 }
 
 /// All objects with finalizers in the namespace of the Lease, read live.
-async fn anchors(election: &Election) -> Result<Vec<Anchor>, Refusal> {
+async fn anchors(election: &LeaderElection) -> Result<Vec<AnchorObject>, LeaseCallError> {
     let annotation = &annotation(election);
     let of_kinds = KINDS.map(|(kind, plural)| async move {
         let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind);
@@ -167,36 +170,40 @@ async fn anchors(election: &Election) -> Result<Vec<Anchor>, Refusal> {
         let client = election.leases.clone().into_client();
         let api = MetadataApi::namespaced_with(client, &election.config.namespace, &resource);
         let list = election.call(api.list(&ListParams::default())).await?;
-        let anchors = list.items.into_iter().filter_map(|object| Anchor::of(&api, object.meta(), annotation));
-        Ok::<Vec<Anchor>, Refusal>(anchors.collect())
+        let anchors = list.items.into_iter().filter_map(|object| AnchorObject::of(&api, object.meta(), annotation));
+        Ok::<Vec<AnchorObject>, LeaseCallError>(anchors.collect())
     });
     Ok(try_join_all(of_kinds).await?.concat())
 }
 
-impl Anchor {
+impl AnchorObject {
     fn of(api: &MetadataApi, meta: &ObjectMeta, annotation: &str) -> Option<Self> {
         meta.finalizers.as_ref().filter(|finalizers| !finalizers.is_empty())?;
         let text = meta.annotations.as_ref().and_then(|all| all.get(annotation)).cloned();
         let uid = meta.uid.clone().unwrap_or_default();
         let claim = text.map(|text| {
             let holder = text.split_once(' ').map_or("", |(holder, _)| holder).to_owned();
-            Claim { holder, uid: uid.clone(), text }
+            LeaderClaim { holder, uid: uid.clone(), text }
         });
         let (name, version) = (meta.name.clone()?, meta.resource_version.clone());
         Some(Self { api: api.clone(), name, uid, version, claim })
     }
 }
 
-async fn write(election: &Election, anchor: &Anchor, holder: &str) -> Result<(), Refusal> {
+async fn write(election: &LeaderElection, anchor: &AnchorObject, holder: &str) -> Result<(), LeaseCallError> {
     let text = format!("{holder} {}", election.clock.now());
     patch(election, anchor, json!(text)).await
 }
 
-async fn clear(election: &Election, anchor: &Anchor) -> Result<(), Refusal> {
+async fn clear(election: &LeaderElection, anchor: &AnchorObject) -> Result<(), LeaseCallError> {
     patch(election, anchor, serde_json::Value::Null).await
 }
 
-async fn patch(election: &Election, anchor: &Anchor, value: serde_json::Value) -> Result<(), Refusal> {
+async fn patch(
+    election: &LeaderElection,
+    anchor: &AnchorObject,
+    value: serde_json::Value,
+) -> Result<(), LeaseCallError> {
     let patch = json!({"metadata": {
         "resourceVersion": anchor.version,
         "annotations": {annotation(election): value},
@@ -205,7 +212,7 @@ async fn patch(election: &Election, anchor: &Anchor, value: serde_json::Value) -
     let write = anchor.api.patch(&anchor.name, &params, &patch);
     match election.call(write).await {
         // Its last finalizer was removed.
-        Err(Refusal::Api(kube::Error::Api(status))) if status.code == 404 => Err(Refusal::Conflict),
+        Err(LeaseCallError::Api(kube::Error::Api(status))) if status.code == 404 => Err(LeaseCallError::Conflict),
         written => written.map(drop),
     }
 }

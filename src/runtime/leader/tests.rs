@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::service_fn;
 
 use super::*;
-use crate::{clock::SystemClock, http::Readiness, metrics::Metrics, separate::SeparateRuntime};
+use crate::{clock::SystemClock, http::ProcessReadiness, metrics::MetricsRegistry, separate::SeparateRuntime};
 
 /// An API server that holds one Lease, and may be slow, deaf or mute.
 #[derive(Clone)]
@@ -104,18 +104,18 @@ impl Server {
         self.state().store(Some(lease));
     }
 
-    fn election(&self, identity: &str) -> Election {
-        self.election_with(identity, Timing::default())
+    fn election(&self, identity: &str) -> LeaderElection {
+        self.election_with(identity, LeaseTiming::default())
     }
 
-    fn election_with(&self, identity: &str, timing: Timing) -> Election {
+    fn election_with(&self, identity: &str, timing: LeaseTiming) -> LeaderElection {
         let config = LeaseConfig {
             namespace: "shoot".to_owned(),
             name: "machine-controller".to_owned(),
             identity: identity.to_owned(),
             timing,
         };
-        Election::new(self.client(), config, Arc::new(TokioClock(Instant::now()))).unwrap()
+        LeaderElection::new(self.client(), config, Arc::new(TokioClock(Instant::now()))).unwrap()
     }
 }
 
@@ -280,7 +280,7 @@ fn fail(code: u16, reason: &str) -> Response<Answer> {
 #[derive(Debug)]
 struct TokioClock(Instant);
 
-impl Clock for TokioClock {
+impl TimeSource for TokioClock {
     fn now(&self) -> Timestamp {
         "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + self.0.elapsed()
     }
@@ -327,7 +327,7 @@ async fn a_free_lease_is_taken_renewed_and_written_as_client_go_writes_it() {
 #[tokio::test]
 async fn a_leader_renews_in_a_separate_runtime_while_the_thread_of_the_controllers_is_busy() {
     let (server, separate) = (Server::new(), SeparateRuntime::start("elections").unwrap());
-    let timing = Timing {
+    let timing = LeaseTiming {
         lease_duration: Duration::from_secs(60),
         renew_deadline: Duration::from_secs(30),
         retry_period: Duration::from_millis(20),
@@ -412,7 +412,7 @@ async fn a_leader_that_cannot_renew_gives_up_before_others_take_over() {
 async fn a_slow_answer_does_not_lengthen_the_term() {
     let server = Server::with_faults(7, 3_000, 0.0);
     let began = Instant::now();
-    let timing = Timing { renew_deadline: Duration::from_secs(14), ..Timing::default() };
+    let timing = LeaseTiming { renew_deadline: Duration::from_secs(14), ..LeaseTiming::default() };
     let leader = server.election_with("host_1", timing).acquire().await;
     let acquired = began.elapsed();
     server.state().faults.loss = 1.0;
@@ -451,7 +451,8 @@ async fn a_leader_survives_the_loss_of_its_lease_object_and_foreign_edits() {
 #[tokio::test(start_paused = true)]
 async fn leadership_is_told_on_the_lease() {
     let server = Server::new();
-    let events = Events::start(server.client(), "machine-controller", Arc::new(SystemClock), Metrics::new());
+    let events =
+        EventRecorder::start(server.client(), "machine-controller", Arc::new(SystemClock), MetricsRegistry::new());
     let leader = server.election("host_1").recording(events.clone()).acquire().await;
     leader.release().await;
     assert!(events.flush(Duration::from_secs(5)).await);
@@ -461,7 +462,7 @@ async fn leadership_is_told_on_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_standby_is_ready_once_it_knows_the_lease() {
     let server = Server::with_faults(1, 0, 1.0);
-    let readiness = Readiness::default();
+    let readiness = ProcessReadiness::default();
     let election = server.election("host_1").reporting(readiness.expect("lease machine-controller"));
     let standby = tokio::spawn(election.acquire());
     sleep(Duration::from_secs(11)).await;
@@ -544,10 +545,10 @@ async fn a_term_that_was_over_when_its_answer_came_is_not_used() {
         }),
         "shoot",
     );
-    let timing = Timing { renew_deadline: Duration::from_secs(10), ..Timing::default() };
+    let timing = LeaseTiming { renew_deadline: Duration::from_secs(10), ..LeaseTiming::default() };
     let config = server.election_with("host_1", timing).config;
     let began = Instant::now();
-    let election = Election::new(client, config, Arc::new(TokioClock(Instant::now()))).unwrap();
+    let election = LeaderElection::new(client, config, Arc::new(TokioClock(Instant::now()))).unwrap();
     let leadership = election.acquire().await;
     assert!(held_up.load(std::sync::atomic::Ordering::SeqCst));
     let renewed: Timestamp = server.lease().unwrap()["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
@@ -626,7 +627,7 @@ async fn a_process_that_starts_in_a_namespace_that_is_being_deleted_leads_once_n
 async fn a_lease_that_cannot_be_acquired_is_reported_with_a_remedy() {
     let server = Server::new();
     server.state().terminate(&[]);
-    let readiness = Readiness::default();
+    let readiness = ProcessReadiness::default();
     let election = server.election("host_1").reporting(readiness.expect("lease"));
     let standby = AbortOnDropHandle::new(tokio::spawn(election.acquire()));
     sleep(Duration::from_secs(40)).await;
@@ -639,7 +640,7 @@ async fn a_lease_that_cannot_be_acquired_is_reported_with_a_remedy() {
 async fn a_namespace_that_does_not_exist_is_named_with_its_server_and_awaited() {
     let server = Server::new();
     server.state().is_missing = true;
-    let readiness = Readiness::default();
+    let readiness = ProcessReadiness::default();
     let election = server.election("host_1").at("https://seed".to_owned()).reporting(readiness.expect("lease"));
     let standby = tokio::spawn(election.acquire());
     sleep(Duration::from_secs(90)).await;
@@ -656,8 +657,9 @@ fn a_refusal_is_shown_without_the_status_object() {
         "details": {"name": "nope", "kind": "namespaces"},
     }))
     .unwrap();
-    assert!(matches!(Refusal::from(kube::Error::Api(Box::new(status.clone()))), Refusal::NoNamespace));
-    let refusal = Refusal::from(kube::Error::Api(Box::new(Status { code: 403, reason: "Forbidden".into(), ..status })));
+    assert!(matches!(LeaseCallError::from(kube::Error::Api(Box::new(status.clone()))), LeaseCallError::NoNamespace));
+    let refusal =
+        LeaseCallError::from(kube::Error::Api(Box::new(Status { code: 403, reason: "Forbidden".into(), ..status })));
     assert_eq!(refusal.to_string(), "it responded 403 Forbidden: namespaces \"nope\" not found");
 }
 
@@ -674,7 +676,7 @@ fn times_that_do_not_fit_are_refused(
     #[case] verdict: Result<(), InvalidTiming>,
 ) {
     let [lease_duration, renew_deadline, retry_period] = [lease, renew, retry].map(Duration::from_secs);
-    assert_eq!(Timing { lease_duration, renew_deadline, retry_period }.validate(), verdict);
+    assert_eq!(LeaseTiming { lease_duration, renew_deadline, retry_period }.validate(), verdict);
 }
 
 #[test]
@@ -694,7 +696,7 @@ fn an_identity_of_a_go_program_is_not_of_our_form() {
 }
 
 /// Simulates a process that leads for a while, and then releases, crashes or continues until it loses, repeatedly.
-async fn live(server: Server, timing: Timing, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
+async fn live(server: Server, timing: LeaseTiming, id: usize, seed: u64, terms: Arc<Mutex<Vec<CancellationToken>>>) {
     let mut rng = StdRng::seed_from_u64(seed ^ (id as u64) << 32);
     for life in 0.. {
         let leadership = server.election_with(&format!("host-{id}_{life}"), timing).acquire().await;
@@ -724,7 +726,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let server = Server::with_faults(seed, latency, loss);
-            let timing = Timing { renew_deadline: Duration::from_secs(renew), ..Timing::default() };
+            let timing = LeaseTiming { renew_deadline: Duration::from_secs(renew), ..LeaseTiming::default() };
             let terms = Arc::new(Mutex::new(Vec::new()));
             let mut lives = tokio::task::JoinSet::new();
             for id in 0..processes {

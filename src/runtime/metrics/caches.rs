@@ -1,33 +1,33 @@
 //! Metrics of caches: age and trust.
 
-use super::{Collect, Desc, Exposition};
-use crate::trust::Caches;
+use super::{MetricCollector, MetricDesc, TextExposition};
+use crate::trust::CacheRegistry;
 
-const AGE: Desc<2> = Desc::gauge(
+const AGE: MetricDesc<2> = MetricDesc::gauge(
     "mcm_cache_age_seconds",
     "Seconds since the last message of the API server to a cache.",
     ["kind", "cluster"],
 );
-const TRUSTED: Desc<2> = Desc::gauge(
+const TRUSTED: MetricDesc<2> = MetricDesc::gauge(
     "mcm_cache_trusted",
     "1 if a cache is trusted, 0 if it may be stale, so that a missing object counts as unknown.",
     ["kind", "cluster"],
 );
 
-const UNREADABLE: Desc<2> = Desc::gauge(
+const UNREADABLE: MetricDesc<2> = MetricDesc::gauge(
     "mcm_cache_unreadable_objects",
     "Objects of a cache that cannot be decoded and are left alone. The log and the event Unreadable name them.",
     ["kind", "cluster"],
 );
 
-const OVER_LIMIT: Desc<2> = Desc::gauge(
+const OVER_LIMIT: MetricDesc<2> = MetricDesc::gauge(
     "mcm_cache_over_limit",
     "1 if the API server sends more than a cache may hold, so that the cache is not trusted, otherwise 0.",
     ["kind", "cluster"],
 );
 
-impl Collect for Caches {
-    fn collect(&self, out: &mut Exposition) {
+impl MetricCollector for CacheRegistry {
+    fn collect(&self, out: &mut TextExposition) {
         for (cluster, cache) in self.all() {
             let kind = cache.plural();
             if let Some(age) = cache.age() {
@@ -46,17 +46,17 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use super::*;
-    use crate::trust::{Need, Trust, Watched};
+    use crate::trust::{CacheNeed, CacheTrust, MonitoredCache};
 
     struct Silent;
 
-    impl Watched for Silent {
+    impl MonitoredCache for Silent {
         fn plural(&self) -> String {
             "nodes".to_owned()
         }
 
-        fn trust(&self) -> Trust {
-            Trust::Unknown { why: "not read yet".to_owned() }
+        fn trust(&self) -> CacheTrust {
+            CacheTrust::Unknown { why: "not read yet".to_owned() }
         }
 
         fn age(&self) -> Option<Duration> {
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn a_cache_is_told_of_until_it_is_dropped() {
-        let (caches, cache) = (Caches::default(), Arc::new(Silent));
-        caches.add("target", &cache, Need::Required);
+        let (caches, cache) = (CacheRegistry::default(), Arc::new(Silent));
+        caches.add("target", &cache, CacheNeed::Required);
         assert_eq!(caches.problems(), ["nodes of target: not read yet"]);
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         caches.collect(&mut out);
         let text = out.finish();
         assert!(text.contains("mcm_cache_age_seconds{kind=\"nodes\",cluster=\"target\"} 1.5\n"), "{text}");

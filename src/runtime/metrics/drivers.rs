@@ -2,55 +2,56 @@
 
 use std::time::Duration;
 
-use super::{Counters, Desc, Exposition, Gauges, Histograms};
+use super::{CounterFamily, GaugeFamily, HistogramFamily, MetricDesc, TextExposition};
 
-const DRIVER_DURATION: Desc<2> = Desc::histogram(
+const DRIVER_DURATION: MetricDesc<2> = MetricDesc::histogram(
     "mcm_cloud_api_driver_request_duration_seconds",
     "Duration of successful driver calls in seconds.",
     ["provider", "operation"],
 );
-const DRIVER_FAILED: Desc<3> = Desc::counter(
+const DRIVER_FAILED: MetricDesc<3> = MetricDesc::counter(
     "mcm_cloud_api_driver_requests_failed_total",
     "Failed driver calls, by machine code.",
     ["provider", "operation", "error_code"],
 );
-const REQUESTS: Desc<2> = Desc::counter(
+const REQUESTS: MetricDesc<2> = MetricDesc::counter(
     "mcm_cloud_api_requests_total",
     "Requests that drivers sent to their clouds.",
     ["provider", "service"],
 );
-const REQUESTS_FAILED: Desc<2> = Desc::counter(
+const REQUESTS_FAILED: MetricDesc<2> = MetricDesc::counter(
     "mcm_cloud_api_requests_failed_total",
     "Requests to clouds that failed or were not answered.",
     ["provider", "service"],
 );
-const REQUEST_DURATION: Desc<2> = Desc::histogram(
+const REQUEST_DURATION: MetricDesc<2> = MetricDesc::histogram(
     "mcm_cloud_api_api_request_duration_seconds",
     "Duration of successful requests to clouds in seconds.",
     ["provider", "service"],
 );
-const UP: Desc<1> = Desc::gauge("mcm_driver_up", "1 if a remote driver can be called, 0 otherwise.", ["provider"]);
+const UP: MetricDesc<1> =
+    MetricDesc::gauge("mcm_driver_up", "1 if a remote driver can be called, 0 otherwise.", ["provider"]);
 
 /// Observes driver calls and their requests to clouds. As in the reference, failed calls are counted and successful ones timed.
 #[derive(Debug)]
 pub struct DriverMetrics {
-    calls: Histograms<2>,
-    calls_failed: Counters<3>,
-    requests: Counters<2>,
-    requests_failed: Counters<2>,
-    request_durations: Histograms<2>,
-    up: Gauges<1>,
+    calls: HistogramFamily<2>,
+    calls_failed: CounterFamily<3>,
+    requests: CounterFamily<2>,
+    requests_failed: CounterFamily<2>,
+    request_durations: HistogramFamily<2>,
+    up: GaugeFamily<1>,
 }
 
 impl Default for DriverMetrics {
     fn default() -> Self {
         Self {
-            calls: Histograms::with_default_bounds(),
-            calls_failed: Counters::default(),
-            requests: Counters::default(),
-            requests_failed: Counters::default(),
-            request_durations: Histograms::with_default_bounds(),
-            up: Gauges::default(),
+            calls: HistogramFamily::with_default_bounds(),
+            calls_failed: CounterFamily::default(),
+            requests: CounterFamily::default(),
+            requests_failed: CounterFamily::default(),
+            request_durations: HistogramFamily::with_default_bounds(),
+            up: GaugeFamily::default(),
         }
     }
 }
@@ -79,7 +80,7 @@ impl DriverMetrics {
         self.up.set([provider], f64::from(u8::from(is_up)));
     }
 
-    pub(super) fn collect(&self, out: &mut Exposition) {
+    pub(super) fn collect(&self, out: &mut TextExposition) {
         self.calls.collect(&DRIVER_DURATION, out);
         self.calls_failed.collect(&DRIVER_FAILED, out);
         self.requests.collect(&REQUESTS, out);
@@ -103,7 +104,7 @@ mod tests {
         drivers.reached("gcp", true);
         drivers.reached("aws", true);
         drivers.reached("aws", false);
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         drivers.collect(&mut out);
         let text = out.finish();
         for line in [

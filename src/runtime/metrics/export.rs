@@ -9,27 +9,27 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::Exposition;
-use crate::cache::{Cache, Cached};
+use super::TextExposition;
+use crate::cache::{CacheableKind, ObjectCache};
 
 /// Objects are exported until this is dropped.
-pub(crate) struct Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Any + Send + Sync>);
+pub(crate) struct ExportGuard(#[expect(dead_code, reason = "kept alive")] Arc<dyn Any + Send + Sync>);
 
 #[derive(Default)]
-pub(super) struct Exports(Mutex<BTreeMap<(TypeId, usize), Box<dyn Export>>>);
+pub(super) struct ExportRegistry(Mutex<BTreeMap<(TypeId, usize), Box<dyn ObjectExporter>>>);
 
-trait Export: Send + Sync {
-    fn collect(&self, out: &mut Exposition);
+trait ObjectExporter: Send + Sync {
+    fn collect(&self, out: &mut TextExposition);
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-struct OfKind<K: Cached> {
-    caches: Vec<Weak<Arc<Cache<K>>>>,
-    export: fn(&[Arc<K>], &mut Exposition),
+struct OfKind<K: CacheableKind> {
+    caches: Vec<Weak<Arc<ObjectCache<K>>>>,
+    export: fn(&[Arc<K>], &mut TextExposition),
 }
 
-impl<K: Cached> Export for OfKind<K> {
-    fn collect(&self, out: &mut Exposition) {
+impl<K: CacheableKind> ObjectExporter for OfKind<K> {
+    fn collect(&self, out: &mut TextExposition) {
         let caches: Vec<_> = self.caches.iter().filter_map(Weak::upgrade).collect();
         if !caches.is_empty() {
             let objects: Vec<Arc<K>> = caches.iter().flat_map(|cache| cache.all()).collect();
@@ -42,8 +42,12 @@ impl<K: Cached> Export for OfKind<K> {
     }
 }
 
-impl Exports {
-    pub(super) fn add<K: Cached>(&self, cache: &Arc<Cache<K>>, export: fn(&[Arc<K>], &mut Exposition)) -> Source {
+impl ExportRegistry {
+    pub(super) fn add<K: CacheableKind>(
+        &self,
+        cache: &Arc<ObjectCache<K>>,
+        export: fn(&[Arc<K>], &mut TextExposition),
+    ) -> ExportGuard {
         let source = Arc::new(Arc::clone(cache));
         let mut all = self.0.lock();
         let of_kind = all
@@ -53,10 +57,10 @@ impl Exports {
             of_kind.caches.retain(|cache| cache.strong_count() > 0);
             of_kind.caches.push(Arc::downgrade(&source));
         }
-        Source(source)
+        ExportGuard(source)
     }
 
-    pub(super) fn collect(&self, out: &mut Exposition) {
+    pub(super) fn collect(&self, out: &mut TextExposition) {
         self.0.lock().values().for_each(|export| export.collect(out));
     }
 }
@@ -66,16 +70,16 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::metrics::{Desc, Metrics};
+    use crate::metrics::{MetricDesc, MetricsRegistry};
 
-    const COUNT: Desc<0> = Desc::gauge("maps", "Config maps.", []);
+    const COUNT: MetricDesc<0> = MetricDesc::gauge("maps", "Config maps.", []);
 
-    fn count(objects: &[Arc<ConfigMap>], out: &mut Exposition) {
+    fn count(objects: &[Arc<ConfigMap>], out: &mut TextExposition) {
         out.sample(&COUNT, [], f64::from(u32::try_from(objects.len()).unwrap()));
     }
 
-    fn cache(name: &str) -> Arc<Cache<ConfigMap>> {
-        let cache = Cache::<ConfigMap>::new(&[], |_| {});
+    fn cache(name: &str) -> Arc<ObjectCache<ConfigMap>> {
+        let cache = ObjectCache::<ConfigMap>::new(&[], |_| {});
         let object = serde_json::json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "1" } });
         cache.wrote(serde_json::from_value(object).unwrap());
         cache
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_family_is_printed_once_for_all_cells_and_a_cell_that_ends_leaves_it() {
-        let metrics = Metrics::new();
+        let metrics = MetricsRegistry::new();
         let (a, b) = (metrics.export(&cache("a"), count), metrics.export(&cache("b"), count));
         let text = metrics.render();
         assert!(text.contains("\nmaps 2\n"), "{text}");

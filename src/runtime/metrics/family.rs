@@ -5,22 +5,22 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Desc, Exposition};
+use super::{MetricDesc, TextExposition};
 
-type Series<const N: usize, V> = BTreeMap<[String; N], V>;
+type SeriesMap<const N: usize, V> = BTreeMap<[String; N], V>;
 
 /// Series by the values of their labels.
 #[derive(Debug)]
-struct Table<const N: usize, V>(Mutex<Series<N, V>>);
+struct SeriesTable<const N: usize, V>(Mutex<SeriesMap<N, V>>);
 
-impl<const N: usize, V> Default for Table<N, V> {
+impl<const N: usize, V> Default for SeriesTable<N, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<const N: usize, V> Table<N, V> {
-    fn lock(&self) -> MutexGuard<'_, Series<N, V>> {
+impl<const N: usize, V> SeriesTable<N, V> {
+    fn lock(&self) -> MutexGuard<'_, SeriesMap<N, V>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -31,9 +31,9 @@ impl<const N: usize, V> Table<N, V> {
 
 /// Counters with the same name.
 #[derive(Debug, Default)]
-pub struct Counters<const N: usize>(Table<N, f64>);
+pub struct CounterFamily<const N: usize>(SeriesTable<N, f64>);
 
-impl<const N: usize> Counters<N> {
+impl<const N: usize> CounterFamily<N> {
     /// Adds to a counter. Zero creates the series.
     pub fn add(&self, labels: [&str; N], by: f64) {
         *self.0.lock().entry(labels.map(str::to_owned)).or_default() += by;
@@ -45,7 +45,7 @@ impl<const N: usize> Counters<N> {
     }
 
     /// Adds all series.
-    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+    pub fn collect(&self, desc: &MetricDesc<N>, out: &mut TextExposition) {
         for (labels, value) in &*self.0.lock() {
             out.sample(desc, labels.each_ref().map(String::as_str), *value);
         }
@@ -54,9 +54,9 @@ impl<const N: usize> Counters<N> {
 
 /// Gauges with the same name.
 #[derive(Debug, Default)]
-pub struct Gauges<const N: usize>(Table<N, f64>);
+pub struct GaugeFamily<const N: usize>(SeriesTable<N, f64>);
 
-impl<const N: usize> Gauges<N> {
+impl<const N: usize> GaugeFamily<N> {
     /// Sets a value.
     pub fn set(&self, labels: [&str; N], value: f64) {
         self.0.lock().insert(labels.map(str::to_owned), value);
@@ -73,7 +73,7 @@ impl<const N: usize> Gauges<N> {
     }
 
     /// Adds all series.
-    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+    pub fn collect(&self, desc: &MetricDesc<N>, out: &mut TextExposition) {
         for (labels, value) in &*self.0.lock() {
             out.sample(desc, labels.each_ref().map(String::as_str), *value);
         }
@@ -82,22 +82,22 @@ impl<const N: usize> Gauges<N> {
 
 /// Histograms with the same name and the same bounds.
 #[derive(Debug)]
-pub struct Histograms<const N: usize> {
+pub struct HistogramFamily<const N: usize> {
     bounds: Vec<f64>,
-    table: Table<N, Observed>,
+    table: SeriesTable<N, HistogramSeries>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Observed {
+struct HistogramSeries {
     /// Counts per bucket, not cumulative; the last one is for values above all bounds.
     counts: Vec<u64>,
     sum: f64,
 }
 
-impl<const N: usize> Histograms<N> {
+impl<const N: usize> HistogramFamily<N> {
     /// A histogram with ascending upper bounds.
     pub fn new(bounds: impl Into<Vec<f64>>) -> Self {
-        Self { bounds: bounds.into(), table: Table::default() }
+        Self { bounds: bounds.into(), table: SeriesTable::default() }
     }
 
     /// The default bounds of Go's Prometheus client, in seconds.
@@ -128,7 +128,7 @@ impl<const N: usize> Histograms<N> {
     }
 
     /// Adds all series.
-    pub fn collect(&self, desc: &Desc<N>, out: &mut Exposition) {
+    pub fn collect(&self, desc: &MetricDesc<N>, out: &mut TextExposition) {
         for (labels, observed) in &*self.table.lock() {
             let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
             let buckets = bounds.zip(observed.counts.iter().copied());
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn a_value_on_a_bound_belongs_below_it() {
-        const H: Desc<0> = Desc::histogram("h", "Sizes.", []);
-        let sizes = Histograms::new([1.0, 2.0]);
+        const H: MetricDesc<0> = MetricDesc::histogram("h", "Sizes.", []);
+        let sizes = HistogramFamily::new([1.0, 2.0]);
         for value in [1.0, 1.5, 2.0, 9.0] {
             sizes.observe([], value);
         }
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         sizes.collect(&H, &mut out);
         let text = out.finish();
         assert!(

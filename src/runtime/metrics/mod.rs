@@ -20,57 +20,61 @@ use std::{
 };
 
 pub use drivers::DriverMetrics;
-pub(crate) use export::Source;
-pub use family::{Counters, Gauges, Histograms};
-pub use queues::{Queue, Working};
+pub(crate) use export::ExportGuard;
+pub use family::{CounterFamily, GaugeFamily, HistogramFamily};
+pub use queues::{QueueMeter, ReconcileTimer};
 pub use requests::RequestMetrics;
-pub use text::{CONTENT_TYPE, Desc, Exposition};
+pub use text::{CONTENT_TYPE, MetricDesc, TextExposition};
 
-use queues::Queues;
+use queues::QueueMetrics;
 
-use super::cache::{Cache, Cached};
+use super::cache::{CacheableKind, ObjectCache};
 
 /// A source that is read at each scrape. It must not block and must export each family once for all its objects.
-pub trait Collect: Any + Send + Sync {
+pub trait MetricCollector: Any + Send + Sync {
     /// Adds its samples.
-    fn collect(&self, out: &mut Exposition);
+    fn collect(&self, out: &mut TextExposition);
 }
 
 /// All metrics of the process. Clones share them.
 #[derive(Clone, Default)]
-pub struct Metrics(Arc<Inner>);
+pub struct MetricsRegistry(Arc<RegistryState>);
 
 #[derive(Default)]
-struct Inner {
+struct RegistryState {
     drivers: DriverMetrics,
-    events_dropped: Counters<0>,
-    exports: export::Exports,
-    measures: Mutex<BTreeMap<TypeId, Arc<dyn Collect>>>,
-    queues: Arc<Queues>,
+    events_dropped: CounterFamily<0>,
+    exports: export::ExportRegistry,
+    measures: Mutex<BTreeMap<TypeId, Arc<dyn MetricCollector>>>,
+    queues: Arc<QueueMetrics>,
     requests: RequestMetrics,
-    sources: Mutex<Vec<Weak<dyn Collect>>>,
+    sources: Mutex<Vec<Weak<dyn MetricCollector>>>,
 }
 
-const EVENTS_DROPPED: Desc<0> = Desc::counter(
+const EVENTS_DROPPED: MetricDesc<0> = MetricDesc::counter(
     "mcm_events_dropped_total",
     "Events that were not written, because of the rate limit or a failed write.",
     [],
 );
 
-impl Metrics {
+impl MetricsRegistry {
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Reads a source at each scrape, until the caller drops it. A standby has none.
-    pub fn attach<C: Collect + 'static>(&self, source: &Arc<C>) {
-        let source: Arc<dyn Collect> = source.clone();
+    pub fn attach<C: MetricCollector + 'static>(&self, source: &Arc<C>) {
+        let source: Arc<dyn MetricCollector> = source.clone();
         self.sources().push(Arc::downgrade(&source));
     }
 
     /// Exports the objects of a cache until the returned value is dropped.
-    pub(crate) fn export<K: Cached>(&self, cache: &Arc<Cache<K>>, export: fn(&[Arc<K>], &mut Exposition)) -> Source {
+    pub(crate) fn export<K: CacheableKind>(
+        &self,
+        cache: &Arc<ObjectCache<K>>,
+        export: fn(&[Arc<K>], &mut TextExposition),
+    ) -> ExportGuard {
         self.0.exports.add(cache, export)
     }
 
@@ -80,10 +84,10 @@ impl Metrics {
     }
 
     /// The metrics of a kind: one instance for all cells, created at its first use.
-    pub fn of<M: Collect + Default>(&self) -> Arc<M> {
+    pub fn of<M: MetricCollector + Default>(&self) -> Arc<M> {
         let mut measures = self.measures();
         let known = measures.entry(TypeId::of::<M>()).or_insert_with(|| Arc::new(M::default()));
-        let known: Arc<dyn Any + Send + Sync> = Arc::<dyn Collect>::clone(known);
+        let known: Arc<dyn Any + Send + Sync> = Arc::<dyn MetricCollector>::clone(known);
         known.downcast().unwrap_or_default()
     }
 
@@ -93,8 +97,8 @@ impl Metrics {
     }
 
     /// Metrics of a queue, under its name in the reference.
-    pub fn queue(&self, name: &'static str) -> Queue {
-        Queue::new(name, self.0.queues.clone())
+    pub fn queue(&self, name: &'static str) -> QueueMeter {
+        QueueMeter::new(name, self.0.queues.clone())
     }
 
     /// An event was dropped.
@@ -104,7 +108,7 @@ impl Metrics {
 
     /// Renders all metrics in the Prometheus text format; see [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         self.0.drivers.collect(&mut out);
         self.0.queues.collect(&mut out);
         self.0.requests.collect(&mut out);
@@ -124,16 +128,16 @@ impl Metrics {
         out.finish()
     }
 
-    fn measures(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<dyn Collect>>> {
+    fn measures(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<dyn MetricCollector>>> {
         self.0.measures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sources(&self) -> MutexGuard<'_, Vec<Weak<dyn Collect>>> {
+    fn sources(&self) -> MutexGuard<'_, Vec<Weak<dyn MetricCollector>>> {
         self.0.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Metrics {
+impl std::fmt::Debug for MetricsRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
@@ -143,19 +147,19 @@ impl std::fmt::Debug for Metrics {
 mod tests {
     use super::*;
 
-    const UP: Desc<0> = Desc::gauge("up", "It is there.", []);
+    const UP: MetricDesc<0> = MetricDesc::gauge("up", "It is there.", []);
 
     struct Source;
 
-    impl Collect for Source {
-        fn collect(&self, out: &mut Exposition) {
+    impl MetricCollector for Source {
+        fn collect(&self, out: &mut TextExposition) {
             out.sample(&UP, [], 1.0);
         }
     }
 
     #[test]
     fn series_of_a_source_end_with_it() {
-        let metrics = Metrics::new();
+        let metrics = MetricsRegistry::new();
         let source = Arc::new(Source);
         metrics.attach(&source);
         assert!(metrics.render().contains("\nup 1\n"));
@@ -163,17 +167,17 @@ mod tests {
         assert!(!metrics.render().contains("\nup "));
     }
     #[derive(Default)]
-    struct Steps(Counters<0>);
+    struct Steps(CounterFamily<0>);
 
-    impl Collect for Steps {
-        fn collect(&self, out: &mut Exposition) {
-            self.0.collect(&Desc::counter("steps_total", "Steps.", []), out);
+    impl MetricCollector for Steps {
+        fn collect(&self, out: &mut TextExposition) {
+            self.0.collect(&MetricDesc::counter("steps_total", "Steps.", []), out);
         }
     }
 
     #[test]
     fn the_metrics_of_a_kind_are_shared_by_all_cells() {
-        let metrics = Metrics::new();
+        let metrics = MetricsRegistry::new();
         for _cell in 0..2 {
             metrics.clone().of::<Steps>().0.add([], 1.0);
         }

@@ -2,22 +2,23 @@
 
 use std::fs;
 
-use super::{Desc, Exposition};
+use super::{MetricDesc, TextExposition};
 
-const CPU: Desc<0> = Desc::counter("process_cpu_seconds_total", "Seconds of CPU time, user and system.", []);
-const RESIDENT: Desc<0> = Desc::gauge("process_resident_memory_bytes", "Bytes of memory in use.", []);
-const VIRTUAL: Desc<0> = Desc::gauge("process_virtual_memory_bytes", "Bytes of address space.", []);
-const STARTED: Desc<0> =
-    Desc::gauge("process_start_time_seconds", "Start time of the process in seconds since 1970.", []);
-const OPEN_FDS: Desc<0> = Desc::gauge("process_open_fds", "Open file descriptors.", []);
-const MAX_FDS: Desc<0> = Desc::gauge("process_max_fds", "File descriptors that may be open.", []);
+const CPU: MetricDesc<0> =
+    MetricDesc::counter("process_cpu_seconds_total", "Seconds of CPU time, user and system.", []);
+const RESIDENT: MetricDesc<0> = MetricDesc::gauge("process_resident_memory_bytes", "Bytes of memory in use.", []);
+const VIRTUAL: MetricDesc<0> = MetricDesc::gauge("process_virtual_memory_bytes", "Bytes of address space.", []);
+const STARTED: MetricDesc<0> =
+    MetricDesc::gauge("process_start_time_seconds", "Start time of the process in seconds since 1970.", []);
+const OPEN_FDS: MetricDesc<0> = MetricDesc::gauge("process_open_fds", "Open file descriptors.", []);
+const MAX_FDS: MetricDesc<0> = MetricDesc::gauge("process_max_fds", "File descriptors that may be open.", []);
 
 /// Ticks per second in `/proc`: fixed by Linux's ABI.
 const TICKS: f64 = 100.0;
 
-pub(super) fn collect(out: &mut Exposition) {
+pub(super) fn collect(out: &mut TextExposition) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let stat = Stat::parse(&read("/proc/self/stat"));
+    let stat = ProcessStat::parse(&read("/proc/self/stat"));
     let status = read("/proc/self/status");
     let values = [
         (CPU, stat.as_ref().map(|stat| stat.cpu_ticks / TICKS)),
@@ -36,12 +37,12 @@ pub(super) fn collect(out: &mut Exposition) {
 
 /// Two numbers of `/proc/self/stat`.
 #[derive(Debug, PartialEq)]
-struct Stat {
+struct ProcessStat {
     cpu_ticks: f64,
     start_ticks: f64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// The program name is in parentheses and may contain anything, so fields are counted from the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
@@ -62,13 +63,13 @@ mod tests {
     #[test]
     fn a_program_name_with_brackets_does_not_shift_the_fields() {
         let text = "7 (a) b) S 1 7 7 0 -1 4194560 500 0 0 0 150 50 0 0 20 0 4 0 12345 1000 20 18446744073709551615";
-        assert_eq!(Stat::parse(text), Some(Stat { cpu_ticks: 200.0, start_ticks: 12345.0 }));
+        assert_eq!(ProcessStat::parse(text), Some(ProcessStat { cpu_ticks: 200.0, start_ticks: 12345.0 }));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_has_memory_and_began_after_1970() {
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         collect(&mut out);
         let text = out.finish();
         let value = |name| value_of(&text, name).unwrap_or_default();

@@ -8,67 +8,67 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Counters, Desc, Exposition, Gauges, Histograms};
+use super::{CounterFamily, GaugeFamily, HistogramFamily, MetricDesc, TextExposition};
 
-const DEPTH: Desc<1> = Desc::gauge("mcm_workqueue_depth", "Keys in the queue.", ["name"]);
-const ADDS: Desc<1> = Desc::counter("mcm_workqueue_adds_total", "Keys added to the queue.", ["name"]);
-const WAITED: Desc<1> =
-    Desc::histogram("mcm_workqueue_queue_duration_seconds", "Seconds that a key waited in the queue.", ["name"]);
-const WORKED: Desc<1> =
-    Desc::histogram("mcm_workqueue_work_duration_seconds", "Duration of a reconcile in seconds.", ["name"]);
-const UNFINISHED: Desc<1> = Desc::gauge(
+const DEPTH: MetricDesc<1> = MetricDesc::gauge("mcm_workqueue_depth", "Keys in the queue.", ["name"]);
+const ADDS: MetricDesc<1> = MetricDesc::counter("mcm_workqueue_adds_total", "Keys added to the queue.", ["name"]);
+const WAITED: MetricDesc<1> =
+    MetricDesc::histogram("mcm_workqueue_queue_duration_seconds", "Seconds that a key waited in the queue.", ["name"]);
+const WORKED: MetricDesc<1> =
+    MetricDesc::histogram("mcm_workqueue_work_duration_seconds", "Duration of a reconcile in seconds.", ["name"]);
+const UNFINISHED: MetricDesc<1> = MetricDesc::gauge(
     "mcm_workqueue_unfinished_work_seconds",
     "Sum of the durations of running reconciles, in seconds.",
     ["name"],
 );
-const LONGEST: Desc<1> = Desc::gauge(
+const LONGEST: MetricDesc<1> = MetricDesc::gauge(
     "mcm_workqueue_longest_running_processor_seconds",
     "Duration of the longest running reconcile, in seconds.",
     ["name"],
 );
-const RETRIES: Desc<1> =
-    Desc::counter("mcm_workqueue_retries_total", "Keys that were added again after a failure.", ["name"]);
-const FLAWED: Desc<2> = Desc::counter(
+const RETRIES: MetricDesc<1> =
+    MetricDesc::counter("mcm_workqueue_retries_total", "Keys that were added again after a failure.", ["name"]);
+const FLAWED: MetricDesc<2> = MetricDesc::counter(
     "mcm_plans_flawed_total",
     "Plans that were not executed, because they would have broken a bound or did not converge. Each is a bug in mcm.",
     ["name", "reason"],
 );
 
 #[derive(Debug)]
-pub(super) struct Queues {
-    depth: Gauges<1>,
-    adds: Counters<1>,
-    waited: Histograms<1>,
-    worked: Histograms<1>,
-    retries: Counters<1>,
-    flawed: Counters<2>,
-    progress: Mutex<Progress>,
+pub(super) struct QueueMetrics {
+    depth: GaugeFamily<1>,
+    adds: CounterFamily<1>,
+    waited: HistogramFamily<1>,
+    worked: HistogramFamily<1>,
+    retries: CounterFamily<1>,
+    flawed: CounterFamily<2>,
+    progress: Mutex<UnfinishedWork>,
 }
 
 /// Start of each running reconcile, by queue and ticket.
 #[derive(Debug, Default)]
-struct Progress {
+struct UnfinishedWork {
     next: u64,
     began: BTreeMap<&'static str, BTreeMap<u64, Instant>>,
 }
 
-impl Default for Queues {
+impl Default for QueueMetrics {
     fn default() -> Self {
-        let durations = || Histograms::with_exponential_bounds(1e-8, 10.0, 10);
+        let durations = || HistogramFamily::with_exponential_bounds(1e-8, 10.0, 10);
         Self {
-            depth: Gauges::default(),
-            adds: Counters::default(),
+            depth: GaugeFamily::default(),
+            adds: CounterFamily::default(),
             waited: durations(),
             worked: durations(),
-            retries: Counters::default(),
-            flawed: Counters::default(),
+            retries: CounterFamily::default(),
+            flawed: CounterFamily::default(),
             progress: Mutex::default(),
         }
     }
 }
 
-impl Queues {
-    pub(super) fn collect(&self, out: &mut Exposition) {
+impl QueueMetrics {
+    pub(super) fn collect(&self, out: &mut TextExposition) {
         self.depth.collect(&DEPTH, out);
         self.adds.collect(&ADDS, out);
         self.waited.collect(&WAITED, out);
@@ -82,20 +82,20 @@ impl Queues {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, UnfinishedWork> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Metrics of one queue.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct QueueMeter {
     name: &'static str,
-    all: Arc<Queues>,
+    all: Arc<QueueMetrics>,
 }
 
-impl Queue {
-    pub(super) fn new(name: &'static str, all: Arc<Queues>) -> Self {
+impl QueueMeter {
+    pub(super) fn new(name: &'static str, all: Arc<QueueMetrics>) -> Self {
         all.depth.add([name], 0.0);
         all.adds.add([name], 0.0);
         all.retries.add([name], 0.0);
@@ -125,7 +125,7 @@ impl Queue {
     }
 
     /// A reconcile begins, after its key waited for `waited`. It ends when the returned value is dropped.
-    pub fn taken(&self, waited: Duration) -> Working {
+    pub fn taken(&self, waited: Duration) -> ReconcileTimer {
         self.all.depth.add([self.name], -1.0);
         self.all.waited.observe([self.name], waited.as_secs_f64());
         let began = Instant::now();
@@ -134,22 +134,22 @@ impl Queue {
         progress.next += 1;
         progress.began.entry(self.name).or_default().insert(ticket, began);
         drop(progress);
-        Working { queue: self.clone(), ticket, began }
+        ReconcileTimer { queue: self.clone(), ticket, began }
     }
 }
 
 /// A running reconcile.
 #[derive(Debug)]
 #[must_use = "the reconcile ends when this is dropped"]
-pub struct Working {
-    queue: Queue,
+pub struct ReconcileTimer {
+    queue: QueueMeter,
     ticket: u64,
     began: Instant,
 }
 
-impl Drop for Working {
+impl Drop for ReconcileTimer {
     fn drop(&mut self) {
-        let Queue { name, all } = &self.queue;
+        let QueueMeter { name, all } = &self.queue;
         if let Some(began) = all.progress().began.get_mut(name) {
             began.remove(&self.ticket);
         }
@@ -161,16 +161,16 @@ impl Drop for Working {
 mod tests {
     use super::*;
 
-    fn text(queues: &Queues) -> String {
-        let mut out = Exposition::default();
+    fn text(queues: &QueueMetrics) -> String {
+        let mut out = TextExposition::default();
         queues.collect(&mut out);
         out.finish()
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_shows_while_it_lasts_and_is_timed_when_it_ends() {
-        let all = Arc::new(Queues::default());
-        let queue = Queue::new("machine", all.clone());
+        let all = Arc::new(QueueMetrics::default());
+        let queue = QueueMeter::new("machine", all.clone());
         queue.added();
         queue.added();
         let working = queue.taken(Duration::from_millis(10));

@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::{Counters, Desc, Exposition, Histograms};
+use super::{CounterFamily, HistogramFamily, MetricDesc, TextExposition};
 use crate::{
     limiter::is_watch,
     server_clock::{ServerClock, ServerClocks},
 };
 
-const TOTAL: Desc<3> = Desc::counter(
+const TOTAL: MetricDesc<3> = MetricDesc::counter(
     "rest_client_requests_total",
     "Requests to an API server, by status code.",
     ["code", "method", "host"],
 );
-const LATENCY: Desc<2> = Desc::histogram(
+const LATENCY: MetricDesc<2> = MetricDesc::histogram(
     "rest_client_request_latency_seconds",
     "Duration of requests to an API server in seconds, including the wait for the client's own limits.",
     ["verb", "url"],
@@ -34,26 +34,26 @@ const NO_ANSWER: &str = "<error>";
 
 /// Observes the clients of API servers. Clones share the metrics.
 #[derive(Clone, Debug, Default)]
-pub struct RequestMetrics(Arc<Inner>);
+pub struct RequestMetrics(Arc<RequestFamilies>);
 
 #[derive(Debug)]
-struct Inner {
-    total: Counters<3>,
-    latency: Histograms<2>,
+struct RequestFamilies {
+    total: CounterFamily<3>,
+    latency: HistogramFamily<2>,
     /// Servers that have clients, by their base URL.
-    servers: Mutex<HashMap<String, Weak<Server>>>,
+    servers: Mutex<HashMap<String, Weak<ServerSeries>>>,
     clocks: ServerClocks,
 }
 
 /// A server that has clients. Its series end with the last of them.
 #[derive(Debug)]
-struct Server {
+struct ServerSeries {
     host: Arc<str>,
     base: String,
-    all: Weak<Inner>,
+    all: Weak<RequestFamilies>,
 }
 
-impl Drop for Server {
+impl Drop for ServerSeries {
     fn drop(&mut self) {
         let Some(all) = self.all.upgrade() else { return };
         let is_below =
@@ -70,10 +70,10 @@ impl Drop for Server {
     }
 }
 
-impl Default for Inner {
+impl Default for RequestFamilies {
     fn default() -> Self {
-        let latency = Histograms::with_exponential_bounds(0.001, 2.0, 10);
-        Self { total: Counters::default(), latency, servers: Mutex::default(), clocks: ServerClocks::default() }
+        let latency = HistogramFamily::with_exponential_bounds(0.001, 2.0, 10);
+        Self { total: CounterFamily::default(), latency, servers: Mutex::default(), clocks: ServerClocks::default() }
     }
 }
 
@@ -86,7 +86,7 @@ impl RequestMetrics {
         let mut servers = self.0.servers.lock();
         let known = servers.entry(base.clone()).or_default();
         let server = known.upgrade().unwrap_or_else(|| {
-            let made = Arc::new(Server { host, base, all: Arc::downgrade(&self.0) });
+            let made = Arc::new(ServerSeries { host, base, all: Arc::downgrade(&self.0) });
             *known = Arc::downgrade(&made);
             made
         });
@@ -98,7 +98,7 @@ impl RequestMetrics {
         self.0.clocks.of(&host_of(server))
     }
 
-    pub(super) fn collect(&self, out: &mut Exposition) {
+    pub(super) fn collect(&self, out: &mut TextExposition) {
         self.0.total.collect(&TOTAL, out);
         self.0.latency.collect(&LATENCY, out);
         self.0.clocks.collect(out);
@@ -115,13 +115,13 @@ fn host_of(server: &Uri) -> Arc<str> {
 #[derive(Clone, Debug)]
 pub struct RequestLayer {
     metrics: RequestMetrics,
-    server: Arc<Server>,
+    server: Arc<ServerSeries>,
 }
 
 impl RequestLayer {
     fn answered(&self, method: &str, code: &str, took: Option<(String, Duration)>) {
-        let Inner { total, latency, .. } = &*self.metrics.0;
-        let Server { host, base, .. } = &*self.server;
+        let RequestFamilies { total, latency, .. } = &*self.metrics.0;
+        let ServerSeries { host, base, .. } = &*self.server;
         total.add([code, method, host], 1.0);
         if let Some((path, duration)) = took {
             latency.observe([method, &format!("{base}{path}")], duration.as_secs_f64());
@@ -130,21 +130,21 @@ impl RequestLayer {
 }
 
 impl<S> Layer<S> for RequestLayer {
-    type Service = Requests<S>;
+    type Service = RequestService<S>;
 
-    fn layer(&self, inner: S) -> Requests<S> {
-        Requests { inner, observer: self.clone() }
+    fn layer(&self, inner: S) -> RequestService<S> {
+        RequestService { inner, observer: self.clone() }
     }
 }
 
 /// A client that is observed.
 #[derive(Clone, Debug)]
-pub struct Requests<S> {
+pub struct RequestService<S> {
     inner: S,
     observer: RequestLayer,
 }
 
-impl<S, B, R> Service<Request<B>> for Requests<S>
+impl<S, B, R> Service<Request<B>> for RequestService<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -242,7 +242,7 @@ mod tests {
             metrics.layer(&url.parse().unwrap()).layer(service_fn(answer))
         };
         let text = || {
-            let mut out = Exposition::default();
+            let mut out = TextExposition::default();
             metrics.collect(&mut out);
             out.finish()
         };
@@ -276,7 +276,7 @@ mod tests {
             let _ = client.clone().oneshot(Request::get(uri).body(()).unwrap()).await;
         }
 
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         metrics.collect(&mut out);
         let text = out.finish();
         for line in [

@@ -32,7 +32,7 @@ impl Kind {
 
 /// Name, help text and labels of a family. The number of labels is part of its type.
 #[derive(Clone, Copy, Debug)]
-pub struct Desc<const N: usize> {
+pub struct MetricDesc<const N: usize> {
     /// The exact name.
     pub name: &'static str,
     /// The help text.
@@ -43,7 +43,7 @@ pub struct Desc<const N: usize> {
     pub labels: [&'static str; N],
 }
 
-impl<const N: usize> Desc<N> {
+impl<const N: usize> MetricDesc<N> {
     /// Describes a counter.
     pub const fn counter(name: &'static str, help: &'static str, labels: [&'static str; N]) -> Self {
         Self { name, help, kind: Kind::Counter, labels }
@@ -62,13 +62,13 @@ impl<const N: usize> Desc<N> {
 
 /// The response to one scrape under construction. Samples may be added in any order; families are sorted by name.
 #[derive(Debug, Default)]
-pub struct Exposition {
+pub struct TextExposition {
     families: BTreeMap<&'static str, String>,
 }
 
-impl Exposition {
+impl TextExposition {
     /// Adds a sample. The caller makes sure that no two samples have the same labels.
-    pub fn sample<const N: usize>(&mut self, desc: &Desc<N>, values: [&str; N], value: f64) {
+    pub fn sample<const N: usize>(&mut self, desc: &MetricDesc<N>, values: [&str; N], value: f64) {
         let body = self.family(desc);
         body.push_str(desc.name);
         labels(body, desc.labels.into_iter().zip(values));
@@ -80,7 +80,7 @@ impl Exposition {
     /// Adds a histogram: non-cumulative counts for each bound and one for values above all of them.
     pub fn histogram<const N: usize>(
         &mut self,
-        desc: &Desc<N>,
+        desc: &MetricDesc<N>,
         values: [&str; N],
         buckets: impl IntoIterator<Item = (f64, u64)>,
         sum: f64,
@@ -116,7 +116,7 @@ impl Exposition {
         text
     }
 
-    fn family<const N: usize>(&mut self, desc: &Desc<N>) -> &mut String {
+    fn family<const N: usize>(&mut self, desc: &MetricDesc<N>) -> &mut String {
         self.families.entry(desc.name).or_insert_with(|| {
             let help = desc.help.replace('\\', r"\\").replace('\n', r"\n");
             format!("# HELP {name} {help}\n# TYPE {name} {kind}\n", name = desc.name, kind = desc.kind.as_str())
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn families_are_merged_sorted_and_escaped() {
-        const B: Desc<1> = Desc::gauge("b", "Second.\nReally.", ["name"]);
-        const A: Desc<0> = Desc::counter("a", "First.", []);
-        let mut out = Exposition::default();
+        const B: MetricDesc<1> = MetricDesc::gauge("b", "Second.\nReally.", ["name"]);
+        const A: MetricDesc<0> = MetricDesc::counter("a", "First.", []);
+        let mut out = TextExposition::default();
         out.sample(&B, ["x\"y\\z\n"], 1.0);
         out.sample(&A, [], 3.0);
         out.sample(&B, ["w"], 2.5);
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_histogram_counts_upwards() {
-        const H: Desc<1> = Desc::histogram("h", "Sizes.", ["verb"]);
-        let mut out = Exposition::default();
+        const H: MetricDesc<1> = MetricDesc::histogram("h", "Sizes.", ["verb"]);
+        let mut out = TextExposition::default();
         out.histogram(&H, ["GET"], [(0.1, 2), (1.0, 0), (f64::INFINITY, 1)], 7.5);
         assert_eq!(
             out.finish(),

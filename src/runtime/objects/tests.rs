@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_refusal_is_reported_once_in_the_words_of_the_api_server() {
     let status = Status::failure("the object has been modified", "Conflict").with_code(409);
-    let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
+    let error = ObjectWriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
     assert_eq!(error.text(), "patch of Node n failed: the object has been modified");
     assert_eq!(error.failure(), WriteFailure::Conflict);
 }
@@ -19,7 +19,7 @@ fn a_refusal_is_reported_once_in_the_words_of_the_api_server() {
 fn only_objects_named_by_the_api_server_count_as_deleted(#[case] name: &str, #[case] expected: WriteFailure) {
     let details: StatusDetails = serde_json::from_value(json!({ "name": name })).unwrap();
     let status = Status::failure("not found", "NotFound").with_code(404).with_details(details);
-    let error = WriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
+    let error = ObjectWriteError::new("patch", "Node", Key::new("", "n"), kube::Error::Api(Box::new(status)));
     assert_eq!(error.failure(), expected);
 }
 
@@ -46,9 +46,9 @@ async fn an_object_leaves_the_cache_only_if_the_api_server_does_not_find_it(
         let answer = http::Response::builder().status(code).body(Body::from(body.clone().into_bytes())).unwrap();
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
-    let cache = Cache::<Node>::new(&[], |_| {});
+    let cache = ObjectCache::<Node>::new(&[], |_| {});
     cache.wrote(serde_json::from_value(object).unwrap());
-    let nodes = Objects::cluster_wide(&cache, &Client::new(service, "default"));
+    let nodes = CachedApi::cluster_wide(&cache, &Client::new(service, "default"));
     let read = nodes.read_again(&Key::new("", "n")).await;
     assert_eq!(read.ok().map(|node| node.is_some()), found);
     assert_eq!(cache.get(&Key::new("", "n")).is_some(), is_kept);
@@ -66,7 +66,7 @@ fn a_patch_carries_the_version_it_was_made_for() {
 struct Recorder(Arc<parking_lot::Mutex<Vec<(String, Value)>>>);
 
 impl Recorder {
-    fn objects(&self, cache: &Arc<Cache<Node>>, code: u16, answer: Value) -> Objects<Node> {
+    fn objects(&self, cache: &Arc<ObjectCache<Node>>, code: u16, answer: Value) -> CachedApi<Node> {
         let recorder = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (recorder, answer) = (recorder.clone(), answer.clone());
@@ -78,7 +78,7 @@ impl Recorder {
                 Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(answer).unwrap())
             }
         });
-        Objects::cluster_wide(cache, &Client::new(service, "default"))
+        CachedApi::cluster_wide(cache, &Client::new(service, "default"))
     }
 
     fn sent(&self) -> (String, Value) {
@@ -112,7 +112,7 @@ enum Write {
 }
 
 impl Write {
-    async fn send(self, nodes: &Objects<Node>) -> Result<(), WriteError> {
+    async fn send(self, nodes: &CachedApi<Node>) -> Result<(), ObjectWriteError> {
         let seen = node("7").metadata;
         let patch = json!({ "metadata": { "labels": { "a": "b" } } });
         match self {
@@ -133,7 +133,7 @@ impl Write {
 #[case(Write::PatchStatusStrategically, "PATCH /api/v1/nodes/n/status", json!({ "uid": "u", "labels": { "a": "b" } }))]
 #[tokio::test]
 async fn a_patch_names_its_purpose(#[case] write: Write, #[case] call: &str, #[case] metadata: Value) {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     let nodes = recorder.objects(&cache, 200, serde_json::to_value(node("8")).unwrap());
     write.send(&nodes).await.unwrap();
     let (sent_to, sent) = recorder.sent();
@@ -144,7 +144,7 @@ async fn a_patch_names_its_purpose(#[case] write: Write, #[case] call: &str, #[c
 
 #[tokio::test]
 async fn a_delete_is_of_this_very_object_and_in_the_background() {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let success = json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": { "name": "n" } });
     Write::Delete.send(&recorder.objects(&cache, 200, success)).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_delete_is_of_this_very_object_and_in_the_background() {
 
 #[tokio::test]
 async fn a_delete_that_waits_for_finalizers_leaves_the_object_with_its_timestamp() {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let mut going = serde_json::to_value(node("8")).unwrap();
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -189,7 +189,7 @@ async fn a_delete_ends_an_object_only_if_it_is_certainly_deleted(
     #[case] expected: Option<WriteFailure>,
     #[case] is_kept: bool,
 ) {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let code = u16::try_from(answer["code"].as_u64().unwrap()).unwrap();
     let failed = Write::Delete.send(&recorder.objects(&cache, code, answer)).await.err();
@@ -224,7 +224,7 @@ async fn only_calls_that_were_certainly_not_executed_count_as_refused(
     )]
     write: Write,
 ) {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let nodes = recorder.objects(&cache, code, failure(code, reason, "no"));
     assert_eq!(write.send(&nodes).await.unwrap_err().failure(), expected);
@@ -238,7 +238,7 @@ async fn only_calls_that_were_certainly_not_executed_count_as_refused(
 #[case(Write::PatchStatusStrategically)]
 #[tokio::test]
 async fn a_patch_of_a_deleted_or_replaced_object_drops_it(#[case] write: Write, #[values(404, 422)] code: u16) {
-    let (cache, recorder) = (Cache::<Node>::new(&[], |_| {}), Recorder::default());
+    let (cache, recorder) = (ObjectCache::<Node>::new(&[], |_| {}), Recorder::default());
     cache.wrote(node("7"));
     let mut answer = failure(code, if code == 404 { "NotFound" } else { "Invalid" }, "no");
     if code == 422 {
@@ -263,7 +263,7 @@ fn with_far_dates() -> Value {
 #[tokio::test]
 async fn responses_with_dates_that_cannot_be_represented_are_stored() {
     let seen: ObjectMeta = serde_json::from_value(json!({ "name": "n", "uid": "u", "resourceVersion": "7" })).unwrap();
-    let cache = Cache::<Node>::new(&[], |_| {});
+    let cache = ObjectCache::<Node>::new(&[], |_| {});
     let nodes = Recorder::default().objects(&cache, 200, with_far_dates());
     nodes.patch(&seen, &json!({})).await.unwrap();
     let stored = cache.get(&Key::new("", "n")).unwrap();
@@ -285,8 +285,8 @@ fn deep(version: &str, finalizers: &Value) -> Value {
 #[case::it_is_deleted(json!([]), None)]
 #[tokio::test]
 async fn an_object_that_cannot_be_decoded_can_be_patched(#[case] finalizers: Value, #[case] version: Option<&str>) {
-    let cache = Cache::<Node>::new(&[], |_| {});
-    let stored = serde_json::from_str::<Guard<Node>>(&deep("7", &json!(["x", "y"])).to_string()).unwrap();
+    let cache = ObjectCache::<Node>::new(&[], |_| {});
+    let stored = serde_json::from_str::<GuardedObject<Node>>(&deep("7", &json!(["x", "y"])).to_string()).unwrap();
     cache.observe(kube::runtime::watcher::Event::Apply(stored));
     let key = Key::new("", "n");
     let seen = cache.metadata_of_unreadable(&key).unwrap();

@@ -1,12 +1,12 @@
 use super::*;
-use crate::{clock::SystemClock, queue::Pacing};
+use crate::{clock::SystemClock, queue::QueuePacing};
 
 /// A snapshot with its plan.
 struct Planned(Plan<&'static str>);
 
 const WRITE_STATUS: &str = "write the status";
 
-impl Plannable for Planned {
+impl PlanInput for Planned {
     type Action = &'static str;
 
     fn plan(&self) -> Plan<&'static str> {
@@ -25,7 +25,7 @@ struct TwoLostAnswers {
     is_planned: Mutex<bool>,
 }
 
-impl Observe for TwoLostAnswers {
+impl SnapshotReader for TwoLostAnswers {
     type Key = Key;
     type Snapshot = Planned;
     type Memory = ();
@@ -40,19 +40,20 @@ impl Observe for TwoLostAnswers {
     }
 }
 
-impl Execute for TwoLostAnswers {
+impl PlanExecutor for TwoLostAnswers {
     async fn apply(
         &self,
         _: Planned,
         steps: Vec<Step<&'static str>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for name in steps.into_iter().map(|step| step.action) {
             let lost = std::io::Error::other("connection reset by peer");
-            let error = WriteError::new("create", "Machine", Key::new("ns", name), kube::Error::Service(lost.into()));
+            let error =
+                ObjectWriteError::new("create", "Machine", Key::new("ns", name), kube::Error::Service(lost.into()));
             let _ = turn.track::<()>(Err(error));
         }
-        Ok(Next::Requeue(Requeue::OnChange))
+        Ok(LoopContinuation::Requeue(RequeueTime::OnChange))
     }
 
     async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
@@ -64,8 +65,8 @@ impl Execute for TwoLostAnswers {
 #[tokio::test]
 async fn every_write_of_unknown_outcome_is_resolved_once() {
     let reconciler = Arc::new(TwoLostAnswers::default());
-    let queue = Queue::new("test", Pacing::default());
-    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
+    let queue = WorkQueue::new("test", QueuePacing::default());
+    let it = ReconcileLoop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
     for _ in 0..3 {
         it.handle(&Key::new("ns", "set")).await.unwrap();
     }
@@ -79,12 +80,12 @@ async fn no_step_is_taken_once_the_lease_is_lost() {
         plan.then("delete", "it is surplus");
         plan
     });
-    let queue = Queue::new("test", Pacing::default());
-    let it = Loop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
+    let queue = WorkQueue::new("test", QueuePacing::default());
+    let it = ReconcileLoop::new(Arc::clone(&reconciler), queue, Arc::default(), Arc::new(SystemClock));
     let fence = fence::LeaseFence::default();
     fence.close();
     let requeue = fence::within(fence, it.handle(&Key::new("ns", "set"))).await.unwrap();
-    assert_eq!((requeue, *reconciler.played.lock()), (Requeue::After(NO_LONGER_LEADER), 0));
+    assert_eq!((requeue, *reconciler.played.lock()), (RequeueTime::After(NO_LONGER_LEADER), 0));
 }
 
 /// The plan of a round, by its number.
@@ -102,7 +103,7 @@ impl Rounds {
     }
 }
 
-impl Observe for Rounds {
+impl SnapshotReader for Rounds {
     type Key = Key;
     type Snapshot = Planned;
     type Memory = ();
@@ -113,15 +114,15 @@ impl Observe for Rounds {
     }
 }
 
-impl Execute for Rounds {
+impl PlanExecutor for Rounds {
     async fn apply(
         &self,
         _: Planned,
         _: Vec<Step<&'static str>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        _: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         *self.played.lock() += 1;
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
@@ -136,13 +137,17 @@ async fn a_plan_that_does_not_converge_is_a_bug_and_one_that_the_world_keeps_bus
     let plans: [(bool, PlanOf); 2] = [(true, |round| scale(round % 2)), (false, scale)];
     for (same, plan) in plans {
         let busy = Rounds::of(plan);
-        let it =
-            Loop::new(Arc::clone(&busy), Queue::new("test", Pacing::default()), Arc::default(), Arc::new(SystemClock));
+        let it = ReconcileLoop::new(
+            Arc::clone(&busy),
+            WorkQueue::new("test", QueuePacing::default()),
+            Arc::default(),
+            Arc::new(SystemClock),
+        );
         let outcome = it.handle(&Key::new("ns", "set")).await;
         assert_eq!(*busy.played.lock(), ROUNDS);
         match outcome {
             Err(ReconcileError::NotConverging { step, .. }) => assert!(same && step.starts_with("scale: "), "{step}"),
-            outcome => assert_eq!((outcome.unwrap(), same), (Requeue::After(Duration::ZERO), false)),
+            outcome => assert_eq!((outcome.unwrap(), same), (RequeueTime::After(Duration::ZERO), false)),
         }
     }
 }
@@ -152,7 +157,7 @@ struct Unseen {
     is_unreadable: bool,
 }
 
-impl Observe for Unseen {
+impl SnapshotReader for Unseen {
     type Key = Key;
     type Snapshot = Planned;
     type Memory = bool;
@@ -167,29 +172,29 @@ impl Observe for Unseen {
     }
 }
 
-impl Execute for Unseen {
+impl PlanExecutor for Unseen {
     async fn apply(
         &self,
         _: Planned,
         _: Vec<Step<&'static str>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
-        Ok(Next::Plan)
+        _: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
+        Ok(LoopContinuation::Plan)
     }
 }
 
 #[tokio::test]
 async fn the_memory_of_an_object_is_kept_while_it_is_undecodable_and_dropped_with_it() {
     for is_unreadable in [true, false] {
-        let (states, key) = (Arc::<States<_>>::default(), Key::new("ns", "set"));
+        let (states, key) = (Arc::<ObjectStateMap<_>>::default(), Key::new("ns", "set"));
         states.update(&key, |memory| *memory = true);
-        let it = Loop::new(
+        let it = ReconcileLoop::new(
             Arc::new(Unseen { is_unreadable }),
-            Queue::new("test", Pacing::default()),
+            WorkQueue::new("test", QueuePacing::default()),
             Arc::clone(&states),
             Arc::new(SystemClock),
         );
-        assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+        assert_eq!(it.handle(&key).await.unwrap(), RequeueTime::OnChange);
         let mut is_remembered = false;
         states.update_if_known(&key, |memory| is_remembered = *memory);
         assert_eq!(is_remembered, is_unreadable);
@@ -202,7 +207,7 @@ struct Counting {
     written: Mutex<usize>,
 }
 
-impl Observe for Counting {
+impl SnapshotReader for Counting {
     type Key = Key;
     type Snapshot = Planned;
     type Memory = ();
@@ -216,29 +221,29 @@ impl Observe for Counting {
     }
 }
 
-impl Execute for Counting {
+impl PlanExecutor for Counting {
     async fn apply(
         &self,
         _: Planned,
         _: Vec<Step<&'static str>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         *self.written.lock() += 1;
         turn.status_written();
-        Ok(Next::Requeue(Requeue::OnChange))
+        Ok(LoopContinuation::Requeue(RequeueTime::OnChange))
     }
 }
 
 #[tokio::test]
 async fn a_status_is_written_a_few_times_a_second_and_expensive_plans_have_pauses() {
     let (counting, key) = (Arc::new(Counting::default()), Key::new("ns", "set"));
-    let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 100 });
-    let it = Loop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
+    let queue = WorkQueue::new("test", QueuePacing { gather: Duration::ZERO, per_cost: 100 });
+    let it = ReconcileLoop::new(Arc::clone(&counting), Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
     queue.add(key.clone());
     queue.take().await;
-    assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+    assert_eq!(it.handle(&key).await.unwrap(), RequeueTime::OnChange);
     let again = it.handle(&key).await.unwrap();
-    assert!(matches!(again, Requeue::After(left) if left <= STATUS_INTERVAL), "{again:?}");
+    assert!(matches!(again, RequeueTime::After(left) if left <= STATUS_INTERVAL), "{again:?}");
     assert_eq!(*counting.written.lock(), 1);
     queue.add(key.clone());
     queue.done(&key, None);
@@ -249,7 +254,7 @@ async fn a_status_is_written_a_few_times_a_second_and_expensive_plans_have_pause
 #[tokio::test]
 async fn a_plan_that_led_to_writes_has_no_pause() {
     let key = Key::new("ns", "set");
-    let queue = Queue::new("test", Pacing { gather: Duration::ZERO, per_cost: 10 });
+    let queue = WorkQueue::new("test", QueuePacing { gather: Duration::ZERO, per_cost: 10 });
     let thorough = Rounds::of(|round| match round {
         0 => {
             std::thread::sleep(Duration::from_millis(100));
@@ -257,10 +262,10 @@ async fn a_plan_that_led_to_writes_has_no_pause() {
         }
         _ => Plan::default(),
     });
-    let it = Loop::new(thorough, Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
+    let it = ReconcileLoop::new(thorough, Arc::clone(&queue), Arc::default(), Arc::new(SystemClock));
     queue.add(key.clone());
     queue.take().await;
-    assert_eq!(it.handle(&key).await.unwrap(), Requeue::OnChange);
+    assert_eq!(it.handle(&key).await.unwrap(), RequeueTime::OnChange);
     queue.add(key.clone());
     queue.done(&key, None);
     let next = tokio::time::timeout(Duration::from_millis(900), queue.take()).await;
@@ -273,7 +278,7 @@ struct Failed {
     applied: Mutex<Vec<String>>,
 }
 
-impl Observe for Failed {
+impl SnapshotReader for Failed {
     type Key = Key;
     type Snapshot = Planned;
     type Memory = bool;
@@ -288,15 +293,15 @@ impl Observe for Failed {
     }
 }
 
-impl Execute for Failed {
+impl PlanExecutor for Failed {
     async fn apply(
         &self,
         _: Planned,
         steps: Vec<Step<&'static str>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        _: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         self.applied.lock().extend(steps.into_iter().map(|step| step.reason));
-        Ok(Next::Requeue(Requeue::OnChange))
+        Ok(LoopContinuation::Requeue(RequeueTime::OnChange))
     }
 
     fn settle(has_failed: &mut bool) -> bool {
@@ -306,10 +311,11 @@ impl Execute for Failed {
 
 #[tokio::test]
 async fn a_failure_cleared_without_steps_is_planned_for_at_once() {
-    let (reconciler, states, key) = (Arc::new(Failed::default()), Arc::<States<_>>::default(), Key::new("ns", "set"));
+    let (reconciler, states, key) =
+        (Arc::new(Failed::default()), Arc::<ObjectStateMap<_>>::default(), Key::new("ns", "set"));
     states.update(&key, |has_failed| *has_failed = true);
-    let queue = Queue::new("test", Pacing::default());
-    let it = Loop::new(Arc::clone(&reconciler), queue, states, Arc::new(SystemClock));
+    let queue = WorkQueue::new("test", QueuePacing::default());
+    let it = ReconcileLoop::new(Arc::clone(&reconciler), queue, states, Arc::new(SystemClock));
     it.handle(&key).await.unwrap();
     assert_eq!(*reconciler.applied.lock(), ["it still shows the failure"]);
 }

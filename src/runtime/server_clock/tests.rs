@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::{body::Limits, client, clock::ManualClock, kubeconfig::Cluster, limiter::Rate, metrics::Metrics};
+use crate::{
+    body::ResponseLimits, client, clock::ManualClock, kubeconfig::ClusterConfig, limiter::RequestRate,
+    metrics::MetricsRegistry,
+};
 
 const START: i64 = 1_700_000_000;
 const MINUTES_AHEAD: SignedDuration = SignedDuration::from_mins(30);
@@ -22,7 +25,7 @@ fn at(second: f64) -> Timestamp {
 
 fn clock() -> (ManualClock, ServerClock) {
     let own = ManualClock::at(at(0.0));
-    let time: Arc<dyn Clock> = Arc::new(own.clone());
+    let time: Arc<dyn TimeSource> = Arc::new(own.clone());
     (own, ServerClock::new(&Arc::from("api.example"), &time, &time))
 }
 
@@ -125,11 +128,11 @@ fn a_clock_that_is_set_is_followed() {
 #[test]
 fn differences_are_exported_once_they_are_known() {
     let own = ManualClock::at(at(0.0));
-    let time: Arc<dyn Clock> = Arc::new(own.clone());
+    let time: Arc<dyn TimeSource> = Arc::new(own.clone());
     let clocks = ServerClocks { own: Arc::clone(&time), host: time, clocks: Mutex::default() };
     let clock = clocks.of(&Arc::from("api.example"));
     let text = || {
-        let mut out = Exposition::default();
+        let mut out = TextExposition::default();
         clocks.collect(&mut out);
         out.finish()
     };
@@ -179,14 +182,15 @@ async fn the_time_is_that_of_written_objects(#[case] stamped: i64, #[case] dated
     for is_lease in [false, true] {
         let [stamps, dates] = [stamped, dated].map(SignedDuration::from_secs);
         let (config, _server) = server(stamps, dates).await;
-        let metrics = Metrics::new();
-        let cluster = Cluster::from(config);
+        let metrics = MetricsRegistry::new();
+        let cluster = ClusterConfig::from(config);
         let clock = metrics.requests().clock(&cluster.config.cluster_url);
         let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
         assert_eq!(ahead(), 0, "before the first response");
-        let rate = Rate { qps: 20.0, burst: 30 };
+        let rate = RequestRate { qps: 20.0, burst: 30 };
         let client =
-            client::client(&cluster, "mcm/v1 (linux)", Limits::CONTROL, rate, None, metrics.requests()).unwrap();
+            client::client(&cluster, "mcm/v1 (linux)", ResponseLimits::CONTROL, rate, None, metrics.requests())
+                .unwrap();
         Api::<Node>::all(client.clone()).get("a").await.unwrap();
         assert!(ahead() <= 1, "a read makes no time later: {}", ahead());
         if is_lease {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt;
 use mcm::{
     api::machine::Machine,
-    driver_tester::{Failed, Tester},
+    driver_tester::{DriverTester, FailedCall},
 };
 use serde_json::{Value, json};
 
@@ -119,11 +119,11 @@ async fn whatever_fails_on_moto_the_next_attempt_leads_to_one_vm_and_then_to_non
 }
 
 /// Repeats a creation as the controller does, until it succeeds.
-async fn create(tester: &Tester, machine: &Machine) -> String {
+async fn create(tester: &DriverTester, machine: &Machine) -> String {
     loop {
         match tester.create(machine).await {
             Ok((provider_id, _)) => return provider_id,
-            Err(Failed { is_transient: true, .. }) => {}
+            Err(FailedCall { is_transient: true, .. }) => {}
             Err(failed) => panic!("{failed:?}"),
         }
     }
@@ -184,7 +184,7 @@ async fn user_data_are_kept_in_secrets_manager_of_moto_until_the_machine_is_dele
     let mut secret: BTreeMap<String, String> = serde_json::from_value(ec2.secret()).unwrap();
     secret.insert("userData".to_owned(), "#cloud-config\n# hunter2-hunter2\n".to_owned());
     let secret = secret.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
-    let (tester, machine) = (Tester::new(class(&ec2, spec), secret).unwrap(), machine("a"));
+    let (tester, machine) = (DriverTester::new(class(&ec2, spec), secret).unwrap(), machine("a"));
     let name = json!({"SecretId": "mcm/uid-a"});
     ec2.proxy.fail("RunInstances", Fault::Error("VcpuLimitExceeded", 400), 1);
     tester.create(&machine).await.unwrap_err();

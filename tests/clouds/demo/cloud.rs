@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use anyhow::Result;
 use async_trait::async_trait;
-use mcm::cli::demo::{Cloud, Vms};
+use mcm::cli::demo::{DemoCloud, DemoVms};
 use serde_json::{Value, json};
 
 use crate::{
@@ -62,7 +62,7 @@ fn objects(samples: &Path, cloud: &dyn Simulation) -> String {
 }
 
 #[async_trait]
-impl Cloud for InCloud {
+impl DemoCloud for InCloud {
     fn replicas(&self) -> usize {
         REPLICAS
     }
@@ -93,10 +93,10 @@ impl Cloud for InCloud {
         Ok(())
     }
 
-    async fn vms(&self) -> Result<Vms> {
+    async fn vms(&self) -> Result<DemoVms> {
         let (all, created) = (self.cloud.vms().await, self.cloud.created().await);
         let (own, foreign): (Vec<_>, Vec<_>) = all.into_iter().partition(|vm| vm.cluster == CLUSTER);
-        Ok(Vms {
+        Ok(DemoVms {
             created,
             alive: own.len() as u64,
             by_hand: own.into_iter().filter(|vm| !vm.has_uid).map(|vm| vm.machine).collect(),

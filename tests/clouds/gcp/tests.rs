@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::StreamExt;
 use mcm::{
     api::machine::Machine,
-    driver_tester::{Failed, Tester},
+    driver_tester::{DriverTester, FailedCall},
 };
 use serde_json::{Value, json};
 
@@ -118,15 +118,15 @@ async fn the_fake_refuses_what_does_not_fit_googles_document() {
 }
 
 /// Repeats a creation as the controller does, until it succeeds.
-async fn create(tester: &Tester, machine: &Machine) -> String {
+async fn create(tester: &DriverTester, machine: &Machine) -> String {
     loop {
         let found = match tester.status(machine).await {
-            Err(Failed { code: "NotFound", .. }) => tester.create(machine).await,
+            Err(FailedCall { code: "NotFound", .. }) => tester.create(machine).await,
             other => other,
         };
         match found {
             Ok((provider_id, _)) => return provider_id,
-            Err(Failed { is_transient: true, .. }) => {}
+            Err(FailedCall { is_transient: true, .. }) => {}
             Err(failed) => panic!("{failed:?}"),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use mcm::{
     api::machine::{Machine, MachineClass},
-    driver_tester::{Failed, Tester},
+    driver_tester::{DriverTester, FailedCall},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -52,11 +52,11 @@ impl KubeVirt {
         Some(Self { folder, _guard: guard })
     }
 
-    fn tester(&self, spec: Value) -> Tester {
+    fn tester(&self, spec: Value) -> DriverTester {
         let kubeconfig = fs::read(self.folder.join("vms.kubeconfig")).unwrap();
         let secret: BTreeMap<String, Vec<u8>> =
             [("kubeconfig".to_owned(), kubeconfig), ("userData".to_owned(), b"hunter2-hunter2".to_vec())].into();
-        Tester::new(class(spec), secret).unwrap()
+        DriverTester::new(class(spec), secret).unwrap()
     }
 
     fn kubectl(&self, arguments: &[&str]) -> Output {
@@ -106,7 +106,7 @@ fn class(spec: Value) -> MachineClass {
 }
 
 /// Repeats a creation as the controller does, until it succeeds or fails for good.
-async fn create(tester: &Tester, machine: &Machine) -> Result<(String, String), Failed> {
+async fn create(tester: &DriverTester, machine: &Machine) -> Result<(String, String), FailedCall> {
     loop {
         match tester.create(machine).await {
             Err(failed) if failed.is_transient => {}

@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::BTreeMap, os::unix::process::CommandExt, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use mcm::cli::demo::{Screen, Show, Summary};
+use mcm::cli::demo::{DemoScreen, DemoShow, DemoSummary};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -27,14 +27,14 @@ const WORKERS: usize = 2;
 struct Play<'a> {
     world: &'static World,
     cluster: &'static Scene,
-    show: Show<'a, Props>,
+    show: DemoShow<'a, Props>,
 }
 
 /// Plays all acts, with `keep` all but the last one.
-pub async fn play(world: &'static World, screen: &Screen, keep: bool) -> Result<Summary> {
+pub async fn play(world: &'static World, screen: &DemoScreen, keep: bool) -> Result<DemoSummary> {
     world.management.ensure_namespace(NAME).await;
     let cluster: &'static Scene = Box::leak(Box::new(Scene::in_namespace(world, NAME.to_owned(), NAME)));
-    let mut play = Play { world, cluster, show: Show::new(screen, props::watch(world, NAME)) };
+    let mut play = Play { world, cluster, show: DemoShow::new(screen, props::watch(world, NAME)) };
     play.install().await?;
     play.create_hybrid().await?;
     play.create().await?;

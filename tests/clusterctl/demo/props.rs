@@ -7,7 +7,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
-use mcm::cli::demo::Scene;
+use mcm::cli::demo::LiveObjects;
 use serde_json::Value;
 
 use crate::world::World;
@@ -86,10 +86,10 @@ impl Props {
 }
 
 /// Keeps looking at the objects of a namespace and the Nodes of its cluster.
-pub fn watch(world: &World, namespace: &str) -> Scene<Props> {
+pub fn watch(world: &World, namespace: &str) -> LiveObjects<Props> {
     let (management, workload) = (world.management.client(), world.workload.client());
     let namespace = namespace.to_owned();
-    Scene::looking(move || look(management.clone(), workload.clone(), namespace.clone()))
+    LiveObjects::looking(move || look(management.clone(), workload.clone(), namespace.clone()))
 }
 
 async fn look(management: Client, workload: Client, namespace: String) -> Result<Props> {

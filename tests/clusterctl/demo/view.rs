@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{Attribute, Cell, Color};
 use jiff::Timestamp;
-use mcm::cli::demo::{Shown, shortened, table};
+use mcm::cli::demo::{DemoView, shortened, table};
 use serde_json::Value;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// No object of this kind.
 const NONE: &str = "–";
 
-impl Shown for Props {
+impl DemoView for Props {
     fn frame(&self, _now: Timestamp, width: u16, colours: bool) -> String {
         let mut table = table(width, colours);
         table.set_header(["CLUSTER, DEPLOYMENT, MACHINE", "MACHINE", "MCMMACHINE", "NATIVE MACHINE", "NODE"]);

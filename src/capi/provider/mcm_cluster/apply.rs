@@ -9,31 +9,31 @@ use mcm_conversion::types::{Cluster, MCMCluster};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    events::Events,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    clock::TimeSource,
+    events::EventRecorder,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles MCMClusters.
 pub(super) struct MCMClusters {
-    pub objects: Arc<Objects<MCMCluster>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
+    pub objects: Arc<CachedApi<MCMCluster>>,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
     pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for MCMClusters {
+impl PlanExecutor for MCMClusters {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
@@ -44,7 +44,7 @@ impl Execute for MCMClusters {
             }
             event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::object::{conditions, view::View};
+use crate::object::{conditions, view::ObjectView};
 use mcm_conversion::types::{Cluster, MCMCluster, MCMClusterStatus};
 
 pub(super) use register::KIND;
@@ -26,11 +26,11 @@ pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMCluster>,
     /// The Cluster that owns it; `None` if no owner reference names one.
-    pub cluster: Option<View<Cluster>>,
+    pub cluster: Option<ObjectView<Cluster>>,
     /// The Secret with credentials; `None` if none is named.
-    pub credentials: Option<View<()>>,
+    pub credentials: Option<ObjectView<()>>,
     /// The classes that failure domains name.
-    pub classes: BTreeMap<String, View<()>>,
+    pub classes: BTreeMap<String, ObjectView<()>>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.

@@ -3,14 +3,14 @@ use std::collections::BTreeSet;
 use super::{Snapshot, apply::MCMClusters};
 use crate::object::{
     observe::{owner, owner_of, view},
-    view::View,
+    view::ObjectView,
 };
 use mcm_runtime::{
-    cache::{Cache, Cached, Key},
-    reconcile::Observe,
+    cache::{CacheableKind, Key, ObjectCache},
+    reconcile::SnapshotReader,
 };
 
-impl Observe for MCMClusters {
+impl SnapshotReader for MCMClusters {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
@@ -38,10 +38,10 @@ impl Observe for MCMClusters {
     }
 }
 
-fn existence<K: Cached>(cache: &Cache<K>, key: &Key) -> View<()> {
+fn existence<K: CacheableKind>(cache: &ObjectCache<K>, key: &Key) -> ObjectView<()> {
     match view(cache, key) {
-        View::Present(_) => View::Present(().into()),
-        View::Missing => View::Missing,
-        View::Unknown => View::Unknown,
+        ObjectView::Present(_) => ObjectView::Present(().into()),
+        ObjectView::Missing => ObjectView::Missing,
+        ObjectView::Unknown => ObjectView::Unknown,
     }
 }

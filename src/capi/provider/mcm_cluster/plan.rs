@@ -4,18 +4,18 @@ use serde_json::Value;
 use super::{Action, Snapshot};
 use crate::{
     object::{
-        conditions::Desired,
-        gate::{self, Facts, Gated, gate, report, with_conditions},
+        conditions::ConditionVerdict,
+        gate::{self, GateInput, GatedSnapshot, gate, report, with_conditions},
         hold,
-        view::{Ownership, View},
+        view::{ObjectView, OwnerState},
     },
     provider::reasons,
 };
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names};
-use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, UndoneWrite, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -70,18 +70,18 @@ fn provide(snapshot: &Snapshot) -> Plan<Action> {
 }
 
 /// The Cluster of an MCMCluster without an owner.
-static NO_CLUSTER: View<Cluster> = View::Missing;
+static NO_CLUSTER: ObjectView<Cluster> = ObjectView::Missing;
 
-impl Gated for Snapshot {
+impl GatedSnapshot for Snapshot {
     type Status = MCMClusterStatus;
     type Action = Action;
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn facts(&self) -> GateInput<'_> {
+        GateInput {
             meta: &self.object.metadata,
             watch_filter: self.watch_filter.as_deref(),
             owner_kind: "Cluster",
-            owner: self.cluster.as_ref().map_or(Ownership::None, View::ownership),
+            owner: self.cluster.as_ref().map_or(OwnerState::None, ObjectView::ownership),
             cluster: self.cluster.as_ref().unwrap_or(&NO_CLUSTER),
             are_natives_read: true,
             obstacle: None,
@@ -122,38 +122,40 @@ fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// Whether everything that the object names exists, and the API server has an address.
-fn ready(snapshot: &Snapshot) -> Desired {
+fn ready(snapshot: &Snapshot) -> ConditionVerdict {
     let spec = &snapshot.object.spec;
-    let cluster = snapshot.cluster.as_ref().and_then(View::known);
+    let cluster = snapshot.cluster.as_ref().and_then(ObjectView::known);
     let of_cluster = cluster.is_some_and(|cluster| cluster.spec.control_plane_endpoint.is_complete());
     if !spec.control_plane_endpoint.is_complete() && !of_cluster {
         let text = "spec.controlPlaneEndpoint of the MCMCluster and of the Cluster is empty: set one of them";
-        return Desired::no(reasons::WAITING_FOR_ENDPOINT, text);
+        return ConditionVerdict::no(reasons::WAITING_FOR_ENDPOINT, text);
     }
     let secret = spec.credentials_secret_ref.as_ref().map(|reference| reference.name.as_str()).unwrap_or_default();
     match &snapshot.credentials {
-        Some(View::Missing) => {
-            return Desired::no(reasons::SECRET_MISSING, format!("Secret {secret} does not exist: create it"));
+        Some(ObjectView::Missing) => {
+            return ConditionVerdict::no(reasons::SECRET_MISSING, format!("Secret {secret} does not exist: create it"));
         }
-        Some(View::Unknown) => return Desired::no(reasons::UNREADABLE, format!("Secret {secret} cannot be read")),
-        Some(View::Present(_)) | None => {}
+        Some(ObjectView::Unknown) => {
+            return ConditionVerdict::no(reasons::UNREADABLE, format!("Secret {secret} cannot be read"));
+        }
+        Some(ObjectView::Present(_)) | None => {}
     }
     for (class, seen) in &snapshot.classes {
         match seen {
-            View::Missing => {
+            ObjectView::Missing => {
                 let text = format!("MachineClass {class} in spec.failureDomains does not exist: create it");
-                return Desired::no(reasons::CLASS_MISSING, text);
+                return ConditionVerdict::no(reasons::CLASS_MISSING, text);
             }
-            View::Unknown => {
-                return Desired::no(reasons::UNREADABLE, format!("MachineClass {class} cannot be read"));
+            ObjectView::Unknown => {
+                return ConditionVerdict::no(reasons::UNREADABLE, format!("MachineClass {class} cannot be read"));
             }
-            View::Present(_) => {}
+            ObjectView::Present(_) => {}
         }
     }
-    Desired::yes(reasons::PROVISIONED)
+    ConditionVerdict::yes(reasons::PROVISIONED)
 }
 
-fn current(snapshot: &Snapshot, ready: Desired) -> MCMClusterStatus {
+fn current(snapshot: &Snapshot, ready: ConditionVerdict) -> MCMClusterStatus {
     let mut next = snapshot.stored();
     if ready.is_true() {
         next.initialization.provisioned = Some(true);

@@ -6,15 +6,15 @@ use mcm_api::machine::MachineClass;
 use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let clusters = Arc::new(MCMClusters {
         objects: builder.objects(),
         clusters: builder.objects(),
@@ -24,23 +24,23 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
     });
-    let queue = Queue::new("mcmcluster", Pacing::default());
+    let queue = WorkQueue::new("mcmcluster", QueuePacing::default());
     builder.controller::<MCMCluster, _>(&clusters, &queue, &Arc::default(), settings.concurrency, |_| true);
-    let enqueue = Enqueue::new(&clusters, &queue);
+    let enqueue = EnqueueMapper::new(&clusters, &queue);
     builder.on_change(enqueue.on(infrastructure_of));
     builder.on_change(enqueue.on(of_class));
     builder.on_change(enqueue.on(of_secret));
 }
 
 /// The MCMCluster of a Cluster, and the one that it had before.
-fn infrastructure_of<C>(_: &C, change: &Change<Cluster>) -> Vec<Key> {
+fn infrastructure_of<C>(_: &C, change: &ObjectChange<Cluster>) -> Vec<Key> {
     let references = change.old.iter().chain(&change.new).map(|cluster| &cluster.spec.infrastructure_ref);
     let ours = references.filter(|one| one.kind == "MCMCluster" && one.api_group == INFRASTRUCTURE_GROUP);
     ours.map(|reference| Key::beside(&change.meta, &reference.name)).collect()
 }
 
 /// The objects that name a class which comes or goes.
-fn of_class(caches: &MCMClusters, change: &Change<MachineClass>) -> Vec<Key> {
+fn of_class(caches: &MCMClusters, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     naming(caches, change, |object, class| {
         let domains = &object.spec.failure_domains;
         domains.iter().any(|domain| domain.machine_class_overrides.values().any(|name| name == class))
@@ -48,13 +48,13 @@ fn of_class(caches: &MCMClusters, change: &Change<MachineClass>) -> Vec<Key> {
 }
 
 /// The objects that name a Secret which comes or goes.
-fn of_secret(caches: &MCMClusters, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn of_secret(caches: &MCMClusters, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     naming(caches, change, |object, secret| {
         object.spec.credentials_secret_ref.as_ref().is_some_and(|reference| reference.name == secret)
     })
 }
 
-fn naming<K>(caches: &MCMClusters, change: &Change<K>, names: fn(&MCMCluster, &str) -> bool) -> Vec<Key> {
+fn naming<K>(caches: &MCMClusters, change: &ObjectChange<K>, names: fn(&MCMCluster, &str) -> bool) -> Vec<Key> {
     if change.old.is_some() && change.new.is_some() {
         return Vec::new();
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_cluster_concerns_its_infrastructure_if_that_is_ours() {
-        let change = Change::between(Some(cluster("MCMCluster", "a")), Some(cluster("AWSCluster", "b")));
+        let change = ObjectChange::between(Some(cluster("MCMCluster", "a")), Some(cluster("AWSCluster", "b")));
         assert_eq!(infrastructure_of(&(), &change), [Key::new("ns", "a")]);
     }
 }

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
-use crate::object::view::View;
+use crate::object::view::ObjectView;
 use mcm_api::patch;
 use mcm_conversion::types::MCMCluster;
 
@@ -45,12 +45,12 @@ impl World {
 
     fn snapshot(&self) -> Snapshot {
         let object: Arc<MCMCluster> = Arc::new(serde_json::from_value(self.object.clone().unwrap()).unwrap());
-        let existence = |is_there: bool| if is_there { View::Present(().into()) } else { View::Missing };
+        let existence = |is_there: bool| if is_there { ObjectView::Present(().into()) } else { ObjectView::Missing };
         let cluster = self.cluster.clone().map(|cluster| Arc::new(serde_json::from_value(cluster).unwrap()));
         let is_owned = object.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
         let classes = object.spec.failure_domains.iter().flat_map(|domain| domain.machine_class_overrides.values());
         Snapshot {
-            cluster: is_owned.then(|| cluster.map_or(View::Missing, View::Present)),
+            cluster: is_owned.then(|| cluster.map_or(ObjectView::Missing, ObjectView::Present)),
             credentials: object.spec.credentials_secret_ref.as_ref().map(|_| existence(self.has_secret)),
             classes: classes.map(|name| (name.clone(), existence(self.has_class))).collect(),
             watch_filter: None,

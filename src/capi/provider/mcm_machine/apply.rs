@@ -9,7 +9,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{object::apply::read, provider::native_managers::Managers};
+use crate::{object::apply::read, provider::native_managers::ManagerRegistry};
 use mcm_api::machine::{self as native, MachineClass};
 use mcm_controllers::{machine::secrets_of_class, secret::MetadataOfSecret};
 pub use mcm_conversion::{
@@ -17,47 +17,47 @@ pub use mcm_conversion::{
     types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
 };
 use mcm_driver::{Code, DriverError, MachineRequest};
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
+    clock::TimeSource,
     dated::DatedObject,
-    events::Events,
-    objects::{Objects, chain, read as read_object},
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
-    secrets::Secrets,
+    events::EventRecorder,
+    objects::{CachedApi, chain, read as read_object},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
+    secrets::SecretCache,
     worker::ReconcileError,
 };
 
 /// Reconciles MCMMachines.
 pub(super) struct MCMMachines {
-    pub objects: Arc<Objects<MCMMachine>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub infrastructures: Arc<Objects<MCMCluster>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub drivers: Arc<Catalogue>,
+    pub objects: Arc<CachedApi<MCMMachine>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub infrastructures: Arc<CachedApi<MCMCluster>>,
+    pub natives: Arc<CachedApi<native::Machine>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
+    pub drivers: Arc<DriverCatalogue>,
     /// The data of Secrets, for calls of drivers.
-    pub credentials: Secrets,
-    pub managers: Arc<Managers>,
+    pub credentials: SecretCache,
+    pub managers: Arc<ManagerRegistry>,
     pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
 }
 
 /// Objects of one answer of the API server.
 const PAGE: u32 = 500;
 
-impl Execute for MCMMachines {
+impl PlanExecutor for MCMMachines {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
@@ -94,7 +94,7 @@ impl Execute for MCMMachines {
             }
             event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
@@ -136,7 +136,7 @@ async fn change_member(kind: &MCMMachines, snapshot: &Snapshot, action: &Action)
 
 /// Reads the native Machines of a namespace. One that cannot be decoded is returned if it has the VM, and does not affect others.
 pub(super) async fn read_natives(
-    natives: &Objects<native::Machine>,
+    natives: &CachedApi<native::Machine>,
     namespace: &str,
     vm: &str,
 ) -> Result<Option<String>, ReconcileError> {

@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
-use super::{Action, Failed, Memory, Session, Snapshot, native};
+use super::{Action, McmMachineSession, Memory, Snapshot, UnfinishedCall, native};
 use crate::{
-    object::{conditions::Desired, gate::Gated, view::View},
-    provider::{class::Class, reasons},
+    object::{conditions::ConditionVerdict, gate::GatedSnapshot, view::ObjectView},
+    provider::{class::ClassResolution, reasons},
 };
 use mcm_api::{
     backoff::Backoff,
@@ -28,11 +28,11 @@ const RETRIES: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_sec
 
 /// The membership of the VM, and the next call that changes it.
 #[derive(Default)]
-pub(super) struct Membership {
+pub(super) struct LoadBalancerMembership {
     /// The load balancers in which the VM is or may be registered.
     pub recorded: Vec<LoadBalancer>,
     /// The condition; `None` if the VM never belonged to a load balancer.
-    pub verdict: Option<Desired>,
+    pub verdict: Option<ConditionVerdict>,
     /// Whether the VM has to be registered before the object is provisioned.
     pub is_needed: bool,
     /// The next call.
@@ -44,7 +44,7 @@ pub(super) struct Membership {
 }
 
 /// The load balancer to which the VM belongs.
-enum Wanted<'a> {
+enum WantedLoadBalancer<'a> {
     Nowhere,
     In(&'a LoadBalancer),
     /// The reason why it is not known.
@@ -63,7 +63,7 @@ impl Memory {
                 let pause = work.unwrap_or_else(|| RETRIES.after(count));
                 let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
                 let (code, message) = (error.code, error.message.clone());
-                Some(Failed { action: action.clone(), code, message, is_working, count, until })
+                Some(UnfinishedCall { action: action.clone(), code, message, is_working, count, until })
             }
             _ => None,
         };
@@ -74,12 +74,12 @@ impl Memory {
         self.failed.as_ref().is_some_and(|failed| failed.is_working)
     }
 
-    fn failed_before(&self, action: &Action) -> Option<&Failed> {
+    fn failed_before(&self, action: &Action) -> Option<&UnfinishedCall> {
         self.failed.as_ref().filter(|failed| failed.action == *action)
     }
 }
 
-impl Session {
+impl McmMachineSession {
     /// Stores the result of a call for the next plan.
     pub(super) fn answered(&mut self, action: &Action, answer: &Result<(), DriverError>) {
         match (action, answer) {
@@ -98,16 +98,16 @@ fn is_gone(action: &Action, error: &DriverError) -> bool {
     matches!(action, Action::Deregister(_)) && error.code == Code::NotFound
 }
 
-impl Membership {
+impl LoadBalancerMembership {
     /// The membership of the VM. `has_vm`: it exists and its ID is stored.
     pub(super) fn of(snapshot: &Snapshot, has_vm: bool) -> Self {
         let is_deleting = snapshot.object.metadata.deletion_timestamp.is_some();
         let wanted = snapshot.wanted();
         match wanted {
-            Wanted::Unknown(text) => Self::unknown(snapshot, text),
+            WantedLoadBalancer::Unknown(text) => Self::unknown(snapshot, text),
             _ if is_deleting || snapshot.is_released() => Self::left(snapshot, &wanted),
-            Wanted::Nowhere => Self::without(snapshot, snapshot.recorded()),
-            Wanted::In(balancer) => Self::within(snapshot, balancer, has_vm),
+            WantedLoadBalancer::Nowhere => Self::without(snapshot, snapshot.recorded()),
+            WantedLoadBalancer::In(balancer) => Self::within(snapshot, balancer, has_vm),
         }
     }
 
@@ -138,18 +138,18 @@ impl Membership {
     fn unknown(snapshot: &Snapshot, text: String) -> Self {
         let (recorded, is_needed) = (snapshot.stored().load_balancers, true);
         if snapshot.is_registered() {
-            let (verdict, wait) = (Some(Desired::yes(reasons::REGISTERED)), Some(text));
+            let (verdict, wait) = (Some(ConditionVerdict::yes(reasons::REGISTERED)), Some(text));
             return Self { recorded, verdict, is_needed, wait, ..Self::default() };
         }
-        let verdict = Some(Desired::unknown(reasons::UNREADABLE, text.clone()));
+        let verdict = Some(ConditionVerdict::unknown(reasons::UNREADABLE, text.clone()));
         Self { recorded, verdict, is_needed, wait: Some(text), ..Self::default() }
     }
 
     /// The VM is about to be deleted. After a move of the cluster the status, and so the list, may be empty: then the VM
     /// may be registered where it belongs.
-    fn left(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Self {
+    fn left(snapshot: &Snapshot, wanted: &WantedLoadBalancer<'_>) -> Self {
         let mut recorded = snapshot.recorded();
-        if let Wanted::In(balancer) = wanted
+        if let WantedLoadBalancer::In(balancer) = wanted
             && !recorded.contains(balancer)
             && snapshot.vm_id_exists()
             && snapshot.is_served(balancer)
@@ -172,10 +172,10 @@ impl Membership {
                 None if !snapshot.session.deregistered.is_empty() => Some(gone.as_str()),
                 None => None,
             };
-            let verdict = verdict.map(|text| Desired::no(reasons::DEREGISTERED, text));
+            let verdict = verdict.map(|text| ConditionVerdict::no(reasons::DEREGISTERED, text));
             return Self { verdict, ..Self::default() };
         };
-        let verdict = Desired::no(reasons::DEREGISTERING, format!("the VM has to leave {first}"));
+        let verdict = ConditionVerdict::no(reasons::DEREGISTERING, format!("the VM has to leave {first}"));
         let wait = format!("its VM to leave {first}");
         Self { recorded, ..Self::attempt(snapshot, Action::Deregister(first), verdict, wait) }
     }
@@ -184,7 +184,7 @@ impl Membership {
     fn within(snapshot: &Snapshot, balancer: &LoadBalancer, has_vm: bool) -> Self {
         let mut recorded = snapshot.recorded();
         let is_needed = true;
-        let pending = |text: String| Some(Desired::no(reasons::REGISTERING, text));
+        let pending = |text: String| Some(ConditionVerdict::no(reasons::REGISTERING, text));
         let is_registered =
             snapshot.session.registered.as_ref() == Some(balancer) || snapshot.is_registered_in(balancer);
         if !has_vm && !is_registered {
@@ -192,7 +192,7 @@ impl Membership {
             return Self { recorded, verdict, is_needed, ..Self::default() };
         }
         if !snapshot.is_served(balancer) {
-            let verdict = Some(Desired::no(reasons::LOAD_BALANCER_UNSUPPORTED, snapshot.unserved(balancer)));
+            let verdict = Some(ConditionVerdict::no(reasons::LOAD_BALANCER_UNSUPPORTED, snapshot.unserved(balancer)));
             return Self { recorded, verdict, is_needed, ..Self::default() };
         }
         if !recorded.contains(balancer) {
@@ -202,28 +202,34 @@ impl Membership {
         }
         let attempt = match recorded.iter().find(|other| *other != balancer).cloned() {
             _ if !is_registered => {
-                let verdict = Desired::no(reasons::REGISTERING, format!("the VM is being registered in {balancer}"));
+                let verdict =
+                    ConditionVerdict::no(reasons::REGISTERING, format!("the VM is being registered in {balancer}"));
                 let wait = format!("its VM to be registered in {balancer}");
                 Self::attempt(snapshot, Action::Register(balancer.clone()), verdict, wait)
             }
             Some(other) => {
                 let wait = format!("its VM to leave {other}");
-                let left = Self::attempt(snapshot, Action::Deregister(other), Desired::yes(reasons::REGISTERED), wait);
+                let left = Self::attempt(
+                    snapshot,
+                    Action::Deregister(other),
+                    ConditionVerdict::yes(reasons::REGISTERED),
+                    wait,
+                );
                 let failure = left.verdict.as_ref().map(|verdict| verdict.message.clone()).unwrap_or_default();
-                Self { verdict: Some(Desired::whether(true, reasons::REGISTERED, failure)), ..left }
+                Self { verdict: Some(ConditionVerdict::whether(true, reasons::REGISTERED, failure)), ..left }
             }
-            None => Self { verdict: Some(Desired::yes(reasons::REGISTERED)), ..Self::default() },
+            None => Self { verdict: Some(ConditionVerdict::yes(reasons::REGISTERED)), ..Self::default() },
         };
         Self { recorded, is_needed, ..attempt }
     }
 
     /// A call, unless it failed a short time ago, or the cloud still works on it. The condition shows which of them.
-    fn attempt(snapshot: &Snapshot, action: Action, verdict: Desired, wait: String) -> Self {
+    fn attempt(snapshot: &Snapshot, action: Action, verdict: ConditionVerdict, wait: String) -> Self {
         let Some(failed) = snapshot.memory.failed_before(&action) else {
             return Self { verdict: Some(verdict), call: Some(action), wait: Some(wait), ..Self::default() };
         };
         let reason = if failed.is_working { verdict.reason.as_str() } else { failed.code.as_str() };
-        let verdict = Some(Desired::no(reason, failed.message.clone()));
+        let verdict = Some(ConditionVerdict::no(reason, failed.message.clone()));
         let until = Some(failed.until).filter(|until| *until > snapshot.now);
         Self { verdict, call: until.is_none().then_some(action), wait: Some(wait), until, ..Self::default() }
     }
@@ -231,23 +237,23 @@ impl Membership {
 
 impl Snapshot {
     /// The load balancer to which the VM belongs. The machines of a pool are never those of a control plane.
-    fn wanted(&self) -> Wanted<'_> {
+    fn wanted(&self) -> WantedLoadBalancer<'_> {
         if self.is_member() || !self.is_control_plane() {
-            return Wanted::Nowhere;
+            return WantedLoadBalancer::Nowhere;
         }
         match &self.infrastructure {
-            View::Unknown => Wanted::Unknown("the MCMCluster to become readable".to_owned()),
-            View::Present(cluster) => match &cluster.spec.control_plane_load_balancer {
-                Some(balancer) if balancer.is_named() => Wanted::In(balancer),
-                _ => Wanted::Nowhere,
+            ObjectView::Unknown => WantedLoadBalancer::Unknown("the MCMCluster to become readable".to_owned()),
+            ObjectView::Present(cluster) => match &cluster.spec.control_plane_load_balancer {
+                Some(balancer) if balancer.is_named() => WantedLoadBalancer::In(balancer),
+                _ => WantedLoadBalancer::Nowhere,
             },
-            View::Missing => {
+            ObjectView::Missing => {
                 let named = self.cluster.known().map(|cluster| &cluster.spec.infrastructure_ref);
                 let ours = named.filter(|one| one.kind == "MCMCluster" && one.api_group == INFRASTRUCTURE_GROUP);
                 let is_deleting = self.object.metadata.deletion_timestamp.is_some();
                 match ours.filter(|_| !is_deleting) {
-                    Some(reference) => Wanted::Unknown(format!("MCMCluster {} to exist", reference.name)),
-                    None => Wanted::Nowhere,
+                    Some(reference) => WantedLoadBalancer::Unknown(format!("MCMCluster {} to exist", reference.name)),
+                    None => WantedLoadBalancer::Nowhere,
                 }
             }
         }
@@ -291,7 +297,7 @@ impl Snapshot {
 
     /// Whether the driver of the VM serves load balancers of this kind. A missing class is a failure of the call.
     fn is_served(&self, balancer: &LoadBalancer) -> bool {
-        !matches!(self.vm_class, View::Present(_)) || self.served == Some(balancer.kind())
+        !matches!(self.vm_class, ObjectView::Present(_)) || self.served == Some(balancer.kind())
     }
 
     fn unserved(&self, balancer: &LoadBalancer) -> String {
@@ -312,7 +318,7 @@ impl Snapshot {
     pub(super) fn machine_of_vm(&self) -> Option<Arc<Machine>> {
         let own = self.own_native().filter(|machine| !machine.spec.provider_id.is_empty());
         own.cloned().or_else(|| {
-            let Class::Usable { name, content, .. } = self.described() else { return None };
+            let ClassResolution::Usable { name, content, .. } = self.described() else { return None };
             let machine = native::machine(self, &name, &content);
             let addresses = self.stored().addresses;
             let status = Some(MachineStatus { addresses, ..MachineStatus::default() });

@@ -28,8 +28,8 @@ use serde_json::Value;
 
 use crate::object::{
     conditions,
-    gate::Obstacle,
-    view::{Owner, View},
+    gate::ManagerObstacle,
+    view::{ObjectView, OwnerView},
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
@@ -50,31 +50,31 @@ pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMMachine>,
     /// The Machine that owns it.
-    pub owner: Owner<Machine>,
+    pub owner: OwnerView<Machine>,
     /// Its Cluster.
-    pub cluster: View<Cluster>,
+    pub cluster: ObjectView<Cluster>,
     /// The infrastructure of the Cluster, if it is ours.
-    pub infrastructure: View<MCMCluster>,
+    pub infrastructure: ObjectView<MCMCluster>,
     /// The named class, or the class for the zone of its Machine in its place.
-    pub class: View<MachineClass>,
+    pub class: ObjectView<MachineClass>,
     /// The class with the name of the object, for a description in the object itself.
-    pub own_class: View<MachineClass>,
+    pub own_class: ObjectView<MachineClass>,
     /// The class of the VM: that of the native Machine, if there is one.
-    pub vm_class: View<MachineClass>,
+    pub vm_class: ObjectView<MachineClass>,
     /// The kind of load balancer that the driver of that class serves.
     pub served: Option<LoadBalancerKind>,
     /// The native Machine of its name.
-    pub native: View<native_api::Machine>,
+    pub native: ObjectView<native_api::Machine>,
     /// Name of another native Machine that has the VM of the object.
     pub rival: Option<String>,
     /// The Secret with bootstrap data that its Machine names.
-    pub bootstrap: View<()>,
+    pub bootstrap: ObjectView<()>,
     /// Results of the live reads of this reconcile.
-    pub session: Session,
+    pub session: McmMachineSession,
     /// Results of the calls of earlier reconciles.
     pub memory: Memory,
     /// A native manager beside the provider.
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<ManagerObstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.
@@ -83,7 +83,7 @@ pub(super) struct Snapshot {
 
 /// A call that failed, or that the cloud still works on.
 #[derive(Clone, Debug)]
-struct Failed {
+struct UnfinishedCall {
     action: Action,
     code: Code,
     message: String,
@@ -97,12 +97,12 @@ struct Failed {
 /// Facts that earlier reconciles leave.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    failed: Option<Failed>,
+    failed: Option<UnfinishedCall>,
 }
 
 /// Results of the live reads and of the calls of a reconcile.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Session {
+pub(super) struct McmMachineSession {
     /// The native Machine does not exist.
     pub is_native_gone: bool,
     /// The native Machines in the caches are as they were during this reconcile.

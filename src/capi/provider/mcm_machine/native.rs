@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use crate::{object::gate::Gated, provider::class};
+use crate::{object::gate::GatedSnapshot, provider::class};
 use mcm_api::{
     GoDuration, labels,
     machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},

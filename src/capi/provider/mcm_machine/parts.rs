@@ -3,15 +3,15 @@
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Action, Snapshot, membership::Membership, native};
+use super::{Action, Snapshot, membership::LoadBalancerMembership, native};
 use crate::{
     object::{
-        conditions::Desired,
-        gate::Gated,
-        view::{Owner, View},
+        conditions::ConditionVerdict,
+        gate::GatedSnapshot,
+        view::{ObjectView, OwnerView},
     },
     provider::{
-        class::{Class, Description},
+        class::{ClassResolution, VmDescription},
         observe::pool_of,
         reasons,
     },
@@ -27,32 +27,32 @@ pub use mcm_conversion::{
 };
 
 /// A verdict for each condition.
-pub(super) struct Parts {
+pub(super) struct MachineConditionVerdicts {
     /// The infrastructure of the Cluster.
-    pub cluster: Desired,
+    pub cluster: ConditionVerdict,
     /// The class.
-    pub class: Desired,
+    pub class: ConditionVerdict,
     /// The bootstrap data of the VM.
-    pub bootstrap: Desired,
+    pub bootstrap: ConditionVerdict,
     /// The native Machine.
-    pub native: Desired,
+    pub native: ConditionVerdict,
     /// The VM.
-    pub vm: Desired,
+    pub vm: ConditionVerdict,
     /// The VM existed, and ended or stopped.
     pub is_vm_away: bool,
     /// The membership of the VM in the load balancer of its control plane.
-    pub membership: Membership,
+    pub membership: LoadBalancerMembership,
 }
 
-impl Parts {
-    pub(super) fn of(snapshot: &Snapshot, class: &Class) -> Self {
+impl MachineConditionVerdicts {
+    pub(super) fn of(snapshot: &Snapshot, class: &ClassResolution) -> Self {
         let vm = vm(snapshot, class);
         Self {
-            membership: Membership::of(snapshot, vm.is_true()),
+            membership: LoadBalancerMembership::of(snapshot, vm.is_true()),
             cluster: cluster(snapshot),
             class: match class {
-                Class::Usable { name, content, .. } => in_its_zone(snapshot, name, content),
-                Class::Problem(problem) => problem.clone(),
+                ClassResolution::Usable { name, content, .. } => in_its_zone(snapshot, name, content),
+                ClassResolution::Problem(problem) => problem.clone(),
             },
             bootstrap: bootstrap(snapshot),
             native: native_machine(snapshot),
@@ -67,7 +67,7 @@ impl Parts {
     }
 
     /// The first verdict that is not true, in the order in which they become true.
-    pub(super) fn summary(&self) -> Desired {
+    pub(super) fn summary(&self) -> ConditionVerdict {
         let before_vm = [&self.cluster, &self.class, &self.bootstrap, &self.native];
         // A VM that exists or existed needs none of the others.
         let needs_them = !self.vm.is_true() && !self.is_vm_away;
@@ -78,10 +78,10 @@ impl Parts {
 
     /// Everything that Cluster API core waits for exists.
     pub(super) fn is_provisioned(&self) -> bool {
-        self.vm.is_true() && self.needed_membership().is_none_or(Desired::is_true)
+        self.vm.is_true() && self.needed_membership().is_none_or(ConditionVerdict::is_true)
     }
 
-    fn needed_membership(&self) -> Option<&Desired> {
+    fn needed_membership(&self) -> Option<&ConditionVerdict> {
         self.membership.verdict.as_ref().filter(|_| self.membership.is_needed)
     }
 }
@@ -98,10 +98,10 @@ impl Snapshot {
     }
 
     /// The class of the VM.
-    pub(super) fn described(&self) -> Class {
+    pub(super) fn described(&self) -> ClassResolution {
         let object = &self.object;
         let content = object.spec.machine_class.as_ref();
-        let description = Description {
+        let description = VmDescription {
             named: &object.spec.machine_class_ref,
             inline: content.map(|content| (object.name_any(), content)),
             zone: self.zone(),
@@ -109,7 +109,7 @@ impl Snapshot {
             class: &self.class,
         };
         match (description.resolve(), &self.session.network) {
-            (Class::Usable { name, content, is_inline: true }, Some(cluster)) => {
+            (ClassResolution::Usable { name, content, is_inline: true }, Some(cluster)) => {
                 self.in_network(name, &content, cluster)
             }
             (class, _) => class,
@@ -117,17 +117,17 @@ impl Snapshot {
     }
 
     /// The class in the network that its Cluster has from another provider.
-    fn in_network(&self, name: String, content: &ClassContent, cluster: &Value) -> Class {
+    fn in_network(&self, name: String, content: &ClassContent, cluster: &Value) -> ClassResolution {
         let Some((kinds, reference)) = self.network_of(content) else {
-            return Class::Usable { name, content: Box::new(content.clone()), is_inline: true };
+            return ClassResolution::Usable { name, content: Box::new(content.clone()), is_inline: true };
         };
         let zone = zone_of(Some(content)).unwrap_or_default();
         match with_network(content, &zone, cluster) {
-            Ok(content) => Class::Usable { name, content: Box::new(content), is_inline: true },
+            Ok(content) => ClassResolution::Usable { name, content: Box::new(content), is_inline: true },
             Err(lack) => {
                 let kind = kinds.cluster.kind;
                 let text = format!("machineClass names no subnet or security groups, and {kind} {reference}: {lack}");
-                Class::Problem(Desired::no(reasons::WAITING_FOR_NETWORK, text))
+                ClassResolution::Problem(ConditionVerdict::no(reasons::WAITING_FOR_NETWORK, text))
             }
         }
     }
@@ -140,9 +140,9 @@ impl Snapshot {
     }
 
     /// The live read that the class of the object needs before it is created.
-    pub(super) fn missing_network(&self, class: &Class) -> Option<Action> {
-        let Class::Usable { content, is_inline: true, .. } = class else { return None };
-        if self.session.network.is_some() || self.is_member() || !matches!(self.own_class, View::Missing) {
+    pub(super) fn missing_network(&self, class: &ClassResolution) -> Option<Action> {
+        let ClassResolution::Usable { content, is_inline: true, .. } = class else { return None };
+        if self.session.network.is_some() || self.is_member() || !matches!(self.own_class, ObjectView::Missing) {
             return None;
         }
         let (kinds, name) = self.network_of(content)?;
@@ -169,7 +169,7 @@ impl Snapshot {
     }
 
     /// The ID of the VM in the form of its Node, from the native Machine.
-    pub(super) fn node_form(&self, class: &Class) -> Option<String> {
+    pub(super) fn node_form(&self, class: &ClassResolution) -> Option<String> {
         let machine = self.own_native()?;
         let zone = vm_zone(machine, class);
         provider_id::of_node(machine, zone.as_deref()).filter(|id| !id.is_empty())
@@ -177,95 +177,100 @@ impl Snapshot {
 }
 
 /// The zone of the VM: as reported by the cloud, or else the zone of its class.
-pub(super) fn vm_zone(machine: &Machine, class: &Class) -> Option<String> {
+pub(super) fn vm_zone(machine: &Machine, class: &ClassResolution) -> Option<String> {
     let of_class = || match class {
-        Class::Usable { content, .. } => zone_of(Some(content)),
-        Class::Problem(_) => None,
+        ClassResolution::Usable { content, .. } => zone_of(Some(content)),
+        ClassResolution::Problem(_) => None,
     };
     machine.vm_zone().map(str::to_owned).or_else(of_class)
 }
 
 /// The zone in the class is that of the VM. On AWS the subnet decides.
-fn in_its_zone(snapshot: &Snapshot, name: &str, content: &ClassContent) -> Desired {
+fn in_its_zone(snapshot: &Snapshot, name: &str, content: &ClassContent) -> ConditionVerdict {
     let said = zone_of(Some(content));
     match (snapshot.own_native().and_then(|machine| machine.vm_zone()), said.as_deref()) {
         (Some(zone), Some(said)) if zone != said => {
             let text =
                 format!("the VM is in zone {zone}, but class {name} has zone {said}: correct its nodeTemplate.zone");
-            Desired::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text)
+            ConditionVerdict::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text)
         }
-        _ => Desired::yes(reasons::RESOLVED),
+        _ => ConditionVerdict::yes(reasons::RESOLVED),
     }
 }
 
-fn cluster(snapshot: &Snapshot) -> Desired {
+fn cluster(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
-        return Desired::yes(reasons::PROVISIONED);
+        return ConditionVerdict::yes(reasons::PROVISIONED);
     }
     let name = snapshot.cluster_name().unwrap_or_default();
-    Desired::no(reasons::WAITING_FOR_CLUSTER, format!("the infrastructure of Cluster {name} is not provisioned"))
+    ConditionVerdict::no(
+        reasons::WAITING_FOR_CLUSTER,
+        format!("the infrastructure of Cluster {name} is not provisioned"),
+    )
 }
 
 /// An object with the ID of a VM needs no bootstrap data, nor does a Machine of a pool, which names an empty Secret.
-fn bootstrap(snapshot: &Snapshot) -> Desired {
+fn bootstrap(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.own_native().is_some() || !snapshot.object.spec.provider_id.is_empty() {
-        return Desired::yes(reasons::AVAILABLE);
+        return ConditionVerdict::yes(reasons::AVAILABLE);
     }
     let named = match &snapshot.owner {
-        Owner::Named(View::Present(machine)) => machine.spec.bootstrap.data_secret_name.as_deref(),
-        Owner::None | Owner::Named(_) => None,
+        OwnerView::Named(ObjectView::Present(machine)) => machine.spec.bootstrap.data_secret_name.as_deref(),
+        OwnerView::None | OwnerView::Named(_) => None,
     };
-    let waiting = |text: String| Desired::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    let waiting = |text: String| ConditionVerdict::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
     match (named, &snapshot.bootstrap) {
-        (Some(""), _) | (Some(_), View::Present(_)) => Desired::yes(reasons::AVAILABLE),
-        (Some(name), View::Missing) => waiting(format!("Secret {name} does not exist")),
-        (Some(name), View::Unknown) => waiting(format!("Secret {name} cannot be read")),
+        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(reasons::AVAILABLE),
+        (Some(name), ObjectView::Missing) => waiting(format!("Secret {name} does not exist")),
+        (Some(name), ObjectView::Unknown) => waiting(format!("Secret {name} cannot be read")),
         (None, _) => waiting("spec.bootstrap.dataSecretName of the Machine is not set".to_owned()),
     }
 }
 
-fn native_machine(snapshot: &Snapshot) -> Desired {
+fn native_machine(snapshot: &Snapshot) -> ConditionVerdict {
     let name = snapshot.object.metadata.name.as_deref().unwrap_or_default();
     let taken = |kind: &str| {
         let text = format!("another object has {kind} {name}: delete or rename one of them");
-        Desired::no(reasons::NAME_TAKEN, text)
+        ConditionVerdict::no(reasons::NAME_TAKEN, text)
     };
     match &snapshot.native {
-        View::Unknown => Desired::no(reasons::UNREADABLE, format!("MCM Machine {name} cannot be read")),
-        View::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
-        View::Present(machine) if native::is_deserted(snapshot, machine) => {
+        ObjectView::Unknown => ConditionVerdict::no(reasons::UNREADABLE, format!("MCM Machine {name} cannot be read")),
+        ObjectView::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
+        ObjectView::Present(machine) if native::is_deserted(snapshot, machine) => {
             let id = &machine.spec.provider_id;
             let text = format!(
                 "MCM Machine {name} keeps VM {id} of an MCMMachine that was removed by force: remove its finalizers \
                  to release the VM, or annotate it with {} to delete the VM",
                 labels::DELETE_VM
             );
-            Desired::no(reasons::NAME_TAKEN, text)
+            ConditionVerdict::no(reasons::NAME_TAKEN, text)
         }
-        View::Present(_) => taken("MCM Machine"),
-        View::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
-        View::Missing if snapshot.is_vm_lost() => Desired::no(
+        ObjectView::Present(_) => taken("MCM Machine"),
+        ObjectView::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
+        ObjectView::Missing if snapshot.is_vm_lost() => ConditionVerdict::no(
             reasons::VM_LOST,
             "the VM existed, but its ID and its MCM Machine are lost, so no other VM is created: delete the Machine",
         ),
-        View::Missing if snapshot.rival.is_some() => {
+        ObjectView::Missing if snapshot.rival.is_some() => {
             let rival = snapshot.rival.as_deref().unwrap_or_default();
             let text =
                 format!("MCM Machine {rival} also has VM {}: delete one of them", snapshot.object.spec.provider_id);
-            Desired::no(reasons::VM_TAKEN, text)
+            ConditionVerdict::no(reasons::VM_TAKEN, text)
         }
-        View::Missing => Desired::no(reasons::NOT_PROVISIONED, format!("MCM Machine {name} does not exist yet")),
+        ObjectView::Missing => {
+            ConditionVerdict::no(reasons::NOT_PROVISIONED, format!("MCM Machine {name} does not exist yet"))
+        }
     }
 }
 
 /// A direct deletion of the native Machine changes nothing about its VM.
-fn synced(snapshot: &Snapshot, machine: &Machine) -> Desired {
+fn synced(snapshot: &Snapshot, machine: &Machine) -> ConditionVerdict {
     let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
     if machine.is_terminating() && !is_released {
         let text = "the MCM Machine was deleted directly; its VM is kept until the CAPI Machine is deleted";
-        return Desired::no(reasons::DELETING, text);
+        return ConditionVerdict::no(reasons::DELETING, text);
     }
-    Desired::yes(reasons::SYNCED)
+    ConditionVerdict::yes(reasons::SYNCED)
 }
 
 impl Snapshot {
@@ -284,9 +289,9 @@ impl Snapshot {
     }
 }
 
-fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
+fn vm(snapshot: &Snapshot, class: &ClassResolution) -> ConditionVerdict {
     let Some(machine) = snapshot.own_native() else {
-        return Desired::no(reasons::NOT_PROVISIONED, "there is no VM yet");
+        return ConditionVerdict::no(reasons::NOT_PROVISIONED, "there is no VM yet");
     };
     let operation = machine.status.as_ref().map(|status| status.last_operation.clone()).unwrap_or_default();
     if let Some(lost) = unavailable(machine) {
@@ -294,26 +299,26 @@ fn vm(snapshot: &Snapshot, class: &Class) -> Desired {
     }
     match machine.phase() {
         MachinePhase::Available | MachinePhase::Running if !snapshot.object.spec.provider_id.is_empty() => {
-            Desired::yes(reasons::PROVISIONED)
+            ConditionVerdict::yes(reasons::PROVISIONED)
         }
-        MachinePhase::Available | MachinePhase::Running if snapshot.node_form(class).is_none() => Desired::no(
+        MachinePhase::Available | MachinePhase::Running if snapshot.node_form(class).is_none() => ConditionVerdict::no(
             reasons::PROVIDER_ID_UNKNOWN,
             format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
         ),
         _ if operation.state == Some(OperationState::Failed) => {
             let code = if operation.error_code.is_empty() { reasons::FAILED } else { &operation.error_code };
-            Desired::no(code, operation.description)
+            ConditionVerdict::no(code, operation.description)
         }
-        _ => Desired::no(reasons::CREATING, operation.description),
+        _ => ConditionVerdict::no(reasons::CREATING, operation.description),
     }
 }
 
 /// The VM existed and no longer runs, according to the native Machine.
-fn unavailable(machine: &Machine) -> Option<Desired> {
+fn unavailable(machine: &Machine) -> Option<ConditionVerdict> {
     let conditions = &machine.status.as_ref()?.conditions;
     let found = conditions.iter().find(|one| one.type_ == reasons::VM_AVAILABLE && one.status == "False")?;
     let reason = found.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(reasons::VM_LOST);
-    Some(Desired::no(reason, found.message.clone().unwrap_or_default()))
+    Some(ConditionVerdict::no(reason, found.message.clone().unwrap_or_default()))
 }
 
 /// The reference to the native Machine.

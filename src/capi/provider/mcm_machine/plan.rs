@@ -1,21 +1,21 @@
 use jiff::SignedDuration;
 
-use super::{Action, Snapshot, membership::Membership, native, parts::Parts, status};
+use super::{Action, Snapshot, membership::LoadBalancerMembership, native, parts::MachineConditionVerdicts, status};
 use crate::{
     object::{
-        gate::{self, Gated, gate, report},
-        view::View,
+        gate::{self, GatedSnapshot, gate, report},
+        view::ObjectView,
     },
-    provider::class::Class,
+    provider::class::ClassResolution,
 };
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::names;
-use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, UndoneWrite, WaitKind};
 
 /// Time until the infrastructure of another provider is read again for a class that needs it.
 const NETWORK_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -51,7 +51,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 /// Writes the native Machine, the ID of its VM, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let class = snapshot.described();
-    let parts = Parts::of(snapshot, &class);
+    let parts = MachineConditionVerdicts::of(snapshot, &class);
     match snapshot.own_native() {
         Some(machine) => {
             if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
@@ -92,7 +92,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// The network of a class that names none is read before the class is created.
-fn read_network(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) -> bool {
+fn read_network(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &ClassResolution) -> bool {
     let Some(action) = snapshot.missing_network(class) else { return false };
     plan.then(action, "the class leaves its network to the Cluster");
     true
@@ -109,30 +109,30 @@ fn take_over(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
 
 /// None of the needed names is in use, and no VM was lost.
 fn is_free(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.native, View::Missing)
+    matches!(snapshot.native, ObjectView::Missing)
         && snapshot.rival.is_none()
         && !snapshot.is_own_class_taken()
         && !snapshot.is_vm_lost()
 }
 
-fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
-    let Class::Usable { name, content, is_inline } = class else { return };
+fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &ClassResolution) {
+    let ClassResolution::Usable { name, content, is_inline } = class else { return };
     if !snapshot.object.spec.provider_id.is_empty() && !snapshot.session.has_read_natives {
         plan.then(Action::ReadNatives, "another MCM Machine may have just adopted the VM");
         return;
     }
     if *is_inline {
         match &snapshot.own_class {
-            View::Present(_) => {}
-            View::Unknown => {
+            ObjectView::Present(_) => {}
+            ObjectView::Unknown => {
                 plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
                 return;
             }
-            View::Missing if matches!(snapshot.infrastructure, View::Unknown) => {
+            ObjectView::Missing if matches!(snapshot.infrastructure, ObjectView::Unknown) => {
                 plan.wait(WaitKind::Unreadable, "the MCMCluster to become readable", None);
                 return;
             }
-            View::Missing => {
+            ObjectView::Missing => {
                 let class = Action::CreateClass(Box::new(native::class(snapshot, content)));
                 plan.then(class, "the object describes the VM itself");
                 return;
@@ -148,9 +148,9 @@ fn create(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) {
 
 /// Restores the class that the object describes, if a user removed it by force: without it the VM can be neither seen
 /// nor deleted.
-fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &Class) -> bool {
-    let Class::Usable { content, is_inline: true, .. } = class else { return false };
-    let is_gone = matches!(snapshot.own_class, View::Missing) && !snapshot.is_member();
+fn restore_class(plan: &mut Plan<Action>, snapshot: &Snapshot, class: &ClassResolution) -> bool {
+    let ClassResolution::Usable { content, is_inline: true, .. } = class else { return false };
+    let is_gone = matches!(snapshot.own_class, ObjectView::Missing) && !snapshot.is_member();
     if is_gone {
         let class = Action::CreateClass(Box::new(native::class(snapshot, content)));
         plan.then(class, "the class that the object describes was deleted");
@@ -168,7 +168,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         return;
     };
     let class = snapshot.described();
-    if matches!(snapshot.native, View::Unknown) {
+    if matches!(snapshot.native, ObjectView::Unknown) {
         plan.wait(WaitKind::Unreadable, "the MCM Machine to become readable", None);
         return;
     }
@@ -176,7 +176,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if has_native && (read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class)) {
         return;
     }
-    let membership = Membership::of(snapshot, false);
+    let membership = LoadBalancerMembership::of(snapshot, false);
     if has_native || membership.has_changed(snapshot) {
         let text = "the MCM Machine is being deleted";
         if report(plan, snapshot, status::deleting(snapshot, &class, text, &membership), "it is being deleted") {
@@ -200,24 +200,27 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     // A named VM that was never adopted is deleted like any other, through a native Machine, unless another object owns
     // it.
     let was_taken = snapshot.stored().machine_ref.is_some();
-    let is_untaken =
-        !was_taken && !snapshot.is_member() && snapshot.rival.is_none() && matches!(snapshot.native, View::Missing);
+    let is_untaken = !was_taken
+        && !snapshot.is_member()
+        && snapshot.rival.is_none()
+        && matches!(snapshot.native, ObjectView::Missing);
     if !snapshot.object.spec.provider_id.is_empty() && is_untaken {
         match &class {
-            Class::Usable { .. } if read_network(plan, snapshot, &class) => {}
-            Class::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),
-            Class::Usable { .. } => {
+            ClassResolution::Usable { .. } if read_network(plan, snapshot, &class) => {}
+            ClassResolution::Usable { .. } if is_free(snapshot) => create(plan, snapshot, &class),
+            ClassResolution::Usable { .. } => {
                 plan.wait(WaitKind::Class, "the name of its MachineClass to become free", None);
             }
-            Class::Problem(problem) => {
-                let next = status::deleting(snapshot, &class, &problem.message, &Membership::of(snapshot, false));
+            ClassResolution::Problem(problem) => {
+                let next =
+                    status::deleting(snapshot, &class, &problem.message, &LoadBalancerMembership::of(snapshot, false));
                 report(plan, snapshot, next, "the VM cannot be deleted without its class");
                 plan.wait(WaitKind::Class, problem.message.clone(), None);
             }
         }
         return;
     }
-    if !snapshot.session.is_native_gone && matches!(snapshot.native, View::Missing) {
+    if !snapshot.session.is_native_gone && matches!(snapshot.native, ObjectView::Missing) {
         plan.then(Action::ReadNative, "the cache may be stale, and the VM must not be left behind");
         return;
     }

@@ -12,19 +12,19 @@ use mcm_api::machine::{self as native, MachineClass};
 use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    objects::Objects,
-    queue::{Pacing, Queue},
-    secrets::Secrets,
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    objects::CachedApi,
+    queue::{QueuePacing, WorkQueue},
+    secrets::SecretCache,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let secrets = builder.objects::<MetadataOfSecret>();
-    let credentials = Secrets::new(Arc::clone(&secrets.cache), &builder.config().control);
+    let credentials = SecretCache::new(Arc::clone(&secrets.cache), &builder.config().control);
     let machines = Arc::new(MCMMachines {
         objects: builder.objects(),
         machines: builder.objects(),
@@ -40,9 +40,9 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
         events: builder.config().events.with_component(COMPONENT),
         clock: Arc::clone(&builder.config().shared.clock),
     });
-    let queue = Queue::new("mcmmachine", Pacing::default());
+    let queue = WorkQueue::new("mcmmachine", QueuePacing::default());
     builder.controller::<MCMMachine, _>(&machines, &queue, &Arc::default(), settings.concurrency, |_| true);
-    let enqueue = Enqueue::new(&machines, &queue);
+    let enqueue = EnqueueMapper::new(&machines, &queue);
     machines.managers.on_change(enqueue.all(|caches| keys(&caches.objects.cache.all())));
     builder.on_change(enqueue.on(of_machine));
     builder.on_change(enqueue.on(of_native));
@@ -53,38 +53,38 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 }
 
 /// The object of a Machine, and the one that it had before.
-fn of_machine(_: &MCMMachines, change: &Change<Machine>) -> Vec<Key> {
+fn of_machine(_: &MCMMachines, change: &ObjectChange<Machine>) -> Vec<Key> {
     change.old.iter().chain(&change.new).filter_map(|machine| infrastructure_of(machine)).collect()
 }
 
 /// The object of a native Machine. With one that is gone, its VM, or its name, is free for others.
-fn of_native(caches: &MCMMachines, change: &Change<native::Machine>) -> Vec<Key> {
+fn of_native(caches: &MCMMachines, change: &ObjectChange<native::Machine>) -> Vec<Key> {
     let waiting = if change.gone { waiting_in(&caches.objects, &change.key.namespace) } else { Vec::new() };
     [vec![change.key.clone()], keys(&waiting)].concat()
 }
 
-fn of_cluster(caches: &MCMMachines, change: &Change<Cluster>) -> Vec<Key> {
+fn of_cluster(caches: &MCMMachines, change: &ObjectChange<Cluster>) -> Vec<Key> {
     keys(&caches.objects.cache.by(BY_CLUSTER, &change.key))
 }
 
-fn of_infrastructure(caches: &MCMMachines, change: &Change<MCMCluster>) -> Vec<Key> {
+fn of_infrastructure(caches: &MCMMachines, change: &ObjectChange<MCMCluster>) -> Vec<Key> {
     let cluster = cluster_name(&change.meta).map(|name| Key::new(&change.key.namespace, name));
     cluster.map(|cluster| keys(&caches.objects.cache.by(BY_CLUSTER, &cluster))).unwrap_or_default()
 }
 
 /// A class may be that of a zone, so every object that has no VM yet may need it.
-fn of_class(caches: &MCMMachines, change: &Change<MachineClass>) -> Vec<Key> {
+fn of_class(caches: &MCMMachines, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     keys(&waiting_in(&caches.objects, &change.key.namespace))
 }
 
 /// The objects whose Machines name a Secret with bootstrap data.
-fn of_secret(caches: &MCMMachines, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn of_secret(caches: &MCMMachines, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     let machines = caches.machines.cache.by(BY_BOOTSTRAP, &change.key);
     machines.iter().filter_map(|machine| infrastructure_of(machine)).collect()
 }
 
 /// The objects of a namespace that have no VM yet, or are being deleted.
-fn waiting_in(objects: &Objects<MCMMachine>, namespace: &str) -> Vec<Arc<MCMMachine>> {
+fn waiting_in(objects: &CachedApi<MCMMachine>, namespace: &str) -> Vec<Arc<MCMMachine>> {
     let is_waiting =
         |object: &Arc<MCMMachine>| object.metadata.namespace.as_deref() == Some(namespace) && !is_provisioned(object);
     objects.cache.all().into_iter().filter(is_waiting).collect()

@@ -5,15 +5,15 @@ use serde_json::Value;
 
 use super::{
     Action, Snapshot,
-    membership::Membership,
-    parts::{Parts, reference, vm_zone},
+    membership::LoadBalancerMembership,
+    parts::{MachineConditionVerdicts, reference, vm_zone},
 };
 use crate::{
     object::{
-        conditions::{self, Desired},
-        gate::{Facts, Gated, with_conditions},
+        conditions::{self, ConditionVerdict},
+        gate::{GateInput, GatedSnapshot, with_conditions},
     },
-    provider::{class::Class, reasons},
+    provider::{class::ClassResolution, reasons},
 };
 use mcm_api::machine::OperationState;
 use {
@@ -21,12 +21,12 @@ use {
     mcm_conversion::types::{MCMMachineStatus, names},
 };
 
-impl Gated for Snapshot {
+impl GatedSnapshot for Snapshot {
     type Status = MCMMachineStatus;
     type Action = Action;
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn facts(&self) -> GateInput<'_> {
+        GateInput {
             meta: &self.object.metadata,
             watch_filter: self.watch_filter.as_deref(),
             owner_kind: "Machine",
@@ -61,7 +61,11 @@ impl Gated for Snapshot {
 }
 
 /// The status of an object that is not being deleted.
-pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMMachineStatus {
+pub(super) fn current(
+    snapshot: &Snapshot,
+    class: &ClassResolution,
+    parts: &MachineConditionVerdicts,
+) -> MCMMachineStatus {
     let mut next = shown(snapshot, class);
     next.load_balancers.clone_from(&parts.membership.recorded);
     if parts.is_provisioned() {
@@ -78,17 +82,22 @@ pub(super) fn current(snapshot: &Snapshot, class: &Class, parts: &Parts) -> MCMM
 }
 
 /// The status of an object that is being deleted.
-pub(super) fn deleting(snapshot: &Snapshot, class: &Class, text: &str, membership: &Membership) -> MCMMachineStatus {
+pub(super) fn deleting(
+    snapshot: &Snapshot,
+    class: &ClassResolution,
+    text: &str,
+    membership: &LoadBalancerMembership,
+) -> MCMMachineStatus {
     let operation = snapshot.own_native().and_then(|machine| Some(machine.status.as_ref()?.last_operation.clone()));
     let failed = operation.filter(|operation| operation.state == Some(OperationState::Failed));
     let text = failed.map_or_else(|| text.to_owned(), |operation| operation.description);
     let mut next = shown(snapshot, class);
     next.load_balancers.clone_from(&membership.recorded);
-    let ready = [(reasons::READY, Desired::no(reasons::DELETING, text))];
+    let ready = [(reasons::READY, ConditionVerdict::no(reasons::DELETING, text))];
     with_conditions(snapshot, next, ready.into_iter().chain(of_membership(membership)))
 }
 
-fn of_membership(membership: &Membership) -> Option<(&'static str, Desired)> {
+fn of_membership(membership: &LoadBalancerMembership) -> Option<(&'static str, ConditionVerdict)> {
     membership.verdict.clone().map(|verdict| (reasons::LOAD_BALANCER_REGISTERED, verdict))
 }
 
@@ -96,15 +105,15 @@ fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachineStatus) {
     let machine = snapshot.owner.known();
     let is_in_use = machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_none());
     let desired = match is_in_use {
-        true => Desired::no(reasons::MACHINE_IN_USE, "delete the Machine, so that its Node is drained first"),
-        false => Desired::yes(reasons::MACHINE_DELETING),
+        true => ConditionVerdict::no(reasons::MACHINE_IN_USE, "delete the Machine, so that its Node is drained first"),
+        false => ConditionVerdict::yes(reasons::MACHINE_DELETING),
     };
     let generation = snapshot.object.metadata.generation;
     conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
 }
 
 /// The state of the native Machine and its class.
-fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
+fn shown(snapshot: &Snapshot, class: &ClassResolution) -> MCMMachineStatus {
     let mut next = snapshot.stored();
     let Some(machine) = snapshot.own_native() else { return next };
     next.machine_ref = Some(reference(machine));
@@ -115,7 +124,7 @@ fn shown(snapshot: &Snapshot, class: &Class) -> MCMMachineStatus {
     if let Some(zone) = vm_zone(machine, class) {
         next.failure_domain = zone;
     }
-    if let Class::Usable { content, .. } = class {
+    if let ClassResolution::Usable { content, .. } = class {
         next.interruptible = conversion::is_interruptible(&content.provider_spec);
     }
     next

@@ -10,9 +10,9 @@ use super::{Action, Snapshot};
 use crate::{
     object::apply::read,
     provider::{
-        native_managers::Managers,
-        resume::Resumed,
-        workload::{Workloads, target_of},
+        native_managers::ManagerRegistry,
+        resume::ResumedClusters,
+        workload::{ConnectionAttempts, target_of},
     },
 };
 use mcm_api::{
@@ -24,36 +24,36 @@ use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
-    cache::{Cached, Key},
-    clock::Clock,
-    events::Events,
-    guard::Guard,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
-    target::Targets,
-    worker::{ReconcileError, Requeue},
+    cache::{CacheableKind, Key},
+    clock::TimeSource,
+    events::EventRecorder,
+    guard::GuardedObject,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
+    target::CellTargets,
+    worker::{ReconcileError, RequeueTime},
 };
 
 /// Reconciles MCMMachinePools.
 pub(super) struct MCMMachinePools {
-    pub objects: Arc<Objects<MCMMachinePool>>,
-    pub pools: Arc<Objects<MachinePool>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub infrastructures: Arc<Objects<MCMCluster>>,
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub members: Arc<Objects<MCMMachine>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub targets: Arc<Targets>,
-    pub workloads: Arc<Workloads>,
-    pub resumed: Arc<Resumed>,
-    pub managers: Arc<Managers>,
+    pub objects: Arc<CachedApi<MCMMachinePool>>,
+    pub pools: Arc<CachedApi<MachinePool>>,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub infrastructures: Arc<CachedApi<MCMCluster>>,
+    pub deployments: Arc<CachedApi<MachineDeployment>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub natives: Arc<CachedApi<native::Machine>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
+    pub members: Arc<CachedApi<MCMMachine>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub targets: Arc<CellTargets>,
+    pub workloads: Arc<ConnectionAttempts>,
+    pub resumed: Arc<ResumedClusters>,
+    pub managers: Arc<ManagerRegistry>,
     pub watch_filter: Option<String>,
-    pub events: Events,
-    pub clock: Arc<dyn Clock>,
+    pub events: EventRecorder,
+    pub clock: Arc<dyn TimeSource>,
 }
 
 /// Taint of a Node that the autoscaler is about to delete.
@@ -61,13 +61,13 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Pause until the watch has delivered the objects of a live read.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-impl Execute for MCMMachinePools {
+impl PlanExecutor for MCMMachinePools {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let seen = &snapshot.object.metadata;
         for Step { action, event, .. } in steps {
             match action {
@@ -104,7 +104,7 @@ impl Execute for MCMMachinePools {
                 Action::DeleteMachine(machine) => turn.track(self.machines.delete(&machine.metadata).await)?,
                 Action::ReadNatives => {
                     if !is_gone(self, &snapshot).await? {
-                        return Ok(Next::Requeue(Requeue::After(LOOK_AGAIN)));
+                        return Ok(LoopContinuation::Requeue(RequeueTime::After(LOOK_AGAIN)));
                     }
                     turn.session.is_gone = true;
                 }
@@ -116,7 +116,7 @@ impl Execute for MCMMachinePools {
             }
             event.iter().for_each(|event| self.events.record(snapshot.object.as_ref(), event));
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
@@ -162,9 +162,9 @@ async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BT
 }
 
 /// The metadata of objects, also of undecodable ones.
-fn metadata_of<K>(objects: &Objects<K>, namespace: &str) -> Api<Guard<PartialObjectMeta<K>>>
+fn metadata_of<K>(objects: &CachedApi<K>, namespace: &str) -> Api<GuardedObject<PartialObjectMeta<K>>>
 where
-    K: Cached + Serialize + Resource<Scope = NamespaceResourceScope>,
+    K: CacheableKind + Serialize + Resource<Scope = NamespaceResourceScope>,
 {
     Api::namespaced(objects.api(namespace).into_client(), namespace)
 }

@@ -4,7 +4,7 @@
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Action, Snapshot, shares::Share};
+use super::{Action, Snapshot, shares::PoolShare};
 use mcm_api::{
     labels,
     machine::{Machine, MachineDeployment},
@@ -21,7 +21,7 @@ const TO_BE_DELETED: i64 = 2;
 pub(super) fn is_known(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    share: &Share,
+    share: &PoolShare,
     deployment: &MachineDeployment,
 ) -> bool {
     let wanted = share.replicas.filter(|_| !snapshot.is_scaled_elsewhere());

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Action, Member, Snapshot, native::labels_of};
-use crate::object::view::View;
+use super::{Action, MachinePoolMember, Snapshot, native::labels_of};
+use crate::object::view::ObjectView;
 use mcm_api::{labels, machine::Machine as NativeMachine};
 use mcm_controllers::object::owner;
 use mcm_conversion::types::{ClassRef, MCMMachine, MCMMachineSpec, Machine, names};
@@ -52,7 +52,7 @@ pub(super) fn create(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// Copies the watch filter of the pool to an MCMMachine.
-fn keep_filter(plan: &mut Plan<Action>, snapshot: &Snapshot, member: &Member) {
+fn keep_filter(plan: &mut Plan<Action>, snapshot: &Snapshot, member: &MachinePoolMember) {
     let Some(filter) = &snapshot.watch_filter else { return };
     if member.object.labels().get(names::WATCH_FILTER) != Some(filter) {
         let patch = json!({ "metadata": { "labels": { (names::WATCH_FILTER): filter } } });
@@ -73,29 +73,29 @@ pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             continue;
         }
         match &member.machine {
-            View::Present(machine) if machine.metadata.deletion_timestamp.is_none() => {
+            ObjectView::Present(machine) if machine.metadata.deletion_timestamp.is_none() => {
                 plan.then(
                     Action::DeleteMachine(machine.clone()),
                     "Cluster API core drains the Node before the VM is deleted",
                 );
             }
-            View::Present(_) => {
+            ObjectView::Present(_) => {
                 plan.wait(
                     WaitKind::MachineDeletion,
                     format!("Cluster API core to drain the Node of Machine {name}"),
                     None,
                 );
             }
-            View::Missing if is_last && snapshot.session.has_read_machines => {
+            ObjectView::Missing if is_last && snapshot.session.has_read_machines => {
                 let action = Action::DeleteMember(member.object.clone());
                 plan.then(action, "Cluster API core creates no Machine for a pool that is being deleted");
             }
-            View::Missing if is_last => {
+            ObjectView::Missing if is_last => {
                 if !plan.steps.iter().any(|step| step.action == Action::ReadMachines) {
                     plan.then(Action::ReadMachines, "Cluster API core may have just created its Machine");
                 }
             }
-            View::Missing | View::Unknown => {
+            ObjectView::Missing | ObjectView::Unknown => {
                 plan.wait(
                     WaitKind::Owner,
                     format!("Cluster API core to create Machine {name}, so that it can be deleted"),
@@ -106,7 +106,7 @@ pub(super) fn delete(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-fn is_own(snapshot: &Snapshot, member: &Member) -> bool {
+fn is_own(snapshot: &Snapshot, member: &MachinePoolMember) -> bool {
     member.object.labels().get(labels::POOL) == Some(&snapshot.object.name_any())
 }
 
@@ -141,13 +141,13 @@ fn member(snapshot: &Snapshot, machine: &NativeMachine) -> MCMMachine {
 }
 
 /// The Machine of a member, if core created it.
-pub(super) fn machine_of(member: &MCMMachine, machine: View<Machine>) -> View<Machine> {
+pub(super) fn machine_of(member: &MCMMachine, machine: ObjectView<Machine>) -> ObjectView<Machine> {
     match machine {
-        View::Present(machine)
+        ObjectView::Present(machine)
             if owner::controller_of(&member.metadata)
                 .is_some_and(|one| Some(&one.uid) != machine.metadata.uid.as_ref()) =>
         {
-            View::Missing
+            ObjectView::Missing
         }
         other => other,
     }

@@ -35,8 +35,8 @@ use serde_json::Value;
 
 use crate::object::{
     conditions,
-    gate::Obstacle,
-    view::{Owner, View},
+    gate::ManagerObstacle,
+    view::{ObjectView, OwnerView},
 };
 use mcm_api::{
     machine::{self as native_api, MachineClass, MachineDeployment},
@@ -55,13 +55,13 @@ pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMMachinePool>,
     /// The MachinePool that owns it.
-    pub owner: Owner<MachinePool>,
+    pub owner: OwnerView<MachinePool>,
     /// Its Cluster.
-    pub cluster: View<Cluster>,
+    pub cluster: ObjectView<Cluster>,
     /// The infrastructure of the Cluster, if it is ours.
-    pub infrastructure: View<MCMCluster>,
+    pub infrastructure: ObjectView<MCMCluster>,
     /// The named or derived classes, and those of its Machines, by name.
-    pub classes: BTreeMap<String, View<MachineClass>>,
+    pub classes: BTreeMap<String, ObjectView<MachineClass>>,
     /// The classes that its sets and Machines use.
     pub used_classes: BTreeSet<String>,
     /// The native deployments with its label or with a name that it needs, and the shown one, by name.
@@ -73,17 +73,17 @@ pub(super) struct Snapshot {
     /// Names of its native deployments that cannot be decoded.
     pub unreadable_deployments: Vec<String>,
     /// The Secret with bootstrap data that the MachinePool names.
-    pub bootstrap: View<()>,
+    pub bootstrap: ObjectView<()>,
     /// Why the Nodes of the workload cluster are not known; `None` if they are.
     pub nodes_unknown: Option<String>,
     /// The native objects were read since the Cluster was paused.
     pub is_resumed: bool,
     /// MCMMachines with its label or with the name of one of its native Machines, by name.
-    pub members: BTreeMap<String, Member>,
+    pub members: BTreeMap<String, MachinePoolMember>,
     /// Results of the live reads of this reconcile.
-    pub session: Session,
+    pub session: McmMachinePoolSession,
     /// A native manager beside the provider.
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<ManagerObstacle>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.
@@ -92,7 +92,7 @@ pub(super) struct Snapshot {
 
 /// Results of the live reads of a reconcile.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Session {
+pub(super) struct McmMachinePoolSession {
     /// No native object of the pool exists.
     pub is_gone: bool,
     /// The Machines of Cluster API in the caches are as they were during this reconcile.
@@ -103,11 +103,11 @@ pub(super) struct Session {
 
 /// An MCMMachine of a pool whose VMs are also Machines of Cluster API.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct MachinePoolMember {
     /// The object.
     pub object: Arc<MCMMachine>,
     /// The Machine of the same name, once core has created it.
-    pub machine: View<Machine>,
+    pub machine: ObjectView<Machine>,
 }
 
 /// One operation of a plan. Patches are JSON merge patches with the resource version as precondition.

@@ -8,22 +8,22 @@ use k8s_openapi::apimachinery::pkg::{
 };
 use kube::ResourceExt;
 
-use super::{Snapshot, shares::Share};
+use super::{Snapshot, shares::PoolShare};
 use crate::provider::class;
 use mcm_api::{
     labels,
     machine::{ClassContent, ClassSpec, GROUP, MachineClass, MachineDeployment, RollingUpdate, Strategy},
 };
 use mcm_controllers::object::{
-    draft::{Change, Draft},
+    draft::{DraftPatch, ObjectDraft},
     owner,
 };
 pub use mcm_conversion::{VERSION, is_in, limit, types::names};
 
-type Keys = BTreeMap<String, String>;
+type PoolMetadataMap = BTreeMap<String, String>;
 
 /// A deployment that does not exist yet.
-pub(super) fn created(snapshot: &Snapshot, share: &Share, class: &str) -> MachineDeployment {
+pub(super) fn created(snapshot: &Snapshot, share: &PoolShare, class: &str) -> MachineDeployment {
     let mut deployment = MachineDeployment::default();
     deployment.metadata.name = Some(share.name.clone());
     deployment.metadata.namespace = snapshot.object.namespace();
@@ -40,11 +40,11 @@ pub(super) fn created(snapshot: &Snapshot, share: &Share, class: &str) -> Machin
 /// The change of an existing deployment; `None` if it is up to date. Without a usable class it keeps its class.
 pub(super) fn changed(
     snapshot: &Snapshot,
-    share: &Share,
+    share: &PoolShare,
     class: Option<&str>,
     deployment: &Arc<MachineDeployment>,
-) -> Option<Change<MachineDeployment>> {
-    let mut draft = Draft::of(Arc::clone(deployment));
+) -> Option<DraftPatch<MachineDeployment>> {
+    let mut draft = ObjectDraft::of(Arc::clone(deployment));
     draft.edit("the MachinePool or the MCMMachinePool changed", |deployment| {
         if let Some(replicas) = share.replicas.filter(|_| !snapshot.is_scaled_elsewhere()) {
             deployment.spec.replicas = replicas;
@@ -56,7 +56,7 @@ pub(super) fn changed(
 
 /// Sets all fields except the number of machines. A change of labels, annotations or class of the template is a
 /// rollout.
-fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share, class: Option<&str>) {
+fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &PoolShare, class: Option<&str>) {
     let meta = &mut deployment.metadata;
     if let Some(reference) = owner::reference_to(snapshot.object.as_ref())
         && let Some(owners) = owner::adopted(meta, &reference)
@@ -105,7 +105,7 @@ fn settle(deployment: &mut MachineDeployment, snapshot: &Snapshot, share: &Share
     spec.min_ready_seconds = wanted.min_ready_seconds.unwrap_or_default();
 }
 
-fn of_nodes(all: &Keys, domains: &[&str]) -> Keys {
+fn of_nodes(all: &PoolMetadataMap, domains: &[&str]) -> PoolMetadataMap {
     let chosen = all.iter().filter(|(key, _)| is_in(key, domains));
     chosen.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
@@ -129,7 +129,7 @@ pub(super) fn class(snapshot: &Snapshot, name: &str, content: &ClassContent) -> 
 }
 
 /// The labels of all objects that are created for the pool.
-pub(super) fn labels_of(snapshot: &Snapshot) -> Keys {
+pub(super) fn labels_of(snapshot: &Snapshot) -> PoolMetadataMap {
     let pool = Some((labels::POOL.to_owned(), snapshot.object.name_any()));
     let cluster = snapshot.cluster_name().map(|name| (names::CLUSTER_NAME.to_owned(), name.to_owned()));
     let filter = snapshot.watch_filter.as_ref().map(|value| (names::WATCH_FILTER.to_owned(), value.clone()));

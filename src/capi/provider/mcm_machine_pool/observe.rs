@@ -6,11 +6,11 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{Member, Session, Snapshot, apply::MCMMachinePools, members, shares};
+use super::{MachinePoolMember, McmMachinePoolSession, Snapshot, apply::MCMMachinePools, members, shares};
 use crate::{
     object::{
         observe::{owner, owner_of, view},
-        view::{Owner, View},
+        view::{ObjectView, OwnerView},
     },
     provider::{
         observe::{cluster_name, infrastructure, pool_of},
@@ -24,29 +24,29 @@ use mcm_controllers::{
 };
 use mcm_conversion::types::{Cluster, MCMMachinePool};
 use mcm_runtime::{
-    cache::{Cache, Cached, Key},
-    reconcile::Observe,
-    trust::Trust,
+    cache::{CacheableKind, Key, ObjectCache},
+    reconcile::SnapshotReader,
+    trust::CacheTrust,
 };
 
-impl Observe for MCMMachinePools {
+impl SnapshotReader for MCMMachinePools {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
-    type Session = Session;
+    type Session = McmMachinePoolSession;
 
     /// `None` if the object does not exist.
-    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, (): &(), session: &McmMachinePoolSession) -> Option<Snapshot> {
         let object = self.objects.cache.get(key)?;
         let beside = |name: &str| Key::new(&key.namespace, name);
         let owner = match owner_of(&object.metadata, "MachinePool") {
-            Some(reference) => Owner::Named(owner(&self.pools.cache, &object.metadata, reference)),
-            None => Owner::None,
+            Some(reference) => OwnerView::Named(owner(&self.pools.cache, &object.metadata, reference)),
+            None => OwnerView::None,
         };
         let of_owner = owner.known().map(|pool| pool.spec.cluster_name.clone());
         let cluster = match cluster_name(&object.metadata).map(str::to_owned).or(of_owner) {
             Some(name) => view(&self.clusters.cache, &beside(&name)),
-            None => View::Missing,
+            None => ObjectView::Missing,
         };
         let infrastructure = infrastructure(&self.infrastructures.cache, &cluster);
         let shares = owner.known().map(|pool| shares::of(&object, pool)).unwrap_or_default();
@@ -58,9 +58,9 @@ impl Observe for MCMMachinePools {
         let used_classes = self.used_classes(&deployments, &machines);
         let named = owner.known().and_then(|pool| pool.spec.template.spec.bootstrap.data_secret_name.clone());
         let bootstrap = match named.map(|name| view(&self.secrets.cache, &beside(&name))) {
-            Some(View::Present(_)) => View::Present(().into()),
-            Some(View::Unknown) => View::Unknown,
-            Some(View::Missing) | None => View::Missing,
+            Some(ObjectView::Present(_)) => ObjectView::Present(().into()),
+            Some(ObjectView::Unknown) => ObjectView::Unknown,
+            Some(ObjectView::Missing) | None => ObjectView::Missing,
         };
         let uid = cluster.known().and_then(|cluster| cluster.uid());
         Some(Snapshot {
@@ -142,11 +142,11 @@ impl MCMMachinePools {
         &self,
         object: &MCMMachinePool,
         named: impl Iterator<Item = &'a String>,
-    ) -> BTreeMap<String, View<mcm_api::machine::MachineClass>> {
+    ) -> BTreeMap<String, ObjectView<mcm_api::machine::MachineClass>> {
         let cache = &self.classes.cache;
         let uid = object.uid().unwrap_or_default();
         let own = cache.all().into_iter().filter(|class| is_controlled_by(&class.metadata, &uid));
-        let mut classes: BTreeMap<_, _> = own.map(|class| (class.name_any(), View::Present(class))).collect();
+        let mut classes: BTreeMap<_, _> = own.map(|class| (class.name_any(), ObjectView::Present(class))).collect();
         for name in named {
             let seen = view(cache, &Key::beside(&object.metadata, name));
             classes.insert(name.clone(), seen);
@@ -154,7 +154,11 @@ impl MCMMachinePools {
         classes
     }
 
-    fn members(&self, object: &MCMMachinePool, machines: &BTreeMap<String, Arc<Machine>>) -> BTreeMap<String, Member> {
+    fn members(
+        &self,
+        object: &MCMMachinePool,
+        machines: &BTreeMap<String, Arc<Machine>>,
+    ) -> BTreeMap<String, MachinePoolMember> {
         if object.spec.machine_pool_machines.is_empty() {
             return BTreeMap::new();
         }
@@ -164,12 +168,12 @@ impl MCMMachinePools {
         let own = all.filter(|one| one.namespace() == object.namespace() && is_about(&one.name_any(), &one.metadata));
         let member = |object: Arc<mcm_conversion::types::MCMMachine>| {
             let machine = view(&self.machines.cache, &Key::of(&object.metadata));
-            (object.name_any(), Member { machine: members::machine_of(&object, machine), object })
+            (object.name_any(), MachinePoolMember { machine: members::machine_of(&object, machine), object })
         };
         own.map(member).collect()
     }
 
-    fn nodes_unknown(&self, cluster: &View<Cluster>) -> Option<String> {
+    fn nodes_unknown(&self, cluster: &ObjectView<Cluster>) -> Option<String> {
         let key = Key::of(&cluster.known()?.metadata);
         if let Some(problem) = self.workloads.attempt(&key).and_then(|attempt| attempt.problem) {
             return Some(problem);
@@ -178,9 +182,9 @@ impl MCMMachinePools {
             return Some("the workload cluster is not connected yet".to_owned());
         };
         match target.nodes.cache.trust() {
-            Trust::Trusted if target.nodes.cache.is_synced() => None,
-            Trust::Untrusted { .. } => Some("the API server of the workload cluster does not answer".to_owned()),
-            Trust::Trusted | Trust::Unknown { .. } => {
+            CacheTrust::Trusted if target.nodes.cache.is_synced() => None,
+            CacheTrust::Untrusted { .. } => Some("the API server of the workload cluster does not answer".to_owned()),
+            CacheTrust::Trusted | CacheTrust::Unknown { .. } => {
                 Some("the Nodes of the workload cluster have not been read yet".to_owned())
             }
         }
@@ -188,7 +192,7 @@ impl MCMMachinePools {
 }
 
 /// Names of objects of a pool that cannot be decoded.
-fn unreadable<K: Cached>(cache: &Cache<K>, pool: &Key) -> Vec<String> {
+fn unreadable<K: CacheableKind>(cache: &ObjectCache<K>, pool: &Key) -> Vec<String> {
     let all = cache.unreadable().into_iter();
     let is_own = |meta: &ObjectMeta| {
         let is_controller =

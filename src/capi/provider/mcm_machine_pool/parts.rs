@@ -2,10 +2,10 @@
 
 use kube::ResourceExt;
 
-use super::{Snapshot, shares::Share};
+use super::{Snapshot, shares::PoolShare};
 use crate::{
-    object::{conditions::Desired, view::View},
-    provider::{class::Class, observe::cluster_name, reasons},
+    object::{conditions::ConditionVerdict, view::ObjectView},
+    provider::{class::ClassResolution, observe::cluster_name, reasons},
 };
 use mcm_api::{
     machine::{Machine, MachineDeployment, OperationState},
@@ -13,22 +13,22 @@ use mcm_api::{
 };
 
 /// A verdict for each condition.
-pub(super) struct Parts {
+pub(super) struct PoolConditionVerdicts {
     /// The infrastructure of the Cluster.
-    pub cluster: Desired,
+    pub cluster: ConditionVerdict,
     /// The classes.
-    pub class: Desired,
+    pub class: ConditionVerdict,
     /// The bootstrap data of the VMs.
-    pub bootstrap: Desired,
+    pub bootstrap: ConditionVerdict,
     /// The workload cluster.
-    pub workload: Desired,
+    pub workload: ConditionVerdict,
     /// The native deployments.
-    pub native: Desired,
+    pub native: ConditionVerdict,
     /// The VMs.
-    pub machines: Desired,
+    pub machines: ConditionVerdict,
 }
 
-impl Parts {
+impl PoolConditionVerdicts {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let shares = snapshot.shares();
         Self {
@@ -47,7 +47,7 @@ impl Parts {
     }
 
     /// The first verdict that is not true, in the order in which they become true.
-    pub(super) fn summary(&self) -> Desired {
+    pub(super) fn summary(&self) -> ConditionVerdict {
         let all = [&self.cluster, &self.class, &self.bootstrap, &self.workload, &self.native, &self.machines];
         all.into_iter().find(|part| !part.is_true()).unwrap_or(&self.machines).clone()
     }
@@ -79,7 +79,7 @@ impl Snapshot {
     }
 
     /// All native deployments of the pool exist, and none of their machines is missing, old or unhealthy.
-    pub(super) fn is_complete(&self, shares: &[Share]) -> bool {
+    pub(super) fn is_complete(&self, shares: &[PoolShare]) -> bool {
         shares.iter().all(|share| {
             self.deployments
                 .get(&share.name)
@@ -89,102 +89,107 @@ impl Snapshot {
     }
 }
 
-fn cluster(snapshot: &Snapshot) -> Desired {
+fn cluster(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
-        return Desired::yes(reasons::PROVISIONED);
+        return ConditionVerdict::yes(reasons::PROVISIONED);
     }
     let name = snapshot.cluster_name().unwrap_or_default();
-    Desired::no(reasons::WAITING_FOR_CLUSTER, format!("the infrastructure of Cluster {name} is not provisioned"))
+    ConditionVerdict::no(
+        reasons::WAITING_FOR_CLUSTER,
+        format!("the infrastructure of Cluster {name} is not provisioned"),
+    )
 }
 
-fn class(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+fn class(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     let problem = shares.iter().find_map(|share| match snapshot.class_of(share) {
-        Class::Problem(problem) => Some(problem),
-        Class::Usable { .. } => None,
+        ClassResolution::Problem(problem) => Some(problem),
+        ClassResolution::Usable { .. } => None,
     });
     match problem {
         Some(problem) if snapshot.shown().is_empty() => problem,
-        _ => Desired::yes(reasons::RESOLVED),
+        _ => ConditionVerdict::yes(reasons::RESOLVED),
     }
 }
 
-fn bootstrap(snapshot: &Snapshot) -> Desired {
+fn bootstrap(snapshot: &Snapshot) -> ConditionVerdict {
     if !snapshot.shown().is_empty() {
-        return Desired::yes(reasons::AVAILABLE);
+        return ConditionVerdict::yes(reasons::AVAILABLE);
     }
     let owner = snapshot.owner.known();
     let named = owner.and_then(|owner| owner.spec.template.spec.bootstrap.data_secret_name.as_deref());
-    let waiting = |text: String| Desired::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    let waiting = |text: String| ConditionVerdict::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
     match (named, &snapshot.bootstrap) {
-        (Some(""), _) | (Some(_), View::Present(_)) => Desired::yes(reasons::AVAILABLE),
-        (Some(name), View::Missing) => waiting(format!("Secret {name} does not exist")),
-        (Some(name), View::Unknown) => waiting(format!("Secret {name} cannot be read")),
+        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(reasons::AVAILABLE),
+        (Some(name), ObjectView::Missing) => waiting(format!("Secret {name} does not exist")),
+        (Some(name), ObjectView::Unknown) => waiting(format!("Secret {name} cannot be read")),
         (None, _) => waiting("spec.template.spec.bootstrap.dataSecretName of the MachinePool is not set".to_owned()),
     }
 }
 
 /// A deployment managed by another process needs no workload cluster.
-fn workload(snapshot: &Snapshot) -> Desired {
+fn workload(snapshot: &Snapshot) -> ConditionVerdict {
     match &snapshot.nodes_unknown {
-        Some(problem) if snapshot.shown().is_empty() => Desired::no(reasons::NOT_CONNECTED, problem.clone()),
-        _ => Desired::yes(reasons::CONNECTED),
+        Some(problem) if snapshot.shown().is_empty() => ConditionVerdict::no(reasons::NOT_CONNECTED, problem.clone()),
+        _ => ConditionVerdict::yes(reasons::CONNECTED),
     }
 }
 
-fn native(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+fn native(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     if let Some(name) = snapshot.unreadable_deployments.first() {
-        return Desired::no(reasons::UNREADABLE, format!("MCM MachineDeployment {name} cannot be read"));
+        return ConditionVerdict::no(reasons::UNREADABLE, format!("MCM MachineDeployment {name} cannot be read"));
     }
     let shown = snapshot.shown();
     if !shown.is_empty() {
         return match snapshot.deployments.get(shown) {
-            None => Desired::no(reasons::NOT_PROVISIONED, format!("MCM MachineDeployment {shown} does not exist")),
+            None => {
+                ConditionVerdict::no(reasons::NOT_PROVISIONED, format!("MCM MachineDeployment {shown} does not exist"))
+            }
             Some(_) if !snapshot.is_scaled_elsewhere() => {
                 let text = "the MachinePool only mirrors a deployment: annotate it with \
                             cluster.x-k8s.io/replicas-managed-by, so that Cluster API core adopts its replicas";
-                Desired::no(reasons::REPLICAS_NOT_MANAGED, text)
+                ConditionVerdict::no(reasons::REPLICAS_NOT_MANAGED, text)
             }
-            Some(_) => Desired::yes(reasons::SYNCED),
+            Some(_) => ConditionVerdict::yes(reasons::SYNCED),
         };
     }
-    for Share { name, .. } in shares {
+    for PoolShare { name, .. } in shares {
         match snapshot.deployments.get(name) {
             Some(deployment) if !snapshot.owns(deployment) => {
                 let text = format!("another object has MCM MachineDeployment {name}: delete or rename one of them");
-                return Desired::no(reasons::NAME_TAKEN, text);
+                return ConditionVerdict::no(reasons::NAME_TAKEN, text);
             }
             None => {
                 let text = format!("MCM MachineDeployment {name} does not exist yet");
-                return Desired::no(reasons::NOT_PROVISIONED, text);
+                return ConditionVerdict::no(reasons::NOT_PROVISIONED, text);
             }
             Some(_) => {}
         }
     }
-    Desired::yes(reasons::SYNCED)
+    ConditionVerdict::yes(reasons::SYNCED)
 }
 
-fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
+fn machines(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     let counted = snapshot.counted();
     let is_surplus = |one: &&MachineDeployment| !shares.iter().any(|share| share.name == one.name_any());
     let has_surplus = snapshot.shown().is_empty() && counted.iter().any(is_surplus);
     if !counted.is_empty() && !has_surplus && counted.iter().all(|deployment| is_settled(deployment)) {
         return match snapshot.without_id() {
-            None => Desired::yes(reasons::PROVISIONED),
-            Some(machine) => Desired::no(
+            None => ConditionVerdict::yes(reasons::PROVISIONED),
+            Some(machine) => ConditionVerdict::no(
                 reasons::PROVIDER_ID_UNKNOWN,
                 format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
             ),
         };
     }
     if let Some(invalid) = counted.iter().find_map(|deployment| invalid(deployment)) {
-        return Desired::no(reasons::FAILED, invalid);
+        return ConditionVerdict::no(reasons::FAILED, invalid);
     }
     if let Some(failed) = snapshot.machines.values().find_map(|machine| failure(machine)) {
         return failed;
     }
     if let Some(changed) = counted.iter().find(|deployment| !is_observed(deployment)) {
         let text = format!("a change of MCM MachineDeployment {} is not observed yet", changed.name_any());
-        return Desired::no(reasons::ROLLING_OUT, text);
+        return ConditionVerdict::no(reasons::ROLLING_OUT, text);
     }
     let sum =
         |count: fn(&MachineDeployment) -> i32| counted.iter().fold(0_i32, |sum, one| sum.saturating_add(count(one)));
@@ -192,7 +197,7 @@ fn machines(snapshot: &Snapshot, shares: &[Share]) -> Desired {
     let available = sum(|one| one.status.as_ref().map_or(0, |status| status.available_replicas));
     let updated = sum(|one| one.status.as_ref().map_or(0, |status| status.updated_replicas));
     let text = format!("{available} of {desired} machines are available, {updated} have the current template");
-    Desired::no(reasons::ROLLING_OUT, text)
+    ConditionVerdict::no(reasons::ROLLING_OUT, text)
 }
 
 /// Whether the counters are of the current spec.
@@ -217,10 +222,10 @@ fn invalid(deployment: &MachineDeployment) -> Option<String> {
     Some(found.message.clone())
 }
 
-fn failure(machine: &Machine) -> Option<Desired> {
+fn failure(machine: &Machine) -> Option<ConditionVerdict> {
     let operation = &machine.status.as_ref()?.last_operation;
     (operation.state == Some(OperationState::Failed)).then(|| {
         let code = if operation.error_code.is_empty() { reasons::FAILED } else { operation.error_code.as_str() };
-        Desired::no(code, format!("machine {}: {}", machine.name_any(), operation.description))
+        ConditionVerdict::no(code, format!("machine {}: {}", machine.name_any(), operation.description))
     })
 }

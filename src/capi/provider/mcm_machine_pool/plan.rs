@@ -5,16 +5,16 @@ use serde_json::json;
 
 use super::{
     Action, Snapshot, chosen, members, native,
-    parts::Parts,
-    shares::{self, Share},
+    parts::PoolConditionVerdicts,
+    shares::{self, PoolShare},
     status,
 };
 use crate::{
     object::{
         gate::{self, gate, report},
-        view::View,
+        view::ObjectView,
     },
-    provider::class::Class,
+    provider::class::ClassResolution,
 };
 use mcm_api::{
     labels,
@@ -22,9 +22,9 @@ use mcm_api::{
 };
 use mcm_controllers::object::{finalizer, owner};
 use mcm_conversion::types::names;
-use mcm_rules::plan::{Plan, Plannable, SentPatch, UndoneWrite, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, UndoneWrite, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -62,7 +62,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 
 /// Writes the native objects, the IDs of the VMs, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
-    let parts = Parts::of(snapshot);
+    let parts = PoolConditionVerdicts::of(snapshot);
     if snapshot.shown().is_empty() {
         native_objects(plan, snapshot, &parts);
         if !plan.steps.is_empty() {
@@ -87,7 +87,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
+fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &PoolConditionVerdicts) {
     if snapshot.has_members() {
         members::choose(plan, snapshot);
         members::create(plan, snapshot);
@@ -102,26 +102,26 @@ fn native_objects(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts) {
 }
 
 /// Updates one native deployment. A class that the pool describes is written first.
-fn sync_deployment(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, share: &Share) {
+fn sync_deployment(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &PoolConditionVerdicts, share: &PoolShare) {
     let class = match snapshot.class_of(share) {
-        Class::Usable { name, content, is_inline: true } => match snapshot.classes.get(&name) {
-            Some(View::Present(_)) => Some(name),
-            Some(View::Unknown) => {
+        ClassResolution::Usable { name, content, is_inline: true } => match snapshot.classes.get(&name) {
+            Some(ObjectView::Present(_)) => Some(name),
+            Some(ObjectView::Unknown) => {
                 plan.wait(WaitKind::ClassUnknown, format!("MachineClass {name} to become readable"), None);
                 None
             }
-            Some(View::Missing) | None if matches!(snapshot.infrastructure, View::Unknown) => {
+            Some(ObjectView::Missing) | None if matches!(snapshot.infrastructure, ObjectView::Unknown) => {
                 plan.wait(WaitKind::Unreadable, "the MCMCluster to become readable", None);
                 None
             }
-            Some(View::Missing) | None => {
+            Some(ObjectView::Missing) | None => {
                 let class = native::class(snapshot, &name, &content);
                 plan.then(Action::CreateClass(Box::new(class)), "the pool describes its VMs itself");
                 return;
             }
         },
-        Class::Usable { name, .. } => Some(name),
-        Class::Problem(_) => None,
+        ClassResolution::Usable { name, .. } => Some(name),
+        ClassResolution::Problem(_) => None,
     };
     match (snapshot.deployments.get(&share.name), &class) {
         (Some(deployment), _) if !snapshot.owns(deployment) => {}
@@ -147,7 +147,7 @@ fn sync_deployment(plan: &mut Plan<Action>, snapshot: &Snapshot, parts: &Parts, 
 }
 
 /// Deletes deployments of zones that the pool no longer has once the others are complete, and unused classes.
-fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]) {
+fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[PoolShare]) {
     let surplus = snapshot.own_deployments().filter(|one| !shares.iter().any(|share| share.name == one.name_any()));
     for deployment in surplus {
         if deployment.metadata.deletion_timestamp.is_some() || snapshot.is_complete(shares) {
@@ -157,7 +157,7 @@ fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[Share]
         }
     }
     let uid = snapshot.object.metadata.uid.as_deref().unwrap_or_default();
-    let own = snapshot.classes.values().filter_map(View::known);
+    let own = snapshot.classes.values().filter_map(ObjectView::known);
     for class in own.filter(|class| owner::is_controlled_by(&class.metadata, uid)) {
         let name = class.name_any();
         let is_wanted = shares::own_class(&snapshot.object).as_ref() == Some(&name);

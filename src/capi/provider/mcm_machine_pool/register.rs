@@ -20,22 +20,22 @@ use mcm_conversion::types::{
     Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, MCMMachinePool, Machine, MachinePool,
 };
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    objects::Objects,
-    queue::{Pacing, Queue},
-    target::Target,
-    trust::Trust,
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    objects::CachedApi,
+    queue::{QueuePacing, WorkQueue},
+    target::TargetCluster,
+    trust::CacheTrust,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let pools = Arc::new(MCMMachinePools::new(builder, settings));
-    let queue = Queue::new("mcmmachinepool", Pacing::OF_OWNERS);
+    let queue = WorkQueue::new("mcmmachinepool", QueuePacing::OF_OWNERS);
     builder.controller::<MCMMachinePool, _>(&pools, &queue, &Arc::default(), settings.concurrency, |_| true);
-    let enqueue = Enqueue::new(&pools, &queue);
+    let enqueue = EnqueueMapper::new(&pools, &queue);
     // Objects of core, and of its other providers.
     builder.on_change(enqueue.on(of_owner));
     builder.on_change(enqueue.on(of_cluster));
@@ -55,7 +55,7 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
 }
 
 impl MCMMachinePools {
-    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+    fn new(builder: &mut CellBuilder<'_>, settings: &Settings) -> Self {
         Self {
             objects: builder.objects(),
             pools: builder.objects(),
@@ -84,11 +84,11 @@ fn all(caches: &MCMMachinePools) -> Vec<Key> {
 }
 
 /// The object of a MachinePool, and the one that it had before.
-fn of_owner(_: &MCMMachinePools, change: &Change<MachinePool>) -> Vec<Key> {
+fn of_owner(_: &MCMMachinePools, change: &ObjectChange<MachinePool>) -> Vec<Key> {
     change.old.iter().chain(&change.new).filter_map(|pool| infrastructure_of(pool)).collect()
 }
 
-fn of_cluster(caches: &MCMMachinePools, change: &Change<Cluster>) -> Vec<Key> {
+fn of_cluster(caches: &MCMMachinePools, change: &ObjectChange<Cluster>) -> Vec<Key> {
     of_cluster_key(caches, &change.key)
 }
 
@@ -96,33 +96,33 @@ fn of_cluster_key(caches: &MCMMachinePools, cluster: &Key) -> Vec<Key> {
     keys(&caches.objects.cache.by(BY_CLUSTER, cluster))
 }
 
-fn of_infrastructure(caches: &MCMMachinePools, change: &Change<MCMCluster>) -> Vec<Key> {
+fn of_infrastructure(caches: &MCMMachinePools, change: &ObjectChange<MCMCluster>) -> Vec<Key> {
     let cluster = cluster_name(&change.meta).map(|name| Key::new(&change.key.namespace, name));
     cluster.map(|cluster| of_cluster_key(caches, &cluster)).unwrap_or_default()
 }
 
 /// The objects whose MachinePools name a Secret with bootstrap data.
-fn of_secret(caches: &MCMMachinePools, change: &Change<MetadataOfSecret>) -> Vec<Key> {
+fn of_secret(caches: &MCMMachinePools, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     let pools = caches.pools.cache.by(BY_BOOTSTRAP, &change.key);
     pools.iter().filter_map(|pool| infrastructure_of(pool)).collect()
 }
 
 /// The Machine of a member has its name.
-fn of_machine(caches: &MCMMachinePools, change: &Change<Machine>) -> Vec<Key> {
+fn of_machine(caches: &MCMMachinePools, change: &ObjectChange<Machine>) -> Vec<Key> {
     let member = caches.members.cache.get(&change.key);
     member.and_then(|member| labelled(&member.metadata)).into_iter().collect()
 }
 
-fn of_member(_: &MCMMachinePools, change: &Change<MCMMachine>) -> Vec<Key> {
+fn of_member(_: &MCMMachinePools, change: &ObjectChange<MCMMachine>) -> Vec<Key> {
     labelled(&change.meta).into_iter().collect()
 }
 
 /// A deployment that is only shown has no label.
-fn of_deployment(caches: &MCMMachinePools, change: &Change<MachineDeployment>) -> Vec<Key> {
+fn of_deployment(caches: &MCMMachinePools, change: &ObjectChange<MachineDeployment>) -> Vec<Key> {
     labelled(&change.meta).into_iter().chain(showing(&caches.objects, &change.key)).collect()
 }
 
-fn of_native(caches: &MCMMachinePools, change: &Change<native::Machine>) -> Vec<Key> {
+fn of_native(caches: &MCMMachinePools, change: &ObjectChange<native::Machine>) -> Vec<Key> {
     if let Some(pool) = labelled(&change.meta) {
         return vec![pool];
     }
@@ -133,17 +133,17 @@ fn of_native(caches: &MCMMachinePools, change: &Change<native::Machine>) -> Vec<
     deployment.into_iter().flat_map(|deployment| showing(&caches.objects, &deployment)).collect()
 }
 
-fn of_set(_: &MCMMachinePools, change: &Change<MachineSet>) -> Vec<Key> {
+fn of_set(_: &MCMMachinePools, change: &ObjectChange<MachineSet>) -> Vec<Key> {
     labelled(&change.meta).filter(|_| change.gone).into_iter().collect()
 }
 
-fn of_class(caches: &MCMMachinePools, change: &Change<MachineClass>) -> Vec<Key> {
+fn of_class(caches: &MCMMachinePools, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     let all = caches.objects.cache.all();
     all.iter().filter(|pool| is_in(&pool.metadata, &change.key.namespace)).map(|pool| Key::of(&pool.metadata)).collect()
 }
 
 /// The Nodes of a workload cluster become known or unknown.
-fn of_target(caches: &MCMMachinePools, target: &Target, _: &Trust) -> Vec<Key> {
+fn of_target(caches: &MCMMachinePools, target: &TargetCluster, _: &CacheTrust) -> Vec<Key> {
     let is_there = |pool: &Arc<MCMMachinePool>| {
         let cluster = cluster_name(&pool.metadata).map(|name| Key::beside(&pool.metadata, name));
         cluster.is_some_and(|cluster| target_of(&cluster) == target.id)
@@ -157,7 +157,7 @@ fn labelled(meta: &ObjectMeta) -> Option<Key> {
 }
 
 /// The pools that show a deployment.
-fn showing(pools: &Objects<MCMMachinePool>, deployment: &Key) -> Vec<Key> {
+fn showing(pools: &CachedApi<MCMMachinePool>, deployment: &Key) -> Vec<Key> {
     let shows = |pool: &Arc<MCMMachinePool>| {
         pool.spec.machine_deployment_ref.name == deployment.name
             && pool.metadata.namespace.as_deref() == Some(&deployment.namespace)

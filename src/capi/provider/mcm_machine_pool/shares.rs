@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use crate::{
-    object::view::{Owner, View},
-    provider::class::{self, Class, Description},
+    object::view::{ObjectView, OwnerView},
+    provider::class::{self, ClassResolution, VmDescription},
 };
 use mcm_api::{machine::ClassNodeTemplate, syntax};
 use mcm_controllers::object::owner;
@@ -22,7 +22,7 @@ const HASH: usize = 9;
 
 /// The part of a pool that is one native deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct PoolShare {
     /// Name of the deployment.
     pub name: String,
     /// Its zone; empty if the pool names none.
@@ -32,10 +32,10 @@ pub(super) struct Share {
 }
 
 /// The shares of a pool, in the order of their zones.
-pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<Share> {
+pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<PoolShare> {
     let (name, replicas) = (object.name_any(), owner.spec.replicas);
     let parts = spread(replicas.unwrap_or_default(), &owner.spec.failure_domains).into_iter();
-    let shares = parts.map(|(zone, part)| Share {
+    let shares = parts.map(|(zone, part)| PoolShare {
         name: zone.map_or_else(|| name.clone(), |zone| in_zone(&name, zone)),
         zone: zone.unwrap_or_default().to_owned(),
         replicas: replicas.map(|_| part),
@@ -61,26 +61,26 @@ pub(super) fn own_class(object: &MCMMachinePool) -> Option<String> {
 }
 
 /// Name of the class of a zone.
-pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &View<MCMCluster>) -> String {
+pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &ObjectView<MCMCluster>) -> String {
     own_class(object).unwrap_or_else(|| class::in_zone(&object.spec.machine_class_ref, zone, infrastructure))
 }
 
 impl Snapshot {
     /// The native deployments that the pool needs; none while its MachinePool is unknown.
-    pub(super) fn shares(&self) -> Vec<Share> {
+    pub(super) fn shares(&self) -> Vec<PoolShare> {
         self.owner.known().map(|owner| of(&self.object, owner)).unwrap_or_default()
     }
 
     /// The class of a share.
-    pub(super) fn class_of(&self, share: &Share) -> Class {
+    pub(super) fn class_of(&self, share: &PoolShare) -> ClassResolution {
         let object = &self.object;
         let name = class_name(object, &share.zone, &self.infrastructure);
-        let description = Description {
+        let description = VmDescription {
             named: &object.spec.machine_class_ref,
             inline: object.spec.machine_class.as_ref().map(|content| (name.clone(), content)),
             zone: &share.zone,
             infrastructure: &self.infrastructure,
-            class: self.classes.get(&name).unwrap_or(&View::Missing),
+            class: self.classes.get(&name).unwrap_or(&ObjectView::Missing),
         };
         description.resolve()
     }
@@ -105,9 +105,9 @@ impl Snapshot {
     /// The MachinePool is being deleted, or deleted.
     pub(super) fn is_abandoned(&self) -> bool {
         match &self.owner {
-            Owner::None | Owner::Named(View::Unknown) => false,
-            Owner::Named(View::Missing) => true,
-            Owner::Named(View::Present(pool)) => pool.metadata.deletion_timestamp.is_some(),
+            OwnerView::None | OwnerView::Named(ObjectView::Unknown) => false,
+            OwnerView::Named(ObjectView::Missing) => true,
+            OwnerView::Named(ObjectView::Present(pool)) => pool.metadata.deletion_timestamp.is_some(),
         }
     }
 

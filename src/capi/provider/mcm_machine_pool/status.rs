@@ -3,22 +3,22 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-use super::{Action, Snapshot, parts::Parts};
+use super::{Action, Snapshot, parts::PoolConditionVerdicts};
 use crate::{
     object::{
-        conditions::{self, Desired},
-        gate::{Facts, Gated, with_conditions},
+        conditions::{self, ConditionVerdict},
+        gate::{GateInput, GatedSnapshot, with_conditions},
     },
     provider::{class, reasons},
 };
 use mcm_conversion::types::{MCMMachinePoolStatus, names};
 
-impl Gated for Snapshot {
+impl GatedSnapshot for Snapshot {
     type Status = MCMMachinePoolStatus;
     type Action = Action;
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn facts(&self) -> GateInput<'_> {
+        GateInput {
             meta: &self.object.metadata,
             watch_filter: self.watch_filter.as_deref(),
             owner_kind: "MachinePool",
@@ -54,7 +54,7 @@ impl Gated for Snapshot {
 }
 
 /// The status of an object that is not being deleted.
-pub(super) fn current(snapshot: &Snapshot, parts: &Parts) -> MCMMachinePoolStatus {
+pub(super) fn current(snapshot: &Snapshot, parts: &PoolConditionVerdicts) -> MCMMachinePoolStatus {
     let mut next = shown(snapshot);
     // Once usable, a pool stays usable: otherwise core would stop following it in the middle of a rollout.
     if parts.native.is_true() {
@@ -78,14 +78,16 @@ pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
         0 => "the MCM MachineDeployments are being deleted".to_owned(),
         count => format!("{count} machines are being deleted"),
     };
-    with_conditions(snapshot, shown(snapshot), [(reasons::READY, Desired::no(reasons::DELETING, text))])
+    with_conditions(snapshot, shown(snapshot), [(reasons::READY, ConditionVerdict::no(reasons::DELETING, text))])
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachinePoolStatus) {
     let is_in_use = snapshot.owner.known().is_some() && !snapshot.is_abandoned();
     let desired = match is_in_use {
-        true => Desired::no(reasons::POOL_IN_USE, "delete the MachinePool, whose deletion deletes this object"),
-        false => Desired::yes(reasons::POOL_DELETING),
+        true => {
+            ConditionVerdict::no(reasons::POOL_IN_USE, "delete the MachinePool, whose deletion deletes this object")
+        }
+        false => ConditionVerdict::yes(reasons::POOL_DELETING),
     };
     let generation = snapshot.object.metadata.generation;
     conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);

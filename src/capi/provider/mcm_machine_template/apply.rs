@@ -8,31 +8,31 @@ use mcm_conversion::types::{Cluster, MCMMachineTemplate};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles MCMMachineTemplates.
 pub(super) struct MCMMachineTemplates {
-    pub objects: Arc<Objects<MCMMachineTemplate>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub classes: Arc<Objects<MachineClass>>,
+    pub objects: Arc<CachedApi<MCMMachineTemplate>>,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
     pub watch_filter: Option<String>,
 }
 
-impl Execute for MCMMachineTemplates {
+impl PlanExecutor for MCMMachineTemplates {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<WriteStatus>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for Step { action: WriteStatus(status), .. } in steps {
             turn.write_status(&self.objects, &snapshot.object.metadata, &snapshot.object.status, &Some(*status))
                 .await?;
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {

@@ -9,7 +9,7 @@ mod register;
 
 use std::{fmt, sync::Arc};
 
-use crate::object::view::View;
+use crate::object::view::ObjectView;
 use mcm_api::machine::MachineClass;
 use mcm_conversion::types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus};
 
@@ -21,9 +21,9 @@ pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMMachineTemplate>,
     /// The Cluster in its label.
-    pub cluster: View<Cluster>,
+    pub cluster: ObjectView<Cluster>,
     /// The class that it names.
-    pub class: View<MachineClass>,
+    pub class: ObjectView<MachineClass>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
 }

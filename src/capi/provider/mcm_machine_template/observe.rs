@@ -1,11 +1,11 @@
 use super::{Snapshot, apply::MCMMachineTemplates};
 use crate::{
-    object::{observe::view, view::View},
+    object::{observe::view, view::ObjectView},
     provider::observe::cluster_name,
 };
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for MCMMachineTemplates {
+impl SnapshotReader for MCMMachineTemplates {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
@@ -18,7 +18,7 @@ impl Observe for MCMMachineTemplates {
         let cluster = cluster_name(&object.metadata).map(|name| view(&self.clusters.cache, &beside(name)));
         let class = &object.spec.template.spec.machine_class_ref.name;
         Some(Snapshot {
-            cluster: cluster.unwrap_or(View::Missing),
+            cluster: cluster.unwrap_or(ObjectView::Missing),
             class: view(&self.classes.cache, &beside(class)),
             watch_filter: self.watch_filter.clone(),
             object,

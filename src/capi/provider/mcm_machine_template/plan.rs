@@ -1,13 +1,13 @@
 use super::{Snapshot, WriteStatus};
 use crate::{
-    object::{hold, view::View},
+    object::{hold, view::ObjectView},
     provider::class,
 };
 use mcm_api::machine::ClassNodeTemplate;
 use mcm_conversion::types::MCMMachineTemplateStatus;
-use mcm_rules::plan::{Plan, Plannable, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = WriteStatus;
 
     fn plan(&self) -> Plan<WriteStatus> {
@@ -34,8 +34,8 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<WriteStatus> {
     let spec = &snapshot.object.spec.template.spec;
     let described = match (&spec.machine_class, &snapshot.class) {
         (Some(content), _) => content.node_template.as_ref(),
-        (None, View::Present(class)) => class.node_template.as_ref(),
-        (None, View::Missing | View::Unknown) => {
+        (None, ObjectView::Present(class)) => class.node_template.as_ref(),
+        (None, ObjectView::Missing | ObjectView::Unknown) => {
             plan.wait(WaitKind::Class, format!("MachineClass {}", spec.machine_class_ref.name), None);
             return plan;
         }
@@ -61,22 +61,22 @@ mod tests {
 
     use super::*;
 
-    fn snapshot(change: &Value, class: View<mcm_api::machine::MachineClass>) -> Snapshot {
+    fn snapshot(change: &Value, class: ObjectView<mcm_api::machine::MachineClass>) -> Snapshot {
         let mut object = json!({
             "metadata": { "name": "t", "namespace": "ns" },
             "spec": { "template": { "spec": { "machineClassRef": { "name": "small" } } } },
         });
         mcm_api::patch::apply(&mut object, change);
         let object = Arc::new(serde_json::from_value(object).unwrap());
-        Snapshot { object, cluster: View::Missing, class, watch_filter: None }
+        Snapshot { object, cluster: ObjectView::Missing, class, watch_filter: None }
     }
 
-    fn class() -> View<mcm_api::machine::MachineClass> {
+    fn class() -> ObjectView<mcm_api::machine::MachineClass> {
         let node_template = json!({
             "capacity": { "cpu": "4", "gpu": "0", "memory": "16Gi" }, "virtualCapacity": { "example.com/slots": "2" },
             "architecture": "arm64", "instanceType": "small", "region": "r", "zone": "z",
         });
-        View::Present(Arc::new(
+        ObjectView::Present(Arc::new(
             serde_json::from_value(json!({ "metadata": {}, "nodeTemplate": node_template })).unwrap(),
         ))
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_class_that_is_not_there_changes_nothing() {
-        let plan = plan(&snapshot(&json!({ "status": { "capacity": { "cpu": "4" } } }), View::Missing));
+        let plan = plan(&snapshot(&json!({ "status": { "capacity": { "cpu": "4" } } }), ObjectView::Missing));
         assert_eq!((plan.steps.len(), plan.waits.len()), (0, 1));
     }
 }

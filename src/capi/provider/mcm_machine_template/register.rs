@@ -11,35 +11,35 @@ use crate::{
 use mcm_api::machine::MachineClass;
 use mcm_conversion::types::{Cluster, MCMMachineTemplate};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let templates = Arc::new(MCMMachineTemplates {
         objects: builder.objects(),
         clusters: builder.objects(),
         classes: builder.objects(),
         watch_filter: settings.watch_filter.clone(),
     });
-    let queue = Queue::new("mcmmachinetemplate", Pacing::default());
+    let queue = WorkQueue::new("mcmmachinetemplate", QueuePacing::default());
     builder.controller::<MCMMachineTemplate, _>(&templates, &queue, &Arc::default(), settings.concurrency, |_| true);
-    let enqueue = Enqueue::new(&templates, &queue);
+    let enqueue = EnqueueMapper::new(&templates, &queue);
     builder.on_change(enqueue.on(of_class));
     builder.on_change(enqueue.on(of_cluster));
 }
 
-fn of_class(caches: &MCMMachineTemplates, change: &Change<MachineClass>) -> Vec<Key> {
+fn of_class(caches: &MCMMachineTemplates, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     let templates = caches.objects.cache.by(BY_CLASS, &change.key);
     templates.iter().map(|template| Key::of(&template.metadata)).collect()
 }
 
 /// The templates of a Cluster. Only a paused one matters, and few templates have the label.
-fn of_cluster(caches: &MCMMachineTemplates, change: &Change<Cluster>) -> Vec<Key> {
+fn of_cluster(caches: &MCMMachineTemplates, change: &ObjectChange<Cluster>) -> Vec<Key> {
     let is_of = |template: &MCMMachineTemplate| {
         cluster_name(&template.metadata) == Some(&change.key.name) && is_in(&template.metadata, &change.key.namespace)
     };

@@ -7,18 +7,18 @@ use k8s_openapi::api::coordination::v1;
 use kube::{Client, ResourceExt, api::ListParams};
 use parking_lot::RwLock;
 
-use super::leases::{self, Known, Lease};
+use super::leases::{self, NativeManagerLease, TrackedLease};
 use crate::{
-    object::gate::Obstacle,
+    object::gate::ManagerObstacle,
     provider::settings::{ROLE_NAME, Settings},
 };
 use mcm_runtime::{
-    cell::{Builder, Kind, Scope},
-    clock::Clock,
-    handlers::Handlers,
+    cell::{CellBuilder, CellScope, Kind},
+    clock::TimeSource,
+    handlers::HandlerList,
     leader,
     objects::chain,
-    poll::{self, Poll, PollResult},
+    poll::{self, PollResult, PollTask},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
@@ -26,29 +26,29 @@ pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, regist
 /// The default of client-go.
 const VALIDITY: i32 = 15;
 
-type Handler = dyn Fn() + Send + Sync;
+type ManagerChangeHandler = dyn Fn() + Send + Sync;
 
 /// The known native managers. Kinds of one cell share it.
 #[derive(Default)]
-pub(in super::super) struct Managers {
-    state: RwLock<State>,
-    handlers: Handlers<Handler>,
+pub(in super::super) struct ManagerRegistry {
+    state: RwLock<ManagerLeaseTable>,
+    handlers: HandlerList<ManagerChangeHandler>,
 }
 
 #[derive(Default)]
-struct State {
+struct ManagerLeaseTable {
     /// The user declared that they are being replaced.
     is_ignored: bool,
-    known: Vec<Known>,
+    known: Vec<TrackedLease>,
     /// By namespace; `None` before the first look that succeeded.
-    obstacles: Option<BTreeMap<String, Obstacle>>,
+    obstacles: Option<BTreeMap<String, ManagerObstacle>>,
     /// Why the last look failed.
     problem: Option<String>,
 }
 
-impl Managers {
+impl ManagerRegistry {
     /// Why nothing may be done in a namespace.
-    pub fn of(&self, namespace: &str) -> Option<Obstacle> {
+    pub fn of(&self, namespace: &str) -> Option<ManagerObstacle> {
         let state = self.state.read();
         if state.is_ignored {
             return None;
@@ -57,10 +57,10 @@ impl Managers {
             (Some(obstacles), _) => obstacles.get(namespace).cloned(),
             (None, Some(problem)) => {
                 let on = format!("the Leases of MCM managers to become readable: {problem}");
-                Some(Obstacle { on, is_certain: true })
+                Some(ManagerObstacle { on, is_certain: true })
             }
             (None, None) => {
-                Some(Obstacle { on: "the Leases of MCM managers to be read".to_owned(), is_certain: false })
+                Some(ManagerObstacle { on: "the Leases of MCM managers to be read".to_owned(), is_certain: false })
             }
         }
     }
@@ -72,7 +72,7 @@ impl Managers {
 
     #[cfg(test)]
     pub fn known_for_tests(obstacles: &[(&str, &str)]) -> std::sync::Arc<Self> {
-        let obstacle = |on: &str| Obstacle { on: on.to_owned(), is_certain: true };
+        let obstacle = |on: &str| ManagerObstacle { on: on.to_owned(), is_certain: true };
         let all = obstacles.iter().map(|(namespace, on)| ((*namespace).to_owned(), obstacle(on))).collect();
         let managers = Self::default();
         managers.state.write().obstacles = Some(all);
@@ -86,7 +86,7 @@ impl Managers {
     /// The state on a standby may be old.
     pub(super) fn forget(&self) {
         let mut state = self.state.write();
-        *state = State { is_ignored: state.is_ignored, ..State::default() };
+        *state = ManagerLeaseTable { is_ignored: state.is_ignored, ..ManagerLeaseTable::default() };
     }
 
     /// The result of the last poll. A Lease that is no longer renewed is free as soon as it expires.
@@ -103,7 +103,7 @@ impl Managers {
     }
 
     /// A failure after a success changes nothing: the last answer is the best there is.
-    pub(super) fn heard(&self, answer: Result<Vec<Lease>, String>, now: Timestamp) {
+    pub(super) fn heard(&self, answer: Result<Vec<NativeManagerLease>, String>, now: Timestamp) {
         let is_news = {
             let mut state = self.state.write();
             match answer {
@@ -130,13 +130,13 @@ impl Managers {
 
 /// Polls for native managers.
 struct NativeManagers {
-    managers: Arc<Managers>,
+    managers: Arc<ManagerRegistry>,
     control: Client,
-    scope: Scope,
-    clock: Arc<dyn Clock>,
+    scope: CellScope,
+    clock: Arc<dyn TimeSource>,
 }
 
-impl Poll for NativeManagers {
+impl PollTask for NativeManagers {
     const NAME: &'static str = "nativemanagers";
 
     async fn poll(&self) -> PollResult {
@@ -155,7 +155,7 @@ impl Poll for NativeManagers {
 }
 
 impl NativeManagers {
-    async fn leases(&self) -> kube::Result<Vec<Lease>> {
+    async fn leases(&self) -> kube::Result<Vec<NativeManagerLease>> {
         let api = self.scope.api::<v1::Lease>(&self.control);
         let mut read = Vec::new();
         for name in leases::NAMES {
@@ -166,8 +166,8 @@ impl NativeManagers {
     }
 }
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let managers = builder.shared::<Managers>();
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
+    let managers = builder.shared::<ManagerRegistry>();
     if settings.replaces_native_manager {
         managers.ignore();
         return;
@@ -177,11 +177,11 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     poll::register(builder, NativeManagers { managers, control, scope, clock });
 }
 
-fn of(lease: v1::Lease) -> Lease {
+fn of(lease: v1::Lease) -> NativeManagerLease {
     let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
     let version = lease.resource_version().unwrap_or_default();
     let spec = lease.spec.unwrap_or_default();
     let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(VALIDITY);
     let validity = SignedDuration::from_secs(i64::from(seconds));
-    Lease { namespace, name, holder: spec.holder_identity.unwrap_or_default(), version, validity }
+    NativeManagerLease { namespace, name, holder: spec.holder_identity.unwrap_or_default(), version, validity }
 }

@@ -9,4 +9,4 @@ mod leases;
 #[cfg(test)]
 mod tests;
 
-pub(super) use apply::{KIND, Managers};
+pub(super) use apply::{KIND, ManagerRegistry};

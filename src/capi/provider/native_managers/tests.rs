@@ -3,10 +3,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Managers,
-    leases::{self, Known, Lease},
+    ManagerRegistry,
+    leases::{self, NativeManagerLease, TrackedLease},
 };
-use crate::object::gate::Obstacle;
+use crate::object::gate::ManagerObstacle;
 use mcm_runtime::poll::PollResult;
 
 const GO: &str = "machine-controller-7d9c5b8f6-x2x9k";
@@ -16,8 +16,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-fn lease(holder: &str, version: &str) -> Lease {
-    Lease {
+fn lease(holder: &str, version: &str) -> NativeManagerLease {
+    NativeManagerLease {
         namespace: "ns".to_owned(),
         name: "machine-controller".to_owned(),
         holder: holder.to_owned(),
@@ -29,9 +29,11 @@ fn lease(holder: &str, version: &str) -> Lease {
 /// T26: renewals show that a Lease is held; without one it expires by our clock, regardless of its times.
 #[test]
 fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
-    let managers = Managers::default();
+    let managers = ManagerRegistry::default();
     managers.heard(Ok(vec![lease(GO, "1")]), at(0));
-    let Some(Obstacle { on, is_certain: true }) = managers.of("ns") else { panic!("a first sight may be a renewal") };
+    let Some(ManagerObstacle { on, is_certain: true }) = managers.of("ns") else {
+        panic!("a first sight may be a renewal")
+    };
     assert!(on.contains(GO) && on.contains("--replaces-machine-controller-manager"), "{on}");
     assert_eq!(managers.of("other"), None);
     managers.heard(Ok(vec![lease(GO, "2")]), at(15));
@@ -50,7 +52,7 @@ fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
 #[test]
 fn a_lease_of_this_program_or_of_nobody_is_no_obstacle() {
     for holder in [OURS, ""] {
-        let known = [Known { lease: lease(holder, "1"), since: at(0) }];
+        let known = [TrackedLease { lease: lease(holder, "1"), since: at(0) }];
         assert_eq!(leases::held(&known, mcm_runtime::leader::is_own_form, at(1)).count(), 0, "{holder}");
     }
 }
@@ -58,7 +60,7 @@ fn a_lease_of_this_program_or_of_nobody_is_no_obstacle() {
 /// Unknown is not absent: nothing is done before the Leases were read. Later failures keep the last answer.
 #[test]
 fn nothing_is_done_before_the_leases_were_read() {
-    let managers = Managers::default();
+    let managers = ManagerRegistry::default();
     assert!(managers.of("ns").is_some_and(|obstacle| !obstacle.is_certain));
     managers.heard(Err("no".to_owned()), at(0));
     assert!(managers.of("ns").is_some_and(|obstacle| obstacle.is_certain && obstacle.on.contains("no")));
@@ -74,7 +76,7 @@ fn nothing_is_done_before_the_leases_were_read() {
 /// A Lease that is not renewed is read again when it may have expired.
 #[test]
 fn the_answer_is_good_until_a_lease_may_have_expired() {
-    let managers = Managers::default();
+    let managers = ManagerRegistry::default();
     managers.heard(Err("no".to_owned()), at(0));
     assert_eq!(managers.poll_result(at(0)), PollResult::Failure);
     managers.heard(Ok(vec![lease(GO, "1")]), at(1));

@@ -4,4 +4,4 @@ mod observe;
 #[cfg(test)]
 mod tests;
 
-pub(super) use observe::Surroundings;
+pub(super) use observe::NativeHoldCaches;

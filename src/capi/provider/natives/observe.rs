@@ -7,13 +7,13 @@ use crate::{
     object::{
         hold,
         observe::{is_in, owner as owner_with, view},
-        view::View,
+        view::ObjectView,
     },
     provider::{
         mcm_machine,
-        native_managers::Managers,
+        native_managers::ManagerRegistry,
         observe::{cluster_name, pool_of},
-        resume::Resumed,
+        resume::ResumedClusters,
         settings::Settings,
         workload,
     },
@@ -24,28 +24,28 @@ use mcm_api::{
 };
 use mcm_controllers::object::{authority, owner};
 use mcm_conversion::types::{Cluster, INFRASTRUCTURE_GROUP, MCMMachine, MCMMachinePool};
-use mcm_rules::plan::Hold;
+use mcm_rules::plan::ReconcileHold;
 use mcm_runtime::{
-    cache::{Cache, Key},
-    cell::Builder,
-    target::Placement,
+    cache::{Key, ObjectCache},
+    cell::CellBuilder,
+    target::NodePlacement,
 };
 
 /// The objects on which the hold check of native objects depends.
-pub(in super::super) struct Surroundings {
-    pub clusters: Arc<Cache<Cluster>>,
-    pub objects: Arc<Cache<MCMMachine>>,
-    pub pools: Arc<Cache<MCMMachinePool>>,
-    pub deployments: Arc<Cache<MachineDeployment>>,
-    pub sets: Arc<Cache<MachineSet>>,
-    pub machines: Arc<Cache<Machine>>,
-    pub resumed: Arc<Resumed>,
-    pub managers: Arc<Managers>,
+pub(in super::super) struct NativeHoldCaches {
+    pub clusters: Arc<ObjectCache<Cluster>>,
+    pub objects: Arc<ObjectCache<MCMMachine>>,
+    pub pools: Arc<ObjectCache<MCMMachinePool>>,
+    pub deployments: Arc<ObjectCache<MachineDeployment>>,
+    pub sets: Arc<ObjectCache<MachineSet>>,
+    pub machines: Arc<ObjectCache<Machine>>,
+    pub resumed: Arc<ResumedClusters>,
+    pub managers: Arc<ManagerRegistry>,
     pub watch_filter: Option<String>,
 }
 
-impl Surroundings {
-    pub fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+impl NativeHoldCaches {
+    pub fn new(builder: &mut CellBuilder<'_>, settings: &Settings) -> Self {
         Self {
             clusters: Arc::clone(&builder.objects::<Cluster>().cache),
             objects: Arc::clone(&builder.objects::<MCMMachine>().cache),
@@ -60,16 +60,16 @@ impl Surroundings {
     }
 
     /// Why a native object may not be touched.
-    pub fn held(&self, meta: &ObjectMeta) -> Option<Hold> {
+    pub fn held(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
         if let Some(on) = hold::moved(meta).or_else(|| self.of_another(meta)) {
             return Some(on.into());
         }
         let cluster = match cluster_name(meta) {
             Some(name) => view(&self.clusters, &Key::beside(meta, name)),
-            None => View::Missing,
+            None => ObjectView::Missing,
         };
         let is_pause = cluster.known().is_some_and(|cluster| cluster.spec.paused == Some(true));
-        let of_pause = |on: String| Some(Hold { is_pause, ..Hold::from(on) });
+        let of_pause = |on: String| Some(ReconcileHold { is_pause, ..ReconcileHold::from(on) });
         let controller = owner::controller_of(meta);
         let is_ours = |api_version: &str| api_version.split('/').next() == Some(INFRASTRUCTURE_GROUP);
         match (pool_of(meta), controller.filter(|one| one.kind == "MCMMachine" && is_ours(&one.api_version))) {
@@ -97,15 +97,15 @@ impl Surroundings {
         hold::of_another(labelled, self.watch_filter.as_deref())
     }
 
-    fn beside_another(&self, meta: &ObjectMeta) -> Option<Hold> {
+    fn beside_another(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
         let another = self.managers.of(meta.namespace.as_deref().unwrap_or_default());
-        another.map(|another| Hold::from(another.on))
+        another.map(|another| ReconcileHold::from(another.on))
     }
 
     fn held_with_machine(
         &self,
         meta: &ObjectMeta,
-        cluster: &View<Cluster>,
+        cluster: &ObjectView<Cluster>,
         controller: &OwnerReference,
     ) -> Option<String> {
         if let Some(on) = hold::paused(meta, cluster) {
@@ -113,25 +113,25 @@ impl Surroundings {
         }
         let name = &controller.name;
         match owner_with(&self.objects, meta, controller) {
-            View::Unknown => Some(format!("MCMMachine {name} to become readable")),
-            View::Missing if meta.deletion_timestamp.is_none() => {
+            ObjectView::Unknown => Some(format!("MCMMachine {name} to become readable")),
+            ObjectView::Missing if meta.deletion_timestamp.is_none() => {
                 Some(format!("MCMMachine {name}, which controls it, to exist"))
             }
-            View::Missing => None,
-            View::Present(object) => self.held_by(&object.metadata).or_else(|| held_by_members(meta, &object)),
+            ObjectView::Missing => None,
+            ObjectView::Present(object) => self.held_by(&object.metadata).or_else(|| held_by_members(meta, &object)),
         }
     }
 
     /// The VM of a native Machine is deleted only if its MCMMachine, or a user, requested it in the Machine itself.
     /// Without an MCMMachine the garbage collector has deleted the Machine.
-    fn kept_with_machine(&self, meta: &ObjectMeta, controller: &OwnerReference) -> Option<Hold> {
+    fn kept_with_machine(&self, meta: &ObjectMeta, controller: &OwnerReference) -> Option<ReconcileHold> {
         let owner = owner_with(&self.objects, meta, controller);
         keep(meta, &format!("MCMMachine {}", controller.name), owner.known().map(|owner| &owner.metadata))
     }
 
     /// The same for the deployments of a pool. Sets and Machines are deleted by the native controllers, as long as the
     /// pool exists.
-    fn kept_with_pool(&self, meta: &ObjectMeta, pool: &str) -> Option<Hold> {
+    fn kept_with_pool(&self, meta: &ObjectMeta, pool: &str) -> Option<ReconcileHold> {
         let of_pool = owner::controller_of(meta).filter(|controller| controller.kind == "MCMMachinePool");
         let owner = match of_pool {
             Some(controller) => owner_with(&self.pools, meta, controller),
@@ -146,7 +146,7 @@ impl Surroundings {
 
     /// At the source of a move, the Cluster and the pool may be deleted before the deletion of the rest is observed:
     /// then a set without its Machines must not create others.
-    fn held_with_pool(&self, meta: &ObjectMeta, cluster: &View<Cluster>, pool: &str) -> Option<String> {
+    fn held_with_pool(&self, meta: &ObjectMeta, cluster: &ObjectView<Cluster>, pool: &str) -> Option<String> {
         if let Some(on) = hold::paused(meta, cluster) {
             return Some(on);
         }
@@ -162,10 +162,10 @@ impl Surroundings {
             }
         }
         match view(&self.pools, &Key::beside(meta, pool)) {
-            View::Unknown => Some(format!("MCMMachinePool {pool} to become readable")),
-            View::Missing if is_deleting => None,
-            View::Missing => Some(format!("MCMMachinePool {pool} to exist")),
-            View::Present(object) => self.held_by(&object.metadata).or_else(|| self.held_by_member(meta)),
+            ObjectView::Unknown => Some(format!("MCMMachinePool {pool} to become readable")),
+            ObjectView::Missing if is_deleting => None,
+            ObjectView::Missing => Some(format!("MCMMachinePool {pool} to exist")),
+            ObjectView::Present(object) => self.held_by(&object.metadata).or_else(|| self.held_by_member(meta)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Surroundings {
 
     fn held_by(&self, owner: &ObjectMeta) -> Option<String> {
         let on = hold::not_ours(owner, self.watch_filter.as_deref());
-        on.or_else(|| hold::paused(owner, &View::Missing))
+        on.or_else(|| hold::paused(owner, &ObjectView::Missing))
     }
 
     /// The MCMMachine of a native Machine of a pool, if it has one.
@@ -190,16 +190,16 @@ impl Surroundings {
 
     /// The Nodes of pools are in the workload cluster. As core does, their deletion leaves the Nodes of a Cluster alone that
     /// is being deleted itself.
-    pub fn placement(&self, meta: &ObjectMeta) -> Placement {
-        let (Some(_), Some(name)) = (pool_of(meta), cluster_name(meta)) else { return Placement::Nowhere };
+    pub fn placement(&self, meta: &ObjectMeta) -> NodePlacement {
+        let (Some(_), Some(name)) = (pool_of(meta), cluster_name(meta)) else { return NodePlacement::Nowhere };
         let key = Key::beside(meta, name);
         let is_deleting = meta.deletion_timestamp.is_some();
         let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
         match view(&self.clusters, &key) {
-            View::Unknown => Placement::Unknown,
-            View::Missing if is_deleting => Placement::Nowhere,
-            View::Present(cluster) if is_deleting && is_going(&cluster.metadata) => Placement::Nowhere,
-            View::Missing | View::Present(_) => Placement::In(workload::target_of(&key)),
+            ObjectView::Unknown => NodePlacement::Unknown,
+            ObjectView::Missing if is_deleting => NodePlacement::Nowhere,
+            ObjectView::Present(cluster) if is_deleting && is_going(&cluster.metadata) => NodePlacement::Nowhere,
+            ObjectView::Missing | ObjectView::Present(_) => NodePlacement::In(workload::target_of(&key)),
         }
     }
 
@@ -235,7 +235,7 @@ fn held_by_members(meta: &ObjectMeta, object: &MCMMachine) -> Option<String> {
 
 /// The hold on an object that is being deleted without [`labels::DELETE_VM`]. It is shown unless its owner is about to write
 /// that.
-fn keep(meta: &ObjectMeta, of: &str, owner: Option<&ObjectMeta>) -> Option<Hold> {
+fn keep(meta: &ObjectMeta, of: &str, owner: Option<&ObjectMeta>) -> Option<ReconcileHold> {
     let has_mark = || meta.annotations.as_ref().is_some_and(|all| all.contains_key(labels::DELETE_VM));
     if meta.deletion_timestamp.is_none() || has_mark() {
         return None;
@@ -249,5 +249,5 @@ fn keep(meta: &ObjectMeta, of: &str, owner: Option<&ObjectMeta>) -> Option<Hold>
         ),
     };
     let is_shown = owner.is_none_or(|owner| owner.deletion_timestamp.is_none());
-    Some(Hold { is_confirmed: is_shown, is_kept: true, ..Hold::from(on) })
+    Some(ReconcileHold { is_confirmed: is_shown, is_kept: true, ..ReconcileHold::from(on) })
 }

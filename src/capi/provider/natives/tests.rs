@@ -5,10 +5,10 @@ use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::Surroundings;
-use crate::provider::native_managers::Managers;
+use super::NativeHoldCaches;
+use crate::provider::native_managers::ManagerRegistry;
 use mcm_api::patch;
-use mcm_runtime::{cache::Cache, kind_cache::CachedKind, target::Placement};
+use mcm_runtime::{cache::ObjectCache, kind_cache::CachedKind, target::NodePlacement};
 
 fn native(change: &Value) -> ObjectMeta {
     let mut meta = json!({
@@ -23,14 +23,14 @@ fn native(change: &Value) -> ObjectMeta {
 }
 
 /// A cell with synchronized, empty caches.
-fn empty() -> Surroundings {
-    fn filled<K: CachedKind>() -> Arc<Cache<K>> {
+fn empty() -> NativeHoldCaches {
+    fn filled<K: CachedKind>() -> Arc<ObjectCache<K>> {
         let cache = crate::kind_caches().get::<K>().empty();
         cache.observe(Event::Init);
         cache.observe(Event::InitDone);
         cache
     }
-    Surroundings {
+    NativeHoldCaches {
         clusters: filled(),
         objects: filled(),
         pools: filled(),
@@ -38,12 +38,12 @@ fn empty() -> Surroundings {
         sets: filled(),
         machines: filled(),
         resumed: Arc::default(),
-        managers: Managers::known_for_tests(&[]),
+        managers: ManagerRegistry::known_for_tests(&[]),
         watch_filter: None,
     }
 }
 
-fn put<K: CachedKind>(cache: &Cache<K>, name: &str, change: &Value) {
+fn put<K: CachedKind>(cache: &ObjectCache<K>, name: &str, change: &Value) {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" });
     let mut object = json!({ "metadata": metadata, "spec": {} });
     patch::apply(&mut object, change);
@@ -51,13 +51,13 @@ fn put<K: CachedKind>(cache: &Cache<K>, name: &str, change: &Value) {
 }
 
 /// The wait of an object.
-fn said(around: &Surroundings, meta: &ObjectMeta) -> Option<String> {
+fn said(around: &NativeHoldCaches, meta: &ObjectMeta) -> Option<String> {
     around.held(meta).map(|hold| hold.on)
 }
 
 /// The wait of a native Machine in a cell with this Cluster and MCMMachine.
 fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter: Option<&str>) -> Option<String> {
-    let around = Surroundings { watch_filter: filter.map(str::to_owned), ..empty() };
+    let around = NativeHoldCaches { watch_filter: filter.map(str::to_owned), ..empty() };
     if let Some(spec) = cluster {
         put(&around.clusters, "c", &json!({ "spec": spec }));
     }
@@ -68,7 +68,7 @@ fn on(native: &ObjectMeta, cluster: Option<Value>, object: Option<Value>, filter
 }
 
 /// The MCMMachine that controls the native Machine.
-fn put_owner(around: &Surroundings, metadata: &Value) {
+fn put_owner(around: &NativeHoldCaches, metadata: &Value) {
     put(&around.objects, "m", &json!({ "metadata": { "uid": "u" } , "spec": {} }));
     let mut owner = json!({ "metadata": { "uid": "u", "resourceVersion": "2" } });
     patch::apply(&mut owner["metadata"], metadata);
@@ -141,7 +141,8 @@ fn a_native_machine_that_is_moved_is_held_and_its_own_manager_confirms_it() {
 /// T26: the manager of a Lease in the same namespace takes native objects for its own.
 #[test]
 fn t26_native_objects_are_held_beside_a_native_manager() {
-    let around = Surroundings { managers: Managers::known_for_tests(&[("ns", "a Lease to expire")]), ..with_pool() };
+    let around =
+        NativeHoldCaches { managers: ManagerRegistry::known_for_tests(&[("ns", "a Lease to expire")]), ..with_pool() };
     for meta in [native(&json!({})), of_pool(&json!({})), of_pool(&deleting()["metadata"])] {
         let hold = around.held(&meta).unwrap();
         assert_eq!((hold.on.as_str(), hold.is_pause), ("a Lease to expire", false));
@@ -216,7 +217,7 @@ fn of_pool(change: &Value) -> ObjectMeta {
 }
 
 /// A cell with the Cluster `c`, which was never paused, and the pool `p`.
-fn with_pool() -> Surroundings {
+fn with_pool() -> NativeHoldCaches {
     let around = empty();
     put(&around.clusters, "c", &json!({}));
     put(&around.pools, "p", &json!({}));
@@ -224,7 +225,7 @@ fn with_pool() -> Surroundings {
     around
 }
 
-fn resume(around: &Surroundings) {
+fn resume(around: &NativeHoldCaches) {
     around.resumed.known_for_tests("c");
 }
 
@@ -234,14 +235,14 @@ fn deleting() -> Value {
 
 /// Z4, Z5: rollouts, replacements and deletions of a pool stop with everything that pauses it.
 #[rstest]
-#[case::nothing(|_: &Surroundings| {}, json!({}), None)]
-#[case::paused_cluster(|around: &Surroundings| put(&around.clusters, "c", &json!({ "metadata": { "resourceVersion": "2" }, "spec": { "paused": true } })), json!({}), Some("Cluster c to be unpaused"))]
-#[case::paused_pool(|around: &Surroundings| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "cluster.x-k8s.io/paused": "" } } })), json!({}), Some("annotation"))]
-#[case::pool_on_the_move(|around: &Surroundings| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } } })), json!({}), Some("clusterctl move"))]
-#[case::itself_on_the_move(|_: &Surroundings| {}, json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), Some("clusterctl move"))]
-#[case::not_read_since(|around: &Surroundings| around.resumed.forget("c"), json!({}), Some("read live"))]
+#[case::nothing(|_: &NativeHoldCaches| {}, json!({}), None)]
+#[case::paused_cluster(|around: &NativeHoldCaches| put(&around.clusters, "c", &json!({ "metadata": { "resourceVersion": "2" }, "spec": { "paused": true } })), json!({}), Some("Cluster c to be unpaused"))]
+#[case::paused_pool(|around: &NativeHoldCaches| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "cluster.x-k8s.io/paused": "" } } })), json!({}), Some("annotation"))]
+#[case::pool_on_the_move(|around: &NativeHoldCaches| put(&around.pools, "p", &json!({ "metadata": { "resourceVersion": "2", "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } } })), json!({}), Some("clusterctl move"))]
+#[case::itself_on_the_move(|_: &NativeHoldCaches| {}, json!({ "annotations": { "clusterctl.cluster.x-k8s.io/delete-for-move": "" } }), Some("clusterctl move"))]
+#[case::not_read_since(|around: &NativeHoldCaches| around.resumed.forget("c"), json!({}), Some("read live"))]
 fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
-    #[case] change: fn(&Surroundings),
+    #[case] change: fn(&NativeHoldCaches),
     #[case] native: Value,
     #[case] expected: Option<&str>,
 ) {
@@ -257,7 +258,7 @@ fn a_native_object_of_a_pool_is_held_by_everything_that_pauses_its_cluster(
 #[test]
 fn without_its_cluster_or_its_pool_a_native_object_is_only_deleted_if_that_was_said() {
     let around = empty();
-    let is_kept = |around: &Surroundings| {
+    let is_kept = |around: &NativeHoldCaches| {
         let hold = around.held(&of_pool(&deleting()["metadata"])).unwrap();
         (hold.is_kept, hold.is_confirmed, hold.on.contains("MCMMachinePool p was removed by force"))
     };
@@ -332,9 +333,9 @@ fn the_nodes_of_pools_are_in_their_workload_cluster(
     let around = empty();
     cluster.into_iter().for_each(|cluster| put(&around.clusters, "c", &cluster));
     let placement = match around.placement(&of_pool(&native)) {
-        Placement::Nowhere => "nowhere".to_owned(),
-        Placement::Unknown => "unknown".to_owned(),
-        Placement::In(target) => target.to_string(),
+        NodePlacement::Nowhere => "nowhere".to_owned(),
+        NodePlacement::Unknown => "unknown".to_owned(),
+        NodePlacement::In(target) => target.to_string(),
     };
     assert_eq!(placement, expected);
 }

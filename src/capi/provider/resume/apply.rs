@@ -13,37 +13,37 @@ use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
 use mcm_conversion::types::{Cluster, MCMMachinePool};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
-    cell::Scope,
-    handlers::Handlers,
+    cell::CellScope,
+    handlers::HandlerList,
     kind_cache::CachedKind,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn},
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     worker::ReconcileError,
 };
 
 /// Reads the native objects of Clusters that are not paused any more.
-pub(super) struct Resume {
-    pub clusters: Arc<Objects<Cluster>>,
-    pub pools: Arc<Objects<MCMMachinePool>>,
-    pub deployments: Arc<Objects<MachineDeployment>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub resumed: Arc<Resumed>,
+pub(super) struct ResumeReconciler {
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub pools: Arc<CachedApi<MCMMachinePool>>,
+    pub deployments: Arc<CachedApi<MachineDeployment>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub resumed: Arc<ResumedClusters>,
     pub control: Client,
-    pub scope: Scope,
+    pub scope: CellScope,
 }
 
-type Handler = dyn Fn() + Send + Sync;
+type ResumeHandler = dyn Fn() + Send + Sync;
 
 /// The Clusters whose native objects were read. Kinds of one cell share it.
 #[derive(Default)]
-pub(in super::super) struct Resumed {
+pub(in super::super) struct ResumedClusters {
     /// By UID; `false` while the objects are being read.
     clusters: RwLock<BTreeMap<String, bool>>,
-    handlers: Handlers<Handler>,
+    handlers: HandlerList<ResumeHandler>,
 }
 
-impl Resumed {
+impl ResumedClusters {
     /// Whether all native objects were read since the Cluster with this UID was paused.
     pub fn contains(&self, uid: &str) -> bool {
         self.clusters.read().get(uid) == Some(&true)
@@ -81,20 +81,20 @@ impl Resumed {
     }
 }
 
-impl Resume {
-    async fn read_live<K: CachedKind>(&self, objects: &Objects<K>) -> Result<(), ReconcileError> {
+impl ResumeReconciler {
+    async fn read_live<K: CachedKind>(&self, objects: &CachedApi<K>) -> Result<(), ReconcileError> {
         let read = objects.cache.refresh(&self.scope.api(&self.control)).await;
         read.map_err(|source| ReconcileError::read("all MCM objects", source))
     }
 }
 
-impl Execute for Resume {
+impl PlanExecutor for ResumeReconciler {
     async fn apply(
         &self,
         _: Snapshot,
         steps: Vec<Step<Action>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        _: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             let Action::Read(clusters) = step.action;
             self.resumed.begin(&clusters);
@@ -103,6 +103,6 @@ impl Execute for Resume {
             self.read_live(&self.machines).await?;
             self.resumed.finish(&clusters);
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 
 use std::{collections::BTreeSet, fmt};
 
-pub(super) use apply::Resumed;
+pub(super) use apply::ResumedClusters;
 pub(super) use register::KIND;
 
 /// The input of a plan.

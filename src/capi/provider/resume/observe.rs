@@ -1,8 +1,8 @@
-use super::{Snapshot, apply::Resume};
+use super::{Snapshot, apply::ResumeReconciler};
 use crate::{object::observe::view, provider::observe::cluster_name};
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for Resume {
+impl SnapshotReader for ResumeReconciler {
     type Key = &'static str;
     type Snapshot = Snapshot;
     type Memory = ();

@@ -1,7 +1,7 @@
 use super::{Action, Snapshot};
-use mcm_rules::plan::{Plan, Plannable};
+use mcm_rules::plan::{Plan, PlanInput};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {

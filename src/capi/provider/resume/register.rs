@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use super::{Resumed, apply::Resume};
+use super::{ResumedClusters, apply::ResumeReconciler};
 use crate::provider::settings::{ROLE_NAME, Settings};
 use mcm_conversion::types::{Cluster, MCMMachinePool};
 use mcm_runtime::{
-    cache::Change,
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::ObjectChange,
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
@@ -15,8 +15,8 @@ pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, regist
 /// There is one key: one read serves all Clusters.
 const ALL: &str = "clusters";
 
-fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let resume = Arc::new(Resume {
+fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
+    let resume = Arc::new(ResumeReconciler {
         clusters: builder.objects(),
         pools: builder.objects(),
         deployments: builder.objects(),
@@ -26,12 +26,12 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
         control: builder.config().control.clone(),
         scope: builder.config().scope.clone(),
     });
-    let queue = Queue::new("pausedclusters", Pacing::default());
+    let queue = WorkQueue::new("pausedclusters", QueuePacing::default());
     builder.reconciler(&resume, &queue, &Arc::default(), 1);
     let known = Arc::clone(&resume.resumed);
     builder.on_change::<Cluster>(move |change| forget(&known, change));
-    let enqueue = Enqueue::new(&resume, &queue);
-    builder.on_change(enqueue.on(|_, _: &Change<Cluster>| vec![ALL]));
+    let enqueue = EnqueueMapper::new(&resume, &queue);
+    builder.on_change(enqueue.on(|_, _: &ObjectChange<Cluster>| vec![ALL]));
     builder.on_change(enqueue.on(of_pool));
     // A standby saw Clusters and their objects at different times, too.
     let (resumed, add_all) = (Arc::clone(&resume.resumed), enqueue.all(|_| vec![ALL]));
@@ -42,7 +42,7 @@ fn register(builder: &mut Builder<'_>, _: &Settings) {
 }
 
 /// The objects of a Cluster that is paused or gone may change unseen.
-fn forget(resumed: &Resumed, change: &Change<Cluster>) {
+fn forget(resumed: &ResumedClusters, change: &ObjectChange<Cluster>) {
     let is_running = change.new.as_ref().is_some_and(|cluster| cluster.spec.paused != Some(true));
     if !is_running {
         let uids = [change.old.as_ref().and_then(|old| old.metadata.uid.as_deref()), change.meta.uid.as_deref()];
@@ -51,7 +51,7 @@ fn forget(resumed: &Resumed, change: &Change<Cluster>) {
 }
 
 /// The labels of a pool name its Cluster.
-fn of_pool<C>(_: &C, change: &Change<MCMMachinePool>) -> Vec<&'static str> {
+fn of_pool<C>(_: &C, change: &ObjectChange<MCMMachinePool>) -> Vec<&'static str> {
     let labels = |pool: &Arc<MCMMachinePool>| pool.metadata.labels.clone();
     if change.old.as_ref().map(labels) == change.new.as_ref().map(labels) { Vec::new() } else { vec![ALL] }
 }

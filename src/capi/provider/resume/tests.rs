@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{Action, Resumed, Snapshot, plan::plan};
+use super::{Action, ResumedClusters, Snapshot, plan::plan};
 
 fn uids(all: &[&str]) -> BTreeSet<String> {
     all.iter().map(|uid| (*uid).to_owned()).collect()
@@ -16,7 +16,7 @@ fn one_read_serves_all_clusters_whose_pause_ended() {
 /// MV4, MV5: otherwise a set that does not see its moved Machines yet would create others.
 #[test]
 fn a_cluster_that_is_paused_during_the_read_is_read_again() {
-    let resumed = Resumed::default();
+    let resumed = ResumedClusters::default();
     resumed.begin(&uids(&["a", "b"]));
     assert!(!resumed.contains("a"), "the read is not over");
     resumed.forget("b");

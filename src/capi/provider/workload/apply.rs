@@ -4,31 +4,31 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
-use super::{Action, Attempt, Snapshot};
-use crate::provider::settings::Connect;
+use super::{Action, KubeconfigAttempt, Snapshot};
+use crate::provider::settings::TargetClientFactory;
 use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, MCMMachinePool, names};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    handlers::Handlers,
+    handlers::HandlerList,
     kubeconfig,
-    objects::{Objects, chain},
-    reconcile::{Execute, Next, Turn},
-    secrets::Secrets,
-    target::{TargetId, Targets},
+    objects::{CachedApi, chain},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
+    secrets::SecretCache,
+    target::{CellTargets, TargetId},
     worker::ReconcileError,
 };
 
 /// Reconciles the workload clusters of Clusters.
 pub(super) struct WorkloadClusters {
-    pub clusters: Arc<Objects<Cluster>>,
-    pub pools: Arc<Objects<MCMMachinePool>>,
-    pub kubeconfigs: Arc<Objects<MetadataOfSecret>>,
-    pub secrets: Secrets,
-    pub targets: Arc<Targets>,
-    pub workloads: Arc<Workloads>,
-    pub connect: Connect,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub pools: Arc<CachedApi<MCMMachinePool>>,
+    pub kubeconfigs: Arc<CachedApi<MetadataOfSecret>>,
+    pub secrets: SecretCache,
+    pub targets: Arc<CellTargets>,
+    pub workloads: Arc<ConnectionAttempts>,
+    pub connect: TargetClientFactory,
 }
 
 /// The target of a cell that is the workload cluster of a Cluster.
@@ -49,18 +49,18 @@ pub(super) fn cluster_of(secret: &Key) -> Option<Key> {
     secret.name.strip_suffix(SUFFIX).map(|name| Key::new(&secret.namespace, name))
 }
 
-type Handler = dyn Fn(&Key) + Send + Sync;
+type AttemptHandler = dyn Fn(&Key) + Send + Sync;
 
 /// The last attempt to connect each workload cluster. Kinds of one cell share it.
 #[derive(Default)]
-pub(in super::super) struct Workloads {
-    attempts: RwLock<BTreeMap<Key, Attempt>>,
-    handlers: Handlers<Handler>,
+pub(in super::super) struct ConnectionAttempts {
+    attempts: RwLock<BTreeMap<Key, KubeconfigAttempt>>,
+    handlers: HandlerList<AttemptHandler>,
 }
 
-impl Workloads {
+impl ConnectionAttempts {
     /// The last attempt; `None` if there was none.
-    pub fn attempt(&self, cluster: &Key) -> Option<Attempt> {
+    pub fn attempt(&self, cluster: &Key) -> Option<KubeconfigAttempt> {
         self.attempts.read().get(cluster).cloned()
     }
 
@@ -69,7 +69,7 @@ impl Workloads {
         self.handlers.add(Box::new(handler));
     }
 
-    fn set(&self, cluster: &Key, attempt: Option<Attempt>) {
+    fn set(&self, cluster: &Key, attempt: Option<KubeconfigAttempt>) {
         match attempt {
             Some(attempt) => drop(self.attempts.write().insert(cluster.clone(), attempt)),
             None => drop(self.attempts.write().remove(cluster)),
@@ -78,13 +78,13 @@ impl Workloads {
     }
 }
 
-impl Execute for WorkloadClusters {
+impl PlanExecutor for WorkloadClusters {
     async fn apply(
         &self,
         _: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let cluster = turn.key;
         for step in steps {
             match step.action {
@@ -93,11 +93,12 @@ impl Execute for WorkloadClusters {
                     if let Some(problem) = &problem {
                         tracing::warn!(%cluster, problem, "workload cluster not connected");
                     }
-                    self.workloads.set(cluster, Some(Attempt { version, problem }));
+                    self.workloads.set(cluster, Some(KubeconfigAttempt { version, problem }));
                 }
                 Action::Miss => {
                     let problem = format!("Secret {} does not exist", kubeconfig_of(cluster));
-                    self.workloads.set(cluster, Some(Attempt { version: String::new(), problem: Some(problem) }));
+                    self.workloads
+                        .set(cluster, Some(KubeconfigAttempt { version: String::new(), problem: Some(problem) }));
                 }
                 Action::Disconnect => {
                     self.targets.disconnect(&target_of(cluster));
@@ -105,7 +106,7 @@ impl Execute for WorkloadClusters {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }
 
@@ -119,7 +120,7 @@ async fn connect(kind: &WorkloadClusters, cluster: &Key) -> Result<Result<(), St
     let Some(text) = text.and_then(|text| std::str::from_utf8(text).ok()) else {
         return Ok(Err(format!("Secret {key} has no text under the key {}", names::KUBECONFIG_KEY)));
     };
-    let config = match kubeconfig::Cluster::from_text(text, "Secret", &key.to_string()).await {
+    let config = match kubeconfig::ClusterConfig::from_text(text, "Secret", &key.to_string()).await {
         Ok(config) => config,
         Err(error) => return Ok(Err(chain(&error))),
     };

@@ -10,28 +10,28 @@ mod tests;
 
 use std::fmt;
 
-use crate::object::view::View;
+use crate::object::view::ObjectView;
 use mcm_conversion::types::Cluster;
 
-pub(super) use apply::{Workloads, target_of};
+pub(super) use apply::{ConnectionAttempts, target_of};
 pub(super) use register::KIND;
 
 /// The input of a plan for the workload cluster of a Cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// The Cluster.
-    pub cluster: View<Cluster>,
+    pub cluster: ObjectView<Cluster>,
     /// It has pools.
     pub has_pools: bool,
     /// Resource version of the Secret with its kubeconfig.
-    pub kubeconfig: View<String>,
+    pub kubeconfig: ObjectView<String>,
     /// Input and result of the last attempt.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<KubeconfigAttempt>,
 }
 
 /// An attempt to use a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(super) struct KubeconfigAttempt {
     /// Resource version of its Secret; empty if there was none.
     pub version: String,
     /// Why it cannot be used.

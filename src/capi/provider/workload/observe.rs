@@ -3,12 +3,12 @@ use super::{
     apply::{WorkloadClusters, kubeconfig_of},
 };
 use crate::{
-    object::{observe::view, view::View},
+    object::{observe::view, view::ObjectView},
     provider::mcm_machine_pool,
 };
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for WorkloadClusters {
+impl SnapshotReader for WorkloadClusters {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
@@ -16,9 +16,11 @@ impl Observe for WorkloadClusters {
 
     fn observe(&self, cluster: &Key, (): &(), (): &()) -> Option<Snapshot> {
         let kubeconfig = match view(&self.kubeconfigs.cache, &kubeconfig_of(cluster)) {
-            View::Present(secret) => View::Present(secret.metadata.resource_version.clone().unwrap_or_default().into()),
-            View::Missing => View::Missing,
-            View::Unknown => View::Unknown,
+            ObjectView::Present(secret) => {
+                ObjectView::Present(secret.metadata.resource_version.clone().unwrap_or_default().into())
+            }
+            ObjectView::Missing => ObjectView::Missing,
+            ObjectView::Unknown => ObjectView::Unknown,
         };
         Some(Snapshot {
             cluster: view(&self.clusters.cache, cluster),

@@ -8,36 +8,38 @@ use crate::provider::{
 use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, MCMMachinePool};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
-    secrets::Secrets,
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
+    secrets::SecretCache,
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let kubeconfigs = builder.objects::<MetadataOfSecret>();
     let workloads = Arc::new(WorkloadClusters {
         clusters: builder.objects(),
         pools: builder.objects(),
-        secrets: Secrets::new(Arc::clone(&kubeconfigs.cache), &builder.config().control),
+        secrets: SecretCache::new(Arc::clone(&kubeconfigs.cache), &builder.config().control),
         kubeconfigs,
         targets: Arc::clone(&builder.config().targets),
         workloads: builder.shared(),
         connect: Arc::clone(&settings.connect),
     });
-    let queue = Queue::new("workloadcluster", Pacing::default());
+    let queue = WorkQueue::new("workloadcluster", QueuePacing::default());
     builder.reconciler(&workloads, &queue, &Arc::default(), settings.concurrency);
-    let enqueue = Enqueue::new(&workloads, &queue);
-    builder.on_change(enqueue.on(|_, change: &Change<Cluster>| vec![change.key.clone()]));
+    let enqueue = EnqueueMapper::new(&workloads, &queue);
+    builder.on_change(enqueue.on(|_, change: &ObjectChange<Cluster>| vec![change.key.clone()]));
     builder.on_change(enqueue.on(of_pool));
-    builder.on_change(enqueue.on(|_, change: &Change<MetadataOfSecret>| cluster_of(&change.key).into_iter().collect()));
+    builder.on_change(
+        enqueue.on(|_, change: &ObjectChange<MetadataOfSecret>| cluster_of(&change.key).into_iter().collect()),
+    );
 }
 
 /// The Cluster of a pool, and the one that it had before.
-fn of_pool<C>(_: &C, change: &Change<MCMMachinePool>) -> Vec<Key> {
+fn of_pool<C>(_: &C, change: &ObjectChange<MCMMachinePool>) -> Vec<Key> {
     let before = change.old.as_ref().and_then(|old| cluster_name(&old.metadata));
     let names = before.into_iter().chain(cluster_name(&change.meta));
     names.map(|name| Key::new(&change.key.namespace, name)).collect()

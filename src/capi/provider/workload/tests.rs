@@ -3,21 +3,21 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::json;
 
-use super::{Action, Attempt, Snapshot, plan::plan};
-use crate::object::view::View;
+use super::{Action, KubeconfigAttempt, Snapshot, plan::plan};
+use crate::object::view::ObjectView;
 use mcm_conversion::types::Cluster;
 
-fn cluster() -> View<Cluster> {
+fn cluster() -> ObjectView<Cluster> {
     let cluster = json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": {} });
-    View::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
+    ObjectView::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
 }
 
-fn secret(version: &str) -> View<String> {
-    View::Present(Arc::new(version.to_owned()))
+fn secret(version: &str) -> ObjectView<String> {
+    ObjectView::Present(Arc::new(version.to_owned()))
 }
 
-fn attempt(version: &str, problem: Option<&str>) -> Option<Attempt> {
-    Some(Attempt { version: version.to_owned(), problem: problem.map(str::to_owned) })
+fn attempt(version: &str, problem: Option<&str>) -> Option<KubeconfigAttempt> {
+    Some(KubeconfigAttempt { version: version.to_owned(), problem: problem.map(str::to_owned) })
 }
 
 fn connect(version: &str) -> Option<Action> {
@@ -31,19 +31,19 @@ fn connect(version: &str) -> Option<Action> {
 #[case::rotated(cluster(), true, secret("2"), attempt("1", None), connect("2"))]
 #[case::wrong(cluster(), true, secret("1"), attempt("1", Some("no key")), None)]
 #[case::corrected(cluster(), true, secret("2"), attempt("1", Some("no key")), connect("2"))]
-#[case::missing(cluster(), true, View::Missing, None, Some(Action::Miss))]
+#[case::missing(cluster(), true, ObjectView::Missing, None, Some(Action::Miss))]
 #[case::came_late(cluster(), true, secret("1"), attempt("", Some("no Secret")), connect("1"))]
-#[case::deleted(cluster(), true, View::Missing, attempt("1", None), None)]
-#[case::unreadable(cluster(), true, View::Unknown, None, None)]
+#[case::deleted(cluster(), true, ObjectView::Missing, attempt("1", None), None)]
+#[case::unreadable(cluster(), true, ObjectView::Unknown, None, None)]
 #[case::no_pools(cluster(), false, secret("1"), None, None)]
 #[case::last_pool_gone(cluster(), false, secret("1"), attempt("1", None), Some(Action::Disconnect))]
-#[case::cluster_gone(View::Missing, true, secret("1"), attempt("1", None), Some(Action::Disconnect))]
-#[case::cluster_unknown(View::Unknown, true, secret("1"), attempt("1", None), None)]
+#[case::cluster_gone(ObjectView::Missing, true, secret("1"), attempt("1", None), Some(Action::Disconnect))]
+#[case::cluster_unknown(ObjectView::Unknown, true, secret("1"), attempt("1", None), None)]
 fn a_workload_cluster_is_connected_while_there_are_pools(
-    #[case] cluster: View<Cluster>,
+    #[case] cluster: ObjectView<Cluster>,
     #[case] has_pools: bool,
-    #[case] kubeconfig: View<String>,
-    #[case] attempt: Option<Attempt>,
+    #[case] kubeconfig: ObjectView<String>,
+    #[case] attempt: Option<KubeconfigAttempt>,
     #[case] expected: Option<Action>,
 ) {
     let plan = plan(&Snapshot { cluster, has_pools, kubeconfig, attempt });

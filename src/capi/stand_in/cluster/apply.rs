@@ -1,32 +1,32 @@
 use std::sync::Arc;
 
 use super::{Action, Snapshot};
-use crate::{object::apply::read, stand_in::observe::Ground};
+use crate::{object::apply::read, stand_in::observe::PreconditionReader};
 use mcm_conversion::types::Cluster;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    clock::TimeSource,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles Clusters.
-pub(super) struct Clusters {
-    pub objects: Arc<Objects<Cluster>>,
-    pub ground: Ground,
+pub(super) struct StandInClusterReconciler {
+    pub objects: Arc<CachedApi<Cluster>>,
+    pub ground: PreconditionReader,
     pub watch_filter: Option<String>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for Clusters {
+impl PlanExecutor for StandInClusterReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::WriteStatus(status) => {
@@ -40,7 +40,7 @@ impl Execute for Clusters {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {

@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-use super::standing::Standing;
+use super::standing::StandInStatus;
 use crate::object::conditions;
 use mcm_conversion::types::{Cluster, ClusterStatus};
 
@@ -21,7 +21,7 @@ pub(super) use register::KIND;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// Whether the stand-in may act.
-    pub standing: Standing,
+    pub standing: StandInStatus,
     /// The object.
     pub object: Arc<Cluster>,
     /// Value of `--watch-filter`.

@@ -1,7 +1,7 @@
-use super::{Snapshot, apply::Clusters};
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use super::{Snapshot, apply::StandInClusterReconciler};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for Clusters {
+impl SnapshotReader for StandInClusterReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();

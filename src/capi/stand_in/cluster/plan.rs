@@ -1,15 +1,15 @@
 use super::{Action, Snapshot};
 use crate::{
     object::{
-        conditions::{self, Desired},
+        conditions::{self, ConditionVerdict},
         hold,
     },
     stand_in::reasons,
 };
 use mcm_conversion::types::Cluster;
-use mcm_rules::plan::{Plan, Plannable, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -42,17 +42,17 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 }
 
 /// S5: unsupported fields are refused.
-fn served(cluster: &Cluster) -> Desired {
+fn served(cluster: &Cluster) -> ConditionVerdict {
     if cluster.spec.topology.is_some() {
         let text = "the stand-in has no ClusterClass: write the MachineDeployments yourself, without topology";
-        return Desired::no(reasons::TOPOLOGY_UNSUPPORTED, text);
+        return ConditionVerdict::no(reasons::TOPOLOGY_UNSUPPORTED, text);
     }
     if !cluster.spec.control_plane_ref.name.is_empty() {
         let text = format!(
             "the stand-in runs no {}: bring the control plane up by other means, without controlPlaneRef",
             cluster.spec.control_plane_ref.kind
         );
-        return Desired::no(reasons::CONTROL_PLANE_UNSUPPORTED, text);
+        return ConditionVerdict::no(reasons::CONTROL_PLANE_UNSUPPORTED, text);
     }
-    Desired::yes(reasons::SERVING)
+    ConditionVerdict::yes(reasons::SERVING)
 }

@@ -5,9 +5,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
-use crate::stand_in::standing::Standing;
+use crate::stand_in::standing::StandInStatus;
 
-fn snapshot(standing: Standing, spec: Value) -> Snapshot {
+fn snapshot(standing: StandInStatus, spec: Value) -> Snapshot {
     let object = json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": spec });
     Snapshot {
         standing,
@@ -27,7 +27,7 @@ fn snapshot(standing: Standing, spec: Value) -> Snapshot {
     "ControlPlaneUnsupported"
 )]
 fn s5_what_is_not_served_is_refused_with_a_condition(#[case] spec: Value, #[case] reason: &str) {
-    let mut snapshot = snapshot(Standing::Serving, spec);
+    let mut snapshot = snapshot(StandInStatus::Serving, spec);
     let steps = plan(&snapshot).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")
@@ -39,10 +39,10 @@ fn s5_what_is_not_served_is_refused_with_a_condition(#[case] spec: Value, #[case
 
 /// S1, S2.
 #[rstest]
-#[case(Standing::NotAsked)]
-#[case(Standing::Core("x".into()))]
-#[case(Standing::Unknown("x".into()))]
-fn s1_s2_no_cluster_is_written_where_the_stand_in_may_not_act(#[case] standing: Standing) {
+#[case(StandInStatus::NotAsked)]
+#[case(StandInStatus::Core("x".into()))]
+#[case(StandInStatus::Unknown("x".into()))]
+fn s1_s2_no_cluster_is_written_where_the_stand_in_may_not_act(#[case] standing: StandInStatus) {
     let plan = plan(&snapshot(standing, json!({})));
     assert!(plan.steps.is_empty() && plan.waits.len() == 1);
 }

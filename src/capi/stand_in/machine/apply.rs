@@ -3,38 +3,38 @@ use std::sync::Arc;
 use super::{Action, Snapshot};
 use crate::{
     object::apply::read,
-    stand_in::observe::{Deployments, Ground},
+    stand_in::observe::{DeploymentCaches, PreconditionReader},
 };
 use mcm_api::machine::{self as native, MachineClass};
 use mcm_conversion::types::{Machine, MachineSet};
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    clock::TimeSource,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles Machines, by the names of native Machines.
-pub(super) struct Machines {
-    pub mirrors: Arc<Objects<Machine>>,
-    pub natives: Arc<Objects<native::Machine>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub native_sets: Arc<Objects<native::MachineSet>>,
-    pub deployments: Arc<Deployments>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub ground: Ground,
-    pub clock: Arc<dyn Clock>,
+pub(super) struct StandInMachineReconciler {
+    pub mirrors: Arc<CachedApi<Machine>>,
+    pub natives: Arc<CachedApi<native::Machine>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub native_sets: Arc<CachedApi<native::MachineSet>>,
+    pub deployments: Arc<DeploymentCaches>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub ground: PreconditionReader,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for Machines {
+impl PlanExecutor for StandInMachineReconciler {
     async fn apply(
         &self,
         _: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::Create(mirror) => {
@@ -58,7 +58,7 @@ impl Execute for Machines {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {

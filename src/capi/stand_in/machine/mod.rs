@@ -19,8 +19,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{mirror::Above, standing::Standing};
-use crate::object::{conditions, view::View};
+use super::{mirror::MirrorAncestors, standing::StandInStatus};
+use crate::object::{conditions, view::ObjectView};
 use mcm_api::{
     machine::{self as native_api, MachineClass},
     patch,
@@ -33,28 +33,28 @@ pub(super) use register::KIND;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// Whether the stand-in may act.
-    pub standing: Standing,
+    pub standing: StandInStatus,
     /// The object.
-    pub mirror: View<Machine>,
+    pub mirror: ObjectView<Machine>,
     /// The native Machine of its name.
-    pub native: View<native_api::Machine>,
+    pub native: ObjectView<native_api::Machine>,
     /// The MachineSet that shows its native set.
     pub set: Option<Arc<MachineSet>>,
     /// The objects above the native Machine.
-    pub above: Above,
+    pub above: MirrorAncestors,
     /// The class of the native Machine.
     pub class: Option<Arc<MachineClass>>,
     /// Its set is that of the current template.
     pub is_up_to_date: bool,
     /// Progress of this reconcile.
-    pub session: Session,
+    pub session: StandInMachineSession,
     /// The time.
     pub now: Timestamp,
 }
 
 /// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct StandInMachineSession {
     /// Whether core was checked live.
     pub is_confirmed: bool,
     /// It read live that the native Machine does not exist.

@@ -1,34 +1,34 @@
 use kube::ResourceExt;
 
-use super::{Session, Snapshot, apply::Machines};
+use super::{Snapshot, StandInMachineSession, apply::StandInMachineReconciler};
 use crate::{
-    object::{observe::view, view::View},
+    object::{observe::view, view::ObjectView},
     stand_in::mirror,
 };
 use mcm_api::labels;
 use mcm_controllers::object::owner;
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for Machines {
+impl SnapshotReader for StandInMachineReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
-    type Session = Session;
+    type Session = StandInMachineSession;
 
     /// `None` if the machine is on neither side.
-    fn observe(&self, key: &Key, (): &(), session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, (): &(), session: &StandInMachineSession) -> Option<Snapshot> {
         let mirror = view(&self.mirrors.cache, key);
         let native = view(&self.natives.cache, key);
-        if matches!((&mirror, &native), (View::Missing, View::Missing)) {
+        if matches!((&mirror, &native), (ObjectView::Missing, ObjectView::Missing)) {
             return None;
         }
         let beside = |name: &str| Key::new(&key.namespace, name);
         let controller = native.known().and_then(|native| owner::controller_of(&native.metadata).cloned());
         let set = controller.filter(|one| one.kind == "MachineSet").map(|one| beside(&one.name));
-        let native_set = set.as_ref().map_or(View::Missing, |key| view(&self.native_sets.cache, key));
+        let native_set = set.as_ref().map_or(ObjectView::Missing, |key| view(&self.native_sets.cache, key));
         let above = native_set.known().map(|set| self.deployments.above(set));
-        let is_unknown = matches!(native_set, View::Unknown) || matches!(above, Some(None));
-        let native = if is_unknown { View::Unknown } else { native };
+        let is_unknown = matches!(native_set, ObjectView::Unknown) || matches!(above, Some(None));
+        let native = if is_unknown { ObjectView::Unknown } else { native };
         let above = above.flatten().unwrap_or_default();
         let class = native.known().map(|native| native.spec.class.name.clone());
         let newest = above.native.as_ref().and_then(|one| one.annotations().get(labels::REVISION));

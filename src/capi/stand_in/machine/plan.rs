@@ -3,17 +3,17 @@ use std::sync::Arc;
 use super::{Action, Snapshot, shown};
 use crate::{
     object::{
-        conditions::{self, Desired},
-        view::View,
+        conditions::{self, ConditionVerdict},
+        view::ObjectView,
     },
     stand_in::{mirror, reasons},
 };
 use mcm_api::{labels, machine::Machine as Native};
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::{Machine, names};
-use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -41,20 +41,20 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     match (&snapshot.mirror, &snapshot.native) {
-        (View::Unknown, _) | (_, View::Unknown) => {
+        (ObjectView::Unknown, _) | (_, ObjectView::Unknown) => {
             plan.wait(WaitKind::Unreadable, "the machine to become readable on both sides", None);
         }
-        (View::Missing, View::Missing) => {}
-        (View::Present(mirror), _) if !mirror::is_mirror(&mirror.metadata) => refuse(&mut plan, snapshot, mirror),
-        (View::Present(_), View::Missing) if !snapshot.session.is_gone => {
+        (ObjectView::Missing, ObjectView::Missing) => {}
+        (ObjectView::Present(mirror), _) if !mirror::is_mirror(&mirror.metadata) => refuse(&mut plan, snapshot, mirror),
+        (ObjectView::Present(_), ObjectView::Missing) if !snapshot.session.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
-        (View::Present(mirror), View::Missing) => release(&mut plan, mirror, "its MCM Machine was deleted"),
-        (View::Missing, View::Present(native)) => create(&mut plan, snapshot, native),
-        (View::Present(mirror), View::Present(_)) if snapshot.above.deployment.is_none() => {
+        (ObjectView::Present(mirror), ObjectView::Missing) => release(&mut plan, mirror, "its MCM Machine was deleted"),
+        (ObjectView::Missing, ObjectView::Present(native)) => create(&mut plan, snapshot, native),
+        (ObjectView::Present(mirror), ObjectView::Present(_)) if snapshot.above.deployment.is_none() => {
             release(&mut plan, mirror, "its deployment is no longer served, and the MCM Machine is kept");
         }
-        (View::Present(mirror), View::Present(native)) => show(&mut plan, snapshot, mirror, native),
+        (ObjectView::Present(mirror), ObjectView::Present(native)) => show(&mut plan, snapshot, mirror, native),
     }
     plan
 }
@@ -124,7 +124,7 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, nat
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";
-    let refused = Desired::no(reasons::UNOWNED_UNSUPPORTED, text);
+    let refused = ConditionVerdict::no(reasons::UNOWNED_UNSUPPORTED, text);
     let generation = mirror.metadata.generation;
     conditions::set(&mut next.conditions, reasons::STAND_IN, refused, generation, snapshot.now);
     if mirror.status.as_ref() != Some(&next) {

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use super::Snapshot;
 use crate::{
-    object::conditions::{self, Desired},
+    object::conditions::{self, ConditionVerdict},
     stand_in::{mirror, reasons},
 };
 use mcm_api::{
@@ -90,22 +90,22 @@ pub(super) fn status(snapshot: &Snapshot, mirror: &Machine, native: &Native) -> 
     next
 }
 
-fn infrastructure(native: &Native, is_provisioned: bool) -> Desired {
+fn infrastructure(native: &Native, is_provisioned: bool) -> ConditionVerdict {
     let operation = native.status.as_ref().map(|status| &status.last_operation);
     match operation.filter(|operation| operation.state == Some(OperationState::Failed)) {
-        _ if is_provisioned => Desired::yes(reasons::PROVISIONED),
+        _ if is_provisioned => ConditionVerdict::yes(reasons::PROVISIONED),
         Some(failed) => {
             let code = if failed.error_code.is_empty() { reasons::FAILED } else { failed.error_code.as_str() };
-            Desired::no(code, failed.description.clone())
+            ConditionVerdict::no(code, failed.description.clone())
         }
-        None => Desired::no(reasons::NOT_PROVISIONED, told(native)),
+        None => ConditionVerdict::no(reasons::NOT_PROVISIONED, told(native)),
     }
 }
 
-fn node(native: &Native) -> Desired {
+fn node(native: &Native) -> ConditionVerdict {
     match native.phase() {
-        MachinePhase::Running => Desired::yes(reasons::HEALTHY),
-        _ => Desired::no(reasons::NOT_HEALTHY, told(native)),
+        MachinePhase::Running => ConditionVerdict::yes(reasons::HEALTHY),
+        _ => ConditionVerdict::no(reasons::NOT_HEALTHY, told(native)),
     }
 }
 
@@ -115,7 +115,7 @@ fn told(native: &Native) -> String {
     format!("the MCM Machine is {phase}")
 }
 
-fn whether(type_: &str, is_true: bool, message: String) -> Desired {
+fn whether(type_: &str, is_true: bool, message: String) -> ConditionVerdict {
     let message = if is_true { String::new() } else { message };
-    Desired::whether(is_true, &reasons::whether(type_, is_true), message)
+    ConditionVerdict::whether(is_true, &reasons::whether(type_, is_true), message)
 }

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Action, Session, Snapshot, plan::plan};
+use super::{Action, Snapshot, StandInMachineSession, plan::plan};
 use crate::{
-    object::view::View,
-    stand_in::{mirror::Above, standing::Standing},
+    object::view::ObjectView,
+    stand_in::{mirror::MirrorAncestors, standing::StandInStatus},
 };
 use mcm_api::{machine as native, patch};
 use mcm_conversion::types::Machine;
@@ -26,9 +26,9 @@ fn template() -> Value {
 
 fn world() -> Snapshot {
     Snapshot {
-        standing: Standing::Serving,
-        mirror: View::Missing,
-        native: View::Present(decoded(json!({
+        standing: StandInStatus::Serving,
+        mirror: ObjectView::Missing,
+        native: ObjectView::Present(decoded(json!({
             "metadata": { "name": "md-1-x", "namespace": "ns", "labels": {
                 "a": "b", "name": "md", "node": "n-1", "machine-template-hash": "1",
             }},
@@ -39,7 +39,7 @@ fn world() -> Snapshot {
             "metadata": { "name": "md-1", "uid": "set" },
             "spec": { "clusterName": "c", "selector": {}, "template": template() },
         }))),
-        above: Above {
+        above: MirrorAncestors {
             native: None,
             paused: None,
             deployment: Some(decoded(json!({
@@ -50,20 +50,20 @@ fn world() -> Snapshot {
             "capacity": {}, "instanceType": "i", "region": "eu-west-1", "zone": "eu-west-1a",
         }}))),
         is_up_to_date: true,
-        session: Session::default(),
+        session: StandInMachineSession::default(),
         now: Timestamp::from_second(1_000).unwrap(),
     }
 }
 
-fn changed<K: serde::Serialize + serde::de::DeserializeOwned>(view: &View<K>, change: &Value) -> View<K> {
+fn changed<K: serde::Serialize + serde::de::DeserializeOwned>(view: &ObjectView<K>, change: &Value) -> ObjectView<K> {
     let mut value = serde_json::to_value(view.known().unwrap().as_ref()).unwrap();
     patch::apply(&mut value, change);
-    View::Present(decoded(value))
+    ObjectView::Present(decoded(value))
 }
 
 fn settle(world: &mut Snapshot) -> Vec<String> {
     let mut done = Vec::new();
-    world.session = Session::default();
+    world.session = StandInMachineSession::default();
     for _ in 0..16 {
         let steps = plan(world).steps;
         if steps.is_empty() {
@@ -72,13 +72,13 @@ fn settle(world: &mut Snapshot) -> Vec<String> {
         for step in steps {
             done.push(step.action.to_string().lines().next().unwrap().to_owned());
             match step.action {
-                Action::Create(mirror) => world.mirror = View::Present(Arc::from(mirror)),
+                Action::Create(mirror) => world.mirror = ObjectView::Present(Arc::from(mirror)),
                 Action::Patch { patch, .. } => world.mirror = changed(&world.mirror, &patch),
                 Action::WriteStatus { mirror, status } => {
                     let mirror = Machine { status: Some(*status), ..Machine::clone(&mirror) };
-                    world.mirror = View::Present(Arc::new(mirror));
+                    world.mirror = ObjectView::Present(Arc::new(mirror));
                 }
-                Action::Delete(_) => world.mirror = View::Missing,
+                Action::Delete(_) => world.mirror = ObjectView::Missing,
                 Action::PatchNative { patch, .. } => world.native = changed(&world.native, &patch),
                 Action::DeleteNative(_) => {
                     let change = json!({ "metadata": { "deletionTimestamp": DELETED } });
@@ -149,7 +149,7 @@ fn s7_a_machine_that_is_asked_to_go_takes_its_native_machine_along(#[case] chang
     assert_eq!(done[..2], ["look for Cluster API core live", "delete MCM Machine md-1-x"]);
     assert!(world.mirror.known().is_some(), "it goes after the MCM one");
     assert_eq!(mirror(&world).status.as_ref().unwrap().phase, "Deleting");
-    world.native = View::Missing;
+    world.native = ObjectView::Missing;
     let done = settle(&mut world);
     assert_eq!(done[..2], ["read the MCM Machine live", "patch metadata.finalizers"]);
 }
@@ -170,7 +170,7 @@ fn s2_a_request_is_dropped_if_the_live_look_finds_core() {
     let mut world = shown();
     world.mirror = changed(&world.mirror, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
     world.session.is_confirmed = true;
-    world.standing = Standing::Core("x".into());
+    world.standing = StandInStatus::Core("x".into());
     assert!(plan(&world).steps.is_empty());
 }
 
@@ -234,13 +234,14 @@ fn s4_an_edit_of_a_shown_machine_is_undone(#[case] change: Value) {
 /// S1, S2.
 #[rstest]
 fn s1_s2_no_machine_is_written_where_the_stand_in_may_not_act(
-    #[values(Standing::NotAsked, Standing::Core("x".into()), Standing::Unknown("x".into()))] standing: Standing,
+    #[values(StandInStatus::NotAsked, StandInStatus::Core("x".into()), StandInStatus::Unknown("x".into()))]
+    standing: StandInStatus,
     #[values(false, true)] is_gone: bool,
 ) {
     let mut world = shown();
     world.mirror = changed(&world.mirror, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
     if is_gone {
-        world.native = View::Missing;
+        world.native = ObjectView::Missing;
     }
     world.standing = standing;
     assert_eq!(settle(&mut world), [""; 0]);
@@ -250,8 +251,9 @@ fn s1_s2_no_machine_is_written_where_the_stand_in_may_not_act(
 #[test]
 fn s5_a_machine_of_a_user_is_refused_and_a_native_machine_of_its_name_stays() {
     let mut world = world();
-    world.mirror =
-        View::Present(decoded(json!({ "metadata": { "name": "md-1-x", "deletionTimestamp": DELETED }, "spec": {} })));
+    world.mirror = ObjectView::Present(decoded(
+        json!({ "metadata": { "name": "md-1-x", "deletionTimestamp": DELETED }, "spec": {} }),
+    ));
     settle(&mut world);
     assert_eq!(mirror(&world).status.as_ref().unwrap().conditions[0].reason, "UnownedUnsupported");
     assert!(native_of(&world).metadata.deletion_timestamp.is_none());

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::{Action, Snapshot};
 use crate::{
-    object::{apply::read, view::View},
-    stand_in::{mirror::is_mirror, observe::Ground},
+    object::{apply::read, view::ObjectView},
+    stand_in::{mirror::is_mirror, observe::PreconditionReader},
 };
 use mcm_api::{
     labels,
@@ -30,48 +30,48 @@ pub use mcm_conversion::{
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    objects::{Objects, WriteError},
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    clock::TimeSource,
+    objects::{CachedApi, ObjectWriteError},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles MachineDeployments.
-pub(super) struct MachineDeployments {
-    pub objects: Arc<Objects<MachineDeployment>>,
-    pub migrations: Arc<Objects<MCMMigration>>,
-    pub clusters: Arc<Objects<Cluster>>,
-    pub health_checks: Arc<Objects<MachineHealthCheck>>,
-    pub templates: Arc<Objects<MCMMachineTemplate>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Arc<Objects<MetadataOfSecret>>,
-    pub natives: Arc<Objects<native::MachineDeployment>>,
-    pub native_sets: Arc<Objects<native::MachineSet>>,
-    pub native_machines: Arc<Objects<native::Machine>>,
-    pub sets: Arc<Objects<MachineSet>>,
-    pub machines: Arc<Objects<Machine>>,
-    pub ground: Ground,
+pub(super) struct StandInDeploymentReconciler {
+    pub objects: Arc<CachedApi<MachineDeployment>>,
+    pub migrations: Arc<CachedApi<MCMMigration>>,
+    pub clusters: Arc<CachedApi<Cluster>>,
+    pub health_checks: Arc<CachedApi<MachineHealthCheck>>,
+    pub templates: Arc<CachedApi<MCMMachineTemplate>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: Arc<CachedApi<MetadataOfSecret>>,
+    pub natives: Arc<CachedApi<native::MachineDeployment>>,
+    pub native_sets: Arc<CachedApi<native::MachineSet>>,
+    pub native_machines: Arc<CachedApi<native::Machine>>,
+    pub sets: Arc<CachedApi<MachineSet>>,
+    pub machines: Arc<CachedApi<Machine>>,
+    pub ground: PreconditionReader,
     pub control: Client,
     pub watch_filter: Option<String>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for MachineDeployments {
+impl PlanExecutor for StandInDeploymentReconciler {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::PatchSelf(change) => {
-                    if let View::Present(object) = &snapshot.object {
+                    if let ObjectView::Present(object) = &snapshot.object {
                         turn.track(turn.patch(&self.objects, &object.metadata, &change).await)?;
                     }
                 }
                 Action::WriteStatus(status) => {
-                    if let View::Present(object) = &snapshot.object {
+                    if let ObjectView::Present(object) = &snapshot.object {
                         turn.write_status(&self.objects, &object.metadata, &object.status, &Some(*status)).await?;
                     }
                 }
@@ -79,13 +79,13 @@ impl Execute for MachineDeployments {
                     turn.create_or_read(&self.migrations, &migration).await?;
                 }
                 Action::WriteAuthority(status) => {
-                    if let View::Present(migration) = &snapshot.migration {
+                    if let ObjectView::Present(migration) = &snapshot.migration {
                         let change = patch::status(&migration.status, &Some(*status));
                         turn.track(self.migrations.patch_status(&migration.metadata, &change).await)?;
                     }
                 }
                 Action::DeleteMigration => {
-                    if let View::Present(migration) = &snapshot.migration {
+                    if let ObjectView::Present(migration) = &snapshot.migration {
                         turn.track(self.migrations.delete(&migration.metadata).await)?;
                     }
                 }
@@ -119,7 +119,7 @@ impl Execute for MachineDeployments {
                 }
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, _: &Key, write: &UnresolvedWrite) -> Result<(), ReconcileError> {
@@ -139,7 +139,7 @@ impl Execute for MachineDeployments {
 }
 
 /// The Machines of a deployment as they are now, with the annotations that choose them.
-async fn read_machines(kind: &MachineDeployments, deployment: &Key) -> Result<(), ReconcileError> {
+async fn read_machines(kind: &StandInDeploymentReconciler, deployment: &Key) -> Result<(), ReconcileError> {
     let own = ListParams::default().labels(&format!("{}={}", names::DEPLOYMENT_NAME, deployment.name));
     let found = kind.machines.api(&deployment.namespace).list(&own).await;
     let found = found.map_err(|source| ReconcileError::read("the Machines of the deployment", source))?;
@@ -150,7 +150,7 @@ async fn read_machines(kind: &MachineDeployments, deployment: &Key) -> Result<()
 }
 
 /// Whether a set that shows a native one has lost its deployment as owner.
-async fn are_sets_released(kind: &MachineDeployments, deployment: &Key) -> Result<bool, ReconcileError> {
+async fn are_sets_released(kind: &StandInDeploymentReconciler, deployment: &Key) -> Result<bool, ReconcileError> {
     let own = ListParams::default().labels(&format!("{}={}", names::DEPLOYMENT_NAME, deployment.name));
     let found = kind.sets.api(&deployment.namespace).list(&own).await;
     let found = found.map_err(|source| ReconcileError::read("the MachineSets of the deployment", source))?;
@@ -160,8 +160,8 @@ async fn are_sets_released(kind: &MachineDeployments, deployment: &Key) -> Resul
 
 /// The data go from one Secret to the other and nowhere else. Data that cannot be used are remembered as such.
 async fn copy_bootstrap(
-    kind: &MachineDeployments,
-    turn: &Turn<'_, MachineDeployments>,
+    kind: &StandInDeploymentReconciler,
+    turn: &ReconcileRun<'_, StandInDeploymentReconciler>,
     source: &str,
     copy: &str,
 ) -> Result<(), ReconcileError> {
@@ -188,18 +188,18 @@ async fn copy_bootstrap(
         Ok(secret) if kind.secrets.cache.get(&key).is_none() => api.create(&PostParams::default(), &secret).await,
         _ => api.patch(copy, &PatchParams::default(), &Patch::Merge(made)).await,
     };
-    let stored = stored.map_err(|failed| WriteError::new("copy", "Secret", key, failed))?;
+    let stored = stored.map_err(|failed| ObjectWriteError::new("copy", "Secret", key, failed))?;
     kind.secrets.cache.wrote(stored.metadata.into_response_partial());
     Ok(())
 }
 
-async fn delete_copy(kind: &MachineDeployments, key: &Key) -> Result<(), ReconcileError> {
+async fn delete_copy(kind: &StandInDeploymentReconciler, key: &Key) -> Result<(), ReconcileError> {
     let Some(known) = kind.secrets.cache.get(key) else { return Ok(()) };
     let api: Api<Secret> = Api::namespaced(kind.control.clone(), &key.namespace);
     match api.delete(&key.name, &DeleteParams::default()).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(failed) => return Err(WriteError::new("delete", "Secret", key.clone(), failed).into()),
+        Err(failed) => return Err(ObjectWriteError::new("delete", "Secret", key.clone(), failed).into()),
     }
     kind.secrets.cache.removed(key, known.metadata.uid.as_deref().unwrap_or_default());
     Ok(())

@@ -29,14 +29,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{mirror, standing::Standing};
-use crate::object::{conditions, view::View};
+use super::{mirror, standing::StandInStatus};
+use crate::object::{conditions, view::ObjectView};
 use mcm_api::{
     machine::{self as native_api, MachineClass},
     patch,
 };
 use mcm_conversion::types::{
-    Authority, Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineDeployment,
+    Cluster, MCMMachineTemplate, MCMMigration, MCMMigrationStatus, Machine, MachineAuthority, MachineDeployment,
     MachineDeploymentStatus, MachineHealthCheck,
 };
 
@@ -46,15 +46,15 @@ pub(super) use register::KIND;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// Whether the stand-in may act.
-    pub standing: Standing,
+    pub standing: StandInStatus,
     /// The object.
-    pub object: View<MachineDeployment>,
+    pub object: ObjectView<MachineDeployment>,
     /// The authority over it.
-    pub migration: View<MCMMigration>,
+    pub migration: ObjectView<MCMMigration>,
     /// Its Cluster.
-    pub cluster: View<Cluster>,
+    pub cluster: ObjectView<Cluster>,
     /// The template that it names.
-    pub template: View<MCMMachineTemplate>,
+    pub template: ObjectView<MCMMachineTemplate>,
     /// The health checks of the namespace; an error says why they are unknown.
     pub health_checks: Result<Vec<Arc<MachineHealthCheck>>, String>,
     /// The classes of the namespace, by name.
@@ -62,21 +62,21 @@ pub(super) struct Snapshot {
     /// The classes that native objects of the namespace use.
     pub used_classes: BTreeSet<String>,
     /// The native deployment of its name.
-    pub native: View<native_api::MachineDeployment>,
+    pub native: ObjectView<native_api::MachineDeployment>,
     /// Native sets and machines of the deployment, as the caches know them.
     pub children: usize,
     /// Its machines on both sides.
     pub machines: Vec<(Arc<Machine>, Arc<native_api::Machine>)>,
     /// Resource version of the Secret with bootstrap data that it names.
-    pub bootstrap: View<String>,
+    pub bootstrap: ObjectView<String>,
     /// The native copy of that Secret: the resource version of the original; empty if the stand-in did not create it.
-    pub copy: View<String>,
+    pub copy: ObjectView<String>,
     /// Copies of the stand-in that no class names.
     pub stale_copies: BTreeSet<String>,
     /// Facts from earlier reconciles.
     pub memory: Memory,
     /// Progress of this reconcile.
-    pub session: Session,
+    pub session: StandInDeploymentSession,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
     /// The time.
@@ -92,7 +92,7 @@ pub(super) struct Memory {
 
 /// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct StandInDeploymentSession {
     /// Whether core was checked live.
     pub is_confirmed: bool,
     /// It read live whether the garbage collector released the sets that show the native ones.
@@ -144,7 +144,7 @@ pub(super) enum Action {
 
 impl Snapshot {
     /// The owner of the deployment; `None` before it was decided.
-    pub(super) fn authority(&self) -> Option<Authority> {
+    pub(super) fn authority(&self) -> Option<MachineAuthority> {
         mirror::authority(self.migration.known().map(Arc::as_ref))
     }
 }

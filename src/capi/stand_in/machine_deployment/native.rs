@@ -15,7 +15,7 @@ use mcm_rules::plan::Plan;
 pub use {
     mcm_conversion as conversion,
     mcm_conversion::{
-        Conversion, Options, ROLLOUT_AFTER, Refusal, UNMAPPED, VERSION,
+        ConversionOptions, ConversionRefusal, ConversionResult, ROLLOUT_AFTER, UNMAPPED, VERSION,
         types::{CORE, INFRASTRUCTURE_GROUP, MachineDeployment, MachineDeploymentSpec, MachineHealthCheck, names},
         user_data_of,
     },
@@ -23,7 +23,7 @@ pub use {
 
 /// The native objects for a MachineDeployment.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct DesiredNativeObjects {
     /// The deployment.
     pub deployment: Native,
     /// A class that is created for it. Its Secret is a copy of the Secret with bootstrap data.
@@ -33,7 +33,10 @@ pub(super) struct Wanted {
 }
 
 /// Converts a MachineDeployment. An error contains all refusals.
-pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<Wanted, Vec<Refusal>> {
+pub(super) fn wanted(
+    snapshot: &Snapshot,
+    object: &MachineDeployment,
+) -> Result<DesiredNativeObjects, Vec<ConversionRefusal>> {
     let mut objects = vec![with_type(object, CORE, "MachineDeployment")];
     let template = snapshot.template.known();
     let infrastructure = format!("{INFRASTRUCTURE_GROUP}/v1beta2");
@@ -42,8 +45,8 @@ pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<
     let class = named.and_then(|name| snapshot.classes.get(name));
     objects.extend(class.map(|class| with_type(class.as_ref(), API_VERSION, "MachineClass")));
     objects.extend(health_checks(snapshot, object).map(|check| with_type(check, CORE, "MachineHealthCheck")));
-    let options = Options { now: Some(snapshot.now), ..Options::default() };
-    let Conversion { objects, refusals, .. } = conversion::to_native(&objects, &options);
+    let options = ConversionOptions { now: Some(snapshot.now), ..ConversionOptions::default() };
+    let ConversionResult { objects, refusals, .. } = conversion::to_native(&objects, &options);
     let deployment = objects.iter().find(|one| one["kind"] == "MachineDeployment");
     let Some(mut deployment) = deployment.and_then(decoded::<Native>).filter(|_| refusals.is_empty()) else {
         return Err(refusals);
@@ -57,7 +60,7 @@ pub(super) fn wanted(snapshot: &Snapshot, object: &MachineDeployment) -> Result<
         class
     });
     let source = object.spec.template.spec.bootstrap.data_secret_name.clone().filter(|_| is_derived);
-    Ok(Wanted { deployment, class, copied: source.map(|source| (source.clone(), user_data_of(&source))) })
+    Ok(DesiredNativeObjects { deployment, class, copied: source.map(|source| (source.clone(), user_data_of(&source))) })
 }
 
 /// The health checks of its machines that are in effect.
@@ -108,12 +111,16 @@ pub(super) fn shown(
     snapshot: &Snapshot,
     native: &Native,
     cluster: &str,
-) -> Result<MachineDeploymentSpec, Vec<Refusal>> {
+) -> Result<MachineDeploymentSpec, Vec<ConversionRefusal>> {
     let mut objects = vec![with_type(native, API_VERSION, "MachineDeployment")];
     let class = snapshot.classes.get(&native.spec.template.spec.class.name);
     objects.extend(class.map(|class| with_type(class.as_ref(), API_VERSION, "MachineClass")));
-    let options = Options { cluster: Some(cluster.to_owned()), now: Some(snapshot.now), ..Options::default() };
-    let Conversion { objects, refusals, .. } = conversion::to_capi(&objects, &options);
+    let options = ConversionOptions {
+        cluster: Some(cluster.to_owned()),
+        now: Some(snapshot.now),
+        ..ConversionOptions::default()
+    };
+    let ConversionResult { objects, refusals, .. } = conversion::to_capi(&objects, &options);
     let shown = objects.iter().find(|one| one["kind"] == "MachineDeployment" && one["apiVersion"] == CORE);
     let shown = shown.and_then(decoded::<MachineDeployment>).filter(|_| refusals.is_empty());
     shown.map(|deployment| deployment.spec).ok_or(refusals)

@@ -5,10 +5,10 @@ use std::{
 
 use kube::ResourceExt;
 
-use super::{Memory, Session, Snapshot, apply::MachineDeployments};
+use super::{Memory, Snapshot, StandInDeploymentSession, apply::StandInDeploymentReconciler};
 use crate::object::{
     observe::{is_in, view},
-    view::View,
+    view::ObjectView,
 };
 use mcm_api::{labels, machine::MachineClass};
 use mcm_controllers::{machine, machine_class, object::owner};
@@ -16,19 +16,19 @@ pub use mcm_conversion::{
     types::{INFRASTRUCTURE_GROUP, Machine, MachineDeployment, MachineHealthCheck},
     user_data_of,
 };
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for MachineDeployments {
+impl SnapshotReader for StandInDeploymentReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = Memory;
-    type Session = Session;
+    type Session = StandInDeploymentSession;
 
     /// `None` if there is neither the deployment nor an authority over it.
-    fn observe(&self, key: &Key, memory: &Memory, session: &Session) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, session: &StandInDeploymentSession) -> Option<Snapshot> {
         let object = view(&self.objects.cache, key);
         let migration = view(&self.migrations.cache, key);
-        if matches!((&object, &migration), (View::Missing, View::Missing)) {
+        if matches!((&object, &migration), (ObjectView::Missing, ObjectView::Missing)) {
             return None;
         }
         let beside = |name: &str| Key::new(&key.namespace, name);
@@ -36,7 +36,7 @@ impl Observe for MachineDeployments {
         let reference = &spec.template.spec.infrastructure_ref;
         let template = match (reference.api_group.as_str(), reference.kind.as_str()) {
             (INFRASTRUCTURE_GROUP, "MCMMachineTemplate") => view(&self.templates.cache, &beside(&reference.name)),
-            _ => View::Missing,
+            _ => ObjectView::Missing,
         };
         let source = spec.template.spec.bootstrap.data_secret_name.clone().filter(|name| !name.is_empty());
         Some(Snapshot {
@@ -49,8 +49,8 @@ impl Observe for MachineDeployments {
             native: view(&self.natives.cache, key),
             children: self.children(key),
             machines: self.machines(key),
-            bootstrap: source.as_ref().map_or(View::Missing, |name| self.version(&beside(name))),
-            copy: source.as_ref().map_or(View::Missing, |name| self.copied(&beside(&user_data_of(name)))),
+            bootstrap: source.as_ref().map_or(ObjectView::Missing, |name| self.version(&beside(name))),
+            copy: source.as_ref().map_or(ObjectView::Missing, |name| self.copied(&beside(&user_data_of(name)))),
             stale_copies: self.stale_copies(&key.namespace),
             memory: memory.clone(),
             session: *session,
@@ -62,7 +62,7 @@ impl Observe for MachineDeployments {
     }
 }
 
-impl MachineDeployments {
+impl StandInDeploymentReconciler {
     fn health_checks(&self, namespace: &str) -> Result<Vec<Arc<MachineHealthCheck>>, String> {
         let cache = &self.health_checks.cache;
         if !cache.is_synced() {
@@ -108,21 +108,21 @@ impl MachineDeployments {
         own.filter_map(|native| Some((self.machines.cache.get(&Key::of(&native.metadata))?, native))).collect()
     }
 
-    fn version(&self, secret: &Key) -> View<String> {
+    fn version(&self, secret: &Key) -> ObjectView<String> {
         match view(&self.secrets.cache, secret) {
-            View::Present(secret) => View::Present(Arc::new(secret.resource_version().unwrap_or_default())),
-            View::Missing => View::Missing,
-            View::Unknown => View::Unknown,
+            ObjectView::Present(secret) => ObjectView::Present(Arc::new(secret.resource_version().unwrap_or_default())),
+            ObjectView::Missing => ObjectView::Missing,
+            ObjectView::Unknown => ObjectView::Unknown,
         }
     }
 
-    fn copied(&self, secret: &Key) -> View<String> {
+    fn copied(&self, secret: &Key) -> ObjectView<String> {
         match view(&self.secrets.cache, secret) {
-            View::Present(secret) => {
-                View::Present(Arc::new(secret.labels().get(labels::COPIED_VERSION).cloned().unwrap_or_default()))
+            ObjectView::Present(secret) => {
+                ObjectView::Present(Arc::new(secret.labels().get(labels::COPIED_VERSION).cloned().unwrap_or_default()))
             }
-            View::Missing => View::Missing,
-            View::Unknown => View::Unknown,
+            ObjectView::Missing => ObjectView::Missing,
+            ObjectView::Unknown => ObjectView::Unknown,
         }
     }
 

@@ -6,24 +6,25 @@ use serde_json::json;
 
 use super::{
     Action, Snapshot,
-    native::{self, Wanted, is_ours},
+    native::{self, DesiredNativeObjects, is_ours},
     status, tear_down,
 };
 use crate::{
-    object::{conditions::Desired, hold, view::View},
-    stand_in::{mirror, reasons, standing::Standing},
+    object::{conditions::ConditionVerdict, hold, view::ObjectView},
+    stand_in::{mirror, reasons, standing::StandInStatus},
 };
 use mcm_api::{labels, machine::MachineDeployment as Native};
 use mcm_controllers::object::finalizer;
 pub use mcm_conversion::{
-    Refusal, default_deployment,
+    ConversionRefusal, default_deployment,
     types::{
-        Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus, Side,
+        MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineAuthority, MachineDeployment,
+        MachineDeploymentStatus, MigrationSide,
     },
 };
-use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -48,19 +49,19 @@ impl Plannable for Snapshot {
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     if let Some(on) = snapshot.standing.wait() {
-        if snapshot.standing != Standing::NotAsked {
+        if snapshot.standing != StandInStatus::NotAsked {
             say(&mut plan, snapshot, snapshot.standing.condition());
         }
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }
     let object = match &snapshot.object {
-        View::Present(object) => object,
-        View::Missing => {
+        ObjectView::Present(object) => object,
+        ObjectView::Missing => {
             vanished(&mut plan, snapshot);
             return plan;
         }
-        View::Unknown => {
+        ObjectView::Unknown => {
             plan.wait(WaitKind::Unreadable, "the MachineDeployment to become readable", None);
             return plan;
         }
@@ -70,11 +71,11 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         plan.wait(WaitKind::Hold, on, None);
         return plan;
     }
-    if matches!(snapshot.migration, View::Unknown) {
+    if matches!(snapshot.migration, ObjectView::Unknown) {
         plan.wait(WaitKind::Unreadable, "its MCMMigration to become readable", None);
         return plan;
     }
-    if snapshot.authority() == Some(Authority::Migrating) {
+    if snapshot.authority() == Some(MachineAuthority::Migrating) {
         plan.wait(WaitKind::Hold, "its migration to be complete", None);
         return plan;
     }
@@ -98,7 +99,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     let synchronized = match snapshot.authority() {
-        Some(Authority::MachineController) => follow(&mut plan, snapshot, object),
+        Some(MachineAuthority::MachineController) => follow(&mut plan, snapshot, object),
         _ => lead(&mut plan, snapshot, object),
     };
     if plan.steps.is_empty() {
@@ -124,13 +125,13 @@ fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
 fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the MCM MachineDeployment is \
                 kept: create the MachineDeployment again, or delete the MCM MachineDeployment and this object";
-    say(plan, snapshot, Desired::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
+    say(plan, snapshot, ConditionVerdict::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
 }
 
 /// Records the authority over the deployment in an MCMMigration. False while that has to be written.
 fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> bool {
     let Some(migration) = snapshot.migration.known() else {
-        if matches!(&snapshot.native, View::Present(native) if !is_ours(native, object)) {
+        if matches!(&snapshot.native, ObjectView::Present(native) if !is_ours(native, object)) {
             // A user has to decide the authority over a deployment of another client.
             return true;
         }
@@ -138,9 +139,9 @@ fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machi
         return false;
     };
     let stored = migration.status.clone().unwrap_or_default();
-    let wanted = Authority::from(migration.spec.authority);
+    let wanted = MachineAuthority::from(migration.spec.authority);
     let next = MCMMigrationStatus { authority: Some(wanted), ..stored.clone() };
-    let next = status::with_verdict(&next, snapshot, Desired::yes(reasons::SERVING));
+    let next = status::with_verdict(&next, snapshot, ConditionVerdict::yes(reasons::SERVING));
     if next == stored {
         return true;
     }
@@ -168,7 +169,7 @@ fn claim(object: &MachineDeployment) -> MCMMigration {
             ..ObjectMeta::default()
         },
         spec: MCMMigrationSpec {
-            authority: Side::ClusterApi,
+            authority: MigrationSide::ClusterApi,
             cluster_name: object.spec.cluster_name.clone(),
             ..MCMMigrationSpec::default()
         },
@@ -177,27 +178,27 @@ fn claim(object: &MachineDeployment) -> MCMMigration {
 }
 
 /// The MachineDeployment has the authority: updates the native one to match it. Returns the condition `Synchronized`.
-fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> Desired {
+fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> ConditionVerdict {
     if let Some(problem) = obstacle(snapshot, object) {
         return problem;
     }
     let wanted = match native::wanted(snapshot, object) {
         Ok(wanted) => wanted,
-        Err(refusals) => return Desired::no(reasons::FAILED_TO_CONVERT_TO_NATIVE, listed(&refusals)),
+        Err(refusals) => return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_NATIVE, listed(&refusals)),
     };
     if let Some(problem) = supply(plan, snapshot, &wanted) {
         return problem;
     }
     if !plan.steps.is_empty() {
-        return Desired::yes(reasons::RESOURCE_SYNCHRONIZED);
+        return ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED);
     }
     match &snapshot.native {
-        View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
+        ObjectView::Present(native) if native.metadata.deletion_timestamp.is_some() => {
             let text = "the MCM MachineDeployment is being deleted; it is created again afterwards";
-            return Desired::no(reasons::DELETING, text);
+            return ConditionVerdict::no(reasons::DELETING, text);
         }
-        View::Present(native) => update(plan, snapshot, native, &wanted.deployment),
-        View::Missing | View::Unknown => {
+        ObjectView::Present(native) => update(plan, snapshot, native, &wanted.deployment),
+        ObjectView::Missing | ObjectView::Unknown => {
             let native = Action::CreateNative(Box::new(wanted.deployment.clone()));
             plan.then(native, "the MCM controllers keep the machines");
         }
@@ -206,17 +207,17 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
         let class = wanted.deployment.spec.template.spec.class.name.as_str();
         native::clean_up(plan, snapshot, Some(class));
     }
-    Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
+    ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED)
 }
 
 /// The reason for which nothing can be converted.
-fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> {
-    let no = |text: &str| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<ConditionVerdict> {
+    let no = |text: &str| Some(ConditionVerdict::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
     let reference = &object.spec.template.spec.infrastructure_ref;
     match (&snapshot.cluster, &snapshot.template) {
-        (View::Missing, _) => return no("its Cluster does not exist: create it"),
-        (_, View::Unknown) => return no(&format!("{} {} cannot be read", reference.kind, reference.name)),
-        (_, View::Missing) if reference.kind == "MCMMachineTemplate" => {
+        (ObjectView::Missing, _) => return no("its Cluster does not exist: create it"),
+        (_, ObjectView::Unknown) => return no(&format!("{} {} cannot be read", reference.kind, reference.name)),
+        (_, ObjectView::Missing) if reference.kind == "MCMMachineTemplate" => {
             return no(&format!("MCMMachineTemplate {} does not exist: create it", reference.name));
         }
         _ => {}
@@ -225,35 +226,37 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Desired> 
         return no(text);
     }
     match &snapshot.native {
-        View::Unknown => no("the MCM MachineDeployment cannot be read"),
-        View::Present(native) if !is_ours(native, object) => {
+        ObjectView::Unknown => no("the MCM MachineDeployment cannot be read"),
+        ObjectView::Present(native) if !is_ours(native, object) => {
             let text = format!(
                 "MCM MachineDeployment {} is not managed by the stand-in: delete or rename one of them, or set its \
                  authority in an MCMMigration of the same name",
                 native.name_any()
             );
-            Some(Desired::no(reasons::NAME_TAKEN, text))
+            Some(ConditionVerdict::no(reasons::NAME_TAKEN, text))
         }
-        View::Present(_) | View::Missing => None,
+        ObjectView::Present(_) | ObjectView::Missing => None,
     }
 }
 
 /// Creates the derived class and the copy of the bootstrap data. Returns the missing part.
-fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &Wanted) -> Option<Desired> {
+fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &DesiredNativeObjects) -> Option<ConditionVerdict> {
     if let Some((source, copy)) = &wanted.copied {
-        let no = |text: String| Some(Desired::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+        let no = |text: String| Some(ConditionVerdict::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
         let version = match &snapshot.bootstrap {
-            View::Present(version) => version.as_str(),
-            View::Missing => return no(format!("Secret {source} does not exist: create it, with the bootstrap data")),
-            View::Unknown => return no(format!("Secret {source} cannot be read")),
+            ObjectView::Present(version) => version.as_str(),
+            ObjectView::Missing => {
+                return no(format!("Secret {source} does not exist: create it, with the bootstrap data"));
+            }
+            ObjectView::Unknown => return no(format!("Secret {source} cannot be read")),
         };
         if let Some((_, problem)) = snapshot.memory.unusable.as_ref().filter(|(unusable, _)| unusable == version) {
             return no(problem.clone());
         }
         let is_current = match &snapshot.copy {
-            View::Present(copied) => copied.is_empty() || copied.as_str() == version,
-            View::Missing => false,
-            View::Unknown => true,
+            ObjectView::Present(copied) => copied.is_empty() || copied.as_str() == version,
+            ObjectView::Missing => false,
+            ObjectView::Unknown => true,
         };
         if !is_current {
             let action = Action::CopyBootstrap { source: source.clone(), copy: copy.clone() };
@@ -289,20 +292,23 @@ fn update(plan: &mut Plan<Action>, snapshot: &Snapshot, native: &Arc<Native>, wa
 }
 
 /// S4: the native deployment has the authority, so an edit of the MachineDeployment is undone.
-fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> Desired {
+fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment) -> ConditionVerdict {
     let native = match &snapshot.native {
-        View::Present(native) => native,
-        View::Missing => {
+        ObjectView::Present(native) => native,
+        ObjectView::Missing => {
             let text = "the MCM MachineDeployment has the authority and does not exist";
-            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, text);
+            return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_CAPI, text);
         }
-        View::Unknown => {
-            return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, "the MCM MachineDeployment cannot be read");
+        ObjectView::Unknown => {
+            return ConditionVerdict::no(
+                reasons::FAILED_TO_CONVERT_TO_CAPI,
+                "the MCM MachineDeployment cannot be read",
+            );
         }
     };
     let spec = match native::shown(snapshot, native, &object.spec.cluster_name) {
         Ok(spec) => spec,
-        Err(refusals) => return Desired::no(reasons::FAILED_TO_CONVERT_TO_CAPI, listed(&refusals)),
+        Err(refusals) => return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_CAPI, listed(&refusals)),
     };
     let mut next = MachineDeployment::clone(object);
     next.spec = spec;
@@ -310,11 +316,11 @@ fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployme
     if let Some(patch) = mirror::change(&object.spec, &next.spec) {
         plan.then(Action::PatchSelf(json!({ "spec": patch })), "the MCM MachineDeployment has the authority");
     }
-    Desired::yes(reasons::RESOURCE_SYNCHRONIZED)
+    ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED)
 }
 
 /// All refusals with their paths.
-fn listed(refusals: &[Refusal]) -> String {
+fn listed(refusals: &[ConversionRefusal]) -> String {
     let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
     if lines.is_empty() { "the result of the conversion has no deployment".to_owned() } else { lines.join("\n") }
 }
@@ -327,7 +333,7 @@ fn report(plan: &mut Plan<Action>, object: &MachineDeployment, next: MachineDepl
 }
 
 /// The condition `StandIn` of the object that has the authority, if there is one.
-fn say(plan: &mut Plan<Action>, snapshot: &Snapshot, verdict: Desired) {
+fn say(plan: &mut Plan<Action>, snapshot: &Snapshot, verdict: ConditionVerdict) {
     let Some(migration) = snapshot.migration.known().filter(|one| one.labels().contains_key(labels::STAND_IN)) else {
         return;
     };

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use super::apply::MachineDeployments;
+use super::apply::StandInDeploymentReconciler;
 use crate::stand_in::{
-    observe::{Ground, add_those_of, keys},
+    observe::{PreconditionReader, add_those_of, keys},
     settings::{ROLE_NAME, Settings},
 };
 use mcm_api::{
@@ -12,21 +12,21 @@ use mcm_api::{
 use mcm_controllers::{object::owner, secret::MetadataOfSecret};
 use mcm_conversion::types::{Cluster, MCMMachineTemplate, MCMMigration, MachineDeployment, MachineHealthCheck};
 use mcm_runtime::{
-    cache::{Change, Key},
-    cell::{Builder, Kind},
-    enqueue::Enqueue,
-    queue::{Pacing, Queue},
+    cache::{Key, ObjectChange},
+    cell::{CellBuilder, Kind},
+    enqueue::EnqueueMapper,
+    queue::{QueuePacing, WorkQueue},
 };
 
 pub(in super::super) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
-fn register(builder: &mut Builder<'_>, settings: &Settings) {
-    let deployments = Arc::new(MachineDeployments::new(builder, settings));
-    let queue = Queue::new("standinmachinedeployment", Pacing::OF_OWNERS);
+fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
+    let deployments = Arc::new(StandInDeploymentReconciler::new(builder, settings));
+    let queue = WorkQueue::new("standinmachinedeployment", QueuePacing::OF_OWNERS);
     builder.reconciler_of::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), settings.concurrency);
     builder.report_unreadable::<MachineDeployment>();
     builder.report_unreadable::<MachineHealthCheck>();
-    let enqueue = Enqueue::new(&deployments, &queue);
+    let enqueue = EnqueueMapper::new(&deployments, &queue);
     builder.on_change(enqueue.on(own::<MachineDeployment>));
     builder.on_change(enqueue.on(own::<MCMMigration>));
     builder.on_change(enqueue.on(own::<native::MachineDeployment>));
@@ -43,8 +43,8 @@ fn register(builder: &mut Builder<'_>, settings: &Settings) {
     });
 }
 
-impl MachineDeployments {
-    fn new(builder: &mut Builder<'_>, settings: &Settings) -> Self {
+impl StandInDeploymentReconciler {
+    fn new(builder: &mut CellBuilder<'_>, settings: &Settings) -> Self {
         Self {
             objects: builder.objects(),
             migrations: builder.objects(),
@@ -58,7 +58,7 @@ impl MachineDeployments {
             native_machines: builder.objects(),
             sets: builder.objects(),
             machines: builder.objects(),
-            ground: Ground::new(builder),
+            ground: PreconditionReader::new(builder),
             control: builder.config().control.clone(),
             watch_filter: settings.watch_filter.clone(),
             clock: Arc::clone(&builder.config().shared.clock),
@@ -66,24 +66,24 @@ impl MachineDeployments {
     }
 }
 
-fn own<K>(_: &MachineDeployments, change: &Change<K>) -> Vec<Key> {
+fn own<K>(_: &StandInDeploymentReconciler, change: &ObjectChange<K>) -> Vec<Key> {
     vec![change.key.clone()]
 }
 
 /// The deployment of a native set that is gone.
-fn of_set<C>(_: &C, change: &Change<native::MachineSet>) -> Vec<Key> {
+fn of_set<C>(_: &C, change: &ObjectChange<native::MachineSet>) -> Vec<Key> {
     let deployment = owner::controller_of(&change.meta).filter(|_| change.gone);
     deployment.map(|deployment| Key::beside(&change.meta, &deployment.name)).into_iter().collect()
 }
 
 /// The deployment of a native Machine that is gone.
-fn of_machine<C>(_: &C, change: &Change<native::Machine>) -> Vec<Key> {
+fn of_machine<C>(_: &C, change: &ObjectChange<native::Machine>) -> Vec<Key> {
     let deployment = change.meta.labels.as_ref().and_then(|all| all.get(labels::DEPLOYMENT_NAME));
     let deployment = deployment.filter(|_| change.gone);
     deployment.map(|deployment| Key::beside(&change.meta, deployment)).into_iter().collect()
 }
 
 /// A deployment names objects of its namespace, where deployments are few.
-fn beside<K>(caches: &MachineDeployments, change: &Change<K>) -> Vec<Key> {
+fn beside<K>(caches: &StandInDeploymentReconciler, change: &ObjectChange<K>) -> Vec<Key> {
     keys(&caches.objects).filter(|key| key.namespace == change.key.namespace).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::{
-    object::conditions::{self, Desired},
+    object::conditions::{self, ConditionVerdict},
     stand_in::reasons,
 };
 use mcm_api::machine::MachineDeployment as Native;
@@ -24,7 +24,7 @@ pub(super) fn paused(snapshot: &Snapshot, object: &MachineDeployment, on: &str) 
 pub(super) fn current(
     snapshot: &Snapshot,
     object: &MachineDeployment,
-    synchronized: Desired,
+    synchronized: ConditionVerdict,
 ) -> MachineDeploymentStatus {
     let generation = object.metadata.generation;
     let mut next = object.status.clone().unwrap_or_default();
@@ -55,7 +55,7 @@ pub(super) fn current(
     ];
     conditions::set(&mut next.conditions, reasons::SYNCHRONIZED, synchronized, generation, snapshot.now);
     for (type_, is_true, message) in all {
-        let desired = Desired::whether(is_true, &reasons::whether(type_, is_true), message);
+        let desired = ConditionVerdict::whether(is_true, &reasons::whether(type_, is_true), message);
         conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
     }
     conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
@@ -69,7 +69,11 @@ fn is_observed(native: &Native) -> bool {
 }
 
 /// A status with the condition `StandIn`.
-pub(super) fn with_verdict(stored: &MCMMigrationStatus, snapshot: &Snapshot, verdict: Desired) -> MCMMigrationStatus {
+pub(super) fn with_verdict(
+    stored: &MCMMigrationStatus,
+    snapshot: &Snapshot,
+    verdict: ConditionVerdict,
+) -> MCMMigrationStatus {
     let mut next = stored.clone();
     let generation = snapshot.migration.known().and_then(|migration| migration.metadata.generation);
     conditions::set(&mut next.conditions, reasons::STAND_IN, verdict, generation, snapshot.now);

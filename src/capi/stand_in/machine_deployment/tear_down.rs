@@ -8,10 +8,10 @@ use super::{
     Action, Snapshot,
     native::{self, is_ours},
 };
-use crate::object::view::View;
+use crate::object::view::ObjectView;
 use mcm_api::labels;
 use mcm_controllers::object::finalizer;
-use mcm_conversion::types::{Authority, MCMMigration, MachineDeployment};
+use mcm_conversion::types::{MCMMigration, MachineAuthority, MachineDeployment};
 use mcm_rules::plan::{Plan, WaitKind};
 
 /// S6: the native deployment is deleted first, if the MachineDeployment has the authority; otherwise it stays. It also
@@ -25,7 +25,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
     let is_made = |migration: &Arc<MCMMigration>| migration.labels().contains_key(labels::STAND_IN);
     let migration = snapshot.migration.known().filter(|migration| is_made(migration));
     let is_orphaning = finalizer::is_orphaning(&object.metadata) || snapshot.session.are_sets_released == Some(true);
-    if snapshot.authority() != Some(Authority::ClusterApi) || is_orphaning {
+    if snapshot.authority() != Some(MachineAuthority::ClusterApi) || is_orphaning {
         if migration.is_some() {
             plan.then(Action::DeleteMigration, "only the MCM side is left");
         } else {
@@ -34,32 +34,32 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machin
         return;
     }
     match &snapshot.native {
-        View::Unknown => {
+        ObjectView::Unknown => {
             plan.wait(WaitKind::Unreadable, "the MCM MachineDeployment to become readable", None);
         }
-        View::Present(native) if !is_ours(native, object) => {
+        ObjectView::Present(native) if !is_ours(native, object) => {
             plan.then(Action::PatchSelf(released), "the MCM MachineDeployment belongs to another client and is kept");
         }
-        View::Present(native) if native.metadata.deletion_timestamp.is_some() => {
+        ObjectView::Present(native) if native.metadata.deletion_timestamp.is_some() => {
             plan.wait(WaitKind::MachineDeletion, "the MCM machines to be deleted", None);
         }
-        View::Present(_) if snapshot.session.are_sets_released.is_none() => {
+        ObjectView::Present(_) if snapshot.session.are_sets_released.is_none() => {
             plan.then(Action::ReadSets, "its deletion may have to keep the machines");
         }
-        View::Present(_) if !snapshot.session.is_confirmed => {
+        ObjectView::Present(_) if !snapshot.session.is_confirmed => {
             plan.then(Action::Confirm, "if Cluster API core is installed, the machines must be kept");
         }
-        View::Present(native) => {
+        ObjectView::Present(native) => {
             plan.then(Action::DeleteNative(Arc::clone(native)), "its MachineDeployment is being deleted");
         }
-        View::Missing if !snapshot.session.is_gone => {
+        ObjectView::Missing if !snapshot.session.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
         // The caches of other kinds may lag behind that of deployments; class and copy are in use until they catch up.
-        View::Missing if snapshot.children > 0 => {
+        ObjectView::Missing if snapshot.children > 0 => {
             plan.wait(WaitKind::MachineDeletion, "the MCM machines to be deleted", None);
         }
-        View::Missing => {
+        ObjectView::Missing => {
             native::clean_up(plan, snapshot, None);
             if !plan.steps.is_empty() {
                 return;

@@ -7,23 +7,23 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Action, Session, Snapshot, plan::plan};
-use crate::{object::view::View, stand_in::standing::Standing};
+use super::{Action, Snapshot, StandInDeploymentSession, plan::plan};
+use crate::{object::view::ObjectView, stand_in::standing::StandInStatus};
 use mcm_api::{labels, machine as native, patch};
-use mcm_conversion::types::{Authority, MCMMigration, MachineDeployment, MachineHealthCheck};
+use mcm_conversion::types::{MCMMigration, MachineAuthority, MachineDeployment, MachineHealthCheck};
 
-fn present<K: serde::de::DeserializeOwned>(value: Value) -> View<K> {
-    View::Present(Arc::new(serde_json::from_value(value).unwrap()))
+fn present<K: serde::de::DeserializeOwned>(value: Value) -> ObjectView<K> {
+    ObjectView::Present(Arc::new(serde_json::from_value(value).unwrap()))
 }
 
-fn known<K>(view: &View<K>) -> &Arc<K> {
+fn known<K>(view: &ObjectView<K>) -> &Arc<K> {
     view.known().unwrap()
 }
 
 /// A deployment as a user creates it, with the objects it names.
 fn fresh() -> Snapshot {
     Snapshot {
-        standing: Standing::Serving,
+        standing: StandInStatus::Serving,
         object: present(json!({
             "metadata": { "name": "md", "namespace": "ns", "uid": "md-uid", "generation": 1 },
             "spec": {
@@ -36,7 +36,7 @@ fn fresh() -> Snapshot {
                 }},
             },
         })),
-        migration: View::Missing,
+        migration: ObjectView::Missing,
         cluster: present(json!({ "metadata": { "name": "c", "namespace": "ns" }, "spec": {} })),
         template: present(json!({
             "metadata": { "name": "t", "namespace": "ns" },
@@ -48,20 +48,20 @@ fn fresh() -> Snapshot {
             "secretRef": { "name": "worker", "namespace": "ns" },
         })).unwrap()))]),
         used_classes: ["worker".to_owned()].into(),
-        native: View::Missing,
+        native: ObjectView::Missing,
         children: 0,
         machines: Vec::new(),
-        bootstrap: View::Present(Arc::new("7".to_owned())),
-        copy: View::Missing,
+        bootstrap: ObjectView::Present(Arc::new("7".to_owned())),
+        copy: ObjectView::Missing,
         stale_copies: Default::default(),
         memory: Default::default(),
-        session: Session::default(),
+        session: StandInDeploymentSession::default(),
         watch_filter: None,
         now: Timestamp::from_second(1_000).unwrap(),
     }
 }
 
-fn patched<K: serde::Serialize + serde::de::DeserializeOwned>(object: &K, change: &Value) -> View<K> {
+fn patched<K: serde::Serialize + serde::de::DeserializeOwned>(object: &K, change: &Value) -> ObjectView<K> {
     let mut value = serde_json::to_value(object).unwrap();
     patch::apply(&mut value, change);
     present(value)
@@ -74,32 +74,32 @@ fn apply(world: &mut Snapshot, action: Action) {
         Action::WriteStatus(status) => {
             let mut object = MachineDeployment::clone(known(&world.object));
             object.status = Some(*status);
-            world.object = View::Present(Arc::new(object));
+            world.object = ObjectView::Present(Arc::new(object));
         }
-        Action::CreateMigration(migration) => world.migration = View::Present(Arc::from(migration)),
+        Action::CreateMigration(migration) => world.migration = ObjectView::Present(Arc::from(migration)),
         Action::WriteAuthority(status) => {
             let mut migration = MCMMigration::clone(known(&world.migration));
             migration.status = Some(*status);
-            world.migration = View::Present(Arc::new(migration));
+            world.migration = ObjectView::Present(Arc::new(migration));
         }
-        Action::DeleteMigration => world.migration = View::Missing,
+        Action::DeleteMigration => world.migration = ObjectView::Missing,
         Action::CreateClass(class) => {
             drop(world.classes.insert(class.metadata.name.clone().unwrap(), Arc::from(class)));
         }
         Action::DeleteClass(class) => drop(world.classes.remove(class.metadata.name.as_deref().unwrap())),
         Action::CopyBootstrap { .. } => {
-            let View::Present(version) = &world.bootstrap else { panic!("nothing to copy") };
-            world.copy = View::Present(Arc::clone(version));
+            let ObjectView::Present(version) = &world.bootstrap else { panic!("nothing to copy") };
+            world.copy = ObjectView::Present(Arc::clone(version));
         }
         Action::DeleteCopy(name) => drop(world.stale_copies.remove(&name)),
         Action::CreateNative(native) => {
             world.used_classes.insert(native.spec.template.spec.class.name.clone());
-            world.native = View::Present(Arc::from(native));
+            world.native = ObjectView::Present(Arc::from(native));
         }
         Action::PatchNative { native, patch } => world.native = patched(native.as_ref(), &patch),
-        Action::DeleteNative(_) => world.native = View::Missing,
+        Action::DeleteNative(_) => world.native = ObjectView::Missing,
         Action::PatchMachine { machine, patch } => {
-            let View::Present(changed) = patched(machine.as_ref(), &patch) else { panic!("patched") };
+            let ObjectView::Present(changed) = patched(machine.as_ref(), &patch) else { panic!("patched") };
             let name = machine.metadata.name.clone();
             world
                 .machines
@@ -117,7 +117,7 @@ fn apply(world: &mut Snapshot, action: Action) {
 /// Plans and executes until nothing is left; returns the steps in order.
 fn settle(world: &mut Snapshot) -> Vec<String> {
     let mut done = Vec::new();
-    world.session = Session::default();
+    world.session = StandInDeploymentSession::default();
     for _ in 0..32 {
         let steps = plan(world).steps;
         if steps.is_empty() {
@@ -264,11 +264,11 @@ fn s9_a_health_check_that_cannot_be_served_changes_nothing_natively_and_says_so(
 
 /// S1, S2: no kind of Cluster API is written, and nothing native; an object of ours has the reason.
 #[rstest]
-#[case::not_asked(Standing::NotAsked, None)]
-#[case::core(Standing::Core("Lease a/b".into()), Some("CoreProviderPresent"))]
-#[case::unknown(Standing::Unknown("x".into()), Some("CoreProviderUnknown"))]
+#[case::not_asked(StandInStatus::NotAsked, None)]
+#[case::core(StandInStatus::Core("Lease a/b".into()), Some("CoreProviderPresent"))]
+#[case::unknown(StandInStatus::Unknown("x".into()), Some("CoreProviderUnknown"))]
 fn s1_s2_nothing_but_an_object_of_ours_is_written_where_the_stand_in_may_not_act(
-    #[case] standing: Standing,
+    #[case] standing: StandInStatus,
     #[case] reason: Option<&str>,
     #[values(json!({}), json!({ "spec": { "replicas": 9 } }), json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }))]
     change: Value,
@@ -278,7 +278,7 @@ fn s1_s2_nothing_but_an_object_of_ours_is_written_where_the_stand_in_may_not_act
     edit(&mut world, &change);
     world.standing = standing;
     if is_missing {
-        world.object = View::Missing;
+        world.object = ObjectView::Missing;
     }
     let before = world.clone();
     let done = settle(&mut world);
@@ -297,7 +297,7 @@ fn s1_s2_nothing_but_an_object_of_ours_is_written_where_the_stand_in_may_not_act
 #[test]
 fn s2_s6_a_vanished_deployment_deletes_nothing_and_says_so() {
     let mut world = served();
-    world.object = View::Missing;
+    world.object = ObjectView::Missing;
     settle(&mut world);
     assert!(world.native.known().is_some());
     let status = known(&world.migration).status.clone().unwrap();
@@ -335,7 +335,7 @@ fn s6_a_deleted_deployment_stays_until_its_class_is_gone_and_the_copy_can_be_del
     let mut world = served();
     let derived = native_of(&world).spec.template.spec.class.name.clone();
     edit(&mut world, &json!({ "metadata": { "deletionTimestamp": DELETED } }));
-    (world.children, world.native) = (1, View::Missing);
+    (world.children, world.native) = (1, ObjectView::Missing);
     let waits = |world: &Snapshot| plan(world).waits.iter().map(|wait| wait.text.clone()).collect::<Vec<_>>();
     assert_eq!(settle(&mut world), ["read the MCM MachineDeployment live"]);
     assert_eq!(waits(&world), ["the MCM machines to be deleted"]);
@@ -384,7 +384,7 @@ fn s2_a_deletion_is_dropped_if_the_live_look_finds_core() {
     let steps = plan(&world).steps;
     assert_eq!(steps.iter().map(|step| &step.action).collect::<Vec<_>>(), [&Action::Confirm]);
     world.session.is_confirmed = true;
-    world.standing = Standing::Core("CustomResourceDefinition clusters.cluster.x-k8s.io".into());
+    world.standing = StandInStatus::Core("CustomResourceDefinition clusters.cluster.x-k8s.io".into());
     assert!(!plan(&world).steps.iter().any(|step| matches!(step.action, Action::DeleteNative(_))));
 }
 
@@ -395,7 +395,7 @@ fn s4_s6_a_deployment_without_the_authority_shows_the_native_one_and_goes_withou
     let change = json!({ "spec": { "authority": "MachineController", "clusterName": "c" } });
     world.migration = patched(known(&world.migration).as_ref(), &change);
     settle(&mut world);
-    assert_eq!(world.authority(), Some(Authority::MachineController));
+    assert_eq!(world.authority(), Some(MachineAuthority::MachineController));
 
     world.native = patched(native_of(&world), &json!({ "spec": { "replicas": 5 } }));
     edit(&mut world, &json!({ "spec": { "paused": true } }));
@@ -417,7 +417,7 @@ fn s4_the_authority_does_not_change_while_the_sides_differ() {
     let change = json!({ "spec": { "authority": "MachineController", "clusterName": "c" } });
     world.migration = patched(known(&world.migration).as_ref(), &change);
     settle(&mut world);
-    assert_eq!(world.authority(), Some(Authority::ClusterApi));
+    assert_eq!(world.authority(), Some(MachineAuthority::ClusterApi));
 }
 
 /// S4: objects of another client are not taken over.
@@ -458,9 +458,9 @@ fn s5_what_is_refused_changes_nothing_natively_and_names_all_paths() {
 }
 
 #[rstest]
-#[case::template(|world: &mut Snapshot| world.template = View::Missing, "MCMMachineTemplate t does not exist")]
-#[case::cluster(|world: &mut Snapshot| world.cluster = View::Missing, "its Cluster does not exist")]
-#[case::secret(|world: &mut Snapshot| world.bootstrap = View::Missing, "Secret join does not exist")]
+#[case::template(|world: &mut Snapshot| world.template = ObjectView::Missing, "MCMMachineTemplate t does not exist")]
+#[case::cluster(|world: &mut Snapshot| world.cluster = ObjectView::Missing, "its Cluster does not exist")]
+#[case::secret(|world: &mut Snapshot| world.bootstrap = ObjectView::Missing, "Secret join does not exist")]
 #[case::unusable(
     |world: &mut Snapshot| world.memory.unusable = Some(("7".into(), "the data have <<MACHINE_NAME>>".into())),
     "the data have <<MACHINE_NAME>>"
@@ -507,7 +507,9 @@ fn s7_machines_are_read_and_chosen_before_there_are_fewer() {
     let mut world = served();
     for (mirror, native) in [machine("a", json!({})), machine("b", json!({ "cluster.x-k8s.io/delete-machine": "yes" }))]
     {
-        let (View::Present(mirror), View::Present(native)) = (present(mirror), present(native)) else { panic!() };
+        let (ObjectView::Present(mirror), ObjectView::Present(native)) = (present(mirror), present(native)) else {
+            panic!()
+        };
         world.machines.push((mirror, native));
     }
     edit(&mut world, &json!({ "spec": { "replicas": 2 } }));

@@ -3,35 +3,35 @@ use std::sync::Arc;
 use super::{Action, Snapshot};
 use crate::{
     object::apply::read,
-    stand_in::observe::{Deployments, Ground},
+    stand_in::observe::{DeploymentCaches, PreconditionReader},
 };
 use mcm_api::machine as native;
 use mcm_conversion::types::MachineSet;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
     cache::Key,
-    clock::Clock,
-    objects::Objects,
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
+    clock::TimeSource,
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
     worker::ReconcileError,
 };
 
 /// Reconciles MachineSets, by the names of native sets.
-pub(super) struct MachineSets {
-    pub mirrors: Arc<Objects<MachineSet>>,
-    pub natives: Arc<Objects<native::MachineSet>>,
-    pub deployments: Arc<Deployments>,
-    pub ground: Ground,
-    pub clock: Arc<dyn Clock>,
+pub(super) struct StandInSetReconciler {
+    pub mirrors: Arc<CachedApi<MachineSet>>,
+    pub natives: Arc<CachedApi<native::MachineSet>>,
+    pub deployments: Arc<DeploymentCaches>,
+    pub ground: PreconditionReader,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Execute for MachineSets {
+impl PlanExecutor for StandInSetReconciler {
     async fn apply(
         &self,
         _: Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             match step.action {
                 Action::Create(mirror) => {
@@ -47,7 +47,7 @@ impl Execute for MachineSets {
                 Action::ReadNative => turn.session = read(&self.natives, turn.key).await?,
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     async fn resolve(&self, key: &Key, _: &UnresolvedWrite) -> Result<(), ReconcileError> {

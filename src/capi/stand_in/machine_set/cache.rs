@@ -2,7 +2,7 @@
 
 use mcm_controllers::object::prune;
 use mcm_conversion::types::MachineSet;
-use mcm_runtime::{cache::Cache, kind_cache::KindCache};
+use mcm_runtime::{cache::ObjectCache, kind_cache::KindCache};
 
 /// How MachineSets are cached.
-pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| Cache::new(&[], prune));
+pub const CACHE: KindCache<MachineSet> = KindCache::new(|_| ObjectCache::new(&[], prune));

@@ -18,8 +18,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{mirror::Above, standing::Standing};
-use crate::object::{conditions, view::View};
+use super::{mirror::MirrorAncestors, standing::StandInStatus};
+use crate::object::{conditions, view::ObjectView};
 use mcm_api::{machine as native_api, patch};
 use mcm_conversion::types::{MachineSet, MachineSetStatus};
 
@@ -29,13 +29,13 @@ pub(super) use register::KIND;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// Whether the stand-in may act.
-    pub standing: Standing,
+    pub standing: StandInStatus,
     /// The object.
-    pub mirror: View<MachineSet>,
+    pub mirror: ObjectView<MachineSet>,
     /// The native set of its name.
-    pub native: View<native_api::MachineSet>,
+    pub native: ObjectView<native_api::MachineSet>,
     /// The objects above the native set.
-    pub above: Above,
+    pub above: MirrorAncestors,
     /// A live read in this reconcile showed that the native set does not exist.
     pub is_gone: bool,
     /// The time.

@@ -1,8 +1,8 @@
-use super::{Snapshot, apply::MachineSets};
-use crate::object::{observe::view, view::View};
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use super::{Snapshot, apply::StandInSetReconciler};
+use crate::object::{observe::view, view::ObjectView};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for MachineSets {
+impl SnapshotReader for StandInSetReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();
@@ -13,11 +13,11 @@ impl Observe for MachineSets {
     fn observe(&self, key: &Key, (): &(), is_gone: &bool) -> Option<Snapshot> {
         let mirror = view(&self.mirrors.cache, key);
         let native = view(&self.natives.cache, key);
-        if matches!((&mirror, &native), (View::Missing, View::Missing)) {
+        if matches!((&mirror, &native), (ObjectView::Missing, ObjectView::Missing)) {
             return None;
         }
         let above = native.known().map(|native| self.deployments.above(native));
-        let native = if matches!(above, Some(None)) { View::Unknown } else { native };
+        let native = if matches!(above, Some(None)) { ObjectView::Unknown } else { native };
         Some(Snapshot {
             standing: self.ground.standing(&key.namespace),
             mirror,

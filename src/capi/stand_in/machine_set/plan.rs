@@ -5,8 +5,8 @@ use kube::ResourceExt;
 use super::{Action, Snapshot};
 use crate::{
     object::{
-        conditions::{self, Desired},
-        view::View,
+        conditions::{self, ConditionVerdict},
+        view::ObjectView,
     },
     stand_in::{mirror, reasons},
 };
@@ -16,9 +16,9 @@ use mcm_conversion::{
     status::selector_text,
     types::{MachineDeployment, MachineSet, MachineSetSpec, MachineSetStatus, names},
 };
-use mcm_rules::plan::{Plan, Plannable, SentPatch, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Action;
 
     fn plan(&self) -> Plan<Action> {
@@ -45,21 +45,21 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     match (&snapshot.mirror, &snapshot.native) {
-        (View::Unknown, _) | (_, View::Unknown) => {
+        (ObjectView::Unknown, _) | (_, ObjectView::Unknown) => {
             plan.wait(WaitKind::Unreadable, "the set to become readable on both sides", None);
         }
-        (View::Missing, View::Missing) => {}
-        (View::Present(mirror), _) if !mirror::is_mirror(&mirror.metadata) => refuse(&mut plan, snapshot, mirror),
-        (View::Present(mirror), _) if mirror.metadata.deletion_timestamp.is_some() => {
+        (ObjectView::Missing, ObjectView::Missing) => {}
+        (ObjectView::Present(mirror), _) if !mirror::is_mirror(&mirror.metadata) => refuse(&mut plan, snapshot, mirror),
+        (ObjectView::Present(mirror), _) if mirror.metadata.deletion_timestamp.is_some() => {
             plan.wait(WaitKind::Finalizers, "other controllers to remove their finalizers", None);
         }
-        (View::Present(_), View::Missing) if !snapshot.is_gone => {
+        (ObjectView::Present(_), ObjectView::Missing) if !snapshot.is_gone => {
             plan.then(Action::ReadNative, "the cache may not have it yet");
         }
-        (View::Present(mirror), View::Missing) => {
+        (ObjectView::Present(mirror), ObjectView::Missing) => {
             plan.then(Action::Delete(Arc::clone(mirror)), "its MCM MachineSet was deleted");
         }
-        (mirror, View::Present(native)) => show(&mut plan, snapshot, mirror.known(), native),
+        (mirror, ObjectView::Present(native)) => show(&mut plan, snapshot, mirror.known(), native),
     }
     plan
 }
@@ -155,7 +155,7 @@ fn status(snapshot: &Snapshot, mirror: &MachineSet, native: &Native) -> MachineS
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<MachineSet>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";
-    let refused = Desired::no(reasons::UNOWNED_UNSUPPORTED, text);
+    let refused = ConditionVerdict::no(reasons::UNOWNED_UNSUPPORTED, text);
     let generation = mirror.metadata.generation;
     conditions::set(&mut next.conditions, reasons::STAND_IN, refused, generation, snapshot.now);
     if mirror.status.as_ref() != Some(&next) {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Action, Snapshot, plan::plan};
 use crate::{
-    object::view::View,
-    stand_in::{mirror::Above, standing::Standing},
+    object::view::ObjectView,
+    stand_in::{mirror::MirrorAncestors, standing::StandInStatus},
 };
 use mcm_api::patch;
 use mcm_conversion::types::MachineSet;
@@ -18,9 +18,9 @@ fn decoded<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
 
 fn world() -> Snapshot {
     Snapshot {
-        standing: Standing::Serving,
-        mirror: View::Missing,
-        native: View::Present(decoded(json!({
+        standing: StandInStatus::Serving,
+        mirror: ObjectView::Missing,
+        native: ObjectView::Present(decoded(json!({
             "metadata": {
                 "name": "md-1", "namespace": "ns", "labels": { "machine-template-hash": "1" },
                 "annotations": { "deployment.kubernetes.io/revision": "1" },
@@ -28,7 +28,7 @@ fn world() -> Snapshot {
             "spec": { "replicas": 3, "template": { "metadata": { "annotations": { "conversion.mcm/version": "v1.32.0" } }, "spec": {} } },
             "status": { "replicas": 3, "readyReplicas": 2, "availableReplicas": 1 },
         }))),
-        above: Above {
+        above: MirrorAncestors {
             paused: None,
             native: Some(decoded(json!({
                 "metadata": { "name": "md", "annotations": { "deployment.kubernetes.io/revision": "1" } },
@@ -60,17 +60,17 @@ fn settle(world: &mut Snapshot) -> Vec<String> {
         for step in steps {
             done.push(step.action.to_string().lines().next().unwrap().to_owned());
             match step.action {
-                Action::Create(mirror) => world.mirror = View::Present(Arc::from(mirror)),
+                Action::Create(mirror) => world.mirror = ObjectView::Present(Arc::from(mirror)),
                 Action::Patch { mirror, patch } => {
                     let mut value = serde_json::to_value(mirror.as_ref()).unwrap();
                     patch::apply(&mut value, &patch);
-                    world.mirror = View::Present(decoded(value));
+                    world.mirror = ObjectView::Present(decoded(value));
                 }
                 Action::WriteStatus { mirror, status } => {
                     let mirror = MachineSet { status: Some(*status), ..MachineSet::clone(&mirror) };
-                    world.mirror = View::Present(Arc::new(mirror));
+                    world.mirror = ObjectView::Present(Arc::new(mirror));
                 }
-                Action::Delete(_) => world.mirror = View::Missing,
+                Action::Delete(_) => world.mirror = ObjectView::Missing,
                 Action::ReadNative => world.is_gone = true,
             }
         }
@@ -107,7 +107,7 @@ fn s4_an_edit_of_a_shown_set_is_undone(#[case] change: Value) {
     let before = mirror(&world).clone();
     let mut value = serde_json::to_value(&before).unwrap();
     patch::apply(&mut value, &change);
-    world.mirror = View::Present(decoded(value));
+    world.mirror = ObjectView::Present(decoded(value));
     settle(&mut world);
     assert_eq!(serde_json::to_value(mirror(&world)).unwrap(), serde_json::to_value(&before).unwrap());
     assert_eq!(settle(&mut world), [""; 0], "AU8: and is written no more");
@@ -117,10 +117,10 @@ fn s4_an_edit_of_a_shown_set_is_undone(#[case] change: Value) {
 fn s5_an_old_set_without_machines_is_not_shown() {
     let mut world = world();
     settle(&mut world);
-    let change = |view: &mut View<mcm_api::machine::MachineSet>, change: Value| {
+    let change = |view: &mut ObjectView<mcm_api::machine::MachineSet>, change: Value| {
         let mut value = serde_json::to_value(view.known().unwrap().as_ref()).unwrap();
         patch::apply(&mut value, &change);
-        *view = View::Present(decoded(value));
+        *view = ObjectView::Present(decoded(value));
     };
     change(&mut world.native, json!({ "spec": { "replicas": 0 }, "status": { "replicas": 0 } }));
     settle(&mut world);
@@ -134,7 +134,7 @@ fn s5_an_old_set_without_machines_is_not_shown() {
 fn s2_a_shown_set_goes_after_a_live_read_of_the_native_one() {
     let mut world = world();
     settle(&mut world);
-    world.native = View::Missing;
+    world.native = ObjectView::Missing;
     assert_eq!(settle(&mut world), ["read the MCM MachineSet live", "delete MachineSet md-1"]);
 }
 
@@ -142,8 +142,8 @@ fn s2_a_shown_set_goes_after_a_live_read_of_the_native_one() {
 #[test]
 fn s5_a_set_of_a_user_is_refused_with_a_condition() {
     let mut world = world();
-    world.native = View::Missing;
-    world.mirror = View::Present(decoded(json!({ "metadata": { "name": "own" }, "spec": {
+    world.native = ObjectView::Missing;
+    world.mirror = ObjectView::Present(decoded(json!({ "metadata": { "name": "own" }, "spec": {
         "clusterName": "c", "selector": {}, "template": { "spec": {
             "clusterName": "c", "bootstrap": {}, "infrastructureRef": { "apiGroup": "g", "kind": "k", "name": "n" },
         }},
@@ -155,7 +155,8 @@ fn s5_a_set_of_a_user_is_refused_with_a_condition() {
 /// S1, S2.
 #[rstest]
 fn s1_s2_no_set_is_written_where_the_stand_in_may_not_act(
-    #[values(Standing::NotAsked, Standing::Core("x".into()), Standing::Unknown("x".into()))] standing: Standing,
+    #[values(StandInStatus::NotAsked, StandInStatus::Core("x".into()), StandInStatus::Unknown("x".into()))]
+    standing: StandInStatus,
 ) {
     let mut world = world();
     world.standing = standing;
@@ -174,9 +175,9 @@ fn s6_a_set_of_a_terminating_deployment_gets_no_owner_and_no_successor() {
     world.above.deployment = Some(deployment);
     let mut released = mirror(&world).clone();
     released.metadata.owner_references = None;
-    world.mirror = View::Present(Arc::new(released));
+    world.mirror = ObjectView::Present(Arc::new(released));
     settle(&mut world);
     assert_eq!(mirror(&world).metadata.owner_references, None);
-    world.mirror = View::Missing;
+    world.mirror = ObjectView::Missing;
     assert_eq!(settle(&mut world), [""; 0]);
 }

@@ -5,4 +5,4 @@ mod apply;
 #[cfg(test)]
 mod tests;
 
-pub(super) use apply::{Core, KIND};
+pub(super) use apply::{CoreCheckState, KIND};

@@ -1,4 +1,4 @@
-use super::Core;
+use super::CoreCheckState;
 
 #[test]
 fn handlers_are_called_only_for_a_different_answer() {
@@ -6,7 +6,7 @@ fn handlers_are_called_only_for_a_different_answer() {
         Arc,
         atomic::{AtomicUsize, Ordering},
     };
-    let (core, heard) = (Core::default(), Arc::new(AtomicUsize::new(0)));
+    let (core, heard) = (CoreCheckState::default(), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&heard);
     core.on_change(move || {
         count.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use rand::Rng;
 
 use super::{
     pods::{failed, target},
-    ports::Ports,
+    ports::MachineContext,
 };
 use crate::machine::{BootstrapToken, Snapshot, policy::after};
 use mcm_runtime::objects::chain;
@@ -22,7 +22,7 @@ const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
 /// The token as text. It expires by the clock of the target cluster, which deletes expired tokens. The response to a new
 /// token may be the first that shows this clock, and then it is made again.
 pub(super) async fn ensure_by_target_clock(
-    context: &Ports,
+    context: &MachineContext,
     snapshot: &Snapshot,
     wanted: BootstrapToken,
 ) -> Result<String, String> {
@@ -38,7 +38,11 @@ pub(super) async fn ensure_by_target_clock(
 }
 
 /// The token as text, `<id>.<secret>`, and whether it is new.
-async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -> Result<(String, bool), String> {
+async fn ensure(
+    context: &MachineContext,
+    snapshot: &Snapshot,
+    wanted: &BootstrapToken,
+) -> Result<(String, bool), String> {
     let client = target(context, snapshot)?.client.clone();
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     let name = secret_name(&wanted.id);
@@ -68,7 +72,7 @@ async fn ensure(context: &Ports, snapshot: &Snapshot, wanted: &BootstrapToken) -
 }
 
 /// Deletes a token; true if it no longer exists. A failure is only logged, because tokens expire.
-pub(super) async fn delete(context: &Ports, snapshot: &Snapshot, id: &str) -> bool {
+pub(super) async fn delete(context: &MachineContext, snapshot: &Snapshot, id: &str) -> bool {
     let Ok(client) = target(context, snapshot).map(|target| target.client.clone()) else { return false };
     let secrets: Api<Secret> = Api::namespaced(client, TOKEN_NAMESPACE);
     match secrets.delete(&secret_name(id), &DeleteParams::default()).await {

@@ -2,13 +2,13 @@ use std::{sync::Arc, time::Instant};
 
 use kube::ResourceExt;
 
-use super::{ports::Ports, session::Session};
+use super::{ports::MachineContext, session::MachineSession};
 use crate::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm};
 use mcm_driver::{Account, Code, DriverError, MachineRequest, SecretData};
 use mcm_runtime::fence;
 
 /// Calls the driver. The result is stored with the time at which it arrived.
-pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Session, action: &Action) {
+pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, session: &MachineSession, action: &Action) {
     let ClassView::Present { class, .. } = &snapshot.class else { return };
     let Ok(driver) = context.drivers.get(class) else { return };
     let owner = match action {
@@ -69,7 +69,7 @@ pub(super) async fn call(context: &Ports, snapshot: &mut Snapshot, session: &Ses
 
 /// The owner marker of the new VM. Without a marker an orphan collector of another namespace might delete it, so an
 /// unknown owner is treated as an API server that does not answer.
-async fn owner(context: &Ports, snapshot: &Snapshot) -> Result<String, DriverError> {
+async fn owner(context: &MachineContext, snapshot: &Snapshot) -> Result<String, DriverError> {
     let namespace = snapshot.machine.namespace().unwrap_or_default();
     match context.owners.of(&namespace).await {
         Ok(owner) => Ok(owner.marker().to_owned()),
@@ -79,7 +79,7 @@ async fn owner(context: &Ports, snapshot: &Snapshot) -> Result<String, DriverErr
 
 /// User data for a call: with its placeholders substituted for `create` and `initialize`, unchanged for other calls and
 /// if the Machine specifies user data.
-fn filled_in(snapshot: &Snapshot, session: &Session, action: &Action) -> SecretData {
+fn filled_in(snapshot: &Snapshot, session: &MachineSession, action: &Action) -> SecretData {
     let mut secret = session.secret.clone();
     if matches!(action, Action::CreateVm | Action::InitializeVm)
         && snapshot.machine.user_data_secret().is_none()

@@ -7,15 +7,15 @@ use kube::{ResourceExt, core::ObjectMeta};
 use mcm_api::machine::{Machine, MachineClass, MachinePhase, OperationType};
 use mcm_driver::{Account, Code};
 use mcm_runtime::{
-    cache::{Cache, Key},
-    handlers::Handlers,
+    cache::{Key, ObjectCache},
+    handlers::HandlerList,
 };
 
-type Handler = dyn Fn(&MachineClass) + Send + Sync;
+type FreedClassHandler = dyn Fn(&MachineClass) + Send + Sync;
 
 /// Reports the VMs that a cell deleted. The kinds that delete VMs share it.
 #[derive(Default)]
-pub struct FreedResources(Handlers<Handler>);
+pub struct FreedResources(HandlerList<FreedClassHandler>);
 
 impl FreedResources {
     /// Calls `handler` with the class of each VM that was deleted.
@@ -31,7 +31,11 @@ impl FreedResources {
 
 /// The Machines whose creation failed for lack of resources in the account of a class. Those of the class come first, then
 /// the older ones.
-pub fn short_of_resources(machines: &Cache<Machine>, classes: &Cache<MachineClass>, freed: &MachineClass) -> Vec<Key> {
+pub fn short_of_resources(
+    machines: &ObjectCache<Machine>,
+    classes: &ObjectCache<MachineClass>,
+    freed: &MachineClass,
+) -> Vec<Key> {
     let account = Account::of(freed);
     let class_of = |machine: &Machine| classes.get(&Key::beside(&machine.metadata, &machine.spec.class.name));
     let all = machines.all().into_iter().filter(|machine| is_short_of_resources(machine));

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::machine::Action;
 use mcm_driver::Account;
-use mcm_runtime::{cache::Key, queue::Queue};
+use mcm_runtime::{cache::Key, queue::WorkQueue};
 
 /// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
 /// calls that hang.
@@ -27,7 +27,7 @@ const CHECKS: usize = 1000;
 
 /// The purpose of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Lane {
+pub(crate) enum SlotPurpose {
     /// Creating a VM, including the calls before it.
     Create,
     /// Draining a Node. Evictions wait for their rate, for longer than a cloud takes to delete a VM.
@@ -38,7 +38,7 @@ pub(crate) enum Lane {
     Check,
 }
 
-impl Lane {
+impl SlotPurpose {
     /// The lane of an action; `None` if it needs no slot. A look at the VM needs one of the lane for which it is looked at: a
     /// deletion must not wait behind creations, and neither behind checks.
     pub(super) fn of(action: &Action, look: Self) -> Option<Self> {
@@ -57,33 +57,33 @@ impl Lane {
 }
 
 /// The slots of one cell: one queue for each account and lane in use.
-pub(crate) struct Lanes {
+pub(crate) struct ReconcileSlots {
     slots: usize,
-    state: Mutex<State>,
-    queue: Arc<Queue<Key>>,
+    state: Mutex<SlotTable>,
+    queue: Arc<WorkQueue<Key>>,
 }
 
-type Place = (Account, Lane);
+type SlotQueueKey = (Account, SlotPurpose);
 
 #[derive(Debug, Default)]
-struct State {
-    lines: BTreeMap<Place, Line>,
+struct SlotTable {
+    lines: BTreeMap<SlotQueueKey, SlotQueue>,
     /// Where a key holds a slot or waits for one.
-    places: HashMap<Key, Vec<Place>>,
+    places: HashMap<Key, Vec<SlotQueueKey>>,
 }
 
 /// Machines wait only while no slot is free.
 #[derive(Debug, Default)]
-struct Line {
+struct SlotQueue {
     holders: HashSet<Key>,
     order: VecDeque<Key>,
     /// Machines that wait. One that was forgotten remains in `order` and is skipped.
     waiting: HashSet<Key>,
 }
 
-impl Lanes {
+impl ReconcileSlots {
     /// `slots` slots for each account in each lane, at least one. Machines that get a slot are added to `queue`.
-    pub fn new(slots: usize, queue: Arc<Queue<Key>>) -> Self {
+    pub fn new(slots: usize, queue: Arc<WorkQueue<Key>>) -> Self {
         Self { slots: slots.max(1), state: Mutex::default(), queue }
     }
 
@@ -93,13 +93,13 @@ impl Lanes {
         self.slots.saturating_mul(MOST_LINES + LANES).saturating_add(CHECKS)
     }
 
-    fn slots_of(&self, lane: Lane) -> usize {
-        if lane == Lane::Check { self.slots.max(CHECKS) } else { self.slots }
+    fn slots_of(&self, lane: SlotPurpose) -> usize {
+        if lane == SlotPurpose::Check { self.slots.max(CHECKS) } else { self.slots }
     }
 
     /// Begins the reconcile of a Machine, which may have been given a slot before.
-    pub(in super::super) fn visit(self: &Arc<Self>, key: &Key) -> Visit {
-        Visit { lanes: Arc::clone(self), key: key.clone(), waits: false }
+    pub(in super::super) fn visit(self: &Arc<Self>, key: &Key) -> SlotGuard {
+        SlotGuard { lanes: Arc::clone(self), key: key.clone(), waits: false }
     }
 
     /// The next Machines get the slots of this one.
@@ -120,17 +120,17 @@ impl Lanes {
 }
 
 /// The reconcile of a Machine. All slots of the Machine are returned when it ends, whether or not it requested them.
-pub(crate) struct Visit {
-    lanes: Arc<Lanes>,
+pub(crate) struct SlotGuard {
+    lanes: Arc<ReconcileSlots>,
     key: Key,
     /// The Machine is in line. A slot that it gets from now on is for its next reconcile.
     waits: bool,
 }
 
-impl Visit {
+impl SlotGuard {
     /// Whether the reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
     /// returns the slots that it has.
-    pub(super) fn admits(&mut self, account: &Account, lane: Lane) -> bool {
+    pub(super) fn admits(&mut self, account: &Account, lane: SlotPurpose) -> bool {
         let mut state = self.lanes.state.lock();
         if state.enter(&self.key, account, lane, self.lanes.slots_of(lane)) {
             return true;
@@ -143,7 +143,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         if !self.waits {
             self.lanes.leave(&self.key);
@@ -151,8 +151,8 @@ impl Drop for Visit {
     }
 }
 
-impl State {
-    fn enter(&mut self, key: &Key, account: &Account, lane: Lane, slots: usize) -> bool {
+impl SlotTable {
+    fn enter(&mut self, key: &Key, account: &Account, lane: SlotPurpose, slots: usize) -> bool {
         if self.holds(key, lane) {
             return true;
         }
@@ -165,12 +165,12 @@ impl State {
         has_slot
     }
 
-    fn holds(&self, key: &Key, lane: Lane) -> bool {
+    fn holds(&self, key: &Key, lane: SlotPurpose) -> bool {
         let places = self.places.get(key).into_iter().flatten().filter(|place| place.1 == lane);
         places.filter_map(|place| self.lines.get(place)).any(|line| line.holders.contains(key))
     }
 
-    fn place_of(&self, account: &Account, lane: Lane) -> Place {
+    fn place_of(&self, account: &Account, lane: SlotPurpose) -> SlotQueueKey {
         let own = (account.clone(), lane);
         if self.lines.contains_key(&own) || self.lines.len() < MOST_LINES { own } else { (Account::default(), lane) }
     }
@@ -202,7 +202,7 @@ impl State {
     }
 }
 
-impl Line {
+impl SlotQueue {
     fn enter(&mut self, key: &Key, slots: usize) -> bool {
         if self.holders.len() < slots {
             return self.holders.insert(key.clone());
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
     use mcm_api::machine::MachineClass;
-    use mcm_runtime::queue::Pacing;
+    use mcm_runtime::queue::QueuePacing;
 
     fn key(name: &str) -> Key {
         Key::new("n", name)
@@ -247,23 +247,23 @@ mod tests {
 
     /// Lanes, and the reconciles that go on.
     struct Reconciles {
-        lanes: Arc<Lanes>,
-        visits: HashMap<Key, Visit>,
+        lanes: Arc<ReconcileSlots>,
+        visits: HashMap<Key, SlotGuard>,
     }
 
     impl Reconciles {
         fn with_slots(slots: usize) -> Self {
-            let lanes = Arc::new(Lanes::new(slots, Queue::new("test", Pacing::default())));
+            let lanes = Arc::new(ReconcileSlots::new(slots, WorkQueue::new("test", QueuePacing::default())));
             Self { lanes, visits: HashMap::new() }
         }
 
         /// Begins the reconcile of a Machine, unless it is under way.
-        fn begin(&mut self, name: &str) -> &mut Visit {
+        fn begin(&mut self, name: &str) -> &mut SlotGuard {
             self.visits.entry(key(name)).or_insert_with(|| self.lanes.visit(&key(name)))
         }
 
         /// Whether the reconcile of a Machine may continue. If not, it ends.
-        fn enters(&mut self, name: &str, account: &Account, lane: Lane) -> bool {
+        fn enters(&mut self, name: &str, account: &Account, lane: SlotPurpose) -> bool {
             let is_admitted = self.begin(name).admits(account, lane);
             if !is_admitted {
                 self.end(name);
@@ -273,7 +273,7 @@ mod tests {
 
         fn admits(&mut self, name: &str, action: &Action) -> bool {
             self.begin(name);
-            Lane::of(action, Lane::Create).is_none_or(|lane| self.enters(name, &account("aws"), lane))
+            SlotPurpose::of(action, SlotPurpose::Create).is_none_or(|lane| self.enters(name, &account("aws"), lane))
         }
 
         fn end(&mut self, name: &str) {
@@ -357,9 +357,9 @@ mod tests {
         let mut all = Reconciles::with_slots(2);
         for name in ["a", "b", "c", "d"] {
             let is_in_time = ["a", "b"].contains(&name);
-            assert_eq!(all.enters(name, &account("slow"), Lane::Create), is_in_time, "{name}");
+            assert_eq!(all.enters(name, &account("slow"), SlotPurpose::Create), is_in_time, "{name}");
         }
-        assert!(all.enters("e", &account("other"), Lane::Create));
+        assert!(all.enters("e", &account("other"), SlotPurpose::Create));
         all.end("e");
         assert!(all.woken().is_empty(), "a slot of one account is of no use to another");
         all.end("a");
@@ -367,22 +367,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Action::GetVmStatus, Lane::Delete, Some(Lane::Delete))]
-    #[case(Action::GetVmStatus, Lane::Create, Some(Lane::Create))]
-    #[case(Action::GetVmStatus, Lane::Check, Some(Lane::Check))]
-    #[case(Action::CreateVm, Lane::Create, Some(Lane::Create))]
-    #[case(Action::InitializeVm, Lane::Create, Some(Lane::Create))]
-    #[case(Action::DeleteVm, Lane::Delete, Some(Lane::Delete))]
-    #[case(Action::DeleteVm, Lane::Create, Some(Lane::Delete))]
-    #[case(Action::ListPods { node: "n".into() }, Lane::Delete, Some(Lane::Drain))]
-    #[case(Action::DetachVolumes { node: "n".into() }, Lane::Delete, Some(Lane::Drain))]
-    #[case(Action::ReadSecret, Lane::Delete, None)]
+    #[case(Action::GetVmStatus, SlotPurpose::Delete, Some(SlotPurpose::Delete))]
+    #[case(Action::GetVmStatus, SlotPurpose::Create, Some(SlotPurpose::Create))]
+    #[case(Action::GetVmStatus, SlotPurpose::Check, Some(SlotPurpose::Check))]
+    #[case(Action::CreateVm, SlotPurpose::Create, Some(SlotPurpose::Create))]
+    #[case(Action::InitializeVm, SlotPurpose::Create, Some(SlotPurpose::Create))]
+    #[case(Action::DeleteVm, SlotPurpose::Delete, Some(SlotPurpose::Delete))]
+    #[case(Action::DeleteVm, SlotPurpose::Create, Some(SlotPurpose::Delete))]
+    #[case(Action::ListPods { node: "n".into() }, SlotPurpose::Delete, Some(SlotPurpose::Drain))]
+    #[case(Action::DetachVolumes { node: "n".into() }, SlotPurpose::Delete, Some(SlotPurpose::Drain))]
+    #[case(Action::ReadSecret, SlotPurpose::Delete, None)]
     fn creations_drains_and_deletions_have_slots_of_their_own(
         #[case] action: Action,
-        #[case] look: Lane,
-        #[case] expected: Option<Lane>,
+        #[case] look: SlotPurpose,
+        #[case] expected: Option<SlotPurpose>,
     ) {
-        assert_eq!(Lane::of(&action, look), expected);
+        assert_eq!(SlotPurpose::of(&action, look), expected);
     }
 
     #[tokio::test]
@@ -390,21 +390,21 @@ mod tests {
         let mut all = Reconciles::with_slots(1);
         let names: Vec<String> = (0..=CHECKS).map(|number| format!("m-{number}")).collect();
         for (number, name) in names.iter().enumerate() {
-            assert_eq!(all.enters(name, &account("aws"), Lane::Check), number < CHECKS, "{number}");
+            assert_eq!(all.enters(name, &account("aws"), SlotPurpose::Check), number < CHECKS, "{number}");
         }
-        assert!(all.enters("new", &account("aws"), Lane::Create));
+        assert!(all.enters("new", &account("aws"), SlotPurpose::Create));
     }
 
     #[tokio::test]
     async fn a_machine_whose_class_changes_while_it_waits_leaves_no_slot_behind() {
         let mut all = Reconciles::with_slots(1);
         for (name, provider) in [("a", "old"), ("b", "new")] {
-            assert!(all.enters(name, &account(provider), Lane::Create));
+            assert!(all.enters(name, &account(provider), SlotPurpose::Create));
         }
-        assert!(!all.enters("m", &account("old"), Lane::Create));
+        assert!(!all.enters("m", &account("old"), SlotPurpose::Create));
         all.end("a");
         assert_eq!(all.woken(), ["m"]);
-        assert!(all.enters("m", &account("new"), Lane::Create), "it has a slot of this lane already");
+        assert!(all.enters("m", &account("new"), SlotPurpose::Create), "it has a slot of this lane already");
         all.end("m");
         all.end("b");
         assert!(all.lanes.state.lock().lines.is_empty());
@@ -415,7 +415,7 @@ mod tests {
         let mut all = Reconciles::with_slots(1);
         let name = |number: usize| format!("account-{number}");
         for number in 0..MOST_LINES + 2 {
-            let is_admitted = all.enters(&name(number), &account(&name(number)), Lane::Create);
+            let is_admitted = all.enters(&name(number), &account(&name(number)), SlotPurpose::Create);
             assert_eq!(is_admitted, number <= MOST_LINES, "{number}");
         }
         assert_eq!(all.lanes.state.lock().lines.len(), MOST_LINES + 1);
@@ -454,7 +454,7 @@ mod tests {
             for event in events {
                 match event {
                     Event::Ask(key, of, create) => {
-                        let lane = if create { Lane::Create } else { Lane::Delete };
+                        let lane = if create { SlotPurpose::Create } else { SlotPurpose::Delete };
                         all.enters(&key.to_string(), &account(&of.to_string()), lane);
                     }
                     Event::Begin(key) => drop(all.begin(&key.to_string())),

@@ -20,41 +20,41 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Action, ClassView, SecretFacts, Snapshot, metrics, watch_vm};
-use lanes::Lane;
+use lanes::SlotPurpose;
 use mcm_api::{machine::MachineStatus, patch};
 use mcm_driver::Account;
 use mcm_rules::plan::{Event, Step};
 use mcm_runtime::{
     cache::Key,
     fence,
-    objects::{WriteError, WriteFailure, chain},
-    reconcile::{Execute, Next, Turn, UnresolvedWrite},
-    worker::{ReconcileError, Requeue},
+    objects::{ObjectWriteError, WriteFailure, chain},
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun, UnresolvedWrite},
+    worker::{ReconcileError, RequeueTime},
 };
 
 pub use freed::{FreedResources, short_of_resources};
 #[cfg(test)]
-pub(crate) use lanes::Lanes;
-pub use permits::{Held as HeldPermit, Permits, look as look_at_permit, take as take_permit};
-pub(crate) use ports::Ports;
+pub(crate) use lanes::ReconcileSlots;
+pub use permits::{HeldPermit, ReplacementPermits, look as look_at_permit, take as take_permit};
+pub(crate) use ports::MachineContext;
 pub use secret_data::of_class as secrets_of_class;
-pub(crate) use session::Session;
+pub(crate) use session::MachineSession;
 
 /// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.
 const YIELD_AFTER: Duration = Duration::from_secs(10);
 
 /// The machine kind as a reconciler.
-pub(crate) struct Machines {
-    pub context: Arc<Ports>,
+pub(crate) struct MachineReconciler {
+    pub context: Arc<MachineContext>,
 }
 
-impl Execute for Machines {
+impl PlanExecutor for MachineReconciler {
     async fn apply(
         &self,
         mut snapshot: Self::Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let began = *turn.session.began.get_or_insert_with(Instant::now);
         let outcome = self.execute(&mut snapshot, steps, turn).await;
         let Snapshot { machine, learned, memory: changed, .. } = *snapshot;
@@ -62,7 +62,9 @@ impl Execute for Machines {
         turn.session.learned = learned;
         turn.remember(|memory| memory.replace(changed));
         match outcome? {
-            Next::Plan if began.elapsed() >= YIELD_AFTER => Ok(Next::Requeue(Requeue::After(Duration::ZERO))),
+            LoopContinuation::Plan if began.elapsed() >= YIELD_AFTER => {
+                Ok(LoopContinuation::Requeue(RequeueTime::After(Duration::ZERO)))
+            }
             next => Ok(next),
         }
     }
@@ -77,13 +79,13 @@ impl Execute for Machines {
     }
 }
 
-impl Machines {
+impl MachineReconciler {
     async fn execute(
         &self,
         snapshot: &mut Snapshot,
         steps: Vec<Step<Action>>,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         let mut steps = steps.into_iter().peekable();
         while let Some(step) = steps.next() {
             if !fence::may_act() {
@@ -91,7 +93,7 @@ impl Machines {
             }
             if !self.has_slot(snapshot, &step.action, turn) {
                 tracing::debug!(machine = %turn.key, "waiting for a slot");
-                return Ok(Next::Requeue(Requeue::OnChange));
+                return Ok(LoopContinuation::Requeue(RequeueTime::OnChange));
             }
             if pods::is_about_a_pod(&step.action) {
                 let mut round = vec![step];
@@ -109,19 +111,19 @@ impl Machines {
                 self.record(snapshot, &event);
             }
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 
     /// Whether the action may be executed now; if not, the Machine is queued for a slot.
-    fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut Turn<'_, Self>) -> bool {
+    fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut ReconcileRun<'_, Self>) -> bool {
         let look = if snapshot.machine.is_terminating() {
-            Lane::Delete
+            SlotPurpose::Delete
         } else if watch_vm::is_needed(snapshot) {
-            Lane::Check
+            SlotPurpose::Check
         } else {
-            Lane::Create
+            SlotPurpose::Create
         };
-        let Some(lane) = Lane::of(action, look) else { return true };
+        let Some(lane) = SlotPurpose::of(action, look) else { return true };
         let account = match &snapshot.class {
             ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
             ClassView::Unknown | ClassView::Missing => Account::default(),
@@ -140,7 +142,7 @@ impl Machines {
         &self,
         snapshot: &mut Snapshot,
         action: Action,
-        turn: &mut Turn<'_, Self>,
+        turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<bool, ReconcileError> {
         let context = &self.context;
         match action {
@@ -155,13 +157,13 @@ impl Machines {
                 snapshot.node_was_read(key, answer);
             }
             Action::PatchNode { node, patch, purpose } => {
-                node::patch(context, snapshot, &node, &patch, node::Form::Merge, purpose).await?;
+                node::patch(context, snapshot, &node, &patch, node::NodePatchType::Merge, purpose).await?;
             }
             Action::StrategicPatchNode { node, patch, purpose } => {
-                node::patch(context, snapshot, &node, &patch, node::Form::Strategic, purpose).await?;
+                node::patch(context, snapshot, &node, &patch, node::NodePatchType::Strategic, purpose).await?;
             }
             Action::PatchNodeStatus { node, patch, purpose } => {
-                node::patch(context, snapshot, &node, &patch, node::Form::StrategicStatus, purpose).await?;
+                node::patch(context, snapshot, &node, &patch, node::NodePatchType::StrategicStatus, purpose).await?;
             }
             Action::DeleteNode(node) => node::delete(context, snapshot, &node).await,
             Action::EnsureBootstrapToken(wanted) => {
@@ -205,7 +207,7 @@ impl Machines {
         &self,
         snapshot: &mut Snapshot,
         patch: &Value,
-        turn: &mut Turn<'_, Self>,
+        turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<bool, ReconcileError> {
         match turn.track(self.context.machines.patch(&snapshot.machine.metadata, patch).await) {
             Ok(_) => snapshot.machine_written(patch),
@@ -224,8 +226,8 @@ impl Machines {
         &self,
         snapshot: &mut Snapshot,
         status: &MachineStatus,
-        turn: &mut Turn<'_, Self>,
-    ) -> Result<(), WriteError> {
+        turn: &mut ReconcileRun<'_, Self>,
+    ) -> Result<(), ObjectWriteError> {
         let patch = patch::status(&snapshot.machine.status.clone().unwrap_or_default(), status);
         let answer = self.context.machines.patch_status(&snapshot.machine.metadata, &patch).await;
         if let Err(error) = &answer
@@ -241,7 +243,7 @@ impl Machines {
         Ok(())
     }
 
-    async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut Session) {
+    async fn read_secret(&self, snapshot: &mut Snapshot, session: &mut MachineSession) {
         let (ClassView::Present { class, .. } | ClassView::Unserved(class)) = &snapshot.class else { return };
         let machine = &snapshot.machine;
         // A check needs credentials only. The user data of a Machine are read live each time.

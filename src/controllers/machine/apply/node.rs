@@ -4,23 +4,23 @@ use futures::FutureExt;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::{pods::in_time, ports::Ports};
-use crate::machine::{NodeKey, NodeWrite, Snapshot};
+use super::{pods::in_time, ports::MachineContext};
+use crate::machine::{NodeLookup, NodeWrite, Snapshot};
 use mcm_api::{labels, node::Node, syntax};
 use mcm_runtime::{
     cache::Key,
-    objects::{Objects, WriteError, WriteFailure, chain},
+    objects::{CachedApi, ObjectWriteError, WriteFailure, chain},
 };
 
 /// Reads a Node live: whether it exists. A Node that was found is in the cache afterwards.
-pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) -> Result<bool, String> {
+pub(super) async fn read(context: &MachineContext, snapshot: &Snapshot, key: &NodeLookup) -> Result<bool, String> {
     let target = context.target_of(snapshot).map_err(str::to_owned)?;
     let nodes = &target.nodes;
     match key {
-        NodeKey::Name(name) => read_by_name(nodes, name).await.map(|node| node.is_some()),
+        NodeLookup::Name(name) => read_by_name(nodes, name).await.map(|node| node.is_some()),
         // No Node can have the label, and the API server would refuse the question.
-        NodeKey::OfMachine(machine) if !syntax::is_label_value(machine) => Ok(false),
-        NodeKey::OfMachine(machine) => {
+        NodeLookup::OfMachine(machine) if !syntax::is_label_value(machine) => Ok(false),
+        NodeLookup::OfMachine(machine) => {
             let labelled = ListParams::default().labels(&format!("{}={machine}", labels::MACHINE_NAME));
             let listed = nodes.api("").list(&labelled).boxed().await;
             let listed =
@@ -31,34 +31,34 @@ pub(super) async fn read(context: &Ports, snapshot: &Snapshot, key: &NodeKey) ->
     }
 }
 
-async fn read_by_name(nodes: &Objects<Node>, name: &str) -> Result<Option<Arc<Node>>, String> {
+async fn read_by_name(nodes: &CachedApi<Node>, name: &str) -> Result<Option<Arc<Node>>, String> {
     let read = nodes.read_again(&Key::new("", name)).await;
     read.map_err(|error| format!("cannot read node {name}: {}", chain(&error)))
 }
 
 /// How a patch of a Node is sent.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum NodePatchType {
     Merge,
     Strategic,
     StrategicStatus,
 }
 
 pub(super) async fn patch(
-    context: &Ports,
+    context: &MachineContext,
     snapshot: &mut Snapshot,
     node: &Node,
     patch: &Value,
-    form: Form,
+    form: NodePatchType,
     purpose: NodeWrite,
-) -> Result<(), WriteError> {
+) -> Result<(), ObjectWriteError> {
     let Ok(target) = context.target_of(snapshot) else { return Ok(()) };
     let (nodes, meta) = (&target.nodes, &node.metadata);
     let write = async {
         match form {
-            Form::Merge => nodes.patch(meta, patch).await,
-            Form::Strategic => nodes.patch_strategically(meta, patch).await,
-            Form::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
+            NodePatchType::Merge => nodes.patch(meta, patch).await,
+            NodePatchType::Strategic => nodes.patch_strategically(meta, patch).await,
+            NodePatchType::StrategicStatus => nodes.patch_status_strategically(meta, patch).await,
         }
     }
     .boxed();
@@ -87,7 +87,7 @@ pub(super) async fn patch(
 }
 
 /// A 409 can mean another UID, or the rejection of an admission webhook. A read shows which.
-pub(super) async fn delete(context: &Ports, snapshot: &mut Snapshot, node: &Node) {
+pub(super) async fn delete(context: &MachineContext, snapshot: &mut Snapshot, node: &Node) {
     let Ok(target) = context.target_of(snapshot) else { return };
     let nodes = &target.nodes;
     let is_left = |left: &Option<Arc<Node>>| left.as_ref().is_some_and(|left| left.metadata.uid == node.metadata.uid);

@@ -7,37 +7,37 @@ use parking_lot::Mutex;
 
 use crate::machine::BY_DEPLOYMENT;
 use mcm_api::machine::{Machine, MachinePhase};
-use mcm_rules::safety::meltdown::{Group, Limits, OutOfService, Permit, PermitKey};
+use mcm_rules::safety::meltdown::{MeltdownGroup, MeltdownLimits, OutOfService, PermitKey, ReplacementPermit};
 use mcm_runtime::{
-    cache::{Cache, Key},
-    handlers::Handlers,
+    cache::{Key, ObjectCache},
+    handlers::HandlerList,
 };
 
 /// The replacement permits of the meltdown guard, and which Machine holds each.
 #[derive(Default)]
-pub struct Permits {
+pub struct ReplacementPermits {
     holders: Mutex<BTreeMap<PermitKey, Key>>,
     /// Machines that wait until another one releases a permit.
     waiting: Mutex<BTreeMap<PermitKey, BTreeSet<Key>>>,
-    released: Handlers<dyn Fn(&Key) + Send + Sync>,
+    released: HandlerList<dyn Fn(&Key) + Send + Sync>,
     /// UIDs of Machines whose VM is certainly deleted. After a restart the process finds out again.
     waived: Mutex<BTreeMap<Key, Option<String>>>,
 }
 
 /// A permit. Dropping it releases it.
-pub struct Held {
+pub struct HeldPermit {
     machine: Key,
-    permits: Option<Arc<Permits>>,
+    permits: Option<Arc<ReplacementPermits>>,
 }
 
-impl Held {
+impl HeldPermit {
     /// Keeps the permit until `Permits::release`.
     pub(super) fn keep(mut self) {
         self.permits = None;
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPermit {
     fn drop(&mut self) {
         if let Some(permits) = &self.permits {
             permits.release(&self.machine);
@@ -45,7 +45,7 @@ impl Drop for Held {
     }
 }
 
-impl Permits {
+impl ReplacementPermits {
     /// Calls `handler` with each Machine that waits for a permit when it is released.
     pub fn on_release(&self, handler: impl Fn(&Key) + Send + Sync + 'static) {
         self.released.add(Box::new(handler));
@@ -81,7 +81,7 @@ impl Permits {
     }
 
     /// Whether a Machine is replaced without a permit. Drops entries of deleted Machines.
-    fn is_waived(&self, key: &Key, machines: &Cache<Machine>) -> bool {
+    fn is_waived(&self, key: &Key, machines: &ObjectCache<Machine>) -> bool {
         let mut waived = self.waived.lock();
         waived.retain(|key, uid| machines.get(key).is_some_and(|machine| machine.metadata.uid == *uid));
         waived.contains_key(key)
@@ -107,49 +107,54 @@ impl Permits {
 
 /// The permits for a Machine as they are now, without taking them. After a refusal the Machine is enqueued at their release.
 pub fn look(
-    permits: &Permits,
-    machines: &Cache<Machine>,
+    permits: &ReplacementPermits,
+    machines: &ObjectCache<Machine>,
     wanted: &[PermitKey],
     machine: &Key,
-    limits: &Limits,
-) -> Permit {
+    limits: &MeltdownLimits,
+) -> ReplacementPermit {
     let refused = permits.look(&permits.holders.lock(), wanted, machine, |holder| machines.get(holder).is_some());
     match refused {
         Ok(()) => counted(permits, machines, wanted, machine).seen(limits),
-        Err(holder) => Permit::Refused { by: holder.name },
+        Err(holder) => ReplacementPermit::Refused { by: holder.name },
     }
 }
 
 /// Takes the permits for a Machine, then counts the Machines of each that are out of service. The Machine itself does not
 /// count if its in-place update is why: it would block its own replacement.
 pub fn take(
-    permits: &Arc<Permits>,
-    machines: &Cache<Machine>,
+    permits: &Arc<ReplacementPermits>,
+    machines: &ObjectCache<Machine>,
     wanted: &[PermitKey],
     machine: &Key,
-) -> (Option<Held>, Permit) {
+) -> (Option<HeldPermit>, ReplacementPermit) {
     match permits.take(wanted, machine, |holder| machines.get(holder).is_some()) {
         Ok(()) => {
-            let held = Held { machine: machine.clone(), permits: Some(Arc::clone(permits)) };
+            let held = HeldPermit { machine: machine.clone(), permits: Some(Arc::clone(permits)) };
             (Some(held), counted(permits, machines, wanted, machine))
         }
-        Err(holder) => (None, Permit::Refused { by: holder.name }),
+        Err(holder) => (None, ReplacementPermit::Refused { by: holder.name }),
     }
 }
 
-fn counted(permits: &Permits, machines: &Cache<Machine>, wanted: &[PermitKey], machine: &Key) -> Permit {
+fn counted(
+    permits: &ReplacementPermits,
+    machines: &ObjectCache<Machine>,
+    wanted: &[PermitKey],
+    machine: &Key,
+) -> ReplacementPermit {
     if permits.is_waived(machine, machines) {
-        return Permit::Held(Vec::new());
+        return ReplacementPermit::Held(Vec::new());
     }
     let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
     let count = |permit: &PermitKey| {
         let others = match &permit.group {
-            Group::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
-            Group::Zone(_) => machines.all(),
+            MeltdownGroup::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
+            MeltdownGroup::Zone(_) => machines.all(),
         };
         OutOfService::of(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
     };
-    Permit::Held(wanted.iter().map(count).collect())
+    ReplacementPermit::Held(wanted.iter().map(count).collect())
 }
 
 fn is_being_updated(machine: &Machine) -> bool {
@@ -162,15 +167,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use mcm_rules::safety::meltdown::Limit;
+    use mcm_rules::safety::meltdown::ReplacementLimit;
 
     fn permit(namespace: &str) -> [PermitKey; 1] {
-        [PermitKey { namespace: namespace.to_owned(), group: Group::Deployment("pool".to_owned()) }]
+        [PermitKey { namespace: namespace.to_owned(), group: MeltdownGroup::Deployment("pool".to_owned()) }]
     }
 
     #[test]
     fn one_machine_of_a_deployment_holds_the_permit_until_it_gives_it_back_or_is_gone() {
-        let (permits, a, b) = (Permits::default(), Key::new("ns", "a"), Key::new("ns", "b"));
+        let (permits, a, b) = (ReplacementPermits::default(), Key::new("ns", "a"), Key::new("ns", "b"));
         assert_eq!(permits.take(&permit("ns"), &a, |_| true), Ok(()));
         assert_eq!(permits.take(&permit("ns"), &a, |_| true), Ok(()), "it has it already");
         assert_eq!(permits.take(&permit("ns"), &b, |_| true), Err(a.clone()));
@@ -184,7 +189,8 @@ mod tests {
 
     #[test]
     fn those_that_wait_for_a_permit_learn_of_its_release_and_a_look_does_not_take_it() {
-        let (permits, cache, limits) = (Arc::<Permits>::default(), crate::machine::CACHE.empty(), Limits::default());
+        let (permits, cache, limits) =
+            (Arc::<ReplacementPermits>::default(), crate::machine::CACHE.empty(), MeltdownLimits::default());
         let [a, b, c] = ["a", "b", "c"].map(|name| {
             let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" });
             cache.wrote(serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap());
@@ -194,20 +200,20 @@ mod tests {
         let woke = Arc::clone(&woken);
         permits.on_release(move |key| woke.lock().push(key.clone()));
         let look = |key: &Key| look(&permits, &cache, &permit("ns"), key, &limits);
-        assert_eq!((look(&a), look(&b)), (Permit::Free, Permit::Free));
+        assert_eq!((look(&a), look(&b)), (ReplacementPermit::Free, ReplacementPermit::Free));
         let (held, _) = take(&permits, &cache, &permit("ns"), &a);
-        assert_eq!(look(&b), Permit::Refused { by: "a".to_owned() });
+        assert_eq!(look(&b), ReplacementPermit::Refused { by: "a".to_owned() });
         assert!(take(&permits, &cache, &permit("ns"), &c).0.is_none());
         drop(held);
         assert_eq!(*woken.lock(), [b.clone(), c]);
-        assert_eq!(look(&b), Permit::Free);
+        assert_eq!(look(&b), ReplacementPermit::Free);
     }
 
     #[test]
     fn a_machine_gets_all_its_permits_or_none() {
-        let (permits, a, b) = (Permits::default(), Key::new("ns", "a"), Key::new("ns", "b"));
+        let (permits, a, b) = (ReplacementPermits::default(), Key::new("ns", "a"), Key::new("ns", "b"));
         let of = |deployment: &str| {
-            let groups = [Group::Deployment(deployment.to_owned()), Group::Zone("1".to_owned())];
+            let groups = [MeltdownGroup::Deployment(deployment.to_owned()), MeltdownGroup::Zone("1".to_owned())];
             groups.map(|group| PermitKey { namespace: "ns".to_owned(), group })
         };
         assert_eq!(permits.take(&of("a"), &a, |_| true), Ok(()));
@@ -226,9 +232,9 @@ mod tests {
             let status = json!({ "currentStatus": { "phase": phase } });
             serde_json::from_value(json!({ "metadata": meta, "spec": spec, "status": status })).unwrap()
         };
-        let limits = Limits { per_zone: Some(Limit::Machines(1)), ..Limits::default() };
+        let limits = MeltdownLimits { per_zone: Some(ReplacementLimit::Machines(1)), ..MeltdownLimits::default() };
         let sick = machine("a", "Unknown", "1");
-        let awaits = |cache: &Cache<Machine>| {
+        let awaits = |cache: &ObjectCache<Machine>| {
             take(&Arc::default(), cache, &limits.permits_of(&sick), &Key::new("ns", "a")).1.awaits(&limits)
         };
         cache.wrote(sick.clone());
@@ -245,7 +251,7 @@ mod tests {
             let meta = json!({ "namespace": "ns", "name": "m", "uid": uid, "resourceVersion": "1" });
             serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap()
         };
-        let (permits, key) = (Permits::default(), Key::new("ns", "m"));
+        let (permits, key) = (ReplacementPermits::default(), Key::new("ns", "m"));
         cache.wrote(machine("1"));
         permits.waive(&machine("1"));
         assert!(permits.is_waived(&key, &cache));
@@ -261,10 +267,10 @@ mod tests {
             let status = json!({ "currentStatus": { "phase": phase } });
             serde_json::from_value(json!({ "metadata": meta, "spec": {}, "status": status })).unwrap()
         };
-        let blockers = |cache: &Cache<Machine>| {
+        let blockers = |cache: &ObjectCache<Machine>| {
             let (_held, permit) = take(&Arc::default(), cache, &permit("ns"), &Key::new("ns", "a"));
-            assert!(matches!(permit, Permit::Held(_)), "{permit:?}");
-            permit.awaits(&Limits::default())
+            assert!(matches!(permit, ReplacementPermit::Held(_)), "{permit:?}");
+            permit.awaits(&MeltdownLimits::default())
         };
         cache.wrote(machine("a", "InPlaceUpdateFailed"));
         assert_eq!(blockers(&cache), None);

@@ -14,19 +14,19 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::ports::Ports;
+use super::ports::MachineContext;
 use crate::machine::{Action, PodCall, PodsView, Snapshot, plan::forced_from};
 use mcm_rules::{
-    drain::{Allowance, Answer, Method, PodFacts, PodRef, Refusal, is_of_several},
+    drain::{DisruptionAllowance, DrainAnswer, EvictionRefusal, PodFacts, PodRef, PodRemovalMethod, is_of_several},
     plan::Step,
 };
-use mcm_runtime::{cache::Key, dated::DatedObject, objects::chain, paths::path_of, target::Target};
+use mcm_runtime::{cache::Key, dated::DatedObject, objects::chain, paths::path_of, target::TargetCluster};
 
 /// Concurrent calls for the pods of one drain.
 const POD_CALLS: usize = 10;
 
 /// All pods of a Node, live.
-pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Result<Vec<PodFacts>, String> {
+pub(super) async fn list(context: &MachineContext, snapshot: &Snapshot, node: &str) -> Result<Vec<PodFacts>, String> {
     let target = target(context, snapshot)?;
     // A forced drain is not delayed by others.
     let is_forced = time_left(context, snapshot).is_none();
@@ -39,7 +39,11 @@ pub(super) async fn list(context: &Ports, snapshot: &Snapshot, node: &str) -> Re
 
 /// Current allowances of the budgets that refused evictions. When one of them allows a disruption, the Machine is
 /// enqueued.
-pub(super) fn allowances(context: &Ports, snapshot: &Snapshot, key: &Key) -> BTreeMap<String, Allowance> {
+pub(super) fn allowances(
+    context: &MachineContext,
+    snapshot: &Snapshot,
+    key: &Key,
+) -> BTreeMap<String, DisruptionAllowance> {
     let refusing = snapshot.memory.refusing_budgets();
     let Ok(target) = context.target_of(snapshot) else { return BTreeMap::new() };
     if refusing.is_empty() {
@@ -51,7 +55,7 @@ pub(super) fn allowances(context: &Ports, snapshot: &Snapshot, key: &Key) -> BTr
         let budget = budgets.cache.get(&Key::new(namespace, short))?;
         let disruptions = budget.status.as_ref()?.disruptions_allowed;
         let version = budget.metadata.resource_version.clone()?;
-        Some((name.to_string(), Allowance { version, disruptions }))
+        Some((name.to_string(), DisruptionAllowance { version, disruptions }))
     };
     refusing.into_iter().filter_map(allowance).collect()
 }
@@ -61,16 +65,16 @@ pub(super) fn is_about_a_pod(action: &Action) -> bool {
     call_of(action).is_some()
 }
 
-fn call_of(action: &Action) -> Option<(Method, &PodRef)> {
+fn call_of(action: &Action) -> Option<(PodRemovalMethod, &PodRef)> {
     match action {
-        Action::EvictPod(pod) => Some((Method::Evict, pod)),
-        Action::DeletePod(pod) => Some((Method::Delete, pod)),
+        Action::EvictPod(pod) => Some((PodRemovalMethod::Evict, pod)),
+        Action::DeletePod(pod) => Some((PodRemovalMethod::Delete, pod)),
         _ => None,
     }
 }
 
 /// Result of one call. The disruption budget that refused it is not known yet.
-enum Outcome {
+enum PodCallResult {
     Accepted,
     /// 429, or several budgets select the pod; with the text.
     Refused(String),
@@ -80,14 +84,14 @@ enum Outcome {
 }
 
 /// Makes the calls of one plan, several at a time. Each result is stored with the time at which it arrived.
-pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[Step<Action>], key: &Key) {
-    let pods: Vec<(Method, PodRef)> =
+pub(super) async fn call_all(context: &MachineContext, snapshot: &mut Snapshot, steps: &[Step<Action>], key: &Key) {
+    let pods: Vec<(PodRemovalMethod, PodRef)> =
         steps.iter().filter_map(|step| call_of(&step.action)).map(|(method, pod)| (method, pod.clone())).collect();
     let target = target(context, snapshot);
     let calls: Vec<_> =
         pods.into_iter().map(|(method, pod)| answered(context, snapshot, target.clone(), method, pod)).collect();
-    let answers: Vec<Answered> = stream::iter(calls).buffered(POD_CALLS).collect().await;
-    let refused = answers.iter().filter(|(_, _, outcome, _)| matches!(outcome, Outcome::Refused(_)));
+    let answers: Vec<AnsweredPodCall> = stream::iter(calls).buffered(POD_CALLS).collect().await;
+    let refused = answers.iter().filter(|(_, _, outcome, _)| matches!(outcome, PodCallResult::Refused(_)));
     let namespaces: BTreeSet<String> = refused.map(|(_, pod, _, _)| pod.namespace.clone()).collect();
     let client = target.map(|target| target.drains.clone());
     let lists: Vec<_> = namespaces.into_iter().map(|namespace| budgets(client.clone(), namespace)).collect();
@@ -98,12 +102,12 @@ pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[
     let facts = snapshot.learned.pods.clone();
     for (method, pod, outcome, at) in answers {
         let answer = match outcome {
-            Outcome::Accepted => PodCall::Answered(Answer::Accepted),
-            Outcome::Failed(message) => PodCall::Answered(Answer::Failed(message)),
-            Outcome::Doubtful(message) => PodCall::Doubtful(message),
-            Outcome::Refused(message) => {
+            PodCallResult::Accepted => PodCall::Answered(DrainAnswer::Accepted),
+            PodCallResult::Failed(message) => PodCall::Answered(DrainAnswer::Failed(message)),
+            PodCallResult::Doubtful(message) => PodCall::Doubtful(message),
+            PodCallResult::Refused(message) => {
                 let budgets = budgets.get(&pod.namespace).map_or(&[][..], Vec::as_slice);
-                PodCall::Answered(Answer::Refused(refusal(&facts, &pod, budgets, &message)))
+                PodCall::Answered(DrainAnswer::Refused(refusal(&facts, &pod, budgets, &message)))
             }
         };
         snapshot.now = at;
@@ -114,44 +118,44 @@ pub(super) async fn call_all(context: &Ports, snapshot: &mut Snapshot, steps: &[
     snapshot.learned.allowances.clear();
 }
 
-type Answered = (Method, PodRef, Outcome, Timestamp);
+type AnsweredPodCall = (PodRemovalMethod, PodRef, PodCallResult, Timestamp);
 
 async fn answered(
-    context: &Ports,
+    context: &MachineContext,
     snapshot: &Snapshot,
-    target: Result<Arc<Target>, String>,
-    method: Method,
+    target: Result<Arc<TargetCluster>, String>,
+    method: PodRemovalMethod,
     pod: PodRef,
-) -> Answered {
+) -> AnsweredPodCall {
     let node = snapshot.machine.node_name().unwrap_or_default();
     let outcome = match target {
-        Ok(target) => {
-            in_time(context, snapshot, call(&target, method, node, &pod).boxed()).await.unwrap_or_else(Outcome::Failed)
-        }
-        Err(message) => Outcome::Failed(message),
+        Ok(target) => in_time(context, snapshot, call(&target, method, node, &pod).boxed())
+            .await
+            .unwrap_or_else(PodCallResult::Failed),
+        Err(message) => PodCallResult::Failed(message),
     };
     (method, pod, outcome, context.now())
 }
 
 /// Evictions of all Nodes have one rate, and the Nodes take turns. Deletes are urgent.
-async fn call(target: &Target, method: Method, node: &str, pod: &PodRef) -> Outcome {
+async fn call(target: &TargetCluster, method: PodRemovalMethod, node: &str, pod: &PodRef) -> PodCallResult {
     let answer = match method {
-        Method::Evict => {
+        PodRemovalMethod::Evict => {
             target.evictions.take(node).await;
             evict(target.drains.clone(), pod).await
         }
-        Method::Delete => delete(target.client.clone(), pod).await,
+        PodRemovalMethod::Delete => delete(target.client.clone(), pod).await,
     };
     match answer {
-        Ok(()) => Outcome::Accepted,
-        Err(kube::Error::Api(status)) if status.code == 429 && method == Method::Evict => {
-            Outcome::Refused(status.message)
+        Ok(()) => PodCallResult::Accepted,
+        Err(kube::Error::Api(status)) if status.code == 429 && method == PodRemovalMethod::Evict => {
+            PodCallResult::Refused(status.message)
         }
-        Err(kube::Error::Api(status)) if method == Method::Evict && is_of_several(&status.message) => {
-            Outcome::Refused(status.message)
+        Err(kube::Error::Api(status)) if method == PodRemovalMethod::Evict && is_of_several(&status.message) => {
+            PodCallResult::Refused(status.message)
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Doubtful(status.message),
-        Err(error) => Outcome::Failed(chain(&error)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => PodCallResult::Doubtful(status.message),
+        Err(error) => PodCallResult::Failed(chain(&error)),
     }
 }
 
@@ -182,14 +186,14 @@ async fn delete(client: Client, pod: &PodRef) -> kube::Result<()> {
     pods.delete(&pod.name, &parameters).await.map(drop)
 }
 
-fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], message: &str) -> Refusal {
+fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], message: &str) -> EvictionRefusal {
     let facts = match pods {
         PodsView::Listed(pods) => pods.iter().find(|facts| facts.pod == *pod),
         PodsView::NotListed | PodsView::Failed(_) => None,
     };
     match facts {
-        Some(facts) => Refusal::of(facts, budgets, message),
-        None => Refusal {
+        Some(facts) => EvictionRefusal::of(facts, budgets, message),
+        None => EvictionRefusal {
             message: message.to_owned(),
             budget: None,
             version: None,
@@ -207,19 +211,23 @@ async fn budgets(client: Result<Client, String>, namespace: String) -> (String, 
     (namespace, listed.map(|list| list.items.into_iter().map(|budget| budget.0).collect()).unwrap_or_default())
 }
 
-pub(super) fn target(context: &Ports, snapshot: &Snapshot) -> Result<Arc<Target>, String> {
+pub(super) fn target(context: &MachineContext, snapshot: &Snapshot) -> Result<Arc<TargetCluster>, String> {
     context.target_of(snapshot).map_err(str::to_owned)
 }
 
 /// Until the drain is forced; `None` if it is forced already, or never will be.
-fn time_left(context: &Ports, snapshot: &Snapshot) -> Option<Duration> {
+fn time_left(context: &MachineContext, snapshot: &Snapshot) -> Option<Duration> {
     let forced_from = forced_from(snapshot, &context.policy)?;
     let left = forced_from.duration_since(context.now());
     (left.is_positive()).then(|| left.unsigned_abs())
 }
 
 /// The result, unless the drain has to be forced before. The request may still take effect.
-pub(super) async fn in_time<T>(context: &Ports, snapshot: &Snapshot, work: BoxFuture<'_, T>) -> Result<T, String> {
+pub(super) async fn in_time<T>(
+    context: &MachineContext,
+    snapshot: &Snapshot,
+    work: BoxFuture<'_, T>,
+) -> Result<T, String> {
     match time_left(context, snapshot) {
         Some(left) => {
             timeout(left, work).await.map_err(|_| "the API server did not respond before drainTimeout".to_owned())

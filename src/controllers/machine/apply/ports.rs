@@ -4,71 +4,71 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{freed::FreedResources, lanes::Lanes, permits::Permits};
+use super::{freed::FreedResources, lanes::ReconcileSlots, permits::ReplacementPermits};
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{Account, cloud::Coalescer};
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
     cache::Key,
-    cell::Builder,
-    clock::Clock,
-    events::Events,
+    cell::CellBuilder,
+    clock::TimeSource,
+    events::EventRecorder,
     hold_check::HoldCheck,
-    objects::Objects,
-    owners::Owners,
-    queue::Queue,
-    secrets::Secrets,
-    target::{Target, TargetOf, Targets},
+    objects::CachedApi,
+    owners::VmOwners,
+    queue::WorkQueue,
+    secrets::SecretCache,
+    target::{CellTargets, TargetCluster, TargetOf},
 };
 use {
     crate as controllers,
     crate::{
         Settings,
         api_servers::ApiServers,
-        machine::{Policy, Snapshot, metrics::MachineMetrics, watch_vm},
+        machine::{MachinePolicy, Snapshot, metrics::MachineMetrics, watch_vm},
         object,
         secret::MetadataOfSecret,
     },
 };
 
 /// The context of the Machine reconciler.
-pub(crate) struct Ports {
-    pub machines: Arc<Objects<Machine>>,
-    pub classes: Arc<Objects<MachineClass>>,
-    pub secrets: Secrets,
-    pub owners: Arc<Owners>,
-    pub targets: Arc<Targets>,
-    pub drivers: Arc<Catalogue>,
-    pub lanes: Arc<Lanes>,
-    pub queue: Arc<Queue<Key>>,
-    pub permits: Arc<Permits>,
+pub(crate) struct MachineContext {
+    pub machines: Arc<CachedApi<Machine>>,
+    pub classes: Arc<CachedApi<MachineClass>>,
+    pub secrets: SecretCache,
+    pub owners: Arc<VmOwners>,
+    pub targets: Arc<CellTargets>,
+    pub drivers: Arc<DriverCatalogue>,
+    pub lanes: Arc<ReconcileSlots>,
+    pub queue: Arc<WorkQueue<Key>>,
+    pub permits: Arc<ReplacementPermits>,
     pub servers: Arc<ApiServers>,
     pub holds: Arc<HoldCheck>,
-    pub policy: Arc<Policy>,
+    pub policy: Arc<MachinePolicy>,
     /// Checks of VMs of one account that wait for each other.
     pub checks: Coalescer<Account, ()>,
     pub freed: Arc<FreedResources>,
-    pub events: Events,
+    pub events: EventRecorder,
     pub measured: Arc<MachineMetrics>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn TimeSource>,
 }
 
-impl Ports {
-    pub fn new(builder: &mut Builder<'_>, settings: &Settings, queue: &Arc<Queue<Key>>) -> Self {
+impl MachineContext {
+    pub fn new(builder: &mut CellBuilder<'_>, settings: &Settings, queue: &Arc<WorkQueue<Key>>) -> Self {
         let secrets = builder.objects::<MetadataOfSecret>();
-        let (permits, servers) = (builder.shared::<Permits>(), builder.shared::<ApiServers>());
+        let (permits, servers) = (builder.shared::<ReplacementPermits>(), builder.shared::<ApiServers>());
         let (holds, freed) = (object::holds(builder), builder.shared::<FreedResources>());
-        let owners = Owners::of_cell(builder);
+        let owners = VmOwners::of_cell(builder);
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         Self {
             machines,
             classes,
-            secrets: Secrets::new(Arc::clone(&secrets.cache), &config.control),
+            secrets: SecretCache::new(Arc::clone(&secrets.cache), &config.control),
             owners,
             targets: Arc::clone(&config.targets),
             drivers: Arc::clone(&settings.drivers),
-            lanes: Arc::new(Lanes::new(settings.slots, Arc::clone(queue))),
+            lanes: Arc::new(ReconcileSlots::new(settings.slots, Arc::clone(queue))),
             queue: Arc::clone(queue),
             permits,
             servers,
@@ -87,7 +87,7 @@ impl Ports {
     }
 
     /// The cluster of a Machine's Node, or the reason why it has none.
-    pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<Target>, &'static str> {
+    pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<TargetCluster>, &'static str> {
         match self.targets.of(&snapshot.machine.metadata) {
             TargetOf::Known(target) => Ok(target),
             TargetOf::NoTarget => Err("this process has no target cluster"),

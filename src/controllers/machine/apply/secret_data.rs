@@ -6,11 +6,11 @@ use mcm_api::{
     machine::{Machine, MachineClass, SecretRef},
 };
 use mcm_driver::SecretData;
-use mcm_runtime::{cache::Key, secrets::Secrets};
+use mcm_runtime::{cache::Key, secrets::SecretCache};
 
 /// The data of the Secrets of a class.
 #[derive(Clone, Debug, Default)]
-pub struct Merged {
+pub struct MergedSecretData {
     /// The login of one Secret, and the user data.
     pub data: SecretData,
     /// Secrets that the class names and that cannot be used, each with the reason.
@@ -19,7 +19,7 @@ pub struct Merged {
     pub missing_user_data: Option<String>,
 }
 
-impl Merged {
+impl MergedSecretData {
     /// The data, if all Secrets of the class exist. A driver must not get a part of them: without the credentials of
     /// the class it may use other credentials.
     ///
@@ -34,19 +34,19 @@ impl Merged {
 ///
 /// # Errors
 /// A Secret could not be read. One that does not exist is not an error but listed as missing.
-pub async fn of_class(class: &MachineClass, secrets: &Secrets) -> Result<Merged, kube::Error> {
+pub async fn of_class(class: &MachineClass, secrets: &SecretCache) -> Result<MergedSecretData, kube::Error> {
     let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
     let mut missing = Vec::new();
     let other = read(class.secret_ref.as_ref(), namespace, secrets, &mut missing).await?;
     let credentials = read(class.credentials_secret_ref.as_ref(), namespace, secrets, &mut missing).await?;
-    Ok(Merged { data: machine_class::login_data(other, credentials), missing, missing_user_data: None })
+    Ok(MergedSecretData { data: machine_class::login_data(other, credentials), missing, missing_user_data: None })
 }
 
 /// The data of a Secret that a class of this namespace names. One that cannot be used is added to `missing`.
 async fn read(
     reference: Option<&SecretRef>,
     namespace: &str,
-    secrets: &Secrets,
+    secrets: &SecretCache,
     missing: &mut Vec<String>,
 ) -> Result<Option<SecretData>, kube::Error> {
     let Some(SecretRef { name, namespace: named }) = reference else { return Ok(None) };
@@ -72,8 +72,8 @@ async fn read(
 pub(super) async fn of_machine(
     machine: &Machine,
     class: &MachineClass,
-    secrets: &Secrets,
-) -> Result<Merged, kube::Error> {
+    secrets: &SecretCache,
+) -> Result<MergedSecretData, kube::Error> {
     const USER_DATA: &str = "userData";
     let mut merged = of_class(class, secrets).await?;
     let Some(name) = machine.user_data_secret() else { return Ok(merged) };
@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{Fate, Wire};
 
     /// Secrets `user-data` and `credentials`, and the data for a class that names them.
-    async fn merged(wire: &Wire, mut class: Value) -> Result<Merged, kube::Error> {
+    async fn merged(wire: &Wire, mut class: Value) -> Result<MergedSecretData, kube::Error> {
         for (name, data) in
             [("user-data", json!({ "userData": "YQ==", "key": "YQ==" })), ("credentials", json!({ "key": "Yg==" }))]
         {
@@ -111,10 +111,10 @@ mod tests {
         }
         class["metadata"] = json!({ "name": "c", "namespace": "shoot" });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        of_class(&class, &Secrets::new(crate::secret::CACHE.empty(), &wire.client())).await
+        of_class(&class, &SecretCache::new(crate::secret::CACHE.empty(), &wire.client())).await
     }
 
-    fn text(merged: &Merged) -> String {
+    fn text(merged: &MergedSecretData) -> String {
         let data = merged.data.0.iter().map(|(key, value)| format!("{key}={}", String::from_utf8_lossy(value)));
         data.collect::<Vec<_>>().join(" ")
     }
@@ -141,7 +141,7 @@ mod tests {
             "metadata": { "namespace": "shoot" }, "secretRef": { "name": "victim" }, "credentialsSecretRef": { "name": "mine" }
         });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        let merged = of_class(&class, &Secrets::new(crate::secret::CACHE.empty(), &wire.client())).await.unwrap();
+        let merged = of_class(&class, &SecretCache::new(crate::secret::CACHE.empty(), &wire.client())).await.unwrap();
         assert_eq!(text(&merged), "authURL=b userData=a");
     }
 
@@ -175,7 +175,7 @@ mod tests {
         put("boot", json!({ "value": "PDxCT09UU1RSQVBfVE9LRU4+Pg==", "format": "aWduaXRpb24=" }));
         let class = json!({ "metadata": { "namespace": "shoot" }, "secretRef": { "name": "of-class" } });
         let class: MachineClass = serde_json::from_value(class).unwrap();
-        let secrets = Secrets::new(crate::secret::CACHE.empty(), &wire.client());
+        let secrets = SecretCache::new(crate::secret::CACHE.empty(), &wire.client());
         let machine = |secret: &str| -> Machine {
             let annotations = json!({ "machine.mcm/user-data-secret": secret });
             let metadata = json!({ "name": "m", "namespace": "shoot", "annotations": annotations });

@@ -7,16 +7,16 @@ use tokio::time::timeout;
 
 use super::{
     pods::{failed, in_time},
-    ports::Ports,
+    ports::MachineContext,
 };
 use crate::machine::{ClassView, NodeWrite, Snapshot, plan::forced_from};
 use mcm_api::volume_attachment::VolumeAttachment;
 use mcm_driver::Driver;
-use mcm_rules::drain::{Attachments, ClaimFacts, ClaimRef, PodFacts, Volume};
+use mcm_rules::drain::{AttachmentState, ClaimFacts, ClaimRef, PodFacts, TrackedVolume};
 use mcm_runtime::{
     cache::Key,
     dated::DatedObject,
-    objects::{Objects, WriteFailure},
+    objects::{CachedApi, WriteFailure},
     target::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME},
 };
 
@@ -27,7 +27,7 @@ const LIST: Duration = Duration::from_secs(10);
 
 /// Reads the volume of each claim live.
 pub(super) async fn read(
-    context: &Ports,
+    context: &MachineContext,
     snapshot: &Snapshot,
     claims: BTreeSet<ClaimRef>,
 ) -> Vec<(ClaimRef, Result<ClaimFacts, String>)> {
@@ -67,11 +67,11 @@ async fn read_one(client: Client, driver: Option<&dyn Driver>, claim: &ClaimRef)
     let spec = volume.spec.unwrap_or_default();
     let handle = spec.csi.as_ref().map(|csi| csi.volume_handle.clone()).unwrap_or_default();
     let reason = match id_of(driver, spec).await {
-        Ok(Some(id)) => return Ok(ClaimFacts::Volume(Volume { name: name.into(), id: id.into() })),
+        Ok(Some(id)) => return Ok(ClaimFacts::Volume(TrackedVolume { name: name.into(), id: id.into() })),
         Ok(None) => format!("the driver does not know the kind of persistent volume {name}"),
         Err(error) => format!("the driver returned no ID of persistent volume {name}: {error}"),
     };
-    Ok(ClaimFacts::Ignored { reason, volume: Some(Volume { name: name.into(), id: handle.into() }) })
+    Ok(ClaimFacts::Ignored { reason, volume: Some(TrackedVolume { name: name.into(), id: handle.into() }) })
 }
 
 /// By a list, because the permissions of the Go program do not include `get`. The API server reads one object for it.
@@ -97,13 +97,13 @@ async fn id_of(driver: Option<&dyn Driver>, spec: PersistentVolumeSpec) -> Resul
 ///
 /// At the end of a drain their list is awaited. A forced drain does not need it.
 pub(super) async fn attachments(
-    context: &Ports,
+    context: &MachineContext,
     snapshot: &Snapshot,
     key: &Key,
     node: &str,
     pods: &Result<Vec<PodFacts>, String>,
-) -> Attachments {
-    let unknown = Attachments::default();
+) -> AttachmentState {
+    let unknown = AttachmentState::default();
     let (Ok(target), Ok(pods)) = (context.target_of(snapshot), pods) else { return unknown };
     if forced_from(snapshot, &context.policy).is_none_or(|from| context.now() >= from) {
         return unknown;
@@ -125,11 +125,11 @@ pub(super) async fn attachments(
     });
     let awaited = followed.into_iter().chain(here.iter().flatten().cloned()).collect();
     target.attachments.demand_waking(key, awaited, &context.queue);
-    Attachments { here, elsewhere, ..unknown }
+    AttachmentState { here, elsewhere, ..unknown }
 }
 
 /// Deletes the VolumeAttachments of the Node, so that its volumes can be attached elsewhere.
-pub(super) async fn detach(context: &Ports, snapshot: &mut Snapshot, node: &str) {
+pub(super) async fn detach(context: &MachineContext, snapshot: &mut Snapshot, node: &str) {
     let outcome = delete_attachments(context, snapshot, node).await;
     snapshot.now = context.now();
     match outcome {
@@ -138,7 +138,7 @@ pub(super) async fn detach(context: &Ports, snapshot: &mut Snapshot, node: &str)
     }
 }
 
-async fn delete_attachments(context: &Ports, snapshot: &Snapshot, node: &str) -> Result<usize, String> {
+async fn delete_attachments(context: &MachineContext, snapshot: &Snapshot, node: &str) -> Result<usize, String> {
     let target = context.target_of(snapshot).map_err(str::to_owned)?;
     let objects = target.attachments.demand();
     if timeout(LIST, objects.cache.wait_synced()).await.is_err() {
@@ -153,7 +153,7 @@ async fn delete_attachments(context: &Ports, snapshot: &Snapshot, node: &str) ->
     if errors.is_empty() { Ok(count) } else { Err(errors.join(", ")) }
 }
 
-async fn delete(objects: Arc<Objects<VolumeAttachment>>, attachment: Arc<VolumeAttachment>) -> Option<String> {
+async fn delete(objects: Arc<CachedApi<VolumeAttachment>>, attachment: Arc<VolumeAttachment>) -> Option<String> {
     let error = objects.delete(&attachment.metadata).await.err()?;
     match error.failure() {
         // Another one may have its name by now.

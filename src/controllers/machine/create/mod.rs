@@ -6,14 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    Action, Policy, Snapshot,
-    memory::Call,
+    Action, MachinePolicy, Snapshot,
+    memory::VmCall,
     policy::after,
     retry,
     running::marks,
     status,
     steps::{delete_token, set, wait_for_nodes},
-    views::{NodeView, SecretView, VmView},
+    views::{DriverVmView, SecretView, TargetNodeView},
 };
 use crate::object::{finalizer, owner};
 use mcm_api::{
@@ -66,13 +66,13 @@ pub fn may_call_driver(machine: &Machine) -> bool {
 }
 
 /// Plans the next step of the creation.
-pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     if snapshot.machine.phase() == MachinePhase::Failed {
         plan.wait(WaitKind::MachineDeletion, "its deletion, because a failed Machine never gets a VM", None);
         return plan;
     }
-    if snapshot.learned.vm == VmView::Deleted {
+    if snapshot.learned.vm == DriverVmView::Deleted {
         mark_stale_failed(&mut plan, snapshot);
         return plan;
     }
@@ -92,9 +92,9 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     match snapshot.learned.vm {
-        VmView::NotFound => vm_missing(&mut plan, snapshot, policy),
+        DriverVmView::NotFound => vm_missing(&mut plan, snapshot, policy),
         // The driver continues its operation, and reports the result.
-        VmView::NotAsked if may_continue(snapshot) => vm_missing(&mut plan, snapshot, policy),
+        DriverVmView::NotAsked if may_continue(snapshot) => vm_missing(&mut plan, snapshot, policy),
         // Without a token no VM can be created, so there is no need to call the cloud.
         _ if snapshot.memory.token_failure().is_some() && !is_token_ready(&mut plan, snapshot, policy) => {}
         _ => {
@@ -111,7 +111,7 @@ fn may_continue(snapshot: &Snapshot) -> bool {
 }
 
 /// The driver reported that no VM exists, or that it is being created.
-fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
     let machine = &snapshot.machine;
     let id = &machine.spec.provider_id;
     if !id.is_empty() {
@@ -122,7 +122,7 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
         }
         if is_unproven || machine.is_infrastructure() {
             let error = DriverError::new(Code::NotFound, format!("VM {id} does not exist"));
-            return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+            return record_failure(plan, snapshot, policy, VmCall::Status, &error, after(snapshot.now, ASK_AGAIN));
         }
         let vm = Vm { provider_id: id.clone(), node_name: node_name.to_owned(), ..Vm::default() };
         return vm_known(plan, snapshot, policy, &vm);
@@ -148,7 +148,7 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     }
     if is_token_ready(plan, snapshot, policy) {
         let reason = match snapshot.learned.vm {
-            VmView::NotFound => "the driver found no VM of this Machine",
+            DriverVmView::NotFound => "the driver found no VM of this Machine",
             _ => "the cloud had not finished the creation",
         };
         plan.then(Action::CreateVm, reason);
@@ -156,13 +156,13 @@ fn vm_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
 }
 
 /// The VM is known: store its identity, initialize it, then set the phase.
-fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
+fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, vm: &Vm) {
     let machine = &snapshot.machine;
     let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
     // The Machine ran and lost its label: the Node of that name belongs to it, whatever the Node's provider ID.
-    let is_new = matches!(snapshot.learned.vm, VmView::Created(_)) || is_unsettled(&machine.phase());
+    let is_new = matches!(snapshot.learned.vm, DriverVmView::Created(_)) || is_unsettled(&machine.phase());
     let is_stale = is_unlinked && is_new && snapshot.is_node_of_another_vm(vm);
-    let may_link = is_unlinked && !is_stale && snapshot.node != NodeView::Unknown;
+    let may_link = is_unlinked && !is_stale && snapshot.node != TargetNodeView::Unknown;
     let mut identity = Value::Null;
     if machine.spec.provider_id.is_empty() {
         set(&mut identity, &["spec", "providerID"], vm.provider_id.as_str());
@@ -187,14 +187,14 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
         return store_identity(plan, snapshot, policy, vm, identity);
     }
     if is_stale {
-        return match snapshot.memory.failure_of(Call::Delete) {
+        return match snapshot.memory.failure_of(VmCall::Delete) {
             Some(_) => mark_stale_failed(plan, snapshot),
             None => delete_stale(plan, snapshot, vm),
         };
     }
     if is_unlinked && vm.node_name.is_empty() {
         let error = DriverError::new(Code::Internal, "the driver returned a VM without a node name");
-        return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+        return record_failure(plan, snapshot, policy, VmCall::Status, &error, after(snapshot.now, ASK_AGAIN));
     }
     if is_unlinked && !is_label {
         let problem = syntax::label_value_problem(&vm.node_name).unwrap_or_default();
@@ -204,12 +204,12 @@ fn vm_known(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &
             labels::NODE
         );
         let error = DriverError::new(Code::InvalidArgument, message);
-        return record_failure(plan, snapshot, policy, Call::Status, &error, after(snapshot.now, ASK_AGAIN));
+        return record_failure(plan, snapshot, policy, VmCall::Status, &error, after(snapshot.now, ASK_AGAIN));
     }
     if is_unlinked {
         return wait_for_nodes(plan, snapshot);
     }
-    if matches!(snapshot.learned.vm, VmView::Created(_) | VmView::Uninitialized(_)) {
+    if matches!(snapshot.learned.vm, DriverVmView::Created(_) | DriverVmView::Uninitialized(_)) {
         let Some(driver) = usable_class(plan, snapshot) else { return };
         if driver.initialize {
             if is_secret_ready(plan, snapshot) && is_token_ready(plan, snapshot, policy) {
@@ -236,7 +236,7 @@ fn news_for_cluster_api<'a>(machine: &Machine, vm: &'a Vm) -> impl Iterator<Item
 
 /// Stores the ID and Node name of the VM in one write. If the API server refuses it, the ID is stored alone, because the VM
 /// cannot be deleted without it.
-fn store_identity(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm, identity: Value) {
+fn store_identity(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, vm: &Vm, identity: Value) {
     let (machine, now) = (&snapshot.machine, snapshot.now);
     let alone = json!({ "spec": { "providerID": vm.provider_id } });
     let patch = match snapshot.memory.refusal_of(&identity, now) {
@@ -253,7 +253,7 @@ fn store_identity(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy,
     };
     let reason = "the VM's identity is stored before anything else";
     match snapshot.learned.vm {
-        VmView::Created(_) => plan.then_recording(
+        DriverVmView::Created(_) => plan.then_recording(
             Action::PatchMachine(patch),
             reason,
             Event::normal(EventReason::Created, format!("VM {} was created", vm.provider_id)),
@@ -274,7 +274,7 @@ fn untracked() -> Value {
 }
 
 /// The VM exists. If its Node is ready already, `Pending` is skipped.
-fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, vm: &Vm) {
+fn mark_pending(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, vm: &Vm) {
     let now = snapshot.now;
     let mut next = status::stored(&snapshot.machine);
     if let Some(state) = &vm.last_known_state {
@@ -327,7 +327,7 @@ fn mark_stale_failed(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// The creation timeout has passed: a VM created now could not join in time.
-fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
     delete_token(plan, snapshot, UNUSED_TOKEN);
     let mut next = status::stored(&snapshot.machine);
     // The last error is more useful than the fact of the timeout.
@@ -341,8 +341,8 @@ fn mark_late_failed(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Polic
 }
 
 /// A call of the creation flow that failed and must not be repeated yet.
-fn pending_failure<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Option<(Call, &'a DriverError, Timestamp)> {
-    [Call::Status, Call::Create, Call::Initialize]
+fn pending_failure<'a>(snapshot: &'a Snapshot, policy: &MachinePolicy) -> Option<(VmCall, &'a DriverError, Timestamp)> {
+    [VmCall::Status, VmCall::Create, VmCall::Initialize]
         .into_iter()
         .filter_map(|call| {
             let failure = snapshot.memory.failure_of(call)?;
@@ -356,8 +356,8 @@ fn pending_failure<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Option<(Call,
 fn record_failure(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
-    call: Call,
+    policy: &MachinePolicy,
+    call: VmCall,
     error: &DriverError,
     until: Timestamp,
 ) {
@@ -387,14 +387,14 @@ fn record_failure(
     plan.wait(WaitKind::DriverRetry, format!("the next attempt: {error}"), Some(until));
 }
 
-fn failed_status(snapshot: &Snapshot, call: Call, error: &DriverError, is_late: bool) -> MachineStatus {
+fn failed_status(snapshot: &Snapshot, call: VmCall, error: &DriverError, is_late: bool) -> MachineStatus {
     let now = snapshot.now;
     let mut next = status::stored(&snapshot.machine);
     let text = match call {
-        Call::Initialize => format!("Provider error: {error}. Initialize VM Instance"),
-        Call::Status | Call::Create | Call::Delete => format!("Cloud provider message - {error}"),
+        VmCall::Initialize => format!("Provider error: {error}. Initialize VM Instance"),
+        VmCall::Status | VmCall::Create | VmCall::Delete => format!("Cloud provider message - {error}"),
     };
-    let keeps_state = call == Call::Initialize || error.code.is_transient() || error.code == Code::ResourceExhausted;
+    let keeps_state = call == VmCall::Initialize || error.code.is_transient() || error.code == Code::ResourceExhausted;
     match error.last_known_state.as_deref() {
         Some(state) if !state.is_empty() => state.clone_into(&mut next.last_known_state),
         _ if keeps_state => {}

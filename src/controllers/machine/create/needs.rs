@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::{
-    Action, BootstrapToken, Policy, Snapshot,
+    Action, BootstrapToken, MachinePolicy, Snapshot,
     policy::after,
     status, token,
     views::{ClassView, SecretView, TokenView},
@@ -113,7 +113,7 @@ pub(super) fn is_user_data_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -
 }
 
 /// Whether the bootstrap token exists, if the user data needs one. Otherwise creates it or waits.
-pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) -> bool {
+pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
     let is_wanted = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.wants_token);
     if !is_wanted || !snapshot.has_target() {
         return true;

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{may_continue, vm_known, vm_missing};
 use crate::machine::{
-    Action, Policy, Snapshot,
-    memory::Call,
+    Action, MachinePolicy, Snapshot,
+    memory::VmCall,
     policy::after,
     retry,
-    views::{ClassView, SecretView, VmView},
+    views::{ClassView, DriverVmView, SecretView},
 };
 use mcm_api::labels;
 use mcm_rules::plan::{Plan, WaitKind};
@@ -22,10 +22,10 @@ use mcm_rules::plan::{Plan, WaitKind};
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Its cluster is paused: no VM is begun, and one that was begun is found. The cloud is only read.
-pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
     let now = snapshot.now;
     let is_creating = snapshot.memory.is_creating();
-    let call = if is_creating { Call::Create } else { Call::Status };
+    let call = if is_creating { VmCall::Create } else { VmCall::Status };
     let failure = snapshot.memory.failure_of(call);
     let retry = failure.map(|failure| (&failure.error, retry::retry_at(call, failure, policy, false)));
     if let Some((error, until)) = retry.filter(|(_, until)| now < *until) {
@@ -48,12 +48,12 @@ pub(in super::super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, polic
         (SecretView::Read(facts), _) if !facts.missing.is_empty() => {
             plan.wait(WaitKind::Secret, facts.missing.join(", "), None);
         }
-        (SecretView::Read(_), VmView::NotFound) => {
+        (SecretView::Read(_), DriverVmView::NotFound) => {
             let freed = json!({ "metadata": { "annotations": { (labels::BLOCK_MOVE): Value::Null } } });
             plan.then(Action::PatchMachine(freed), "it has no VM, and none is created while it is on hold");
         }
         // The driver continues its operation, and reports the result.
-        (SecretView::Read(_), VmView::NotAsked) if may_continue(snapshot) => vm_missing(plan, snapshot, policy),
+        (SecretView::Read(_), DriverVmView::NotAsked) if may_continue(snapshot) => vm_missing(plan, snapshot, policy),
         (SecretView::Read(_), _) => drop(plan.then(Action::GetVmStatus, "a VM of this Machine may be being created")),
     }
 }

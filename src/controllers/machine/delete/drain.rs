@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::record::{advance, advance_recording, record_blocked};
 use crate::machine::{
-    Action, Policy, Snapshot, draining,
+    Action, MachinePolicy, Snapshot, draining,
     memory::NodeWrite,
     policy::after,
-    progress::Progress,
+    progress::DeletionProgress,
     status,
     steps::{is_node_certain, wait_for_write},
-    views::{NodeView, PodsView},
+    views::{PodsView, TargetNodeView},
 };
 use mcm_api::{
     labels,
@@ -22,27 +22,27 @@ use mcm_api::{
     syntax,
 };
 use mcm_rules::{
-    drain::{DrainPlan, DrainPolicy, Mode, PodFacts, Preparation, Volumes, policy as drain_policy},
+    drain::{DrainMode, DrainPlan, DrainPolicy, DrainPreparation, PodFacts, VolumeTracker, policy as drain_policy},
     plan::{Event, Plan, WaitKind, counted},
     safety::node_claim,
 };
 
 /// Drains the Machine's Node, by force if necessary, then advances to the deletion of the VM.
-pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, progress: DeletionProgress) {
     let drain = drain_policy_of(snapshot, policy);
     let is_forced = drain.is_forced(snapshot.now);
     let node = match snapshot.own_node() {
-        NodeView::Present(node) => node,
-        NodeView::Unknown if is_forced => {
+        TargetNodeView::Present(node) => node,
+        TargetNodeView::Unknown if is_forced => {
             return go_on_undrained(plan, snapshot, "the Nodes of the target cluster are unknown");
         }
-        NodeView::Unknown => {
+        TargetNodeView::Unknown => {
             let (text, until) = snapshot.unknown_node();
             let until = until.map_or(drain.forced_from(), |until| Some(drain.at_most(until)));
             plan.wait(WaitKind::NodesUnknown, text, until);
             return;
         }
-        NodeView::Missing => {
+        TargetNodeView::Missing => {
             is_node_certain(
                 plan,
                 snapshot,
@@ -50,10 +50,10 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
             );
             return;
         }
-        NodeView::Absent if !is_forced && awaits_volumes(plan, snapshot, policy, &drain) => return,
-        NodeView::Absent | NodeView::NoTarget => {
+        TargetNodeView::Absent if !is_forced && awaits_volumes(plan, snapshot, policy, &drain) => return,
+        TargetNodeView::Absent | TargetNodeView::NoTarget => {
             let reason = "there is no Node to drain";
-            return advance(plan, snapshot, Progress::DeleteVm, "Drain successful. ", reason);
+            return advance(plan, snapshot, DeletionProgress::DeleteVm, "Drain successful. ", reason);
         }
     };
     if !is_prepared(plan, snapshot, &drain, &node) {
@@ -91,9 +91,9 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
 
 /// Whether volumes are awaited whose Node object is gone: a cloud that deletes a VM under them may lose data. Without a Node
 /// there is no pod to evict, and the VolumeAttachments show what is attached.
-fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, drain: &DrainPolicy) -> bool {
+fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, drain: &DrainPolicy) -> bool {
     let Some(name) = snapshot.machine.node_name() else { return false };
-    if snapshot.node != NodeView::Absent || !node_claim::has_joined(&snapshot.machine) {
+    if snapshot.node != TargetNodeView::Absent || !node_claim::has_joined(&snapshot.machine) {
         return false;
     }
     match &snapshot.learned.pods {
@@ -117,17 +117,17 @@ fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy,
 }
 
 /// Whether the drain is forced by now.
-pub(super) fn is_forced(snapshot: &Snapshot, policy: &Policy) -> bool {
+pub(super) fn is_forced(snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
     drain_policy_of(snapshot, policy).is_forced(snapshot.now)
 }
 
 /// When the drain is forced; `None` if it is forced now, or the Machine is not being deleted.
-pub(in super::super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+pub(in super::super) fn forced_from(snapshot: &Snapshot, policy: &MachinePolicy) -> Option<Timestamp> {
     let policy = drain_policy_of(snapshot, policy);
     if snapshot.is_deleting() { policy.forced_from() } else { None }
 }
 
-fn drain_policy_of(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
+fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = machine.metadata.deletion_timestamp.as_ref().map_or(snapshot.now, |time| time.0);
     let label = machine.metadata.labels.as_ref().and_then(|map| map.get(labels::FORCE_DELETION));
@@ -139,16 +139,16 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
     let is_forced = drain.is_forced(snapshot.now);
     for preparation in drain_policy::preparations(node) {
         let purpose = match preparation {
-            Preparation::Announce => NodeWrite::Announce,
-            Preparation::Cordon => NodeWrite::Cordon,
+            DrainPreparation::Announce => NodeWrite::Announce,
+            DrainPreparation::Cordon => NodeWrite::Cordon,
         };
         match (snapshot.memory.node_failure_of(purpose, snapshot.now), preparation) {
-            (None, Preparation::Announce) => {
+            (None, DrainPreparation::Announce) => {
                 let action =
                     Action::PatchNodeStatus { node: node.clone(), patch: announcement(snapshot, node), purpose };
                 plan.then(action, "the condition announces the deletion before the drain");
             }
-            (None, Preparation::Cordon) => {
+            (None, DrainPreparation::Cordon) => {
                 let mut patch = json!({ "spec": { "unschedulable": true } });
                 if snapshot.is_mislabelled(node) && syntax::is_label_value(snapshot.name()) {
                     // When the Machine in the label is deleted, nothing else shows that the Node was not its own.
@@ -158,18 +158,18 @@ fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy
                 plan.then(action, "no new pods are scheduled to a Node that is drained");
             }
             // A forced drain does not need the condition.
-            (Some(_), Preparation::Announce) if is_forced => continue,
-            (Some(failure), Preparation::Cordon) if is_forced => go_on_undrained(plan, snapshot, &failure.message),
-            (Some(failure), Preparation::Announce) => {
+            (Some(_), DrainPreparation::Announce) if is_forced => continue,
+            (Some(failure), DrainPreparation::Cordon) if is_forced => go_on_undrained(plan, snapshot, &failure.message),
+            (Some(failure), DrainPreparation::Announce) => {
                 let error = &failure.message;
                 let story = format!(
                     "Drain failed due to failure in update of node conditions - {error}. Will retry in next sync. "
                 );
                 let event = Event::warning(EventReason::DrainBlocked, error.as_str());
-                record_blocked(plan, snapshot, Progress::Drain, &story, event);
+                record_blocked(plan, snapshot, DeletionProgress::Drain, &story, event);
                 wait_for_write(plan, failure, drain.at_most(failure.retry_at()));
             }
-            (Some(failure), Preparation::Cordon) => {
+            (Some(failure), DrainPreparation::Cordon) => {
                 blocked(plan, snapshot, &failure.message);
                 wait_for_write(plan, failure, drain.at_most(failure.retry_at()));
             }
@@ -197,8 +197,8 @@ fn announcement(snapshot: &Snapshot, node: &Node) -> serde_json::Value {
 fn drain_pods(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    progress: Progress,
-    policy: &Policy,
+    progress: DeletionProgress,
+    policy: &MachinePolicy,
     drain: &DrainPolicy,
     node: &Node,
     pods: &[PodFacts],
@@ -210,27 +210,27 @@ fn drain_pods(
         return finish_drain(plan, snapshot, mode, drain.error(), name, pods);
     }
     match drain.error() {
-        Some(error) if mode == Mode::Normal => blocked(plan, snapshot, &error),
-        None if mode == Mode::Normal && !drain.refused_by.is_empty() => {
+        Some(error) if mode == DrainMode::Normal => blocked(plan, snapshot, &error),
+        None if mode == DrainMode::Normal && !drain.refused_by.is_empty() => {
             // Written once per set of budgets, not once per pod that terminates.
             let budgets = drain.refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             let story = format!("Evictions are refused by the disruption budget {budgets}. ");
-            advance(plan, snapshot, Progress::Drain, &story, "the status shows what the drain waits for");
+            advance(plan, snapshot, DeletionProgress::Drain, &story, "the status shows what the drain waits for");
         }
-        None if progress != Progress::Drain => {
+        None if progress != DeletionProgress::Drain => {
             let event =
                 Event::normal(EventReason::Draining, announcement_of(&drain, &snapshot.memory.volumes, name, pods));
             advance_recording(
                 plan,
                 snapshot,
-                Progress::Drain,
+                DeletionProgress::Drain,
                 "",
                 "the pods are evicted before the VM is deleted",
                 event,
             );
         }
         None if draining::is_condition_outdated(snapshot) => {
-            advance(plan, snapshot, Progress::Drain, "", "no pod is blocked by a budget that can never be met");
+            advance(plan, snapshot, DeletionProgress::Drain, "", "no pod is blocked by a budget that can never be met");
         }
         Some(_) | None => {}
     }
@@ -238,7 +238,7 @@ fn drain_pods(
 }
 
 /// How much there is to do, and which volumes are not awaited.
-fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[PodFacts]) -> String {
+fn announcement_of(drain: &DrainPlan, volumes: &VolumeTracker, node: &str, pods: &[PodFacts]) -> String {
     let ignored: Vec<String> =
         volumes.ignored(pods).iter().map(|(claim, reason)| format!("{claim} ({reason})")).collect();
     let ignored = match ignored.as_slice() {
@@ -251,25 +251,32 @@ fn announcement_of(drain: &DrainPlan, volumes: &Volumes, node: &str, pods: &[Pod
 fn finish_drain(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    mode: Mode,
+    mode: DrainMode,
     error: Option<String>,
     node: &str,
     pods: &[PodFacts],
 ) {
     let event = Event::normal(EventReason::Drained, format!("Node {node} is drained"));
     match (mode, error) {
-        (Mode::Normal, _) => {
+        (DrainMode::Normal, _) => {
             let reason = match snapshot.memory.volumes.still_attached(pods).as_str() {
                 "" => "no pod is left to drain, and no volume to wait for".to_owned(),
                 names => format!("no pod is left to drain; volumes {names} were not detached in time"),
             };
-            advance_recording(plan, snapshot, Progress::DeleteVm, "Drain successful. ", &reason, event);
+            advance_recording(plan, snapshot, DeletionProgress::DeleteVm, "Drain successful. ", &reason, event);
         }
-        (Mode::Forced, None) => {
+        (DrainMode::Forced, None) => {
             let reason = "the drain is forced and all pods were deleted";
-            advance_recording(plan, snapshot, Progress::DetachVolumes, "Force Drain successful. ", reason, event);
+            advance_recording(
+                plan,
+                snapshot,
+                DeletionProgress::DetachVolumes,
+                "Force Drain successful. ",
+                reason,
+                event,
+            );
         }
-        (Mode::Forced, Some(error)) => go_on_undrained(plan, snapshot, &error),
+        (DrainMode::Forced, Some(error)) => go_on_undrained(plan, snapshot, &error),
     }
 }
 
@@ -278,10 +285,10 @@ fn go_on_undrained(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
     let story =
         format!("Drain failed due to - {error}. However, since it's a force deletion shall continue deletion of VM. ");
     let event = Event::warning(EventReason::DrainBlocked, format!("continuing without a complete drain: {error}"));
-    advance_recording(plan, snapshot, Progress::DetachVolumes, &story, "the deletion is forced", event);
+    advance_recording(plan, snapshot, DeletionProgress::DetachVolumes, &story, "the deletion is forced", event);
 }
 
 fn blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
     let story = format!("Drain failed due to - {error}. Will retry in next sync. ");
-    record_blocked(plan, snapshot, Progress::Drain, &story, Event::warning(EventReason::DrainBlocked, error));
+    record_blocked(plan, snapshot, DeletionProgress::Drain, &story, Event::warning(EventReason::DrainBlocked, error));
 }

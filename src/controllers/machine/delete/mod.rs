@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
-    Action, Policy, Snapshot,
-    memory::Call,
+    Action, MachinePolicy, Snapshot,
+    memory::VmCall,
     policy::after,
-    progress::Progress,
+    progress::DeletionProgress,
     retry,
     running::renamed,
     steps::{is_node_certain, set},
-    views::{ClassView, NodeView, SecretView, VmView},
+    views::{ClassView, DriverVmView, SecretView, TargetNodeView},
 };
 use crate::object::finalizer;
 use mcm_api::{labels, machine::OperationState, reasons::EventReason, syntax};
@@ -39,15 +39,15 @@ const OR_RELEASE: &str =
     "or, if there is no VM, remove the finalizer machine.sapcloud.io/machine-controller-manager from the Machine";
 
 /// Plans the next step for a Machine with a deletion timestamp.
-pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
     if !finalizer::has(&machine.metadata, labels::FINALIZER) {
         wait_for_others(&mut plan, snapshot);
         return plan;
     }
-    let progress = Progress::of(machine);
-    if snapshot.learned.vm == VmView::Deleted || progress >= Progress::DeleteNode {
+    let progress = DeletionProgress::of(machine);
+    if snapshot.learned.vm == DriverVmView::Deleted || progress >= DeletionProgress::DeleteNode {
         node::plan(&mut plan, snapshot, progress);
         return plan;
     }
@@ -55,8 +55,8 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
         return plan;
     }
     match progress {
-        Progress::DetachVolumes if volumes::plan(&mut plan, snapshot) => {}
-        Progress::DetachVolumes | Progress::DeleteVm => delete_vm(&mut plan, snapshot, policy),
+        DeletionProgress::DetachVolumes if volumes::plan(&mut plan, snapshot) => {}
+        DeletionProgress::DetachVolumes | DeletionProgress::DeleteVm => delete_vm(&mut plan, snapshot, policy),
         _ => drain_node(&mut plan, snapshot, policy, progress),
     }
     plan
@@ -75,7 +75,7 @@ fn wait_for_others(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// Whether the class is known. The driver cannot be called without it, and the VM must not leak.
-fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
+fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: DeletionProgress) -> bool {
     let name = &snapshot.machine.spec.class.name;
     let on = match &snapshot.class {
         ClassView::Present { .. } => return true,
@@ -93,18 +93,18 @@ fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progre
         }
     };
     let event = Event::warning(EventReason::Waiting, format!("Waiting for {on}"));
-    record_blocked(plan, snapshot, progress.max(Progress::GetVmStatus), &format!("Waiting for {on}. "), event);
+    record_blocked(plan, snapshot, progress.max(DeletionProgress::GetVmStatus), &format!("Waiting for {on}. "), event);
     plan.wait(WaitKind::Class, on, None);
     false
 }
 
 /// Finds the Node and drains it.
-fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
+fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, progress: DeletionProgress) {
     if !snapshot.has_target() {
         let story = "Running without target cluster, skipping node drain and volume attachment deletion. ";
-        return advance(plan, snapshot, Progress::DeleteVm, story, "without a target cluster there is no Node");
+        return advance(plan, snapshot, DeletionProgress::DeleteVm, story, "without a target cluster there is no Node");
     }
-    let is_asked = snapshot.learned.vm != VmView::NotAsked;
+    let is_asked = snapshot.learned.vm != DriverVmView::NotAsked;
     let is_unproven = snapshot.unproven().is_some() || snapshot.is_other_node_unproven();
     let renamed = renamed::plan(snapshot);
     if !renamed.steps.is_empty() {
@@ -118,11 +118,11 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
         };
     }
     match &snapshot.own_node() {
-        NodeView::Present(node) if !is_asked => {
+        TargetNodeView::Present(node) if !is_asked => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             return link_or_drain(plan, snapshot, policy, progress, name, None);
         }
-        NodeView::Unknown if is_unproven || drain::is_forced(snapshot, policy) => {}
+        TargetNodeView::Unknown if is_unproven || drain::is_forced(snapshot, policy) => {}
         _ if !is_node_certain(plan, snapshot, "a Node that is missing in the cache may exist") => {
             return;
         }
@@ -141,8 +141,8 @@ fn drain_node(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
 fn link_or_drain(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
-    progress: Progress,
+    policy: &MachinePolicy,
+    progress: DeletionProgress,
     node_name: &str,
     vm: Option<&Vm>,
 ) {
@@ -159,13 +159,13 @@ fn link_or_drain(
 
 fn skip_drain(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let story = "Skipping drain as nodeName is not a valid one for machine. ";
-    advance(plan, snapshot, Progress::DeleteVm, story, "there is no Node to drain");
+    advance(plan, snapshot, DeletionProgress::DeleteVm, story, "there is no Node to drain");
 }
 
 /// Calls the driver to learn the Node name of the VM, if there is a VM.
-fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, progress: Progress) {
-    if let Some(failure) = snapshot.memory.failure_of(Call::Status) {
-        let until = retry::retry_at(Call::Status, failure, policy, true);
+fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, progress: DeletionProgress) {
+    if let Some(failure) = snapshot.memory.failure_of(VmCall::Status) {
+        let until = retry::retry_at(VmCall::Status, failure, policy, true);
         if snapshot.now < until {
             if failure.error.call_again_in.is_some() {
                 return wait_for_cloud(plan, &failure.error, until);
@@ -176,7 +176,7 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
                 format!("{STATUS_FAILED}without retry. machine code: {} ", failure.error)
             };
             let event = Event::warning(EventReason::DeleteFailed, failure.error.to_string());
-            record_blocked(plan, snapshot, Progress::GetVmStatus, &story, event);
+            record_blocked(plan, snapshot, DeletionProgress::GetVmStatus, &story, event);
             plan.wait(
                 WaitKind::DriverRetry,
                 format!("the next attempt to find the VM: {}", failure.error),
@@ -185,10 +185,16 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, pro
             return;
         }
     }
-    if progress == Progress::Start {
-        return advance(plan, snapshot, Progress::GetVmStatus, "", "the driver is called for the Node name of the VM");
+    if progress == DeletionProgress::Start {
+        return advance(
+            plan,
+            snapshot,
+            DeletionProgress::GetVmStatus,
+            "",
+            "the driver is called for the Node name of the VM",
+        );
     }
-    if is_secret_ready(plan, snapshot, Progress::GetVmStatus) {
+    if is_secret_ready(plan, snapshot, DeletionProgress::GetVmStatus) {
         plan.then(Action::GetVmStatus, "a VM may exist and may have joined");
     }
 }
@@ -198,7 +204,7 @@ const STATUS_FAILED: &str = "Error occurred with decoding machine error status w
 
 /// Whether the Secrets were read, and all that the class names exist. A driver without them may use the account of the
 /// process, where the VM does not exist: it would report a VM as deleted that still runs.
-fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) -> bool {
+fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: DeletionProgress) -> bool {
     match &snapshot.learned.secret {
         SecretView::Read(facts) if facts.missing.is_empty() => return true,
         SecretView::Read(facts) => {
@@ -219,9 +225,9 @@ fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progr
     false
 }
 
-fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
-    if let Some(failure) = snapshot.memory.failure_of(Call::Delete) {
-        let until = retry::retry_at(Call::Delete, failure, policy, true);
+fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
+    if let Some(failure) = snapshot.memory.failure_of(VmCall::Delete) {
+        let until = retry::retry_at(VmCall::Delete, failure, policy, true);
         if snapshot.now < until {
             let error = &failure.error;
             if error.call_again_in.is_some() {
@@ -234,12 +240,12 @@ fn delete_vm(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
             };
             let story = format!("VM deletion failed due to - {error}. {outlook}");
             let event = Event::warning(EventReason::DeleteFailed, error.to_string());
-            record_blocked(plan, snapshot, Progress::DeleteVm, &story, event);
+            record_blocked(plan, snapshot, DeletionProgress::DeleteVm, &story, event);
             plan.wait(WaitKind::DriverRetry, format!("the next attempt to delete the VM: {error}"), Some(until));
             return;
         }
     }
-    if is_secret_ready(plan, snapshot, Progress::DeleteVm) {
+    if is_secret_ready(plan, snapshot, DeletionProgress::DeleteVm) {
         plan.then(Action::DeleteVm, "the Node is drained or missing, so the VM can be deleted");
     }
 }

@@ -9,9 +9,9 @@ use crate::{
     machine::{
         Action, Snapshot,
         memory::NodeWrite,
-        progress::Progress,
+        progress::DeletionProgress,
         steps::{delete_token, is_node_certain, wait_for_nodes},
-        views::NodeView,
+        views::TargetNodeView,
     },
     object::finalizer,
 };
@@ -19,23 +19,23 @@ use mcm_api::{labels, node::Node, reasons::EventReason};
 use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Deletes the Node, if the Machine has one, then removes the finalizer of the Machine.
-pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Progress) {
-    if progress == Progress::Release {
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: DeletionProgress) {
+    if progress == DeletionProgress::Release {
         return remove_finalizer(plan, snapshot);
     }
     match snapshot.own_node() {
-        NodeView::Present(node) => delete_node(plan, snapshot, &node),
+        TargetNodeView::Present(node) => delete_node(plan, snapshot, &node),
         // Without a name there is no Node: until the VM was deleted, no Node had the Machine's name in its label.
         _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
         // Its VM is gone, and nothing showed that this Node was its own.
-        NodeView::Unknown if snapshot.unproven().is_some() => remove_finalizer(plan, snapshot),
-        NodeView::Unknown if progress < Progress::DeleteNode => {
+        TargetNodeView::Unknown if snapshot.unproven().is_some() => remove_finalizer(plan, snapshot),
+        TargetNodeView::Unknown if progress < DeletionProgress::DeleteNode => {
             let story = "VM deletion was successful. ";
-            advance(plan, snapshot, Progress::DeleteNode, story, "the VM is deleted");
+            advance(plan, snapshot, DeletionProgress::DeleteNode, story, "the VM is deleted");
         }
-        NodeView::Unknown => wait_for_nodes(plan, snapshot),
-        NodeView::Missing => drop(is_node_certain(plan, snapshot, "a Node of this Machine may still exist")),
-        NodeView::Absent | NodeView::NoTarget => remove_finalizer(plan, snapshot),
+        TargetNodeView::Unknown => wait_for_nodes(plan, snapshot),
+        TargetNodeView::Missing => drop(is_node_certain(plan, snapshot, "a Node of this Machine may still exist")),
+        TargetNodeView::Absent | TargetNodeView::NoTarget => remove_finalizer(plan, snapshot),
     }
 }
 
@@ -55,7 +55,7 @@ fn delete_node(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &Arc<Node>) {
             _ => format!("Deletion of Node Object \"{name}\" failed due to error: {}. ", failure.message),
         };
         let event = Event::warning(EventReason::DeleteFailed, story.trim_end());
-        record_blocked(plan, snapshot, Progress::DeleteNode, &story, event);
+        record_blocked(plan, snapshot, DeletionProgress::DeleteNode, &story, event);
         plan.wait(
             WaitKind::NodeWrite,
             format!("the deletion of Node {name} to succeed: {}", failure.message),

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use crate::machine::{
     Action, Snapshot,
     conditions::{self, NeverMet},
-    memory::Call,
-    progress::Progress,
+    memory::VmCall,
+    progress::DeletionProgress,
     status,
 };
 use mcm_api::machine::{LastOperation, MachinePhase, OperationState, OperationType};
@@ -14,7 +14,7 @@ use mcm_driver::Code;
 use mcm_rules::plan::{Event, Plan};
 
 /// Stores the next step, unless it is stored already.
-pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progress, story: &str, reason: &str) {
+pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: DeletionProgress, story: &str, reason: &str) {
     write_progress(plan, snapshot, OperationState::Processing, &next.after(story), reason, None);
 }
 
@@ -22,7 +22,7 @@ pub(super) fn advance(plan: &mut Plan<Action>, snapshot: &Snapshot, next: Progre
 pub(super) fn advance_recording(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    next: Progress,
+    next: DeletionProgress,
     story: &str,
     reason: &str,
     event: Event,
@@ -34,7 +34,7 @@ pub(super) fn advance_recording(
 pub(in super::super) fn record_blocked(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    step: Progress,
+    step: DeletionProgress,
     story: &str,
     event: Event,
 ) {
@@ -64,8 +64,8 @@ pub(super) fn write_progress(
     }
     next.current_status.preserve_expiry_time = None;
     next.last_operation = operation(state, text, now);
-    let never_met = match Progress::of_text(text) {
-        Progress::Drain => snapshot.memory.never_met_budgets(),
+    let never_met = match DeletionProgress::of_text(text) {
+        DeletionProgress::Drain => snapshot.memory.never_met_budgets(),
         _ => NeverMet::default(),
     };
     conditions::set_drain_blocked(&mut next.conditions, &never_met, now);
@@ -91,5 +91,5 @@ fn operation(state: OperationState, text: &str, now: Timestamp) -> LastOperation
 
 /// The state that the driver returned with the error of its last delete.
 fn kept_driver_state(snapshot: &Snapshot) -> Option<String> {
-    snapshot.memory.failure_of(Call::Delete)?.error.last_known_state.clone()
+    snapshot.memory.failure_of(VmCall::Delete)?.error.last_known_state.clone()
 }

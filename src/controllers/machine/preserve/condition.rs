@@ -20,7 +20,7 @@ const UNDRAINED: &str = "Preserved node could not be drained.";
 
 /// The preservation that the condition of a Node shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum PreservedCondition {
     /// Nothing, or that a preservation ended.
     Nothing,
     /// It is preserved, and no drain was needed.
@@ -31,7 +31,7 @@ pub(super) enum Told {
     Undrained,
 }
 
-impl Told {
+impl PreservedCondition {
     pub fn of(node: &Node) -> Self {
         let Some(condition) = of(node) else { return Self::Nothing };
         let says = |text: &str| condition.message.as_ref().is_some_and(|message| message.contains(text));
@@ -60,26 +60,26 @@ pub(super) fn tell(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
     node: &Arc<Node>,
-    told: &Told,
+    told: &PreservedCondition,
     (mode, expiry): (PreserveMode, Timestamp),
     error: Option<&str>,
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let (purpose, text, reason, event) = match told {
-        Told::Drained => {
+        PreservedCondition::Drained => {
             let event =
                 Event::normal(EventReason::Drained, format!("Node {name} is drained, its Machine is preserved"));
             (NodeWrite::TellDrained, Some(DRAINED), "no pod is left to drain", Some(event))
         }
-        Told::Undrained => {
+        PreservedCondition::Undrained => {
             let event = Event::warning(EventReason::DrainBlocked, error.unwrap_or_default());
             (NodeWrite::TellPreserved, Some(UNDRAINED), "the condition shows that the drain is blocked", Some(event))
         }
-        Told::Kept | Told::Nothing => {
+        PreservedCondition::Kept | PreservedCondition::Nothing => {
             (NodeWrite::TellPreserved, None, "the condition shows that the Machine is preserved", None)
         }
     };
-    let status = if *told == Told::Undrained { "False" } else { "True" };
+    let status = if *told == PreservedCondition::Undrained { "False" } else { "True" };
     let until = format!("Machine preserved until {expiry}.");
     let texts = [Some(until.as_str()), text, error].into_iter().flatten().collect::<Vec<_>>();
     let by = if mode == PreserveMode::Auto { PreservedReason::ByMcm } else { PreservedReason::ByUser };

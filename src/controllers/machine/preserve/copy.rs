@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, NodeView, Snapshot, steps::set},
-    wish::{Seen, copy_of, is_copied, of_node},
+    super::{Action, Snapshot, TargetNodeView, steps::set},
+    wish::{PreservationNode, copy_of, is_copied, of_node},
 };
 use mcm_api::{
     labels,
@@ -18,20 +18,20 @@ use mcm_rules::plan::Plan;
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
-    match Seen::of(snapshot) {
-        Seen::Unsure if is_copied(machine) && snapshot.node == NodeView::Missing => {
+    match PreservationNode::of(snapshot) {
+        PreservationNode::Unsure if is_copied(machine) && snapshot.node == TargetNodeView::Missing => {
             plan.then(
                 Action::GetNode(snapshot.node_key()),
                 "the copied annotation is removed only if there is no Node",
             );
         }
-        Seen::Going | Seen::Unsure => {}
-        Seen::NoNode if snapshot.has_target() && is_copied(machine) => {
+        PreservationNode::Going | PreservationNode::Unsure => {}
+        PreservationNode::NoNode if snapshot.has_target() && is_copied(machine) => {
             let patch = json!({ "metadata": { "annotations": { labels::LAST_NODE_PRESERVE: null } } });
             plan.then(Action::PatchMachine(patch), "there is no Node, so the Machine's own annotation counts");
         }
-        Seen::NoNode => {}
-        Seen::Node(node) => match of_node(&node) {
+        PreservationNode::NoNode => {}
+        PreservationNode::Node(node) => match of_node(&node) {
             Some(word) if PreserveMode::parse(word).is_none() => {}
             Some(word) if copy_of(machine) != Some(word) || has_own(machine) => {
                 let patch = changed(machine, Some(word), None);

@@ -13,7 +13,7 @@ use mcm_rules::plan::{Event, Plan};
 
 /// How a preservation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct PreservationEnd {
     pub reason: &'static str,
     /// The annotations that requested it are removed.
     pub forgets: bool,
@@ -21,7 +21,7 @@ pub(super) struct End {
 
 /// Takes everything back, in this order: the condition, the Node's annotations and taint, the Machine's annotations, the
 /// time.
-pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, node: Option<&Arc<Node>>, end: End) {
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, node: Option<&Arc<Node>>, end: PreservationEnd) {
     let machine = &snapshot.machine;
     let expiry = machine.preserve_expiry();
     if let Some(node) = node.filter(|_| expiry.is_some()) {

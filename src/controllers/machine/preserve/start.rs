@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        Action, NodeWrite, Policy, Snapshot,
-        draining::{self, Outcome},
+        Action, MachinePolicy, NodeWrite, Snapshot,
+        draining::{self, NodeDrainProgress},
         policy::{after, created_at},
         status,
         steps::{is_refused, set},
     },
-    condition::{Told, tell},
+    condition::{PreservedCondition, tell},
 };
 use mcm_api::{
     labels,
@@ -35,7 +35,7 @@ const NO_SCHEDULE: &str = "NoSchedule";
 pub(super) fn plan(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &MachinePolicy,
     node: Option<&Arc<Node>>,
     mode: PreserveMode,
 ) {
@@ -52,7 +52,7 @@ pub(super) fn plan(
 }
 
 /// Stores until when the Machine is kept. The drain of a failed Machine has its whole time from now on.
-fn begin(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mode: PreserveMode) {
+fn begin(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, mode: PreserveMode) {
     let (machine, now) = (&snapshot.machine, snapshot.now);
     let timeout = policy.preserve_timeout_of(machine);
     let expiry = status::stamp(after(now, timeout.as_signed()));
@@ -71,13 +71,13 @@ fn begin(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mode: Pr
 fn keep(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
-    policy: &Policy,
+    policy: &MachinePolicy,
     node: &Arc<Node>,
     asked: (PreserveMode, Timestamp),
 ) {
     let phase = snapshot.machine.phase();
     let is_failed = phase == MachinePhase::Failed;
-    let told = Told::of(node);
+    let told = PreservedCondition::of(node);
     if phase == MachinePhase::Running && is_tainted(node) {
         if !is_refused(plan, snapshot, NodeWrite::Preserve) {
             let mut patch = Value::Null;
@@ -87,8 +87,10 @@ fn keep(
         }
         return;
     }
-    let has_to_drain = is_failed && told != Told::Drained;
-    if !has_to_drain && matches!((is_failed, &told), (true, Told::Drained) | (false, Told::Kept)) {
+    let has_to_drain = is_failed && told != PreservedCondition::Drained;
+    if !has_to_drain
+        && matches!((is_failed, &told), (true, PreservedCondition::Drained) | (false, PreservedCondition::Kept))
+    {
         return;
     }
     let patch = guarded(node, has_to_drain, snapshot.now);
@@ -115,21 +117,21 @@ fn keep(
         return;
     }
     if !has_to_drain {
-        return tell(plan, snapshot, node, &Told::Kept, asked, None);
+        return tell(plan, snapshot, node, &PreservedCondition::Kept, asked, None);
     }
     let rules = drain_rules(snapshot, policy);
     match draining::plan(plan, snapshot, policy, &rules, node) {
-        Outcome::Drained => tell(plan, snapshot, node, &Told::Drained, asked, None),
-        Outcome::Blocked(error) if told != Told::Undrained => {
-            tell(plan, snapshot, node, &Told::Undrained, asked, Some(&error));
+        NodeDrainProgress::Drained => tell(plan, snapshot, node, &PreservedCondition::Drained, asked, None),
+        NodeDrainProgress::Blocked(error) if told != PreservedCondition::Undrained => {
+            tell(plan, snapshot, node, &PreservedCondition::Undrained, asked, Some(&error));
         }
-        Outcome::Blocked(_) | Outcome::Busy { .. } => {}
+        NodeDrainProgress::Blocked(_) | NodeDrainProgress::Busy { .. } => {}
     }
 }
 
 /// The rules of the drain of a failed Machine's Node. It is tainted, not cordoned. Its time counts from when the Machine
 /// failed, or was preserved afterwards.
-pub(super) fn drain_rules(snapshot: &Snapshot, policy: &Policy) -> DrainPolicy {
+pub(super) fn drain_rules(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = status::stored(machine).current_status.last_update_time;
     let since = since.map_or_else(|| created_at(machine), |time| time.0);

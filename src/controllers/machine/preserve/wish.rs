@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{NodeView, Snapshot};
+use super::super::{Snapshot, TargetNodeView};
 use mcm_api::{
     labels,
     machine::{Machine, PreserveMode},
@@ -10,7 +10,7 @@ use mcm_api::{
 };
 
 /// The observed state of the Node to preserve.
-pub(super) enum Seen {
+pub(super) enum PreservationNode {
     /// It certainly does not exist, it belongs to another Machine, or there is no target.
     NoNode,
     /// It is not certain whether it exists.
@@ -21,30 +21,30 @@ pub(super) enum Seen {
     Node(Arc<Node>),
 }
 
-impl Seen {
+impl PreservationNode {
     pub fn of(snapshot: &Snapshot) -> Self {
         if snapshot.machine.node_name().is_none() {
             return Self::NoNode;
         }
         match snapshot.own_node() {
-            NodeView::NoTarget | NodeView::Absent => Self::NoNode,
-            NodeView::Unknown | NodeView::Missing => Self::Unsure,
-            NodeView::Present(node) if node.metadata.deletion_timestamp.is_some() => Self::Going,
-            NodeView::Present(node) => Self::Node(node),
+            TargetNodeView::NoTarget | TargetNodeView::Absent => Self::NoNode,
+            TargetNodeView::Unknown | TargetNodeView::Missing => Self::Unsure,
+            TargetNodeView::Present(node) if node.metadata.deletion_timestamp.is_some() => Self::Going,
+            TargetNodeView::Present(node) => Self::Node(node),
         }
     }
 }
 
 /// The requested preservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum PreservationRequest {
     /// Nothing, or this.
     Asked(Option<PreserveMode>),
     /// The annotation of the Node has a value that means nothing.
     Misspelt(String),
 }
 
-impl Wish {
+impl PreservationRequest {
     /// The Node's annotation takes precedence. If it was set and then removed, nothing is requested. Without a Node,
     /// the Machine's annotation counts.
     pub fn of(machine: &Machine, node: Option<&Node>) -> Self {

@@ -1,7 +1,7 @@
 //! Transitions to Running, Unknown and Failed, caused by the state of the Node.
 
 use super::super::{
-    Action, NodeView, Policy, Snapshot, conditions, policy::created_at, status, steps::delete_token, token,
+    Action, MachinePolicy, Snapshot, TargetNodeView, conditions, policy::created_at, status, steps::delete_token, token,
 };
 use mcm_api::{
     GoDuration, labels,
@@ -12,8 +12,8 @@ use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Whether the Node exists, is healthy, and does not wait for its critical components. The last condition applies only
 /// before the Machine was Running for the first time.
-pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &Policy) -> bool {
-    let NodeView::Present(node) = snapshot.serving_node() else { return false };
+pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
+    let TargetNodeView::Present(node) = snapshot.serving_node() else { return false };
     let joins = matches!(snapshot.machine.phase(), MachinePhase::Pending | MachinePhase::New);
     let is_held_back = joins
         && node
@@ -58,7 +58,7 @@ pub(in super::super) fn mark_running(plan: &mut Plan<Action>, snapshot: &Snapsho
 
 /// Stores the conditions of the Node, if they changed.
 fn take_over(snapshot: &Snapshot, next: &mut MachineStatus) {
-    if let NodeView::Present(node) = &snapshot.serving_node() {
+    if let TargetNodeView::Present(node) = &snapshot.serving_node() {
         let watched = snapshot.policy.node_conditions_of(&snapshot.machine);
         conditions::take_over(&mut next.conditions, &node.status.conditions, &watched);
     }
@@ -114,7 +114,7 @@ pub(in super::super) fn mark_failed(
 }
 
 /// Status text of a Machine that did not join in time.
-pub(in super::super) fn late_text(snapshot: &Snapshot, policy: &Policy) -> String {
+pub(in super::super) fn late_text(snapshot: &Snapshot, policy: &MachinePolicy) -> String {
     let timeout = policy.creation_timeout_of(&snapshot.machine);
     format!("Machine {} failed to join the cluster in {timeout}.", snapshot.name())
 }

@@ -14,7 +14,7 @@ use self::{
     timeouts::check_timeout,
 };
 use super::{
-    Action, NodeView, Policy, Snapshot,
+    Action, MachinePolicy, Snapshot, TargetNodeView,
     conditions::{self, CopyPeriod},
     status,
     steps::{is_node_certain, wait_for_nodes},
@@ -23,14 +23,14 @@ use mcm_api::{machine::MachinePhase, node::Node};
 use mcm_rules::plan::{Plan, WaitKind};
 
 /// Plans for a Machine with a Node name, from the state of that Node.
-pub(super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     match snapshot.serving_node() {
-        NodeView::NoTarget => {}
-        NodeView::Unknown => wait_for_nodes(&mut plan, snapshot),
+        TargetNodeView::NoTarget => {}
+        TargetNodeView::Unknown => wait_for_nodes(&mut plan, snapshot),
         _ if was_interrupted(snapshot) && !may_serve(snapshot, policy) => restart_timeout(&mut plan, snapshot),
-        NodeView::Missing | NodeView::Absent => node_missing(&mut plan, snapshot, policy),
-        NodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node),
+        TargetNodeView::Missing | TargetNodeView::Absent => node_missing(&mut plan, snapshot, policy),
+        TargetNodeView::Present(node) => node_present(&mut plan, snapshot, policy, &node),
     }
     plan
 }
@@ -43,7 +43,7 @@ fn was_interrupted(snapshot: &Snapshot) -> bool {
         && since.is_some_and(|since| snapshot.target.interrupted(since))
 }
 
-fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
+fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) {
     let stored = status::stored(&snapshot.machine);
     if snapshot.machine.phase() != MachinePhase::Running || stored.conditions.is_empty() {
         return check_timeout(plan, snapshot, policy, stored);
@@ -59,7 +59,7 @@ fn node_missing(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy) {
     }
 }
 
-fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Node) {
+fn node_present(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, node: &Node) {
     let stored = status::stored(&snapshot.machine);
     let watched = policy.node_conditions_of(&snapshot.machine);
     let current: &[NodeCondition] = &in_place::conditions_of(node, &stored, &watched);

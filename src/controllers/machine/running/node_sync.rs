@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Action, Snapshot,
-        memory::{NodeWrite, Part},
+        memory::{NodePatchPart, NodeWrite},
         steps::{is_refused, set, wait_for_refused},
-        views::{ClassView, NodeView},
+        views::{ClassView, TargetNodeView},
     },
     node_template::applicable,
 };
@@ -35,7 +35,7 @@ use mcm_rules::{
 /// Plans the writes to the Node, as few as possible.
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
-    let NodeView::Present(node) = &snapshot.serving_node() else { return plan };
+    let TargetNodeView::Present(node) = &snapshot.serving_node() else { return plan };
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
     }
@@ -81,41 +81,42 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 
 /// The parts of a patch that was refused as a whole, so that the valid ones are applied. Labels or annotations that were
 /// refused together as well are written one by one.
-fn parts(patch: &Value, is_refused: impl Fn(Part) -> bool) -> Vec<(NodeWrite, Value)> {
+fn parts(patch: &Value, is_refused: impl Fn(NodePatchPart) -> bool) -> Vec<(NodeWrite, Value)> {
     let metadata = |field: &str| patch["metadata"][field].as_object().into_iter().flatten();
-    let is_split = |part: Part, field: &str| metadata(field).count() > 1 && is_refused(part);
-    let mut parts: BTreeMap<Part, Value> = BTreeMap::new();
-    let mut add = |part: Part, path: &[&str], value: &Value| set(parts.entry(part).or_default(), path, value.clone());
+    let is_split = |part: NodePatchPart, field: &str| metadata(field).count() > 1 && is_refused(part);
+    let mut parts: BTreeMap<NodePatchPart, Value> = BTreeMap::new();
+    let mut add =
+        |part: NodePatchPart, path: &[&str], value: &Value| set(parts.entry(part).or_default(), path, value.clone());
     if let Some(finalizers) = patch.pointer("/metadata/finalizers") {
-        add(Part::Finalizer, &["metadata", "finalizers"], finalizers);
+        add(NodePatchPart::Finalizer, &["metadata", "finalizers"], finalizers);
     }
     if let Some(taints) = patch.pointer("/spec/taints") {
-        add(Part::Taints, &["spec", "taints"], taints);
+        add(NodePatchPart::Taints, &["spec", "taints"], taints);
     }
     for (key, value) in metadata("labels") {
         let part = match key == labels::MACHINE_NAME {
-            true => Part::Finalizer,
-            false if is_split(Part::Labels, "labels") => entry("label", key),
-            false => Part::Labels,
+            true => NodePatchPart::Finalizer,
+            false if is_split(NodePatchPart::Labels, "labels") => entry("label", key),
+            false => NodePatchPart::Labels,
         };
         add(part, &["metadata", "labels", key], value);
     }
     for (key, value) in metadata("annotations") {
         let part = match key.as_str() {
-            labels::NODE_OF => Part::Finalizer,
-            labels::LAST_APPLIED_NODE_TEMPLATE | labels::LAST_APPLIED_VIRTUAL_CAPACITY => Part::Records,
-            _ if is_split(Part::Annotations, "annotations") => entry("annotation", key),
-            _ => Part::Annotations,
+            labels::NODE_OF => NodePatchPart::Finalizer,
+            labels::LAST_APPLIED_NODE_TEMPLATE | labels::LAST_APPLIED_VIRTUAL_CAPACITY => NodePatchPart::Records,
+            _ if is_split(NodePatchPart::Annotations, "annotations") => entry("annotation", key),
+            _ => NodePatchPart::Annotations,
         };
         add(part, &["metadata", "annotations", key], value);
     }
     parts.into_iter().map(|(part, patch)| (NodeWrite::SyncPart(part), patch)).collect()
 }
 
-fn entry(kind: &str, key: &str) -> Part {
+fn entry(kind: &str, key: &str) -> NodePatchPart {
     let mut hasher = DefaultHasher::new();
     (kind, key).hash(&mut hasher);
-    Part::Entry(hasher.finish())
+    NodePatchPart::Entry(hasher.finish())
 }
 
 fn sync_patch(

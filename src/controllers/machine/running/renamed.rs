@@ -3,14 +3,14 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Action, NodeView, Snapshot, views::VmView};
+use super::super::{Action, Snapshot, TargetNodeView, views::DriverVmView};
 use mcm_api::{labels, node::Node, reasons::EventReason, syntax};
 use mcm_rules::plan::{Event, Plan};
 
 /// Stores the name of the Node that the VM has, so that the Machine does not lose its VM for the lack of a Node.
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
-    let is_vm_gone = snapshot.learned.vm == VmView::Deleted;
+    let is_vm_gone = snapshot.learned.vm == DriverVmView::Deleted;
     if let Some(node) = snapshot.own_other_node()
         && !is_vm_gone
         && replaces_named(snapshot, node)
@@ -37,9 +37,9 @@ fn replaces_named(snapshot: &Snapshot, node: &Node) -> bool {
     let is_usable = syntax::is_label_value(name) && node.metadata.deletion_timestamp.is_none();
     is_usable
         && match snapshot.serving_node() {
-            NodeView::Missing | NodeView::Absent => true,
-            NodeView::Present(named) => is_ready(node) && !is_ready(&named),
-            NodeView::Unknown | NodeView::NoTarget => false,
+            TargetNodeView::Missing | TargetNodeView::Absent => true,
+            TargetNodeView::Present(named) => is_ready(node) && !is_ready(&named),
+            TargetNodeView::Unknown | TargetNodeView::NoTarget => false,
         }
 }
 

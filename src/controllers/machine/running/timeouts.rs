@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     super::{
-        Action, Policy, Snapshot, conditions,
+        Action, MachinePolicy, Snapshot, conditions,
         policy::{after, created_at},
         status,
         steps::is_node_certain,
@@ -18,7 +18,7 @@ use mcm_api::{
 };
 use mcm_rules::{
     plan::{Event, Plan, WaitKind},
-    safety::meltdown::Permit,
+    safety::meltdown::ReplacementPermit,
 };
 
 /// How soon to request a permit again that was not granted.
@@ -27,7 +27,7 @@ const PERMIT_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 const BEFORE_FAILING: &str = "a Machine becomes Failed only after a live read of its Node";
 
 /// Marks a Machine Failed whose timeout has passed, or waits for the timeout. `next` is the status it has otherwise.
-pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus) {
+pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, next: MachineStatus) {
     match next.current_status.phase {
         MachinePhase::Pending => {
             let deadline = snapshot.target.put_off(policy.creation_deadline_of(&snapshot.machine));
@@ -63,7 +63,7 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
     }
 }
 
-fn check_update_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, mut next: MachineStatus) {
+fn check_update_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, mut next: MachineStatus) {
     let timeout = policy.in_place_update_timeout_of(&snapshot.machine);
     let deadline = snapshot.target.put_off(after(phase_since(snapshot, &next), timeout.as_signed()));
     let (node, now) = (snapshot.machine.node_name().unwrap_or_default(), snapshot.now);
@@ -86,7 +86,13 @@ fn phase_since(snapshot: &Snapshot, status: &MachineStatus) -> Timestamp {
 }
 
 /// `on` completes "waiting for".
-fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, next: MachineStatus, on: &str) {
+fn check_health_timeout(
+    plan: &mut Plan<Action>,
+    snapshot: &Snapshot,
+    policy: &MachinePolicy,
+    next: MachineStatus,
+    on: &str,
+) {
     let Some(timeout) = policy.health_timeout_of(&snapshot.machine) else {
         plan.wait(WaitKind::NodeHealth, format!("{on}; spec.disableHealthTimeout is set"), None);
         return;
@@ -98,7 +104,7 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
     }
     let permits = policy.unhealthy_replacements.permits_of(&snapshot.machine);
     let permit = &snapshot.learned.permit;
-    if !permits.is_empty() && *permit == Permit::NotAsked {
+    if !permits.is_empty() && *permit == ReplacementPermit::NotAsked {
         plan.then(Action::LookAtPermit(permits), "few unhealthy Machines are replaced at a time");
         return;
     }
@@ -109,7 +115,7 @@ fn check_health_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &P
     if !is_node_certain(plan, snapshot, BEFORE_FAILING) {
         return;
     }
-    if *permit == Permit::Free {
+    if *permit == ReplacementPermit::Free {
         plan.then(Action::TakePermit(permits), "the permit is free, and its Node was read");
         return;
     }

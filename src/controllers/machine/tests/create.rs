@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, ready, unready};
-use crate::machine::{Call, ClassView, Learned, Memory, Snapshot, views::VmView};
+use crate::machine::{ClassView, MachineCallResults, Memory, Snapshot, VmCall, views::DriverVmView};
 use mcm_api::machine::{Machine, MachinePhase, MachineSpec, OperationState, OperationType};
 use mcm_driver::{Code, DriverError, Vm};
 use mcm_rules::safety::trust::TargetTrust;
@@ -13,7 +13,7 @@ fn error(code: Code) -> DriverError {
     DriverError::new(code, "because")
 }
 
-fn broken(call: Call, error: DriverError) -> World {
+fn broken(call: VmCall, error: DriverError) -> World {
     let mut world = World::new();
     world.broken.insert(call, error);
     world
@@ -31,7 +31,7 @@ fn broken(call: Call, error: DriverError) -> World {
 #[case(Code::Internal, 5, "")]
 #[case(Code::OutOfRange, 5, "")]
 fn a_create_error_is_stored_in_one_pass(#[case] code: Code, #[case] retry: i64, #[case] state: &str) {
-    let mut world = broken(Call::Create, error(code));
+    let mut world = broken(VmCall::Create, error(code));
     world.edit_status(|status| status.last_known_state = "kept".to_owned());
     world.pass();
     let status = world.status();
@@ -49,14 +49,14 @@ fn a_create_error_is_stored_in_one_pass(#[case] code: Code, #[case] retry: i64, 
 #[test]
 fn the_state_that_a_driver_hands_back_with_an_error_is_stored() {
     let failure = DriverError { last_known_state: Some("step 2".to_owned()), ..error(Code::Internal) };
-    let mut world = broken(Call::Create, failure);
+    let mut world = broken(VmCall::Create, failure);
     world.pass();
     assert_eq!(world.status().last_known_state, "step 2");
 }
 
 #[test]
 fn a_repeated_error_is_not_written_again_and_the_last_word_is_failed() {
-    let mut world = broken(Call::Create, error(Code::Internal));
+    let mut world = broken(VmCall::Create, error(Code::Internal));
     world.run_until(|world| world.phase() == MachinePhase::Failed);
     assert_eq!(world.now.as_second(), at(20 * 60 + 1).as_second(), "exactly at the creation timeout, plus one tick");
     assert_eq!(world.machine_writes, 2, "CrashLoopBackOff and Failed: {:?}", world.log);
@@ -70,7 +70,7 @@ fn a_repeated_error_is_not_written_again_and_the_last_word_is_failed() {
 
 #[test]
 fn a_retry_succeeds_when_the_cloud_recovers() {
-    let mut world = broken(Call::Create, error(Code::Unavailable));
+    let mut world = broken(VmCall::Create, error(Code::Unavailable));
     world.pass();
     world.broken.clear();
     world.run_until(|world| world.phase() == MachinePhase::Running);
@@ -81,7 +81,7 @@ fn a_retry_succeeds_when_the_cloud_recovers() {
 #[test]
 fn a_creation_that_the_cloud_works_on_holds_no_slot_and_is_continued() {
     let paused = DriverError::not_done("creation of VM m is not done yet", Duration::from_secs(3));
-    let mut world = broken(Call::Create, paused);
+    let mut world = broken(VmCall::Create, paused);
     world.pass();
     assert_eq!((world.machine_writes, world.phase()), (0, MachinePhase::New), "nothing failed: {:?}", world.log);
     assert_eq!(world.waits, ["the cloud: creation of VM m is not done yet"]);
@@ -96,10 +96,10 @@ fn a_creation_that_the_cloud_works_on_holds_no_slot_and_is_continued() {
 
 #[test]
 fn a_creation_that_fails_after_a_while_is_a_failure_and_its_vm_is_looked_for() {
-    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
+    let mut world = broken(VmCall::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
     world.pass();
     world.sleep(3);
-    world.broken.insert(Call::Create, error(Code::ResourceExhausted));
+    world.broken.insert(VmCall::Create, error(Code::ResourceExhausted));
     world.pass();
     assert_eq!(
         (world.phase(), world.events.as_slice()),
@@ -114,14 +114,14 @@ fn a_creation_that_fails_after_a_while_is_a_failure_and_its_vm_is_looked_for() {
 
 #[test]
 fn a_creation_that_the_cloud_never_ends_fails_at_the_creation_timeout() {
-    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(5)));
+    let mut world = broken(VmCall::Create, DriverError::not_done("not yet", Duration::from_secs(5)));
     world.run_until(|world| world.phase() == MachinePhase::Failed);
     assert_eq!((world.now.as_second(), world.machine_writes), (at(20 * 60 + 1).as_second(), 1));
 }
 
 #[test]
 fn an_error_of_the_question_never_leads_to_a_vm() {
-    let mut world = broken(Call::Status, error(Code::Unauthenticated));
+    let mut world = broken(VmCall::Status, error(Code::Unauthenticated));
     world.run_until(|world| world.phase() == MachinePhase::Failed);
     assert!(world.births == 0 && !world.log.contains(&"CreateVm".to_owned()));
 }
@@ -129,7 +129,7 @@ fn an_error_of_the_question_never_leads_to_a_vm() {
 #[test]
 fn an_initialization_error_is_stored_and_tried_again() {
     let mut world = World::new().can_initialize();
-    world.broken.insert(Call::Initialize, error(Code::Internal));
+    world.broken.insert(VmCall::Initialize, error(Code::Internal));
     world.pass();
     assert_eq!(
         world.description(),
@@ -152,7 +152,7 @@ fn a_vm_that_a_crash_left_half_finished_is_finished_before_it_is_awaited() {
 #[test]
 fn unimplemented_initialization_is_success() {
     let mut world = World::new().can_initialize();
-    world.broken.insert(Call::Initialize, error(Code::Unimplemented));
+    world.broken.insert(VmCall::Initialize, error(Code::Unimplemented));
     world.pass();
     assert_eq!(
         (world.phase(), world.description().as_str()),
@@ -373,7 +373,7 @@ fn a_machine_without_user_data_gets_no_vm_and_does_not_fail() {
 /// The VM of a creation that is under way is found, although its call cannot be repeated.
 #[test]
 fn a_creation_without_user_data_is_looked_up() {
-    let mut world = broken(Call::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
+    let mut world = broken(VmCall::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
     world.pass();
     world.secret.has_user_data = false;
     world.vms.insert("cloud:///7".to_owned(), ("n".to_owned(), at(0)));
@@ -482,14 +482,14 @@ fn after_a_failed_create_the_vm_is_looked_for_before_the_next_one_even_in_the_sa
         machine,
         ClassView::Unknown,
         TargetTrust::default(),
-        Learned::default(),
+        MachineCallResults::default(),
         Memory::default(),
         at(0),
     );
     snapshot.vm_status(Err(error(Code::NotFound)));
-    assert_eq!(snapshot.learned.vm, VmView::NotFound);
+    assert_eq!(snapshot.learned.vm, DriverVmView::NotFound);
     snapshot.vm_created(Err(error(Code::DeadlineExceeded)));
-    assert_eq!(snapshot.learned.vm, VmView::NotAsked);
+    assert_eq!(snapshot.learned.vm, DriverVmView::NotAsked);
 }
 
 #[rstest]
@@ -503,7 +503,7 @@ fn managed_fields_are_dropped_only_for_machines_created_by_a_set(#[case] patch: 
 
 #[test]
 fn a_driver_that_cannot_look_vms_up_is_asked_to_create_one() {
-    let mut world = broken(Call::Status, error(Code::Unimplemented));
+    let mut world = broken(VmCall::Status, error(Code::Unimplemented));
     world.pass();
     assert_eq!((world.births, world.phase()), (1, MachinePhase::Pending));
 }
@@ -526,7 +526,7 @@ fn an_id_that_is_stored_is_trusted_if_the_node_can_be_told(
 
 fn fresh() -> Snapshot {
     let machine = Arc::new(Machine::new("m", MachineSpec::default()));
-    let (learned, memory) = (Learned::default(), Memory::default());
+    let (learned, memory) = (MachineCallResults::default(), Memory::default());
     Snapshot::new(machine, ClassView::Unknown, TargetTrust::default(), learned, memory, at(0))
 }
 
@@ -534,8 +534,8 @@ fn fresh() -> Snapshot {
 fn a_vm_without_an_id_is_an_error_of_its_driver() {
     let mut snapshot = fresh();
     snapshot.vm_created(Ok(Vm { node_name: "n".to_owned(), ..Vm::default() }));
-    assert_eq!(snapshot.learned.vm, VmView::NotAsked, "it is looked up before anything else");
-    let failure = snapshot.memory.failure_of(Call::Create).unwrap();
+    assert_eq!(snapshot.learned.vm, DriverVmView::NotAsked, "it is looked up before anything else");
+    let failure = snapshot.memory.failure_of(VmCall::Create).unwrap();
     assert_eq!(failure.error.code, Code::Internal);
 }
 
@@ -546,7 +546,7 @@ fn an_initialization_changes_neither_id_nor_node_name() {
     snapshot.vm_created(Ok(known.clone()));
     let other = Vm { provider_id: "cloud:///2".to_owned(), node_name: "o".to_owned(), ..Vm::default() };
     snapshot.vm_initialized(Ok(other));
-    assert_eq!(snapshot.learned.vm, VmView::Initialized(known));
+    assert_eq!(snapshot.learned.vm, DriverVmView::Initialized(known));
 }
 
 #[test]
@@ -554,7 +554,7 @@ fn an_error_of_a_creation_ends_the_timeout_and_no_preservation() {
     let current = json!({ "phase": "Pending", "timeoutActive": true, "preserveExpiryTime": at(9999) });
     let asked = json!({ "metadata": { "annotations": { "node.machine.sapcloud.io/preserve": "now" } } });
     let mut world = World::with_machine(asked, json!({ "currentStatus": current }));
-    world.broken.insert(Call::Create, error(Code::Internal));
+    world.broken.insert(VmCall::Create, error(Code::Internal));
     world.pass();
     let current = world.status().current_status;
     assert_eq!(current.phase, MachinePhase::CrashLoopBackOff);

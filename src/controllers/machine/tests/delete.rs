@@ -5,13 +5,13 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, pod, ready};
-use crate::machine::{Call, ClassView, Memory};
+use crate::machine::{ClassView, Memory, VmCall};
 use mcm_api::{
     labels,
     machine::{MachinePhase, OperationState, OperationType},
 };
 use mcm_driver::{Code, DriverError};
-use mcm_rules::drain::Refusal;
+use mcm_rules::drain::EvictionRefusal;
 
 const STEPS: [&str; 6] = [
     "Set machine status to termination. Now, getting VM Status",
@@ -159,7 +159,7 @@ fn the_node_of_a_machine_without_label_is_found_by_its_own_label() {
 )]
 fn a_question_that_fails_is_asked_again(#[case] code: Code, #[case] text: &str, #[case] retry: i64) {
     let mut world = World::new();
-    world.broken.insert(Call::Status, DriverError::new(code, "because"));
+    world.broken.insert(VmCall::Status, DriverError::new(code, "because"));
     world.delete();
     world.pass();
     let prefix = "Error occurred with decoding machine error status while getting VM status, ";
@@ -180,7 +180,7 @@ fn a_question_that_fails_is_asked_again(#[case] code: Code, #[case] text: &str, 
 #[case(Code::ResourceExhausted, "Aborting operation. ", 5)]
 fn a_vm_that_cannot_be_deleted_keeps_its_machine(#[case] code: Code, #[case] outlook: &str, #[case] retry: i64) {
     let mut world = deleted();
-    world.broken.insert(Call::Delete, DriverError::new(code, "because"));
+    world.broken.insert(VmCall::Delete, DriverError::new(code, "because"));
     world.pass();
     let error = format!("machine codes error: code = [{code}] message = [because]");
     assert_eq!(world.description(), format!("VM deletion failed due to - {error}. {outlook}Initiate VM deletion"));
@@ -202,7 +202,7 @@ fn a_deletion_that_the_cloud_works_on_is_no_failure() {
     let mut world = deleted();
     world
         .broken
-        .insert(Call::Delete, DriverError::not_done("deletion of VM m is not done yet", Duration::from_secs(3)));
+        .insert(VmCall::Delete, DriverError::not_done("deletion of VM m is not done yet", Duration::from_secs(3)));
     world.pass();
     assert_eq!(world.waits, ["the cloud: deletion of VM m is not done yet"]);
     assert_eq!(world.wake_at, world.now.checked_add(jiff::SignedDuration::from_secs(3)).ok());
@@ -217,7 +217,7 @@ fn a_deletion_waits_for_a_creation_that_the_cloud_works_on() {
     let mut world = World::new();
     world
         .broken
-        .insert(Call::Status, DriverError::not_done("creation of VM m is not done yet", Duration::from_secs(3)));
+        .insert(VmCall::Status, DriverError::not_done("creation of VM m is not done yet", Duration::from_secs(3)));
     world.delete();
     world.pass();
     assert_eq!(world.waits, ["the cloud: creation of VM m is not done yet"]);
@@ -231,12 +231,12 @@ fn a_deletion_waits_for_a_creation_that_the_cloud_works_on() {
 fn driver_state_survives_a_failed_delete() {
     let mut world = deleted();
     world.edit_status(|status| status.last_known_state = "old".to_owned());
-    world.broken.insert(Call::Delete, DriverError::new(Code::Internal, "because"));
+    world.broken.insert(VmCall::Delete, DriverError::new(Code::Internal, "because"));
     world.pass();
     assert_eq!(world.status().last_known_state, "old");
     let failure =
         DriverError { last_known_state: Some("new".to_owned()), ..DriverError::new(Code::Internal, "because") };
-    world.broken.insert(Call::Delete, failure);
+    world.broken.insert(VmCall::Delete, failure);
     world.now = world.wake_at.unwrap();
     world.pass();
     assert_eq!(world.status().last_known_state, "new");
@@ -303,7 +303,7 @@ fn missing_user_data_of_its_own_does_not_block_a_deletion() {
 
 #[rstest]
 #[case::its_vm_never_joins(|world: &mut World| world.boots = false)]
-#[case::its_vm_is_out_of_stock(|world: &mut World| drop(world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
+#[case::its_vm_is_out_of_stock(|world: &mut World| drop(world.broken.insert(VmCall::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
 #[case::the_process_restarts(|world: &mut World| world.faults = vec![(6, Fault::Crash)])]
 fn a_token_is_deleted_with_its_machine(#[case] change: Change) {
     let mut world = World::new();
@@ -318,7 +318,7 @@ fn a_token_is_deleted_with_its_machine(#[case] change: Change) {
 
 #[rstest]
 #[case::late(|world: &mut World| world.boots = false)]
-#[case::out_of_stock(|world: &mut World| drop(world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
+#[case::out_of_stock(|world: &mut World| drop(world.broken.insert(VmCall::Create, DriverError::new(Code::ResourceExhausted, "because"))))]
 fn a_token_is_deleted_when_its_machine_fails(#[case] change: Change) {
     let mut world = World::new();
     world.secret.wants_token = true;
@@ -408,8 +408,8 @@ fn without_target_only_the_vm_goes() {
     assert_eq!(world.descriptions(), [text]);
 }
 
-fn refusal(is_misconfigured: bool) -> Refusal {
-    Refusal {
+fn refusal(is_misconfigured: bool) -> EvictionRefusal {
+    EvictionRefusal {
         message: "too many".to_owned(),
         budget: Some("ns/b".to_owned()),
         version: None,
@@ -753,7 +753,7 @@ fn force_does_not_leave_a_vm_behind_that_cannot_be_deleted() {
     world.edit(|machine| {
         machine.metadata.labels.as_mut().unwrap().insert(labels::FORCE_DELETION.to_owned(), "true".to_owned());
     });
-    world.broken.insert(Call::Delete, DriverError::new(Code::Internal, "because"));
+    world.broken.insert(VmCall::Delete, DriverError::new(Code::Internal, "because"));
     world.sleep(3 * 3600);
     world.pass();
     assert!(world.machine.is_some() && world.vms.len() == 1, "{:?}", world.log);

@@ -2,15 +2,15 @@ pub use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, at, node, own, ready, unready};
-use crate::machine::{Action, Learned, NodeWrite, Rivals, plan, token};
+use crate::machine::{Action, MachineCallResults, NodeWrite, RivalMachines, plan, token};
 use mcm_api::{
     labels,
     machine::{Machine, MachinePhase, OperationState, OperationType},
     node::Node,
 };
 use mcm_rules::safety::{
-    meltdown::Permit,
-    trust::{Interruption, TargetTrust},
+    meltdown::ReplacementPermit,
+    trust::{TargetTrust, TrustInterruption},
 };
 
 /// A linked Machine in a phase since second 10, with this lastOperation type and state, and a Node with these conditions.
@@ -47,15 +47,15 @@ fn a_node_is_not_read_while_the_replacement_permit_is_refused() {
     world.sleep(10_000);
     let mut snapshot = world.snapshot();
     for _ in 0..12 {
-        snapshot.learned = Learned::default();
+        snapshot.learned = MachineCallResults::default();
         let planned = plan(&snapshot, &world.policy);
         assert!(matches!(planned.steps[0].action, Action::LookAtPermit(_)), "{planned}");
-        snapshot.learned.permit = Permit::Refused { by: "other".to_owned() };
+        snapshot.learned.permit = ReplacementPermit::Refused { by: "other".to_owned() };
         let planned = plan(&snapshot, &world.policy);
         assert!(planned.steps.is_empty(), "{planned}");
         snapshot.now = planned.requeue_at().unwrap();
     }
-    snapshot.learned.permit = Permit::Free;
+    snapshot.learned.permit = ReplacementPermit::Free;
     let planned = plan(&snapshot, &world.policy);
     assert!(matches!(planned.steps[0].action, Action::GetNode(_)), "{planned}");
     snapshot.node_was_read(snapshot.node_key(), Ok(true));
@@ -410,28 +410,33 @@ fn a_node_that_cannot_be_written_does_not_keep_a_machine_from_running() {
 
 #[test]
 fn nothing_is_believed_of_nodes_while_they_are_unknown_or_the_target_cannot_be_trusted() {
-    use crate::machine::{ClassView, Memory, NodeView, Policy, Snapshot};
+    use crate::machine::{ClassView, MachinePolicy, Memory, Snapshot, TargetNodeView};
     let world = linked("Running", JOINED, None);
-    let judged = |node: NodeView, target: TargetTrust, is_read: bool| {
+    let judged = |node: TargetNodeView, target: TargetTrust, is_read: bool| {
         let (machine, memory) = (std::sync::Arc::new(world.machine().clone()), Memory::default());
-        let mut snapshot = Snapshot::new(machine, ClassView::Unknown, target, Learned::default(), memory, world.now);
+        let mut snapshot =
+            Snapshot::new(machine, ClassView::Unknown, target, MachineCallResults::default(), memory, world.now);
         if is_read {
             snapshot.node_was_read(snapshot.node_key(), Ok(false));
         }
-        plan(&snapshot.with_node(node, Rivals::default()), &Policy::default())
+        plan(&snapshot.with_node(node, RivalMachines::default()), &MachinePolicy::default())
     };
-    let unknown = judged(NodeView::Unknown, TargetTrust::default(), false);
+    let unknown = judged(TargetNodeView::Unknown, TargetTrust::default(), false);
     assert!(unknown.steps.is_empty() && unknown.waits.len() == 1);
-    assert_eq!(judged(NodeView::Missing, TargetTrust::default(), true).steps.len(), 1, "an absent Node is noticed");
+    assert_eq!(
+        judged(TargetNodeView::Missing, TargetTrust::default(), true).steps.len(),
+        1,
+        "an absent Node is noticed"
+    );
     let untrusted = TargetTrust::Untrusted { since: at(3), reason: "no answer to its last call".to_owned() };
-    let frozen = judged(NodeView::Missing, untrusted, true);
+    let frozen = judged(TargetNodeView::Missing, untrusted, true);
     assert!(frozen.steps.is_empty() && frozen.waits.len() == 1);
     assert!(frozen.waits[0].text.contains("no answer to its last call"), "{:?}", frozen.waits);
 }
 
 /// The API server of the target cluster was away since then, and is back since this moment.
 fn back_after(world: &mut World, began: i64) {
-    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: at(began), ended: world.now }) };
+    world.trust = TargetTrust::Trusted { after: Some(TrustInterruption { began: at(began), ended: world.now }) };
 }
 
 #[rstest]

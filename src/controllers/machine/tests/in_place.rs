@@ -8,13 +8,13 @@ use super::{
     super::memory::Memory,
     world::{Fault, World, at, pod, ready},
 };
-use crate::{machine::NodeView, object::in_place};
+use crate::{machine::TargetNodeView, object::in_place};
 use mcm_api::{
     labels,
     machine::{MachinePhase, OperationState, OperationType},
     reasons::InPlaceUpdateReason as Reason,
 };
-use mcm_rules::{drain::Refusal, safety::trust::TargetTrust};
+use mcm_rules::{drain::EvictionRefusal, safety::trust::TargetTrust};
 
 /// Sets labels of the Node.
 fn label(world: &mut World, add: &[(&str, &str)]) {
@@ -55,8 +55,8 @@ fn ready_for_update() -> World {
     world
 }
 
-fn stubborn(is_misconfigured: bool) -> Option<Refusal> {
-    Some(Refusal {
+fn stubborn(is_misconfigured: bool) -> Option<EvictionRefusal> {
+    Some(EvictionRefusal {
         message: "not now".to_owned(),
         budget: Some("ns/db".to_owned()),
         version: None,
@@ -490,5 +490,5 @@ fn an_update_needs_few_writes() {
     let own: Vec<&String> = world.log.iter().filter(|action| *action != "WriteStatus").collect();
     let reads: Vec<&&str> = expected.iter().filter(|action| **action != "WriteStatus").collect();
     assert_eq!(format!("{own:?}"), format!("{reads:?}"), "{:?}", world.log);
-    assert!(matches!(world.snapshot().node, NodeView::Present(_)));
+    assert!(matches!(world.snapshot().node, TargetNodeView::Present(_)));
 }

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::world::{World, at};
 use crate::machine::{
     Action, Snapshot, plan,
-    views::{SecretView, VmView},
+    views::{DriverVmView, SecretView},
 };
 use mcm_api::{labels::BLOCK_MOVE, machine::MachinePhase};
 use mcm_driver::{Code, DriverError, Vm};
-use mcm_rules::plan::{Hold, WaitKind};
+use mcm_rules::plan::{ReconcileHold, WaitKind};
 
 /// The Machine of an MCMMachine, without a target cluster.
 fn of_cluster_api(spec: Value) -> World {
@@ -50,7 +50,7 @@ fn a_machine_that_is_moved_is_left_alone_and_says_so(#[case] machine: Value, #[c
     let mut world = World::with_machine(machine, status);
     world.has_target = false;
     let mut snapshot = world.snapshot();
-    let hold = Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) };
+    let hold = ReconcileHold { is_confirmed: true, ..ReconcileHold::from("MCMMigration d to be complete".to_owned()) };
     snapshot.hold = Some(hold);
     let steps = plan(&snapshot, &world.policy).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
@@ -75,7 +75,7 @@ fn the_id_of_a_vm_that_was_just_created_is_stored_while_the_machine_is_held() {
     let mut snapshot = world.snapshot();
     snapshot.hold = Some("Cluster c to be unpaused".to_owned().into());
     let vm = Vm { provider_id: "cloud:///7".to_owned(), node_name: "m".to_owned(), ..Vm::default() };
-    snapshot.learned.vm = VmView::Created(vm);
+    snapshot.learned.vm = DriverVmView::Created(vm);
     let steps = plan(&snapshot, &world.policy).steps;
     let [Action::PatchMachine(patch)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")
@@ -89,7 +89,8 @@ fn paused_in_the_making() -> (World, Snapshot) {
     let mark = [(BLOCK_MOVE.to_owned(), String::new())];
     world.machine.as_mut().unwrap().metadata.annotations = Some(mark.into());
     let mut snapshot = world.snapshot();
-    snapshot.hold = Some(Hold { is_pause: true, ..Hold::from("Cluster c to be unpaused".to_owned()) });
+    snapshot.hold =
+        Some(ReconcileHold { is_pause: true, ..ReconcileHold::from("Cluster c to be unpaused".to_owned()) });
     snapshot.learned.secret = SecretView::Read(world.secret.clone());
     (world, snapshot)
 }
@@ -103,11 +104,11 @@ fn actions(snapshot: &Snapshot, world: &World) -> Vec<Action> {
 fn mv6_a_machine_that_blocks_a_move_is_free_once_its_vm_is_known_or_known_not_to_exist() {
     let (world, mut snapshot) = paused_in_the_making();
     assert_eq!(actions(&snapshot, &world), [Action::GetVmStatus]);
-    snapshot.learned.vm = VmView::NotFound;
+    snapshot.learned.vm = DriverVmView::NotFound;
     let free = json!({ "metadata": { "annotations": { (BLOCK_MOVE): null } } });
     assert_eq!(actions(&snapshot, &world), [Action::PatchMachine(free)], "and no VM is created");
     let vm = Vm { provider_id: "cloud:///7".to_owned(), node_name: "m".to_owned(), ..Vm::default() };
-    for found in [VmView::Found(vm.clone()), VmView::Created(vm)] {
+    for found in [DriverVmView::Found(vm.clone()), DriverVmView::Created(vm)] {
         snapshot.learned.vm = found;
         let [Action::PatchMachine(patch)] = &actions(&snapshot, &world)[..] else { panic!("not one patch") };
         assert_eq!(patch["spec"]["providerID"], "cloud:///7");
@@ -124,7 +125,7 @@ fn mv6_only_a_pause_of_its_cluster_leads_to_a_look(#[case] is_pause: bool, #[cas
     if is_deleting {
         world.delete();
     }
-    let snapshot = Snapshot { hold: Some(Hold { is_pause, ..snapshot.hold.unwrap() }), ..world.snapshot() };
+    let snapshot = Snapshot { hold: Some(ReconcileHold { is_pause, ..snapshot.hold.unwrap() }), ..world.snapshot() };
     assert_eq!(actions(&snapshot, &world), []);
 }
 
@@ -239,7 +240,7 @@ fn a_vm_that_was_stopped_and_its_new_addresses_show_on_its_machine() {
     let address = |address: &str| NodeAddress { type_: "ExternalIP".to_owned(), address: address.to_owned() };
     let shown = |world: &World, vm: Vm| {
         let mut snapshot = world.snapshot();
-        snapshot.learned.vm = VmView::Found(vm);
+        snapshot.learned.vm = DriverVmView::Found(vm);
         match &actions(&snapshot, world)[..] {
             [Action::WriteStatus(status)] => Some((**status).clone()),
             [] => None,
@@ -296,7 +297,7 @@ fn zone_and_node_id_of_a_vm_are_noted_for_cluster_api(
         node_provider_id: Some("cloud://7".to_owned()),
         ..Vm::default()
     };
-    snapshot.learned.vm = VmView::Found(vm);
+    snapshot.learned.vm = DriverVmView::Found(vm);
     let [Action::PatchMachine(patch)] = &actions(&snapshot, &world)[..] else { panic!("not one patch") };
     let noted = &patch["metadata"]["annotations"];
     assert_eq!((&noted["machine.mcm/zone"], &noted["machine.mcm/node-provider-id"]), (&zone, &node_id));

@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::world::{World, at, node, pod, ready};
 use crate::machine::{
-    Action, Call, ClassView, NodeView, NodeWrite, PodsView, Policy, Rivals, SecretFacts, Snapshot,
+    Action, ClassView, MachinePolicy, NodeWrite, PodsView, RivalMachines, SecretFacts, Snapshot, TargetNodeView,
+    VmCall,
     lint::lint,
     plan,
-    views::{NodeKey, SecretView, VmView},
+    views::{DriverVmView, NodeLookup, SecretView},
 };
 use mcm_api::{
     labels,
@@ -21,8 +22,8 @@ use mcm_driver::{Code, DriverError, Vm};
 use mcm_rules::{
     plan::Step,
     safety::{
-        meltdown::{Limits, OutOfService, Permit},
-        trust::{Interruption, TargetTrust},
+        meltdown::{MeltdownLimits, OutOfService, ReplacementPermit},
+        trust::{TargetTrust, TrustInterruption},
     },
 };
 
@@ -33,7 +34,7 @@ fn as_it_is(_: &mut Snapshot) {}
 fn refusals(snapshot: &Snapshot, actions: impl IntoIterator<Item = Action>) -> Vec<String> {
     let step = |action| Step { action, reason: "because".to_owned(), event: None };
     let steps: Vec<_> = actions.into_iter().map(step).collect();
-    lint(snapshot, &Policy::default(), &steps).iter().map(ToString::to_string).collect()
+    lint(snapshot, &MachinePolicy::default(), &steps).iter().map(ToString::to_string).collect()
 }
 
 /// `None` if the action is not refused.
@@ -70,7 +71,7 @@ fn set_label(snapshot: &mut Snapshot, label: &str, value: &str) {
 }
 
 fn own_node(snapshot: &Snapshot) -> Arc<Node> {
-    let NodeView::Present(node) = &snapshot.node else { panic!("{:?}", snapshot.node) };
+    let TargetNodeView::Present(node) = &snapshot.node else { panic!("{:?}", snapshot.node) };
     Arc::clone(node)
 }
 
@@ -101,7 +102,7 @@ const RELEASED: &str = "something. Initiate machine object finalizer removal";
 fn creating() -> Snapshot {
     let mut snapshot = World::new().snapshot();
     snapshot.learned.secret = secrets();
-    snapshot.learned.vm = VmView::NotFound;
+    snapshot.learned.vm = DriverVmView::NotFound;
     snapshot
 }
 
@@ -122,25 +123,25 @@ fn creating() -> Snapshot {
 #[case::pending(|it: &mut Snapshot| set_phase(it, MachinePhase::Pending), None)]
 #[case::it_had_one(|it: &mut Snapshot| set_phase(it, MachinePhase::Running), Some("it would create a VM too many: a machine in phase Running had a VM"))]
 #[case::the_driver_was_not_asked(
-    |it: &mut Snapshot| it.learned.vm = VmView::NotAsked,
+    |it: &mut Snapshot| it.learned.vm = DriverVmView::NotAsked,
     Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_driver_creates_it(
     |it: &mut Snapshot| {
-        it.learned.vm = VmView::NotAsked;
-        it.memory.call_failed(Call::Create, DriverError::not_done("not yet", Duration::from_secs(1)), at(0));
+        it.learned.vm = DriverVmView::NotAsked;
+        it.memory.call_failed(VmCall::Create, DriverError::not_done("not yet", Duration::from_secs(1)), at(0));
     },
     None
 )]
 #[case::the_driver_failed_to_create_it(
     |it: &mut Snapshot| {
-        it.learned.vm = VmView::NotAsked;
-        it.memory.call_failed(Call::Create, DriverError::new(Code::Unavailable, "because"), at(0));
+        it.learned.vm = DriverVmView::NotAsked;
+        it.memory.call_failed(VmCall::Create, DriverError::new(Code::Unavailable, "because"), at(0));
     },
     Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_driver_found_one(
-    |it: &mut Snapshot| it.learned.vm = VmView::Found(vm()),
+    |it: &mut Snapshot| it.learned.vm = DriverVmView::Found(vm()),
     Some("it would act on unknown facts: the driver did not report NotFound in this reconcile")
 )]
 #[case::the_target_is_away(
@@ -193,19 +194,19 @@ fn one_plan_creates_one_vm() {
 }
 
 #[rstest]
-#[case::half_made(VmView::Uninitialized(vm()), secrets(), None)]
+#[case::half_made(DriverVmView::Uninitialized(vm()), secrets(), None)]
 #[case::finished(
-    VmView::Found(vm()),
+    DriverVmView::Found(vm()),
     secrets(),
     Some("it would act on unknown facts: the driver did not report Uninitialized in this reconcile")
 )]
 #[case::without_secrets(
-    VmView::Uninitialized(vm()),
+    DriverVmView::Uninitialized(vm()),
     SecretView::NotRead,
     Some("it would act on unknown facts: the Secrets of the class were not read in this reconcile")
 )]
 fn a_vm_is_initialized_if_the_driver_says_it_is_not(
-    #[case] view: VmView,
+    #[case] view: DriverVmView,
     #[case] secret: SecretView,
     #[case] refused: Option<&str>,
 ) {
@@ -217,7 +218,7 @@ fn a_vm_is_initialized_if_the_driver_says_it_is_not(
 #[test]
 fn the_id_of_a_new_vm_is_stored_before_anything_else() {
     let mut snapshot = creating();
-    snapshot.learned.vm = VmView::Created(vm());
+    snapshot.learned.vm = DriverVmView::Created(vm());
     let stores = |id: &str| Action::PatchMachine(json!({ "spec": { "providerID": id } }));
     let text = "it would leak a VM: cloud:///1 was created, and the next step does not store its ID";
     assert_eq!(refusal(&snapshot, stores("cloud:///1")), None);
@@ -235,18 +236,18 @@ fn the_planner_stores_it_before_it_looks_at_the_node() {
     let mut snapshot = creating();
     set_phase(&mut snapshot, MachinePhase::Pending);
     set_label(&mut snapshot, labels::NODE, "n");
-    snapshot.learned.vm = VmView::Created(vm());
-    let snapshot = snapshot.with_node(NodeView::Present(Arc::new(node("n", ready()))), Rivals::default());
-    let steps = plan(&snapshot, &Policy::default()).steps;
-    assert_eq!(lint(&snapshot, &Policy::default(), &steps), []);
+    snapshot.learned.vm = DriverVmView::Created(vm());
+    let snapshot = snapshot.with_node(TargetNodeView::Present(Arc::new(node("n", ready()))), RivalMachines::default());
+    let steps = plan(&snapshot, &MachinePolicy::default()).steps;
+    assert_eq!(lint(&snapshot, &MachinePolicy::default(), &steps), []);
 }
 
 /// A new VM has the name of this Node.
 fn stale(node: Node) -> Snapshot {
     let mut snapshot = creating();
-    snapshot.learned.vm = VmView::Found(vm());
+    snapshot.learned.vm = DriverVmView::Found(vm());
     edit(&mut snapshot, |machine| machine.spec.provider_id = "cloud:///1".to_owned());
-    snapshot.with_node(NodeView::Present(Arc::new(node)), Rivals::default())
+    snapshot.with_node(TargetNodeView::Present(Arc::new(node)), RivalMachines::default())
 }
 
 fn node_of(provider_id: &str, born: i64) -> Node {
@@ -306,18 +307,18 @@ fn the_vm_of_a_terminating_machine_is_deleted_after_the_drain(
     Some("it would leak a VM: it removes the finalizer, and the machine is not being deleted")
 )]
 #[case::before_the_vm(|it: &mut Snapshot| terminating(it, DRAINED), Some("it would leak a VM: it removes the finalizer, and the VM was not deleted"))]
-#[case::after_the_vm(|it: &mut Snapshot| { terminating(it, DRAINED); it.learned.vm = VmView::Deleted; }, None)]
+#[case::after_the_vm(|it: &mut Snapshot| { terminating(it, DRAINED); it.learned.vm = DriverVmView::Deleted; }, None)]
 #[case::after_the_vm_that_another_process_deleted(|it: &mut Snapshot| terminating(it, VM_GONE), None)]
 #[case::while_the_node_is_not_known(
-    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Unknown; },
+    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = TargetNodeView::Unknown; },
     Some("it would act on unknown facts: it removes the finalizer, and node n may exist")
 )]
 #[case::while_the_cache_misses_the_node(
-    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Missing; },
+    |it: &mut Snapshot| { terminating(it, VM_GONE); it.node = TargetNodeView::Missing; },
     Some("it would act on unknown facts: it removes the finalizer, and node n may exist")
 )]
-#[case::after_the_node(|it: &mut Snapshot| { terminating(it, VM_GONE); it.node = NodeView::Absent; }, None)]
-#[case::after_the_node_that_another_process_deleted(|it: &mut Snapshot| { terminating(it, RELEASED); it.node = NodeView::Unknown; }, None)]
+#[case::after_the_node(|it: &mut Snapshot| { terminating(it, VM_GONE); it.node = TargetNodeView::Absent; }, None)]
+#[case::after_the_node_that_another_process_deleted(|it: &mut Snapshot| { terminating(it, RELEASED); it.node = TargetNodeView::Unknown; }, None)]
 fn a_machine_keeps_its_finalizer_while_it_may_have_a_vm(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
@@ -331,8 +332,8 @@ fn sick(phase: MachinePhase) -> Snapshot {
     world.sleep(24 * 3600);
     world.edit_status(|status| status.current_status.phase = phase);
     let mut snapshot = world.snapshot();
-    snapshot.node_was_read(NodeKey::Name("n".to_owned()), Ok(true));
-    snapshot.learned.permit = Permit::Held(Vec::new());
+    snapshot.node_was_read(NodeLookup::Name("n".to_owned()), Ok(true));
+    snapshot.learned.permit = ReplacementPermit::Held(Vec::new());
     snapshot
 }
 
@@ -362,7 +363,7 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
 )]
 #[case::is_not_healthy(MachinePhase::Unknown, as_it_is, None)]
 #[case::may_be_healthy(MachinePhase::Unknown, unread, Some(UNREAD))]
-#[case::is_certainly_gone(MachinePhase::Unknown, |it: &mut Snapshot| { unread(it); it.node = NodeView::Absent; }, None)]
+#[case::is_certainly_gone(MachinePhase::Unknown, |it: &mut Snapshot| { unread(it); it.node = TargetNodeView::Absent; }, None)]
 #[case::may_recover(
     MachinePhase::Unknown,
     young,
@@ -372,7 +373,7 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
 )]
 #[case::may_report_again(
     MachinePhase::Unknown,
-    |it: &mut Snapshot| it.target = TargetTrust::Trusted { after: Some(Interruption { began: at(0), ended: it.now }) },
+    |it: &mut Snapshot| it.target = TargetTrust::Trusted { after: Some(TrustInterruption { began: at(0), ended: it.now }) },
     Some("it would fail a machine before its timeout: healthTimeout 10m0s ends at 2027-01-16T08:01:13Z, now is 2027-01-16T08:00:13Z")
 )]
 #[case::may_be_unknown_for_ever(
@@ -382,20 +383,20 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
 )]
 #[case::nobody_asked_for_the_permit(
     MachinePhase::Unknown,
-    |it: &mut Snapshot| it.learned.permit = Permit::NotAsked,
+    |it: &mut Snapshot| it.learned.permit = ReplacementPermit::NotAsked,
     Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
 )]
 #[case::another_one_has_the_permit(
     MachinePhase::Unknown,
-    |it: &mut Snapshot| it.learned.permit = Permit::Refused { by: "b".to_owned() },
+    |it: &mut Snapshot| it.learned.permit = ReplacementPermit::Refused { by: "b".to_owned() },
     Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
 )]
 #[case::another_one_is_out_of_service(
     MachinePhase::Unknown,
     |it: &mut Snapshot| {
         let other: Machine = serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "ns", "labels": { "name": "pool" } }, "spec": {} })).unwrap();
-        let keys = Limits::default().permits_of(&other);
-        it.learned.permit = Permit::Held(keys.iter().map(|key| OutOfService::of(key, [&other])).collect());
+        let keys = MeltdownLimits::default().permits_of(&other);
+        it.learned.permit = ReplacementPermit::Held(keys.iter().map(|key| OutOfService::of(key, [&other])).collect());
     },
     Some("it would replace too many unhealthy machines: out of service of pool: b (not created yet); the limit is 1")
 )]
@@ -417,7 +418,7 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
 )]
 #[case::failed_to_update_without_a_permit(
     MachinePhase::InPlaceUpdateFailed,
-    |it: &mut Snapshot| it.learned.permit = Permit::NotAsked,
+    |it: &mut Snapshot| it.learned.permit = ReplacementPermit::NotAsked,
     Some("it would replace too many unhealthy machines: it does not hold the permit of pool")
 )]
 #[case::was_given_up_before(MachinePhase::Failed, unread, None)]
@@ -432,8 +433,8 @@ fn a_machine_is_given_up_when_its_time_is_over_and_its_node_was_read(
 }
 
 #[rstest]
-#[case::its_vm_was_deleted(|it: &mut Snapshot| it.learned.vm = VmView::Deleted, true)]
-#[case::its_vm_cannot_be_deleted(|it: &mut Snapshot| it.memory.call_failed(Call::Delete, DriverError::new(Code::Internal, ""), at(10)), true)]
+#[case::its_vm_was_deleted(|it: &mut Snapshot| it.learned.vm = DriverVmView::Deleted, true)]
+#[case::its_vm_cannot_be_deleted(|it: &mut Snapshot| it.memory.call_failed(VmCall::Delete, DriverError::new(Code::Internal, ""), at(10)), true)]
 #[case::its_vm_was_not_deleted(as_it_is, false)]
 fn a_machine_whose_vm_has_the_name_of_a_stale_node_fails_at_once(#[case] change: Change, #[case] accepted: bool) {
     let mut snapshot = stale(node_of("cloud:///0", 5));
@@ -443,9 +444,9 @@ fn a_machine_whose_vm_has_the_name_of_a_stale_node_fails_at_once(#[case] change:
 
 #[rstest]
 #[case::its_node_is_there(as_it_is, None)]
-#[case::its_node_is_gone(|it: &mut Snapshot| it.node = NodeView::Absent, None)]
-#[case::the_cache_misses_its_node(|it: &mut Snapshot| it.node = NodeView::Missing, Some(UNREAD))]
-#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = NodeView::Unknown, Some(UNREAD))]
+#[case::its_node_is_gone(|it: &mut Snapshot| it.node = TargetNodeView::Absent, None)]
+#[case::the_cache_misses_its_node(|it: &mut Snapshot| it.node = TargetNodeView::Missing, Some(UNREAD))]
+#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = TargetNodeView::Unknown, Some(UNREAD))]
 fn a_running_machine_becomes_unknown_for_a_node_that_was_seen(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     change(&mut snapshot);
@@ -460,24 +461,24 @@ const NO_NODE: &str =
 #[case::pods_were_listed(|it: &mut Snapshot| it.learned.pods = PodsView::Listed(Vec::new()), None)]
 #[case::pods_were_not_listed(as_it_is, Some(UNDRAINED))]
 #[case::pods_cannot_be_listed(|it: &mut Snapshot| it.learned.pods = PodsView::Failed("timeout".to_owned()), Some(UNDRAINED))]
-#[case::the_node_is_gone(|it: &mut Snapshot| it.node = NodeView::Absent, None)]
-#[case::the_cache_misses_the_node(|it: &mut Snapshot| it.node = NodeView::Missing, Some(UNDRAINED))]
-#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = NodeView::Unknown, Some(UNDRAINED))]
-#[case::no_node_is_known_by_name(|it: &mut Snapshot| { it.node = NodeView::Missing; edit(it, |machine| drop(machine.metadata.labels.take())); }, Some(NO_NODE))]
-#[case::no_target(|it: &mut Snapshot| it.node = NodeView::NoTarget, None)]
-#[case::by_force(|it: &mut Snapshot| { it.node = NodeView::Unknown; set_label(it, labels::FORCE_DELETION, "true"); }, None)]
-#[case::the_deadline_has_passed(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.now = at(2 * 3600 + 60); }, None)]
-#[case::almost(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.now = at(2 * 3600); }, Some(UNDRAINED))]
+#[case::the_node_is_gone(|it: &mut Snapshot| it.node = TargetNodeView::Absent, None)]
+#[case::the_cache_misses_the_node(|it: &mut Snapshot| it.node = TargetNodeView::Missing, Some(UNDRAINED))]
+#[case::nodes_are_not_known(|it: &mut Snapshot| it.node = TargetNodeView::Unknown, Some(UNDRAINED))]
+#[case::no_node_is_known_by_name(|it: &mut Snapshot| { it.node = TargetNodeView::Missing; edit(it, |machine| drop(machine.metadata.labels.take())); }, Some(NO_NODE))]
+#[case::no_target(|it: &mut Snapshot| it.node = TargetNodeView::NoTarget, None)]
+#[case::by_force(|it: &mut Snapshot| { it.node = TargetNodeView::Unknown; set_label(it, labels::FORCE_DELETION, "true"); }, None)]
+#[case::the_deadline_has_passed(|it: &mut Snapshot| { it.node = TargetNodeView::Unknown; it.now = at(2 * 3600 + 60); }, None)]
+#[case::almost(|it: &mut Snapshot| { it.node = TargetNodeView::Unknown; it.now = at(2 * 3600); }, Some(UNDRAINED))]
 #[case::the_node_is_broken(
     |it: &mut Snapshot| {
         let broken = json!([{ "type": "Ready", "status": "Unknown", "lastTransitionTime": at(-1000) }]);
-        it.node = NodeView::Unknown;
+        it.node = TargetNodeView::Unknown;
         edit_status(it, |status| status.conditions = serde_json::from_value(broken).unwrap());
     },
     None
 )]
-#[case::the_vm_is_gone(|it: &mut Snapshot| { it.node = NodeView::Unknown; it.learned.vm = VmView::Deleted; }, None)]
-#[case::it_was_over_before(|it: &mut Snapshot| { it.node = NodeView::Unknown; terminating(it, DRAINED); }, None)]
+#[case::the_vm_is_gone(|it: &mut Snapshot| { it.node = TargetNodeView::Unknown; it.learned.vm = DriverVmView::Deleted; }, None)]
+#[case::it_was_over_before(|it: &mut Snapshot| { it.node = TargetNodeView::Unknown; terminating(it, DRAINED); }, None)]
 fn a_drain_is_over_when_the_pods_of_its_node_are_known(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     terminating(&mut snapshot, "Initiate node drain");
@@ -492,7 +493,7 @@ fn a_status_reports_only_deleted_vms_as_missing() {
     terminating(&mut snapshot, DRAINED);
     let text = "it would leak a VM: the status would show that the VM is deleted, and it was not";
     assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)).as_deref(), Some(text));
-    snapshot.learned.vm = VmView::Deleted;
+    snapshot.learned.vm = DriverVmView::Deleted;
     assert_eq!(refusal(&snapshot, status(MachinePhase::Terminating, VM_GONE)), None);
 }
 
@@ -500,7 +501,7 @@ fn of_another_machine(snapshot: &mut Snapshot) {
     let mut node = (*own_node(snapshot)).clone();
     node.metadata.labels.get_or_insert_default().insert(labels::MACHINE_NAME.to_owned(), "another".to_owned());
     node.spec.provider_id = "cloud:///9".to_owned();
-    snapshot.node = NodeView::Present(Arc::new(node));
+    snapshot.node = TargetNodeView::Present(Arc::new(node));
 }
 
 #[rstest]
@@ -603,7 +604,7 @@ fn updated(snapshot: &mut Snapshot, reason: &str, labels: &[(&str, &str)]) {
     node.status.conditions.push(serde_json::from_value(condition).unwrap());
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     node.metadata.labels.get_or_insert_default().extend(labels);
-    snapshot.node = NodeView::Present(Arc::new(node));
+    snapshot.node = TargetNodeView::Present(Arc::new(node));
 }
 
 #[rstest]
@@ -662,7 +663,7 @@ fn the_agent_gets_a_node_that_is_drained(
     )
 )]
 #[case::its_node_was_not_read(|it: &mut Snapshot| it.now = at(9999), Some("it would act on unknown facts: node n was not read live in this reconcile"))]
-#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Absent; }, None)]
+#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = TargetNodeView::Absent; }, None)]
 fn an_in_place_update_fails_for_a_reason(#[case] change: Change, #[case] refused: Option<&str>) {
     let mut snapshot = World::running().snapshot();
     set_phase(&mut snapshot, MachinePhase::InPlaceUpdating);
@@ -695,7 +696,7 @@ fn ask(snapshot: &mut Snapshot, word: &str) {
 fn change_node(snapshot: &mut Snapshot, change: impl FnOnce(&mut Node)) {
     let mut node = (*own_node(snapshot)).clone();
     change(&mut node);
-    snapshot.node = NodeView::Present(Arc::new(node));
+    snapshot.node = TargetNodeView::Present(Arc::new(node));
 }
 
 fn untainted(snapshot: &mut Snapshot) {
@@ -762,9 +763,9 @@ const ASKED: &str = "it would end a preservation: now asks for it until 2027-01-
     None
 )]
 #[case::shown_by_the_node(|it: &mut Snapshot| it.now = at(9999), Some("it would end a preservation: node n still shows it"))]
-#[case::its_node_is_unknown(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Unknown; }, Some(UNKNOWN_NODE))]
-#[case::its_node_is_missing_in_the_cache(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Missing; }, Some(UNKNOWN_NODE))]
-#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = NodeView::Absent; }, None)]
+#[case::its_node_is_unknown(|it: &mut Snapshot| { it.now = at(9999); it.node = TargetNodeView::Unknown; }, Some(UNKNOWN_NODE))]
+#[case::its_node_is_missing_in_the_cache(|it: &mut Snapshot| { it.now = at(9999); it.node = TargetNodeView::Missing; }, Some(UNKNOWN_NODE))]
+#[case::its_node_is_gone(|it: &mut Snapshot| { it.now = at(9999); it.node = TargetNodeView::Absent; }, None)]
 #[case::it_is_deleted(|it: &mut Snapshot| terminating(it, ""), None)]
 fn a_preservation_ends_when_nothing_asks_for_it_and_its_node_is_as_before(
     #[case] change: Change,

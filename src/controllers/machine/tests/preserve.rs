@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{Fault, World, at, node, own, pod, ready, unready};
-use crate::machine::Call;
+use crate::machine::VmCall;
 use mcm_api::{
     labels::{
         FORCE_DRAIN, JOIN_DURATION, LAST_NODE_PRESERVE, PRESERVE, PRESERVED_TAINT, SCALE_DOWN_DISABLED,
@@ -15,7 +15,7 @@ use mcm_api::{
     machine::{AUTO_PRESERVED, MachinePhase},
 };
 use mcm_driver::{Code, DriverError};
-use mcm_rules::{drain::Refusal, safety::trust::TargetTrust};
+use mcm_rules::{drain::EvictionRefusal, safety::trust::TargetTrust};
 
 const DAY: i64 = 24 * 3600;
 const TIMEOUT: i64 = 96 * 3600;
@@ -333,8 +333,8 @@ fn after_a_restart_a_node_that_was_drained_is_not_drained_again() {
     assert_eq!(world.log, [""; 0]);
 }
 
-fn stubborn() -> Refusal {
-    Refusal {
+fn stubborn() -> EvictionRefusal {
+    EvictionRefusal {
         message: "not now".to_owned(),
         budget: Some("ns/db".to_owned()),
         version: None,
@@ -522,7 +522,7 @@ fn without_a_target_only_the_time_is_stored() {
 fn a_machine_without_a_vm_is_kept_before_its_creation_and_through_its_errors() {
     let mut world = World::new();
     world.annotate(PRESERVE, "now");
-    world.broken.insert(Call::Create, DriverError::new(Code::Internal, "no"));
+    world.broken.insert(VmCall::Create, DriverError::new(Code::Internal, "no"));
     world.pass();
     assert_eq!(world.log[..2], ["WriteStatus", "ReadSecret"]);
     assert_eq!((world.phase(), expiry(&world)), (MachinePhase::CrashLoopBackOff, Some(at(10 + TIMEOUT))));

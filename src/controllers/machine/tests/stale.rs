@@ -12,7 +12,7 @@ use mcm_api::{
     machine::{Machine, MachinePhase},
 };
 use mcm_driver::{Code, DriverError};
-use mcm_rules::safety::trust::{Interruption, TargetTrust};
+use mcm_rules::safety::trust::{TargetTrust, TrustInterruption};
 
 /// The cache has lost its Nodes.
 fn behind(mut world: World) -> World {
@@ -135,7 +135,7 @@ fn a_machine_fails_for_a_node_that_was_read(
 #[test]
 fn nodes_have_time_to_report_after_their_api_server_is_back() {
     let mut world = waiting("Pending");
-    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: at(0), ended: world.now }) };
+    world.trust = TargetTrust::Trusted { after: Some(TrustInterruption { began: at(0), ended: world.now }) };
     world.pass();
     assert_eq!((world.phase(), world.wake_at), (MachinePhase::Pending, Some(at(3600 + 13 + 60))), "{:?}", world.log);
     world.now = world.wake_at.unwrap();
@@ -332,7 +332,7 @@ fn a_node_that_is_not_known_is_not_left_behind() {
 #[test]
 fn a_refused_delete_does_not_prove_that_a_vm_is_deleted() {
     let mut world = World::running();
-    world.broken.insert(crate::machine::Call::Delete, DriverError::new(Code::InvalidArgument, "what VM?"));
+    world.broken.insert(crate::machine::VmCall::Delete, DriverError::new(Code::InvalidArgument, "what VM?"));
     world.delete();
     world.pass();
     assert!(world.machine.is_some() && world.vms.len() == 1);

@@ -4,12 +4,12 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::world::{World, at, pod, ready};
-use crate::machine::Call;
+use crate::machine::VmCall;
 use mcm_api::{labels, machine::MachinePhase};
 use mcm_driver::{Code, DriverError};
 use mcm_rules::{
-    drain::Refusal,
-    safety::trust::{Interruption, TargetTrust},
+    drain::EvictionRefusal,
+    safety::trust::{TargetTrust, TrustInterruption},
 };
 
 #[test]
@@ -38,7 +38,7 @@ fn the_life_of_a_machine() {
 fn a_cloud_without_capacity() {
     let mut world = World::new();
     let message = "there are no VMs of this type left in this zone".to_owned();
-    world.broken.insert(Call::Create, DriverError::new(Code::ResourceExhausted, message));
+    world.broken.insert(VmCall::Create, DriverError::new(Code::ResourceExhausted, message));
     world.run_until(|world| world.phase() == MachinePhase::Failed);
     world.settle();
     world.story.push_str("--- its set replaces it\n");
@@ -51,8 +51,8 @@ fn a_cloud_without_capacity() {
 fn credentials_that_the_cloud_refuses() {
     let mut world = World::new();
     let refused = DriverError::new(Code::Unauthenticated, "the access key is not valid".to_owned());
-    world.broken.insert(Call::Status, refused.clone());
-    world.broken.insert(Call::Create, refused);
+    world.broken.insert(VmCall::Status, refused.clone());
+    world.broken.insert(VmCall::Create, refused);
     world.settle();
     world.sleep(120);
     world.settle();
@@ -69,7 +69,7 @@ fn a_drain_with_a_stubborn_budget() {
     world.story.clear();
     world.edit(|machine| machine.spec.configuration.drain_timeout = "3m".parse().ok());
     world.pods = vec![pod("db-0")];
-    world.stubborn = Some(Refusal {
+    world.stubborn = Some(EvictionRefusal {
         message: "not now".to_owned(),
         budget: Some("ns/db".to_owned()),
         version: None,
@@ -110,7 +110,7 @@ fn a_target_api_server_that_is_away() {
     world.settle();
     world.story.push_str("--- the API server is back, and the Node has not registered yet\n");
     world.sleep(10);
-    world.trust = TargetTrust::Trusted { after: Some(Interruption { began: since, ended: world.now }) };
+    world.trust = TargetTrust::Trusted { after: Some(TrustInterruption { began: since, ended: world.now }) };
     world.settle();
     world.story.push_str("--- the Node registers\n");
     world.sleep(20);

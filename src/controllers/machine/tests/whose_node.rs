@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{UID, World, at, node, pod, ready, unready};
-use crate::machine::Call;
+use crate::machine::VmCall;
 use mcm_api::{labels, machine::MachinePhase, node::Node};
 use mcm_driver::{Code, DriverError};
 
@@ -48,7 +48,7 @@ fn a_machine_that_names_the_node_of_another_neither_writes_nor_drains_nor_delete
     world.nodes.insert("n".to_owned(), theirs.clone());
     world.pods = vec![pod("theirs")];
     if let Some(code) = failure {
-        world.broken.insert(Call::Status, DriverError::new(code, "away"));
+        world.broken.insert(VmCall::Status, DriverError::new(code, "away"));
     }
     for _ in 0..30 {
         world.pass();

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     machine::{
-        Action, Call, ClassView, Learned, Memory, NodeKey, NodeView, NodeWrite, PodCall, Policy, Rivals, SecretFacts,
-        Snapshot, lint::lint, plan,
+        Action, ClassView, MachineCallResults, MachinePolicy, Memory, NodeLookup, NodeWrite, PodCall, RivalMachines,
+        SecretFacts, Snapshot, TargetNodeView, VmCall, lint::lint, plan,
     },
     testing::{merge, merge_strategically},
 };
@@ -25,10 +25,13 @@ use mcm_api::{
 };
 use mcm_driver::{Capabilities, Code, DriverError, Vm};
 use mcm_rules::{
-    drain::{Answer, Attachments, Claim, ClaimFacts, ClaimRef, Method, PodFacts, PodRef, Refusal, Volume},
+    drain::{
+        AttachmentState, ClaimFacts, ClaimRef, DrainAnswer, EvictionRefusal, PodFacts, PodRef, PodRemovalMethod,
+        PodVolumeClaim, TrackedVolume,
+    },
     plan::{Plan, Step},
     safety::{
-        meltdown::{OutOfService, Permit},
+        meltdown::{OutOfService, ReplacementPermit},
         node_claim::{self, NodeClaim},
         trust::TargetTrust,
     },
@@ -49,7 +52,7 @@ pub enum Fault {
 
 pub struct World {
     pub now: Timestamp,
-    pub policy: Policy,
+    pub policy: MachinePolicy,
     pub machine: Option<Machine>,
     pub class: ClassView,
     pub nodes: BTreeMap<String, Node>,
@@ -85,13 +88,13 @@ pub struct World {
     /// VolumeAttachments of the Node.
     pub attachments: usize,
     /// Pods that are never let go by the eviction API.
-    pub stubborn: Option<Refusal>,
+    pub stubborn: Option<EvictionRefusal>,
     pub secret: SecretFacts,
     pub memory: Memory,
     /// Faults, by the number of the action.
     pub faults: Vec<(usize, Fault)>,
     /// Driver calls that always fail.
-    pub broken: BTreeMap<Call, DriverError>,
+    pub broken: BTreeMap<VmCall, DriverError>,
     /// Writes to Nodes that always fail.
     pub broken_nodes: Option<String>,
     /// Fields of the Machine that the API server refuses to write.
@@ -196,7 +199,7 @@ impl World {
         let driver = Capabilities { list: true, ..Capabilities::default() };
         Self {
             now: at(10),
-            policy: Policy::default(),
+            policy: MachinePolicy::default(),
             machine: Some(serde_json::from_value(value).unwrap()),
             class: ClassView::Present { class: Arc::new(class), driver },
             nodes: BTreeMap::new(),
@@ -391,8 +394,8 @@ impl World {
         let mut added = pod(name);
         added.priority = priority;
         for claim in claims {
-            added.claims.push(Claim { name: (*claim).to_owned(), is_ephemeral: false });
-            let volume = Volume { name: Arc::from(*claim), id: Arc::from(format!("id-{claim}")) };
+            added.claims.push(PodVolumeClaim { name: (*claim).to_owned(), is_ephemeral: false });
+            let volume = TrackedVolume { name: Arc::from(*claim), id: Arc::from(format!("id-{claim}")) };
             let claim = ClaimRef { namespace: added.pod.namespace.clone(), name: (*claim).to_owned() };
             let name = format!("kubernetes.io/csi/driver^{}", volume.id);
             let attached = &mut self.nodes.get_mut("n").unwrap().status.volumes_attached;
@@ -430,14 +433,15 @@ impl World {
     /// The snapshot of the next reconcile.
     pub fn snapshot(&self) -> Snapshot {
         let (machine, class, trust) = (Arc::new(self.machine().clone()), self.class.clone(), self.trust.clone());
-        let mut snapshot = Snapshot::new(machine, class, trust, Learned::default(), self.memory.clone(), self.now);
+        let mut snapshot =
+            Snapshot::new(machine, class, trust, MachineCallResults::default(), self.memory.clone(), self.now);
         snapshot.other_node = self.other_node(&snapshot.machine);
         let node = self.look_up(&snapshot.node_key());
         snapshot.with_node(node, self.rivals())
     }
 
-    fn rivals(&self) -> Rivals {
-        Rivals {
+    fn rivals(&self) -> RivalMachines {
+        RivalMachines {
             readable: self.rivals.iter().cloned().map(Arc::new).collect(),
             unreadable: self.unreadable_rivals.clone(),
         }
@@ -448,8 +452,14 @@ impl World {
         let Some(machine) = self.machine.clone() else { return };
         let memory = std::mem::take(&mut self.memory);
         let machine = Arc::new(machine);
-        let mut snapshot =
-            Snapshot::new(machine, self.class.clone(), self.trust.clone(), Learned::default(), memory, self.now);
+        let mut snapshot = Snapshot::new(
+            machine,
+            self.class.clone(),
+            self.trust.clone(),
+            MachineCallResults::default(),
+            memory,
+            self.now,
+        );
         for _ in 0..60 {
             let node = self.look_up(&snapshot.node_key());
             snapshot.other_node = self.other_node(&snapshot.machine);
@@ -546,12 +556,12 @@ impl World {
         assert!(self.machine.is_some() || self.vms.is_empty(), "a VM was forgotten: {:?}", self.log);
     }
 
-    fn look_up(&self, key: &NodeKey) -> NodeView {
+    fn look_up(&self, key: &NodeLookup) -> TargetNodeView {
         if !self.has_target {
-            return NodeView::NoTarget;
+            return TargetNodeView::NoTarget;
         }
         Self::found(self.cached_nodes.as_ref().unwrap_or(&self.nodes), key)
-            .map_or(NodeView::Missing, |node| NodeView::Present(Arc::new(node)))
+            .map_or(TargetNodeView::Missing, |node| TargetNodeView::Present(Arc::new(node)))
     }
 
     /// As the executor finds it.
@@ -569,7 +579,7 @@ impl World {
         others.filter(is_other).find(is_its).map(|node| Arc::new(node.clone()))
     }
 
-    fn found(nodes: &BTreeMap<String, Node>, key: &NodeKey) -> Option<Node> {
+    fn found(nodes: &BTreeMap<String, Node>, key: &NodeLookup) -> Option<Node> {
         let of_machine = |name: &str| {
             nodes.values().find(|node| {
                 node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).map(String::as_str)
@@ -577,8 +587,8 @@ impl World {
             })
         };
         let found = match key {
-            NodeKey::Name(name) => nodes.get(name),
-            NodeKey::OfMachine(name) => of_machine(name),
+            NodeLookup::Name(name) => nodes.get(name),
+            NodeLookup::OfMachine(name) => of_machine(name),
         };
         found.cloned()
     }
@@ -610,8 +620,8 @@ impl World {
                 snapshot.vm_created(if is_lost { Err(lost()) } else { answer });
             }
             Action::InitializeVm => {
-                self.is_initialized |= is_done && !self.broken.contains_key(&Call::Initialize);
-                let answer = self.broken.get(&Call::Initialize).cloned().map_or_else(|| self.ask(), Err);
+                self.is_initialized |= is_done && !self.broken.contains_key(&VmCall::Initialize);
+                let answer = self.broken.get(&VmCall::Initialize).cloned().map_or_else(|| self.ask(), Err);
                 snapshot.vm_initialized(if is_lost { Err(lost()) } else { answer });
             }
             Action::DeleteVm => {
@@ -681,11 +691,11 @@ impl World {
             }
             Action::DeleteBootstrapToken { .. } => {}
             Action::ListPods { .. } if is_lost => {
-                snapshot.pods_listed(Err("no answer".to_owned()), Attachments::default());
+                snapshot.pods_listed(Err("no answer".to_owned()), AttachmentState::default());
             }
             Action::ListPods { .. } => {
                 let (here, elsewhere) = (self.volume_attachments.clone(), self.elsewhere.clone());
-                let attachments = Attachments { here, elsewhere, ..Attachments::default() };
+                let attachments = AttachmentState { here, elsewhere, ..AttachmentState::default() };
                 snapshot.pods_listed(Ok(self.pods.clone()), attachments);
             }
             Action::ReadVolumes(claims) if is_lost => {
@@ -712,17 +722,18 @@ impl World {
                 if is_done {
                     self.pods.retain(|other| other.pod != pod);
                 }
-                let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { Answer::Accepted };
-                snapshot.pod_called(Method::Delete, &pod, PodCall::Answered(answer));
+                let answer = if is_lost { DrainAnswer::Failed("no answer".to_owned()) } else { DrainAnswer::Accepted };
+                snapshot.pod_called(PodRemovalMethod::Delete, &pod, PodCall::Answered(answer));
             }
             Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
             Action::LookAtPermit(keys) => {
                 let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
-                snapshot.learned.permit = Permit::Held(groups.collect()).seen(&self.policy.unhealthy_replacements);
+                snapshot.learned.permit =
+                    ReplacementPermit::Held(groups.collect()).seen(&self.policy.unhealthy_replacements);
             }
             Action::TakePermit(keys) => {
                 let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
-                snapshot.learned.permit = Permit::Held(groups.collect());
+                snapshot.learned.permit = ReplacementPermit::Held(groups.collect());
             }
         }
         true
@@ -739,17 +750,17 @@ impl World {
 
     fn evict(&mut self, snapshot: &mut Snapshot, pod: &PodRef, is_done: bool, is_lost: bool) {
         let answer = match &self.stubborn {
-            Some(refusal) => Answer::Refused(refusal.clone()),
+            Some(refusal) => DrainAnswer::Refused(refusal.clone()),
             None => {
                 let now = self.now;
                 for other in self.pods.iter_mut().filter(|other| is_done && other.pod == *pod) {
                     other.terminating_since = Some(now);
                 }
-                Answer::Accepted
+                DrainAnswer::Accepted
             }
         };
-        let answer = if is_lost { Answer::Failed("no answer".to_owned()) } else { answer };
-        snapshot.pod_called(Method::Evict, pod, PodCall::Answered(answer));
+        let answer = if is_lost { DrainAnswer::Failed("no answer".to_owned()) } else { answer };
+        snapshot.pod_called(PodRemovalMethod::Evict, pod, PodCall::Answered(answer));
     }
 
     fn write_machine(
@@ -787,7 +798,7 @@ impl World {
     }
 
     fn ask(&self) -> Result<Vm, DriverError> {
-        if let Some(error) = self.broken.get(&Call::Status) {
+        if let Some(error) = self.broken.get(&VmCall::Status) {
             return Err(error.clone());
         }
         match self.vms.first_key_value() {
@@ -801,7 +812,7 @@ impl World {
     }
 
     fn create(&mut self) -> Result<Vm, DriverError> {
-        if let Some(error) = self.broken.get(&Call::Create) {
+        if let Some(error) = self.broken.get(&VmCall::Create) {
             return Err(error.clone());
         }
         self.births += 1;
@@ -811,7 +822,7 @@ impl World {
     }
 
     fn delete_vms(&mut self, machine: &Machine) -> Result<Option<String>, DriverError> {
-        if let Some(error) = self.broken.get(&Call::Delete) {
+        if let Some(error) = self.broken.get(&VmCall::Delete) {
             return Err(error.clone());
         }
         let before = self.vms.len();

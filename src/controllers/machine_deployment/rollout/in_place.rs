@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     machine_deployment::{
-        bounds::Bounds,
+        bounds::ReplicaBounds,
         counts::ReplicaCounts,
         sets::{SetView, i32_count},
-        steps::{Replicas, machines, scale_set},
+        steps::{PlannedReplicas, machines, scale_set},
     },
     object::{in_place, owner},
 };
@@ -50,7 +50,7 @@ impl RolloutPlanner<'_> {
             let (counts, name) = (set.counts, set.name());
             if counts.present() < counts.replicas {
                 let why = format!("it has {} and replaces none that moved", machines(counts.present()));
-                scale_set(set, &self.annotated, Replicas::Final(counts.present()), &why);
+                scale_set(set, &self.annotated, PlannedReplicas::Final(counts.present()), &why);
                 is_lowered = true;
             }
             set.draft.edit(format!("set {name} may grow again: it is not an old set of an in-place update"), |set| {
@@ -174,7 +174,7 @@ impl RolloutPlanner<'_> {
             } else {
                 format!("{planned} planned < {} replicas + {} maxSurge", bounds.desired, bounds.max_surge)
             };
-            scale_set(set, &annotated, Replicas::Final(target), &why);
+            scale_set(set, &annotated, PlannedReplicas::Final(target), &why);
         }
         ReplicaCounts { replicas: target, ..*new }
     }
@@ -207,7 +207,7 @@ impl RolloutPlanner<'_> {
             } else {
                 format!("{} left; it replaces none", machines(count.present()))
             };
-            scale_set(set, &annotated, Replicas::Final(target), &why);
+            scale_set(set, &annotated, PlannedReplicas::Final(target), &why);
         }
         is_shrinking
     }
@@ -301,7 +301,7 @@ impl RolloutPlanner<'_> {
 /// The replicas of the old sets, given oldest first: those of Machines that will move. The rest is removed: all once
 /// the new set is complete, before that the excess over maxSurge because `spec.replicas` was lowered. Machines that are
 /// not available are deleted first, then available ones beyond the minimum.
-fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i32> {
+fn old_replicas(bounds: &ReplicaBounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<i32> {
     let mut targets: Vec<i32> = old.iter().map(|count| count.replicas).collect();
     let total: i32 = targets.iter().sum();
     let most = if new.replicas >= bounds.desired { 0 } else { bounds.max_replicas() - new.asked() };
@@ -364,7 +364,7 @@ mod tests {
         #[case] old: Vec<ReplicaCounts>,
         #[case] expected: Vec<i32>,
     ) {
-        let bounds = Bounds { desired, max_surge, max_unavailable };
+        let bounds = ReplicaBounds { desired, max_surge, max_unavailable };
         assert_eq!(old_replicas(&bounds, &new, &old), expected);
     }
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::super::{
     Action, Snapshot,
-    autoscaler::{Choice, Chosen},
+    autoscaler::{AutoscalerRecord, ChosenMachines},
 };
 use crate::{
-    machine_set::InFlight,
+    machine_set::SetWritesInFlight,
     object::{
         deletion_order::DeletionOrder,
         in_place::{self, UpdateResult},
@@ -29,17 +29,17 @@ use mcm_api::{
 };
 use mcm_rules::plan::{
     Step,
-    lint::{Rule, Violation},
+    lint::{PlanRule, PlanViolation},
 };
 
 /// The bounds that the steps would break. None for a deployment that is being deleted or is invalid.
-pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Violation> {
+pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<PlanViolation> {
     let deployment = &snapshot.deployment;
-    let Some(limits) = Limits::of(deployment) else { return Vec::new() };
+    let Some(limits) = RolloutLimits::of(deployment) else { return Vec::new() };
     if deployment.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let updates = Updates::of(snapshot, &limits, steps);
+    let updates = InPlaceChanges::of(snapshot, &limits, steps);
     let sets = sets_of(snapshot, steps, &updates);
     let created = steps.iter().map(|step| match &step.action {
         Action::CreateSet(set) => i64::from(set.spec.replicas),
@@ -56,14 +56,14 @@ pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec
     checks.into_iter().flatten().collect()
 }
 
-struct Limits {
+struct RolloutLimits {
     strategy: StrategyType,
     replicas: i64,
     max_surge: i64,
     max_unavailable: i64,
 }
 
-impl Limits {
+impl RolloutLimits {
     fn of(deployment: &MachineDeployment) -> Option<Self> {
         let spec = &deployment.spec;
         let (strategy, replicas) = (spec.strategy.kind()?, i64::from(spec.replicas));
@@ -106,15 +106,15 @@ fn share(knob: &IntOrString, replicas: i64, rounds_up: bool) -> Option<i64> {
 /// The changes of an in-place update: the Machines that move, with their new sets, and the selected Nodes before and
 /// after the plan. Empty under other strategies.
 #[derive(Default)]
-struct Updates {
+struct InPlaceChanges {
     /// UID of the new controller by name of the Machine.
     moves: BTreeMap<String, String>,
     selected_before: BTreeSet<String>,
     selected_after: BTreeSet<String>,
 }
 
-impl Updates {
-    fn of(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Self {
+impl InPlaceChanges {
+    fn of(snapshot: &Snapshot, limits: &RolloutLimits, steps: &[Step<Action>]) -> Self {
         if limits.strategy != StrategyType::InPlaceUpdate {
             return Self::default();
         }
@@ -158,11 +158,11 @@ fn moved(steps: &[Step<Action>]) -> impl Iterator<Item = (&Arc<Machine>, String)
     })
 }
 
-struct Set<'a> {
+struct LintedSet<'a> {
     set: &'a Arc<MachineSet>,
     /// Before and after the plan: the set creates no Machines, however many it lacks.
     is_held: (bool, bool),
-    updates: &'a Updates,
+    updates: &'a InPlaceChanges,
     is_new: bool,
     /// Replicas before and after the plan.
     before: i64,
@@ -171,7 +171,7 @@ struct Set<'a> {
     /// move to another set, and this one does not delete them.
     live: Vec<&'a Machine>,
     /// The Machines chosen by the autoscaler, which no longer serve.
-    chosen: Chosen,
+    chosen: ChosenMachines,
     unreadable: i64,
     creating: i64,
     /// Machines whose delete call is in flight: they count as existing and as not available.
@@ -179,7 +179,7 @@ struct Set<'a> {
     terminating: i64,
 }
 
-fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Updates) -> Vec<Set<'a>> {
+fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a InPlaceChanges) -> Vec<LintedSet<'a>> {
     let deployment = &snapshot.deployment;
     let Ok(selector) = Selector::parse(deployment.spec.selector.as_ref()) else { return Vec::new() };
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
@@ -188,7 +188,8 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let is_adopted = owner::controller_of(meta).is_none() && meta.deletion_timestamp.is_none();
         selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
     };
-    let (nothing, choice, annotated) = (InFlight::default(), Choice::of(deployment), annotated(steps));
+    let (nothing, choice, annotated) =
+        (SetWritesInFlight::default(), AutoscalerRecord::of(deployment), annotated(steps));
     let own = snapshot.sets.iter().filter(is_own);
     own.map(|set| {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
@@ -215,7 +216,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a Upda
         let is_held = set.labels().contains_key(labels::SCALE_UP_DISABLED);
         let before = if is_deleting { 0 } else { i64::from(set.spec.replicas) };
         let is_new = set.spec.makes(&deployment.spec.template);
-        Set {
+        LintedSet {
             set,
             is_held: (is_held, held_after(set, steps).unwrap_or(is_held)),
             updates,
@@ -270,7 +271,7 @@ fn held_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<bool> {
     })
 }
 
-impl Set<'_> {
+impl LintedSet<'_> {
     fn asked_before(&self) -> i64 {
         self.asked(self.before, self.is_held.0)
     }
@@ -330,28 +331,28 @@ impl Set<'_> {
     }
 }
 
-fn too_many(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation> {
-    let before: i64 = sets.iter().map(Set::asked_before).sum();
-    let after: i64 = sets.iter().map(Set::asked_after).sum::<i64>() + created;
+fn too_many(limits: &RolloutLimits, sets: &[LintedSet<'_>], created: i64) -> Option<PlanViolation> {
+    let before: i64 = sets.iter().map(LintedSet::asked_before).sum();
+    let after: i64 = sets.iter().map(LintedSet::asked_after).sum::<i64>() + created;
     let most = limits.replicas.saturating_add(limits.max_surge);
     (after > before && after > most).then(|| {
         let text = format!("{after} planned > {} replicas + {} maxSurge", limits.replicas, limits.max_surge);
-        Violation::new(Rule::TooManyMachines, text)
+        PlanViolation::new(PlanRule::TooManyMachines, text)
     })
 }
 
-fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
-    let before: i64 = sets.iter().map(Set::available_before).sum();
-    let after: i64 = sets.iter().map(Set::available_after).sum();
+fn too_few(limits: &RolloutLimits, sets: &[LintedSet<'_>]) -> Option<PlanViolation> {
+    let before: i64 = sets.iter().map(LintedSet::available_before).sum();
+    let after: i64 = sets.iter().map(LintedSet::available_after).sum();
     let outliving: i64 = match limits.strategy {
         // The new set shrinks only with `spec.replicas`, and then deletes by priority.
         StrategyType::RollingUpdate => {
-            let deletes = |set: &&Set<'_>| !set.is_new || set.after < set.before;
+            let deletes = |set: &&LintedSet<'_>| !set.is_new || set.after < set.before;
             sets.iter().filter(deletes).map(|set| set.outliving(set.after)).sum()
         }
         // A Node that is not available is updated where it is. A set that shrinks deletes by priority.
         StrategyType::InPlaceUpdate => {
-            let deletes = |set: &&Set<'_>| set.surplus(set.after) > set.surplus(set.before);
+            let deletes = |set: &&LintedSet<'_>| set.surplus(set.after) > set.surplus(set.before);
             sets.iter().filter(deletes).map(|set| set.unavailable_outliving(set.after)).sum()
         }
         StrategyType::Recreate => return None,
@@ -361,36 +362,36 @@ fn too_few(limits: &Limits, sets: &[Set<'_>]) -> Option<Violation> {
         let text = format!(
             "{after} available < {replicas} replicas - {max_unavailable} maxUnavailable - {outliving} out of service and kept"
         );
-        Violation::new(Rule::TooFewAvailable, text)
+        PlanViolation::new(PlanRule::TooFewAvailable, text)
     })
 }
 
-fn overlap(limits: &Limits, sets: &[Set<'_>], created: i64) -> Option<Violation> {
+fn overlap(limits: &RolloutLimits, sets: &[LintedSet<'_>], created: i64) -> Option<PlanViolation> {
     if limits.strategy != StrategyType::Recreate {
         return None;
     }
-    let others = |set: Option<&Set<'_>>| {
-        let is_other = |other: &&Set<'_>| set.is_none_or(|set| !Arc::ptr_eq(set.set, other.set));
+    let others = |set: Option<&LintedSet<'_>>| {
+        let is_other = |other: &&LintedSet<'_>| set.is_none_or(|set| !Arc::ptr_eq(set.set, other.set));
         sets.iter().filter(is_other).find(|other| other.has_machines() || other.after > 0)
     };
     let growing = sets.iter().filter(|set| set.asked_after() > set.asked_before());
     let beside = growing.map(|set| others(Some(set))).chain((created > 0).then(|| others(None)));
-    let text = |other: &Set<'_>| {
+    let text = |other: &LintedSet<'_>| {
         format!("machine set {} has machines, and Recreate replaces all at once", other.set.name_any())
     };
-    beside.flatten().next().map(|other| Violation::new(Rule::Overlap, text(other)))
+    beside.flatten().next().map(|other| PlanViolation::new(PlanRule::Overlap, text(other)))
 }
 
-fn deletes_owner(sets: &[Set<'_>], steps: &[Step<Action>]) -> Option<Violation> {
-    let is_deleted = |set: &Set<'_>| {
+fn deletes_owner(sets: &[LintedSet<'_>], steps: &[Step<Action>]) -> Option<PlanViolation> {
+    let is_deleted = |set: &LintedSet<'_>| {
         steps.iter().any(|step| matches!(&step.action, Action::DeleteSet(deleted) if Arc::ptr_eq(deleted, set.set)))
     };
     let in_use = sets.iter().find(|set| is_deleted(set) && (set.has_machines() || set.after > 0))?;
-    Some(Violation::new(Rule::DeletesInUse, format!("machine set {} has machines", in_use.set.name_any())))
+    Some(PlanViolation::new(PlanRule::DeletesInUse, format!("machine set {} has machines", in_use.set.name_any())))
 }
 
 /// A Machine moves only after its Node was updated in place, and only from a set that does not replace it.
-fn moves(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Option<Violation> {
+fn moves(snapshot: &Snapshot, limits: &RolloutLimits, steps: &[Step<Action>]) -> Option<PlanViolation> {
     let problem = |machine: &Machine, to: &str| {
         let from = owner::controller_of(&machine.metadata).map(|from| from.uid.as_str());
         let set_of = |uid: Option<&str>| snapshot.sets.iter().find(|set| set.metadata.uid.as_deref() == uid);
@@ -398,20 +399,20 @@ fn moves(snapshot: &Snapshot, limits: &Limits, steps: &[Step<Action>]) -> Option
             return None;
         }
         if limits.strategy != StrategyType::InPlaceUpdate || set_of(Some(to)).is_none() || machine.is_terminating() {
-            return Some((Rule::TouchesForeign, "it is not updated in place"));
+            return Some((PlanRule::TouchesForeign, "it is not updated in place"));
         }
         let is_held = set_of(from).is_some_and(|set| set.labels().contains_key(labels::SCALE_UP_DISABLED));
         if !is_held {
-            return Some((Rule::TooManyMachines, "its set would replace it"));
+            return Some((PlanRule::TooManyMachines, "its set would replace it"));
         }
         let node = machine.node_name().and_then(|name| snapshot.nodes.get(name));
         let result = node.and_then(|node| in_place::result_of(node));
         let is_known = snapshot.nodes_unknown.is_none() && result == Some(UpdateResult::Successful);
-        (!is_known).then_some((Rule::ActsOnUnknown, "its node does not report a successful update"))
+        (!is_known).then_some((PlanRule::ActsOnUnknown, "its node does not report a successful update"))
     };
     moved(steps).find_map(|(machine, to)| {
         let (rule, text) = problem(machine, &to)?;
-        Some(Violation::new(rule, format!("machine {} would get another set, and {text}", machine.name_any())))
+        Some(PlanViolation::new(rule, format!("machine {} would get another set, and {text}", machine.name_any())))
     })
 }
 

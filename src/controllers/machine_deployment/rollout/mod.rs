@@ -15,44 +15,44 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    Action, Failure, Policy, Snapshot, autoscaler,
-    bounds::Bounds,
-    counts::Scalable,
-    nodes::Nodes,
+    Action, DeploymentPolicy, SetCreateFailure, Snapshot, autoscaler,
+    bounds::ReplicaBounds,
+    counts::ScalableSet,
+    nodes::DeploymentNodes,
     overlap,
     sets::{OwnedSets, SetView, hash_label, history, naming::identity_for, revision, rollback},
-    status::{self, Facts},
+    status::{self, DeploymentStatusInput},
     steps::{
-        Replicas, emit_creation, emit_deployment, emit_status, machines, push, scale_set, wait_for_unreadable,
+        PlannedReplicas, emit_creation, emit_deployment, emit_status, machines, push, scale_set, wait_for_unreadable,
         with_finalizer,
     },
     validate::ValidSpec,
 };
 use crate::object::{
-    draft::{Change, Draft, Drafts},
-    strays::Growth,
+    draft::{DraftPatch, DraftsByName, ObjectDraft},
+    strays::CreationGate,
 };
 use mcm_api::{
     machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
     reasons::EventReason,
 };
 use mcm_rules::plan::{Event, Plan, Wait, WaitKind};
-use scale::Mode;
+use scale::ScalingInput;
 use updates::paused_counts;
 
 /// Plans one reconcile of a valid deployment.
 pub(super) struct RolloutPlanner<'a> {
     snapshot: &'a Snapshot,
-    bounds: &'a Bounds,
+    bounds: &'a ReplicaBounds,
     /// The bounds that sets are annotated with: maxSurge counts only for RollingUpdate.
-    annotated: Bounds,
+    annotated: ReplicaBounds,
     strategy: StrategyType,
     /// InPlaceUpdate: a user selects the Nodes.
     is_manual: bool,
-    deployment: Draft<MachineDeployment>,
+    deployment: ObjectDraft<MachineDeployment>,
     sets: OwnedSets,
-    nodes: Nodes<'a>,
-    machines: Drafts<Machine>,
+    nodes: DeploymentNodes<'a>,
+    machines: DraftsByName<Machine>,
     created: Option<MachineSet>,
     /// A set about which the API server is asked first.
     tried: Option<MachineSet>,
@@ -64,23 +64,23 @@ pub(super) struct RolloutPlanner<'a> {
 }
 
 impl<'a> RolloutPlanner<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, policy: &Policy, spec: &'a ValidSpec) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot, policy: &DeploymentPolicy, spec: &'a ValidSpec) -> Self {
         let stored = snapshot.deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
         let sets = OwnedSets::claim(snapshot, &spec.selector);
-        let is_taken = snapshot.failure == Some(Failure::NameTaken) && sets.new_set().is_none();
+        let is_taken = snapshot.failure == Some(SetCreateFailure::NameTaken) && sets.new_set().is_none();
         Self {
             snapshot,
             bounds: &spec.bounds,
             annotated: match spec.strategy {
-                StrategyType::InPlaceUpdate => Bounds { max_surge: 0, ..spec.bounds },
+                StrategyType::InPlaceUpdate => ReplicaBounds { max_surge: 0, ..spec.bounds },
                 StrategyType::RollingUpdate | StrategyType::Recreate => spec.bounds,
             },
             strategy: spec.strategy,
             is_manual: spec.is_manual,
             deployment: with_finalizer(&snapshot.deployment),
             sets,
-            nodes: Nodes::of(snapshot, policy),
-            machines: Drafts::default(),
+            nodes: DeploymentNodes::of(snapshot, policy),
+            machines: DraftsByName::default(),
             created: None,
             tried: None,
             collisions: if is_taken { stored.saturating_add(1) } else { stored },
@@ -125,9 +125,9 @@ impl<'a> RolloutPlanner<'a> {
         self.strategy != StrategyType::Recreate
     }
 
-    fn scalable(&self) -> Vec<Scalable> {
+    fn scalable(&self) -> Vec<ScalableSet> {
         let scalable = |set: &SetView| match self.strategy {
-            StrategyType::InPlaceUpdate => Scalable { counts: paused_counts(self.snapshot, set), ..set.scalable() },
+            StrategyType::InPlaceUpdate => ScalableSet { counts: paused_counts(self.snapshot, set), ..set.scalable() },
             StrategyType::RollingUpdate | StrategyType::Recreate => set.scalable(),
         };
         self.sets.sets.iter().filter(|set| !set.is_deleting()).map(scalable).collect()
@@ -146,7 +146,7 @@ impl<'a> RolloutPlanner<'a> {
             return false;
         }
         let departing = self.sets.sets.iter().filter(|set| set.is_deleting()).map(|set| set.counts).sum();
-        let mode = Mode { paused, may_overlap: self.may_overlap(), departing };
+        let mode = ScalingInput { paused, may_overlap: self.may_overlap(), departing };
         let desired = scale::desired_replicas(self.bounds, &sets, mode);
         let mut capped = scale::capped(self.bounds, &sets, mode, &desired);
         if self.strategy == StrategyType::InPlaceUpdate {
@@ -156,7 +156,7 @@ impl<'a> RolloutPlanner<'a> {
         if !paused && !is_changed {
             return false;
         }
-        let Bounds { desired: all, max_surge, max_unavailable } = *self.bounds;
+        let ReplicaBounds { desired: all, max_surge, max_unavailable } = *self.bounds;
         let why = format!("spec.replicas is {all}");
         if capped.iter().zip(&desired).any(|(now, later)| now > later) {
             let text = format!(
@@ -167,7 +167,8 @@ impl<'a> RolloutPlanner<'a> {
         }
         let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
         for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
-            let replicas = if capped == desired { Replicas::Final(capped) } else { Replicas::ForNow(capped) };
+            let replicas =
+                if capped == desired { PlannedReplicas::Final(capped) } else { PlannedReplicas::ForNow(capped) };
             let why = match capped.cmp(&desired) {
                 Ordering::Less => format!("{why}, for now planned <= {all} replicas + {max_surge} maxSurge"),
                 Ordering::Equal => why.clone(),
@@ -215,16 +216,16 @@ impl<'a> RolloutPlanner<'a> {
         let revision = revision::next_revision(&self.sets);
         let set = revision::new_set(self.deployment.desired(), &identity, &self.annotated, revision, replicas);
         match self.snapshot.strays.growth {
-            Growth::Tried { .. } => self.tried = Some(set),
-            Growth::Free | Growth::Paused { .. } => self.created = Some(set),
+            CreationGate::Tried { .. } => self.tried = Some(set),
+            CreationGate::Free | CreationGate::Paused { .. } => self.created = Some(set),
         }
     }
 
     /// Why no set may be created now, and until when.
     fn creation_paused(&self) -> Option<(String, Timestamp)> {
         match &self.snapshot.strays.growth {
-            Growth::Paused { why, until } => Some((why.clone(), *until)),
-            Growth::Free | Growth::Tried { .. } => {
+            CreationGate::Paused { why, until } => Some((why.clone(), *until)),
+            CreationGate::Free | CreationGate::Tried { .. } => {
                 let until = self.snapshot.sets_paused_until?;
                 Some((status::UNKNOWN_SETS.to_owned(), until))
             }
@@ -242,7 +243,7 @@ impl<'a> RolloutPlanner<'a> {
     /// Adds status, clean-up and waits.
     fn finish(mut self) -> Plan<Action> {
         let created = self.created.as_ref().map(|set| (set.name_any(), set.spec.replicas));
-        let facts = Facts {
+        let facts = DeploymentStatusInput {
             snapshot: self.snapshot,
             sets: &self.sets,
             bounds: self.bounds,
@@ -323,11 +324,11 @@ impl<'a> RolloutPlanner<'a> {
     }
 
     /// The steps, in a safe order: deletion marks before replicas, Nodes before their Machines, status last.
-    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<history::Superfluous>) -> Plan<Action> {
+    fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<history::SetDeletion>) -> Plan<Action> {
         let mut plan = Plan::default();
         let Self { snapshot, deployment, sets, nodes, machines, created, tried, bounds, .. } = self;
         let failed = match (&snapshot.failure, &created) {
-            (Some(Failure::Other { message }), Some(set)) => Some(Event::warning(
+            (Some(SetCreateFailure::Other { message }), Some(set)) => Some(Event::warning(
                 EventReason::MachineSetCreateError,
                 format!("Failed to create new machine set {}: {message}", set.name_any()),
             )),
@@ -341,7 +342,7 @@ impl<'a> RolloutPlanner<'a> {
         if let Some(status) = early {
             emit_status(&mut plan, snapshot, status, failed);
         }
-        for Change { current, patch, reason, .. } in machines.finish() {
+        for DraftPatch { current, patch, reason, .. } in machines.finish() {
             plan.then(Action::PatchMachine { machine: current, patch }, reason);
         }
         nodes.emit(&mut plan);
@@ -359,7 +360,7 @@ impl<'a> RolloutPlanner<'a> {
         if let Some(set) = created {
             emit_creation(&mut plan, set, &sets, bounds);
         }
-        for Change { current, patch, reason, event } in sets.into_drafts().filter_map(Draft::finish) {
+        for DraftPatch { current, patch, reason, event } in sets.into_drafts().filter_map(ObjectDraft::finish) {
             push(&mut plan, Action::PatchSet { set: current, patch }, reason, event);
         }
         for (set, why) in surplus {

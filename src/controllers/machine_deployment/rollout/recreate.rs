@@ -1,7 +1,7 @@
 //! Recreate: all old Machines are deleted before the first new one is created.
 
 use super::{RolloutPlanner, rolling_update::new_replicas, scale};
-use crate::machine_deployment::steps::{Replicas, scale_set};
+use crate::machine_deployment::steps::{PlannedReplicas, scale_set};
 
 impl RolloutPlanner<'_> {
     pub(super) fn recreate(&mut self) {
@@ -18,7 +18,7 @@ impl RolloutPlanner<'_> {
             return self.create(bounds.desired);
         }
         for set in self.sets.old_sets_mut() {
-            scale_set(set, bounds, Replicas::Final(0), "strategy Recreate deletes all old machines first");
+            scale_set(set, bounds, PlannedReplicas::Final(0), "strategy Recreate deletes all old machines first");
         }
         // A set that has not observed its new replicas may still be creating Machines.
         if self.sets.old_sets().any(|set| !set.is_gone()) {
@@ -30,7 +30,7 @@ impl RolloutPlanner<'_> {
         let replicas = if is_scaled { bounds.desired } else { new_replicas(bounds, &new, &[]) };
         if let Some(set) = self.sets.new_set_mut() {
             let why = format!("spec.replicas is {}", bounds.desired);
-            scale_set(set, bounds, Replicas::Final(replicas), &why);
+            scale_set(set, bounds, PlannedReplicas::Final(replicas), &why);
         }
     }
 }

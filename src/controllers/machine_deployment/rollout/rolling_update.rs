@@ -2,9 +2,9 @@
 
 use super::RolloutPlanner;
 use crate::machine_deployment::{
-    bounds::Bounds,
+    bounds::ReplicaBounds,
     counts::ReplicaCounts,
-    steps::{Replicas, scale_set},
+    steps::{PlannedReplicas, scale_set},
 };
 
 impl RolloutPlanner<'_> {
@@ -20,19 +20,19 @@ impl RolloutPlanner<'_> {
         if let Some(set) = self.sets.new_set_mut() {
             let target = new_replicas(bounds, &new, &old);
             let why = if target < new.replicas { format!("spec.replicas is {}", bounds.desired) } else { why };
-            scale_set(set, bounds, Replicas::Final(target), &why);
+            scale_set(set, bounds, PlannedReplicas::Final(target), &why);
         }
         let available = available(&new, &old);
         for (set, target) in self.sets.old_sets_mut().zip(old_replicas(bounds, &new, &old)) {
             let why = target.why.map(|why| why.text(bounds, available)).unwrap_or_default();
-            scale_set(set, bounds, Replicas::Final(target.replicas), &why);
+            scale_set(set, bounds, PlannedReplicas::Final(target.replicas), &why);
         }
     }
 }
 
 /// The replicas of the new set. All Machines, including terminating ones, count against maxSurge, so a rollout waits
 /// for real deletions.
-pub(super) fn new_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
+pub(super) fn new_replicas(bounds: &ReplicaBounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> i32 {
     if new.replicas >= bounds.desired {
         return bounds.desired;
     }
@@ -43,15 +43,15 @@ pub(super) fn new_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaC
 
 /// Target replicas of an old set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct OldSetTarget {
     pub replicas: i32,
     /// Why that is fewer than the current replicas.
-    pub why: Option<Why>,
+    pub why: Option<ScaleDownReason>,
 }
 
 /// Why an old set is scaled down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum ScaleDownReason {
     /// Machines that are not available are deleted first.
     NotServing,
     /// More Machines are available than required.
@@ -60,8 +60,8 @@ pub(super) enum Why {
     Outliving(i32),
 }
 
-impl Why {
-    fn text(self, bounds: &Bounds, available: i32) -> String {
+impl ScaleDownReason {
+    fn text(self, bounds: &ReplicaBounds, available: i32) -> String {
         let floor = format!("{} replicas - {} maxUnavailable", bounds.desired, bounds.max_unavailable);
         match self {
             Self::NotServing => "machines that are not available are deleted first".to_owned(),
@@ -79,19 +79,20 @@ impl Why {
 /// Unavailable Machines that a set keeps longer than available ones (preserved, unreadable) can use up maxSurge and
 /// maxUnavailable. When nothing else can progress, they count as unavailable beyond maxUnavailable; otherwise the
 /// rollout would be stuck for as long as they are kept.
-pub(super) fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<Target> {
-    let mut targets: Vec<Target> = old.iter().map(|count| Target { replicas: count.replicas, why: None }).collect();
+pub(super) fn old_replicas(bounds: &ReplicaBounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> Vec<OldSetTarget> {
+    let mut targets: Vec<OldSetTarget> =
+        old.iter().map(|count| OldSetTarget { replicas: count.replicas, why: None }).collect();
     // However unhealthy the old sets are, they keep as many replicas as the new set does not have yet.
     let total: i32 = old.iter().map(|count| count.replicas).sum();
     let mut removable = total + new.available_now() - bounds.min_available();
     let may_shrink = removable > 0;
     for (target, count) in targets.iter_mut().zip(old) {
         let fewest = count.fewest_keeping(count.available_now());
-        removable -= target.lower_by((target.replicas - fewest).min(removable), Why::NotServing);
+        removable -= target.lower_by((target.replicas - fewest).min(removable), ScaleDownReason::NotServing);
     }
     let spare = available(new, old) - bounds.min_available();
     if spare > 0 && may_shrink {
-        lower_oldest_first(&mut targets, spare, Why::Surplus);
+        lower_oldest_first(&mut targets, spare, ScaleDownReason::Surplus);
     } else if is_stuck(bounds, new, old) && targets.iter().all(|target| target.why.is_none()) {
         lower_beside_outliving(&mut targets, bounds, new, old);
     }
@@ -99,7 +100,12 @@ pub(super) fn old_replicas(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaC
 }
 
 /// Scales down available Machines below the minimum, one for each unavailable Machine that is kept.
-fn lower_beside_outliving(targets: &mut [Target], bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) {
+fn lower_beside_outliving(
+    targets: &mut [OldSetTarget],
+    bounds: &ReplicaBounds,
+    new: &ReplicaCounts,
+    old: &[ReplicaCounts],
+) {
     let places: i32 = old.iter().map(ReplicaCounts::asked).sum();
     let outliving: i32 = old.iter().map(ReplicaCounts::outliving).sum();
     let removable = places + new.available_now() - bounds.min_available();
@@ -110,20 +116,20 @@ fn lower_beside_outliving(targets: &mut [Target], bounds: &Bounds, new: &Replica
         let acts_from = target.replicas.min(counts.staying());
         let step = acts_from.min(count);
         if step > 0 {
-            *target = Target { replicas: acts_from - step, why: Some(Why::Outliving(outliving)) };
+            *target = OldSetTarget { replicas: acts_from - step, why: Some(ScaleDownReason::Outliving(outliving)) };
             count -= step;
         }
     }
 }
 
-fn lower_oldest_first(targets: &mut [Target], mut count: i32, why: Why) {
+fn lower_oldest_first(targets: &mut [OldSetTarget], mut count: i32, why: ScaleDownReason) {
     for target in targets {
         count -= target.lower_by(target.replicas.min(count.max(0)), why);
     }
 }
 
-impl Target {
-    fn lower_by(&mut self, count: i32, why: Why) -> i32 {
+impl OldSetTarget {
+    fn lower_by(&mut self, count: i32, why: ScaleDownReason) -> i32 {
         if count > 0 {
             self.replicas -= count;
             self.why = Some(why);
@@ -133,7 +139,7 @@ impl Target {
 }
 
 /// Every set has reached its replicas, all Machines of the new set are available, and it cannot grow within maxSurge.
-fn is_stuck(bounds: &Bounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
+fn is_stuck(bounds: &ReplicaBounds, new: &ReplicaCounts, old: &[ReplicaCounts]) -> bool {
     let is_idle = |count: &ReplicaCounts| {
         count.creating + count.deleting + count.terminating == 0
             && count.live <= count.replicas
@@ -158,8 +164,8 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    fn bounds((desired, max_surge, max_unavailable): (i32, i32, i32)) -> Bounds {
-        Bounds { desired, max_surge, max_unavailable }
+    fn bounds((desired, max_surge, max_unavailable): (i32, i32, i32)) -> ReplicaBounds {
+        ReplicaBounds { desired, max_surge, max_unavailable }
     }
 
     #[rstest]
@@ -231,7 +237,7 @@ mod tests {
     }
 
     /// Sets follow their spec, new Machines serve at once, and kept ones are deleted last.
-    fn roll_to_the_end(bounds: &Bounds, mut new: ReplicaCounts, mut old: ReplicaCounts) -> ReplicaCounts {
+    fn roll_to_the_end(bounds: &ReplicaBounds, mut new: ReplicaCounts, mut old: ReplicaCounts) -> ReplicaCounts {
         for _ in 0..100 {
             let grown = new_replicas(bounds, &new, &[old]);
             let kept = old.outliving();
@@ -248,7 +254,7 @@ mod tests {
         fn a_rollout_ends_however_many_old_machines_are_out_of_service_and_kept(
             desired in 1..8_i32, surge in 0..4, unavailable in 0..4, kept in 0..8_i32,
         ) {
-            let bounds = Bounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
+            let bounds = ReplicaBounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
             let new = roll_to_the_end(&bounds, healthy(0), with_outliving(desired, kept.min(desired)));
             prop_assert_eq!(new, healthy(desired));
         }
@@ -258,7 +264,7 @@ mod tests {
             desired in 0..10, surge in 0..4, unavailable in 0..4,
             new in any_counts(), old in proptest::collection::vec(any_counts(), 0..4),
         ) {
-            let bounds = Bounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
+            let bounds = ReplicaBounds::resolve(desired, IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
             let planned = |new: &ReplicaCounts, old: &[ReplicaCounts]| {
                 new.planned() + old.iter().map(ReplicaCounts::planned).sum::<i32>()
             };

@@ -1,13 +1,13 @@
 //! Distributes a change of `spec.replicas` over the sets, before the rollout continues.
 
 use crate::machine_deployment::{
-    bounds::Bounds,
-    counts::{ReplicaCounts, Scalable},
+    bounds::ReplicaBounds,
+    counts::{ReplicaCounts, ScalableSet},
 };
 
 /// Other inputs of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mode {
+pub(super) struct ScalingInput {
     /// The deployment is paused, so no rollout follows.
     pub paused: bool,
     /// Machines of two sets may exist at the same time.
@@ -18,9 +18,9 @@ pub(super) struct Mode {
 
 /// True if `spec.replicas` changed since the sets were last scaled. Without a new set, the rollout that creates one
 /// decides; if the deployment is paused, the existing sets are scaled.
-pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bool {
+pub(super) fn is_pending(bounds: &ReplicaBounds, sets: &[ScalableSet], paused: bool) -> bool {
     let has_new = sets.iter().any(|set| set.is_new);
-    let any_active = sets.iter().any(Scalable::is_active);
+    let any_active = sets.iter().any(ScalableSet::is_active);
     let stand_in = if has_new || any_active { None } else { sets.last() };
     (has_new || paused)
         && sets.iter().filter(|set| set.is_active() || set.is_new).chain(stand_in).any(|set| match set.desired {
@@ -31,7 +31,7 @@ pub(super) fn is_pending(bounds: &Bounds, sets: &[Scalable], paused: bool) -> bo
 }
 
 /// The desired replicas of each set, in the order given, before [`capped`] applies maxSurge.
-pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -> Vec<i32> {
+pub(super) fn desired_replicas(bounds: &ReplicaBounds, sets: &[ScalableSet], mode: ScalingInput) -> Vec<i32> {
     let mut replicas: Vec<i32> = sets.iter().map(|set| set.counts.replicas).collect();
     let active: Vec<usize> = (0..).zip(sets).filter(|(_, set)| set.is_active()).map(|(index, _)| index).collect();
     match active.as_slice() {
@@ -63,7 +63,7 @@ pub(super) fn desired_replicas(bounds: &Bounds, sets: &[Scalable], mode: Mode) -
 
 /// The part of `replicas` that maxSurge allows now. A change of `spec.replicas` does not wait for deletions, so
 /// terminating Machines do not count here; in a rollout they do (see [`super::rolling_update`]).
-pub(super) fn capped(bounds: &Bounds, sets: &[Scalable], mode: Mode, replicas: &[i32]) -> Vec<i32> {
+pub(super) fn capped(bounds: &ReplicaBounds, sets: &[ScalableSet], mode: ScalingInput, replicas: &[i32]) -> Vec<i32> {
     let kept = replicas.iter().zip(sets).map(|(count, set)| set.counts.asked_after(set.counts.replicas.min(*count)));
     let mut headroom = (bounds.max_replicas() - mode.departing.asked() - kept.sum::<i32>()).max(0);
     let capped = replicas.iter().zip(sets).map(|(count, set)| {
@@ -76,7 +76,13 @@ pub(super) fn capped(bounds: &Bounds, sets: &[Scalable], mode: Mode, replicas: &
 }
 
 /// One set gets all replicas. If sets must not overlap, it grows only when the others have no Machines left.
-fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize>, replicas: &mut [i32]) {
+fn give_all(
+    bounds: &ReplicaBounds,
+    sets: &[ScalableSet],
+    mode: ScalingInput,
+    target: Option<usize>,
+    replicas: &mut [i32],
+) {
     let Some(target) = target else { return };
     let alone = mode.departing.planned() == 0
         && (0..).zip(sets).all(|(index, set)| index == target || set.counts.planned() == 0);
@@ -87,7 +93,7 @@ fn give_all(bounds: &Bounds, sets: &[Scalable], mode: Mode, target: Option<usize
     }
 }
 
-fn is_saturated(bounds: &Bounds, set: &Scalable) -> bool {
+fn is_saturated(bounds: &ReplicaBounds, set: &ScalableSet) -> bool {
     set.is_new
         && set.counts.replicas == bounds.desired
         && set.desired == Some(bounds.desired)
@@ -96,7 +102,7 @@ fn is_saturated(bounds: &Bounds, set: &Scalable) -> bool {
 
 /// Removes `surplus` replicas from the sets: first those of Machines that the autoscaler chose, then in proportion, the largest
 /// set first, but never below the minimum of available Machines. The rollout removes the rest.
-fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]) {
+fn shrink(bounds: &ReplicaBounds, sets: &[ScalableSet], surplus: i32, replicas: &mut [i32]) {
     let mut order: Vec<usize> = (0..sets.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(sets.get(*index).map(|set| set.counts.replicas)));
     let mut left = surplus;
@@ -122,13 +128,13 @@ fn shrink(bounds: &Bounds, sets: &[Scalable], surplus: i32, replicas: &mut [i32]
 
 /// `replicas`, or as many as leave the minimum available. A set cannot see that the Nodes of some Machines wait for an
 /// update in place, and may delete serving Machines before them.
-pub(super) fn keeping_minimum(bounds: &Bounds, sets: &[Scalable], mut replicas: Vec<i32>) -> Vec<i32> {
+pub(super) fn keeping_minimum(bounds: &ReplicaBounds, sets: &[ScalableSet], mut replicas: Vec<i32>) -> Vec<i32> {
     let order: Vec<usize> = (0..sets.len()).collect();
     keep_minimum(bounds, sets, &order, &mut replicas);
     replicas
 }
 
-fn keep_minimum(bounds: &Bounds, sets: &[Scalable], order: &[usize], replicas: &mut [i32]) {
+fn keep_minimum(bounds: &ReplicaBounds, sets: &[ScalableSet], order: &[usize], replicas: &mut [i32]) {
     let available: i32 = sets.iter().map(|set| set.counts.available_now()).sum();
     let mut spare = (available - bounds.min_available()).max(0);
     for index in order {
@@ -140,7 +146,7 @@ fn keep_minimum(bounds: &Bounds, sets: &[Scalable], order: &[usize], replicas: &
 }
 
 /// The share of a set in the new total, rounded to the nearest.
-fn fair_share(bounds: &Bounds, set: &Scalable) -> i32 {
+fn fair_share(bounds: &ReplicaBounds, set: &ScalableSet) -> i32 {
     if bounds.desired == 0 {
         return 0;
     }
@@ -164,34 +170,34 @@ mod tests {
         available: 0,
         expendable: 0,
     };
-    const ROLLING: Mode = Mode { paused: false, may_overlap: true, departing: NONE };
-    const PAUSED: Mode = Mode { paused: true, may_overlap: true, departing: NONE };
-    const RECREATE_PAUSED: Mode = Mode { paused: true, may_overlap: false, departing: NONE };
-    const RECREATE_PAUSED_DEPARTING: Mode =
-        Mode { paused: true, may_overlap: false, departing: ReplicaCounts { terminating: 1, ..NONE } };
+    const ROLLING: ScalingInput = ScalingInput { paused: false, may_overlap: true, departing: NONE };
+    const PAUSED: ScalingInput = ScalingInput { paused: true, may_overlap: true, departing: NONE };
+    const RECREATE_PAUSED: ScalingInput = ScalingInput { paused: true, may_overlap: false, departing: NONE };
+    const RECREATE_PAUSED_DEPARTING: ScalingInput =
+        ScalingInput { paused: true, may_overlap: false, departing: ReplicaCounts { terminating: 1, ..NONE } };
 
     /// A healthy old set, last sized for `sized_for` replicas and a maxSurge of 3.
-    fn old(spec: i32, sized_for: i32) -> Scalable {
+    fn old(spec: i32, sized_for: i32) -> ScalableSet {
         let counts = ReplicaCounts { replicas: spec, live: spec, available: spec, ..ReplicaCounts::default() };
-        Scalable { counts, chosen: 0, is_new: false, desired: Some(sized_for), max: Some(sized_for + 3) }
+        ScalableSet { counts, chosen: 0, is_new: false, desired: Some(sized_for), max: Some(sized_for + 3) }
     }
 
-    fn new(spec: i32, sized_for: i32) -> Scalable {
-        Scalable { is_new: true, ..old(spec, sized_for) }
+    fn new(spec: i32, sized_for: i32) -> ScalableSet {
+        ScalableSet { is_new: true, ..old(spec, sized_for) }
     }
 
-    fn booting(set: Scalable) -> Scalable {
-        Scalable { counts: ReplicaCounts { available: 0, expendable: set.counts.live, ..set.counts }, ..set }
+    fn booting(set: ScalableSet) -> ScalableSet {
+        ScalableSet { counts: ReplicaCounts { available: 0, expendable: set.counts.live, ..set.counts }, ..set }
     }
 
     /// Some Machines do not serve, and the set may delete the others before them.
-    fn waiting(set: Scalable, count: i32) -> Scalable {
+    fn waiting(set: ScalableSet, count: i32) -> ScalableSet {
         let available = set.counts.available - count;
-        Scalable { counts: ReplicaCounts { available, ..set.counts }, ..set }
+        ScalableSet { counts: ReplicaCounts { available, ..set.counts }, ..set }
     }
 
-    fn bounds(desired: i32) -> Bounds {
-        Bounds { desired, max_surge: 3, max_unavailable: 2.min(desired) }
+    fn bounds(desired: i32) -> ReplicaBounds {
+        ReplicaBounds { desired, max_surge: 3, max_unavailable: 2.min(desired) }
     }
 
     #[rstest]
@@ -202,8 +208,8 @@ mod tests {
     #[case::none_active_and_none_new(PAUSED, 2, vec![old(0, 0), old(0, 0)], vec![0, 2])]
     #[case::proportional(ROLLING, 5, vec![old(8, 10), booting(new(5, 10))], vec![5, 3])]
     #[case::no_more_than_the_surplus(ROLLING, 5, vec![old(4, 10), old(4, 10), new(5, 10)], vec![2, 3, 3])]
-    #[case::first_where_the_autoscaler_chose(ROLLING, 5, vec![old(4, 6), Scalable { chosen: 1, ..new(5, 6) }], vec![4, 4])]
-    #[case::as_many_as_it_chose(ROLLING, 4, vec![Scalable { chosen: 2, ..old(4, 6) }, new(5, 6)], vec![2, 5])]
+    #[case::first_where_the_autoscaler_chose(ROLLING, 5, vec![old(4, 6), ScalableSet { chosen: 1, ..new(5, 6) }], vec![4, 4])]
+    #[case::as_many_as_it_chose(ROLLING, 4, vec![ScalableSet { chosen: 2, ..old(4, 6) }, new(5, 6)], vec![2, 5])]
     #[case::left_over_from_the_largest(ROLLING, 5, vec![old(4, 1), new(6, 1)], vec![4, 4])]
     #[case::to_nothing(ROLLING, 0, vec![old(8, 10), new(5, 10)], vec![0, 0])]
     #[case::growth_is_left_to_the_rollout(ROLLING, 12, vec![old(8, 10), new(5, 10)], vec![8, 5])]
@@ -211,13 +217,13 @@ mod tests {
     #[case::never_beyond_what_is_desired(PAUSED, 5, vec![old(1, 4), new(4, 4)], vec![1, 5])]
     #[case::saturated(ROLLING, 5, vec![old(2, 4), new(5, 5)], vec![0, 5])]
     #[case::availability_is_kept(ROLLING, 5, vec![old(3, 10), booting(new(10, 10))], vec![3, 6])]
-    #[case::recreate_never_mixes(RECREATE_PAUSED, 5, vec![Scalable { counts: ReplicaCounts { terminating: 1, ..ReplicaCounts::default() }, ..old(0, 3) }, new(3, 3)], vec![0, 3])]
+    #[case::recreate_never_mixes(RECREATE_PAUSED, 5, vec![ScalableSet { counts: ReplicaCounts { terminating: 1, ..ReplicaCounts::default() }, ..old(0, 3) }, new(3, 3)], vec![0, 3])]
     #[case::recreate_alone(RECREATE_PAUSED, 5, vec![old(0, 3), new(3, 3)], vec![0, 5])]
     #[case::recreate_beside_a_set_that_goes(RECREATE_PAUSED_DEPARTING, 5, vec![old(0, 3), new(3, 3)], vec![0, 3])]
     fn replicas_are_spread(
-        #[case] mode: Mode,
+        #[case] mode: ScalingInput,
         #[case] desired: i32,
-        #[case] sets: Vec<Scalable>,
+        #[case] sets: Vec<ScalableSet>,
         #[case] expected: Vec<i32>,
     ) {
         assert_eq!(desired_replicas(&bounds(desired), &sets, mode), expected);
@@ -227,17 +233,17 @@ mod tests {
     #[case::room_for_all(NONE, vec![new(3, 3)], vec![8], vec![8])]
     #[case::machines_of_a_set_that_goes_take_room(ReplicaCounts { live: 3, creating: 1, ..NONE }, vec![new(1, 1)], vec![8], vec![7])]
     #[case::until_they_terminate(ReplicaCounts { terminating: 4, ..NONE }, vec![new(1, 1)], vec![8], vec![8])]
-    #[case::so_do_machines_that_are_to_go(NONE, vec![Scalable { counts: ReplicaCounts { live: 4, ..NONE }, ..old(0, 3) }, new(3, 3)], vec![0, 8], vec![0, 7])]
+    #[case::so_do_machines_that_are_to_go(NONE, vec![ScalableSet { counts: ReplicaCounts { live: 4, ..NONE }, ..old(0, 3) }, new(3, 3)], vec![0, 8], vec![0, 7])]
     #[case::what_shrinks_makes_none_at_once(NONE, vec![old(6, 3), new(3, 3)], vec![2, 8], vec![2, 5])]
     #[case::what_is_there_is_kept(ReplicaCounts { live: 20, ..NONE }, vec![old(2, 3), new(3, 3)], vec![2, 4], vec![2, 3])]
-    #[case::machines_that_are_there_need_none(ReplicaCounts { live: 20, ..NONE }, vec![Scalable { counts: ReplicaCounts { replicas: 1, live: 3, ..NONE }, ..new(1, 3) }], vec![4], vec![3])]
+    #[case::machines_that_are_there_need_none(ReplicaCounts { live: 20, ..NONE }, vec![ScalableSet { counts: ReplicaCounts { replicas: 1, live: 3, ..NONE }, ..new(1, 3) }], vec![4], vec![3])]
     fn growth_takes_the_room_there_is(
         #[case] departing: ReplicaCounts,
-        #[case] sets: Vec<Scalable>,
+        #[case] sets: Vec<ScalableSet>,
         #[case] replicas: Vec<i32>,
         #[case] expected: Vec<i32>,
     ) {
-        assert_eq!(capped(&bounds(8), &sets, Mode { departing, ..ROLLING }, &replicas), expected);
+        assert_eq!(capped(&bounds(8), &sets, ScalingInput { departing, ..ROLLING }, &replicas), expected);
     }
 
     #[rstest]
@@ -247,7 +253,7 @@ mod tests {
     #[case::others_go_first(vec![old(2, 8), waiting(old(3, 8), 2)], vec![0, 0], vec![0, 3])]
     #[case::growth_stays(vec![waiting(new(3, 3), 3)], vec![5], vec![5])]
     fn sets_shrink_as_far_as_the_minimum_allows(
-        #[case] sets: Vec<Scalable>,
+        #[case] sets: Vec<ScalableSet>,
         #[case] replicas: Vec<i32>,
         #[case] expected: Vec<i32>,
     ) {
@@ -260,13 +266,13 @@ mod tests {
     #[case::changed_for_an_old_set(false, vec![old(3, 4), new(0, 3)], true)]
     #[case::an_empty_old_set_does_not_count(false, vec![old(0, 4), new(3, 3)], false)]
     #[case::an_empty_new_set_counts(false, vec![new(0, 0)], true)]
-    #[case::unknown_is_not_changed(false, vec![Scalable { desired: None, ..new(1, 1) }], false)]
-    #[case::unless_no_rollout_follows(true, vec![Scalable { desired: None, ..new(1, 1) }], true)]
+    #[case::unknown_is_not_changed(false, vec![ScalableSet { desired: None, ..new(1, 1) }], false)]
+    #[case::unless_no_rollout_follows(true, vec![ScalableSet { desired: None, ..new(1, 1) }], true)]
     #[case::without_a_new_set_the_rollout_decides(false, vec![old(3, 4)], false)]
     #[case::without_a_new_set_while_paused(true, vec![old(3, 4)], true)]
     #[case::none_active_while_paused(true, vec![old(0, 0)], true)]
     #[case::paused_in_mid_rollout(true, vec![old(0, 2), new(2, 3)], false)]
-    fn a_change_of_replicas_is_noticed(#[case] paused: bool, #[case] sets: Vec<Scalable>, #[case] expected: bool) {
+    fn a_change_of_replicas_is_noticed(#[case] paused: bool, #[case] sets: Vec<ScalableSet>, #[case] expected: bool) {
         assert_eq!(is_pending(&bounds(3), &sets, paused), expected);
     }
 }

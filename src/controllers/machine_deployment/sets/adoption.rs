@@ -12,7 +12,7 @@ use mcm_api::machine::{MachineDeployment, MachineSet};
 
 /// The owner that a set without a controller should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heir {
+pub(super) enum SetAdopter {
     /// The deployment itself.
     Own,
     /// Another deployment, which adopts it.
@@ -22,7 +22,11 @@ pub(super) enum Heir {
 }
 
 /// The owner of a set that the deployment selects.
-pub(super) fn heir_of(set: &MachineSet, deployment: &MachineDeployment, rivals: &[Arc<MachineDeployment>]) -> Heir {
+pub(super) fn heir_of(
+    set: &MachineSet,
+    deployment: &MachineDeployment,
+    rivals: &[Arc<MachineDeployment>],
+) -> SetAdopter {
     let selecting = rivals.iter().map(Arc::as_ref).filter(|rival| selects(rival, set.labels()));
     let all: Vec<&MachineDeployment> = std::iter::once(deployment).chain(selecting).collect();
     let has_template = |one: &&&MachineDeployment| set.spec.makes(&one.spec.template);
@@ -33,9 +37,9 @@ pub(super) fn heir_of(set: &MachineSet, deployment: &MachineDeployment, rivals: 
         _ => heirs.iter().copied().find(|one| is_named_after(set, one)),
     };
     match only {
-        Some(only) if only.metadata.name == deployment.metadata.name => Heir::Own,
-        Some(_) => Heir::Other,
-        None => Heir::Unclear,
+        Some(only) if only.metadata.name == deployment.metadata.name => SetAdopter::Own,
+        Some(_) => SetAdopter::Other,
+        None => SetAdopter::Unclear,
     }
 }
 
@@ -63,20 +67,20 @@ mod tests {
 
     /// A set of class `a` that `md-1` selects.
     #[rstest]
-    #[case::no_other_selects_it("found", "b", &[("md-2", "y", "a")], Heir::Own)]
-    #[case::the_template_is_equal("md-2-abc", "a", &[("md-2", "x", "b")], Heir::Own)]
-    #[case::the_template_of_another_is_equal("md-1-abc", "b", &[("md-2", "x", "a")], Heir::Other)]
-    #[case::both_are_and_the_name_decides("md-1-abc", "a", &[("md-2", "x", "a")], Heir::Own)]
-    #[case::both_are_and_it_has_the_name_of_the_other("md-2-abc", "a", &[("md-2", "x", "a")], Heir::Other)]
-    #[case::none_is_and_the_name_decides("md-1-abc", "b", &[("md-2", "x", "c")], Heir::Own)]
-    #[case::the_name_of_one_begins_with_that_of_another("md-1-abc", "a", &[("md", "x", "a")], Heir::Own)]
-    #[case::nothing_decides("found", "b", &[("md-2", "x", "c")], Heir::Unclear)]
-    #[case::three_have_the_template("found", "a", &[("md-2", "x", "a"), ("md-3", "x", "a")], Heir::Unclear)]
+    #[case::no_other_selects_it("found", "b", &[("md-2", "y", "a")], SetAdopter::Own)]
+    #[case::the_template_is_equal("md-2-abc", "a", &[("md-2", "x", "b")], SetAdopter::Own)]
+    #[case::the_template_of_another_is_equal("md-1-abc", "b", &[("md-2", "x", "a")], SetAdopter::Other)]
+    #[case::both_are_and_the_name_decides("md-1-abc", "a", &[("md-2", "x", "a")], SetAdopter::Own)]
+    #[case::both_are_and_it_has_the_name_of_the_other("md-2-abc", "a", &[("md-2", "x", "a")], SetAdopter::Other)]
+    #[case::none_is_and_the_name_decides("md-1-abc", "b", &[("md-2", "x", "c")], SetAdopter::Own)]
+    #[case::the_name_of_one_begins_with_that_of_another("md-1-abc", "a", &[("md", "x", "a")], SetAdopter::Own)]
+    #[case::nothing_decides("found", "b", &[("md-2", "x", "c")], SetAdopter::Unclear)]
+    #[case::three_have_the_template("found", "a", &[("md-2", "x", "a"), ("md-3", "x", "a")], SetAdopter::Unclear)]
     fn a_set_belongs_where_no_machine_is_replaced(
         #[case] name: &str,
         #[case] class: &str,
         #[case] rivals: &[(&str, &str, &str)],
-        #[case] expected: Heir,
+        #[case] expected: SetAdopter,
     ) {
         let template = deployment("md-1", "x", "a").spec.template;
         let meta = json!({ "name": name, "labels": { "pool": "x" } });

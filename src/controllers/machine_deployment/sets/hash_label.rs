@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
 use super::{OwnedSets, SetView, naming::identity_for};
-use crate::object::draft::Drafts;
+use crate::object::draft::DraftsByName;
 use mcm_api::{
     labels,
     machine::{Machine, MachineSet},
@@ -17,7 +17,7 @@ use mcm_api::{
 /// Advances each set without the label by one stage.
 pub(in super::super) fn complete(
     sets: &mut OwnedSets,
-    machines: &mut Drafts<Machine>,
+    machines: &mut DraftsByName<Machine>,
     deployment: &str,
     siblings: &[Arc<MachineSet>],
 ) {
@@ -54,7 +54,7 @@ fn label_template(set: &mut SetView, deployment: &str, siblings: &[Arc<MachineSe
 }
 
 /// Labels the Machines of a set; returns how many lacked the label.
-fn label_machines(set: &SetView, drafts: &mut Drafts<Machine>, hash: &str) -> usize {
+fn label_machines(set: &SetView, drafts: &mut DraftsByName<Machine>, hash: &str) -> usize {
     let lacks = |machine: &&Arc<Machine>| machine.labels().get(labels::TEMPLATE_HASH).is_none_or(|label| label != hash);
     let lacking: Vec<&Arc<Machine>> = set.machines.iter().filter(lacks).collect();
     for machine in &lacking {

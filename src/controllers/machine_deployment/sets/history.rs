@@ -6,13 +6,13 @@ use super::{OwnedSets, SetView};
 use mcm_api::machine::MachineSet;
 
 /// A set to delete, and why.
-pub(in super::super) type Superfluous = (Arc<MachineSet>, &'static str);
+pub(in super::super) type SetDeletion = (Arc<MachineSet>, &'static str);
 
 /// The most unused sets that one plan deletes.
 const MOST: usize = 100;
 
 /// The sets to delete: sets beyond the limit, and, unless the deployment is paused, sets that were never used.
-pub(in super::super) fn superfluous(sets: &OwnedSets, limit: Option<i32>, is_paused: bool) -> Vec<Superfluous> {
+pub(in super::super) fn superfluous(sets: &OwnedSets, limit: Option<i32>, is_paused: bool) -> Vec<SetDeletion> {
     let surplus = surplus(sets, limit);
     let is_listed = |set: &Arc<MachineSet>| surplus.iter().any(|listed| Arc::ptr_eq(listed, set));
     let unused = unused(sets).filter(|set| !is_paused && !is_listed(set)).take(MOST);

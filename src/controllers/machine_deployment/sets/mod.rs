@@ -9,20 +9,20 @@ pub(super) mod rollback;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use adoption::{Heir, heir_of};
+use adoption::{SetAdopter, heir_of};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
     Snapshot, UnreadableMachine,
-    autoscaler::{Choice, Chosen},
-    counts::{ReplicaCounts, Scalable},
+    autoscaler::{AutoscalerRecord, ChosenMachines},
+    counts::{ReplicaCounts, ScalableSet},
 };
 use crate::{
-    machine_set::InFlight,
+    machine_set::SetWritesInFlight,
     object::{
         deletion_order::{DeletionOrder, goes_first},
-        draft::{Draft, Drafts},
+        draft::{DraftsByName, ObjectDraft},
         owner,
     },
 };
@@ -35,7 +35,7 @@ use mcm_api::{
 /// A set and its Machines.
 #[derive(Clone, Debug)]
 pub(super) struct SetView {
-    pub draft: Draft<MachineSet>,
+    pub draft: ObjectDraft<MachineSet>,
     /// It has the current template.
     pub is_new: bool,
     /// Machines it controls.
@@ -43,9 +43,9 @@ pub(super) struct SetView {
     /// Machines it controls that cannot be decoded.
     pub unreadable: Vec<UnreadableMachine>,
     /// Its writes in flight.
-    pub in_flight: InFlight,
+    pub in_flight: SetWritesInFlight,
     /// The Machines chosen by the autoscaler. The set deletes them and creates others.
-    chosen: Chosen,
+    chosen: ChosenMachines,
     /// The Machines that the plan marks for the autoscaler, after the change: a mark decides which Machines the set
     /// deletes first.
     marked: BTreeMap<String, Machine>,
@@ -60,7 +60,7 @@ pub(super) struct OwnedSets {
     /// The deployment's sets, oldest first.
     pub sets: Vec<SetView>,
     /// Sets that lost the labels of the selector and are released.
-    pub released: Vec<Draft<MachineSet>>,
+    pub released: Vec<ObjectDraft<MachineSet>>,
     /// Names of sets without a controller that may belong to several deployments. None adopts them.
     pub unclear: Vec<String>,
     /// Names of sets that cannot be decoded (one may be the new set), and of Machines of unknown sets.
@@ -77,7 +77,7 @@ impl OwnedSets {
         let mut unclear = Vec::new();
         for set in &snapshot.sets {
             let matches = selector.matches(set.metadata.labels.as_ref());
-            let mut draft = Draft::of(set.clone());
+            let mut draft = ObjectDraft::of(set.clone());
             if is_controlled(deployment, set) {
                 if matches || !is_relabelled(set) {
                     owned.push(draft);
@@ -87,9 +87,9 @@ impl OwnedSets {
                 }
             } else if matches && set.metadata.deletion_timestamp.is_none() {
                 match heir_of(set, deployment, &snapshot.rivals) {
-                    Heir::Own if adopt(&mut draft, deployment) => owned.push(draft),
-                    Heir::Unclear => unclear.push(set.name_any()),
-                    Heir::Own | Heir::Other => {}
+                    SetAdopter::Own if adopt(&mut draft, deployment) => owned.push(draft),
+                    SetAdopter::Unclear => unclear.push(set.name_any()),
+                    SetAdopter::Own | SetAdopter::Other => {}
                 }
             }
         }
@@ -99,10 +99,10 @@ impl OwnedSets {
     /// The sets that the deployment controls, with any labels: all of them are deleted with it.
     pub(super) fn controlled(snapshot: &Snapshot) -> Self {
         let own = snapshot.sets.iter().filter(|set| is_controlled(&snapshot.deployment, set));
-        Self::of_sets(snapshot, own.cloned().map(Draft::of).collect())
+        Self::of_sets(snapshot, own.cloned().map(ObjectDraft::of).collect())
     }
 
-    fn of_sets(snapshot: &Snapshot, mut drafts: Vec<Draft<MachineSet>>) -> Self {
+    fn of_sets(snapshot: &Snapshot, mut drafts: Vec<ObjectDraft<MachineSet>>) -> Self {
         drafts.sort_by_cached_key(|draft| {
             let metadata = &draft.current().metadata;
             (metadata.creation_timestamp.clone(), metadata.name.clone())
@@ -119,7 +119,7 @@ impl OwnedSets {
             unreadable.entry(&machine.set_uid).or_default().push(machine.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
-        let choice = Choice::of(&snapshot.deployment);
+        let choice = AutoscalerRecord::of(&snapshot.deployment);
         let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
             let uid = draft.current().metadata.uid.as_deref().unwrap_or_default();
             let machines = machines.remove(uid).unwrap_or_default();
@@ -136,7 +136,7 @@ impl OwnedSets {
     }
 
     /// From now on the Machines count as marked.
-    pub(super) fn see_marks(&mut self, marks: &Drafts<Machine>) {
+    pub(super) fn see_marks(&mut self, marks: &DraftsByName<Machine>) {
         for set in &mut self.sets {
             let marked = set.machines.iter().filter(|machine| marks.has(machine));
             set.marked = marked.map(|machine| (machine.name_any(), marks.desired(machine).clone())).collect();
@@ -175,7 +175,7 @@ impl OwnedSets {
     }
 
     /// Drafts of all sets, the new set first: it grows before others shrink.
-    pub(super) fn into_drafts(self) -> impl Iterator<Item = Draft<MachineSet>> {
+    pub(super) fn into_drafts(self) -> impl Iterator<Item = ObjectDraft<MachineSet>> {
         let (new, old): (Vec<_>, Vec<_>) = self.sets.into_iter().partition(|set| set.is_new);
         new.into_iter().chain(old).map(|set| set.draft).chain(self.released)
     }
@@ -266,9 +266,9 @@ impl SetView {
     }
 
     /// The input of scaling for this set.
-    pub(super) fn scalable(&self) -> Scalable {
+    pub(super) fn scalable(&self) -> ScalableSet {
         let live = self.machines.iter().filter(|machine| !self.is_going(machine));
-        Scalable {
+        ScalableSet {
             counts: self.counts,
             chosen: i32_count(live.filter(|machine| goes_first(self.after_marks(machine)))),
             is_new: self.is_new,
@@ -293,7 +293,7 @@ fn is_relabelled(set: &MachineSet) -> bool {
 }
 
 /// False if the set has a controller already.
-fn adopt(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) -> bool {
+fn adopt(draft: &mut ObjectDraft<MachineSet>, deployment: &MachineDeployment) -> bool {
     let reference = owner::reference_to(deployment);
     let owners = reference.and_then(|reference| owner::adopted(&draft.current().metadata, &reference));
     let is_adopted = owners.is_some();
@@ -304,7 +304,7 @@ fn adopt(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) -> bool 
     is_adopted
 }
 
-fn release(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) {
+fn release(draft: &mut ObjectDraft<MachineSet>, deployment: &MachineDeployment) {
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
     let owners = owner::released(&draft.current().metadata, uid);
     let reason = format!("release set {}: its labels no longer match", draft.current().name_any());
@@ -313,8 +313,8 @@ fn release(draft: &mut Draft<MachineSet>, deployment: &MachineDeployment) {
 
 /// The oldest set of the template; a terminating set only if there is no other. Without one, a set that was created for this
 /// template, and that the API server stored with another one.
-fn find_new(drafts: &[Draft<MachineSet>], template: &MachineTemplate) -> Option<usize> {
-    let is_deleting = |draft: &Draft<MachineSet>| draft.current().metadata.deletion_timestamp.is_some();
+fn find_new(drafts: &[ObjectDraft<MachineSet>], template: &MachineTemplate) -> Option<usize> {
+    let is_deleting = |draft: &ObjectDraft<MachineSet>| draft.current().metadata.deletion_timestamp.is_some();
     let first = |is_new: &dyn Fn(&MachineSet) -> bool| {
         let equal = || drafts.iter().enumerate().filter(|(_, draft)| is_new(draft.current()));
         equal().find(|(_, draft)| !is_deleting(draft)).or_else(|| equal().next()).map(|(index, _)| index)

@@ -17,7 +17,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Name and hash label of a new set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Identity {
+pub(in super::super) struct NewSetIdentity {
     /// Name of the set.
     pub name: String,
     /// Value of the label [`labels::TEMPLATE_HASH`].
@@ -30,7 +30,7 @@ pub(in super::super) fn identity_for<'a>(
     template: &MachineTemplate,
     collisions: i32,
     existing: impl Iterator<Item = &'a MachineSet>,
-) -> Identity {
+) -> NewSetIdentity {
     let mut names = BTreeSet::new();
     let mut hashes = BTreeSet::new();
     for set in existing {
@@ -56,7 +56,7 @@ pub(in super::super) fn identity_for<'a>(
             .map(|suffix| format!("{deployment}-{suffix}"))
             .find(|name| !names.contains(name.as_str()));
         match free {
-            Some(name) if !hashes.contains(hash.as_str()) => return Identity { name, hash },
+            Some(name) if !hashes.contains(hash.as_str()) => return NewSetIdentity { name, hash },
             _ => attempt = attempt.wrapping_add(1),
         }
     }
@@ -128,7 +128,7 @@ mod tests {
             .unwrap()
     }
 
-    fn set(identity: &Identity) -> MachineSet {
+    fn set(identity: &NewSetIdentity) -> MachineSet {
         serde_json::from_value(json!({
             "metadata": {"name": identity.name, "labels": {"machine-template-hash": identity.hash}}, "spec": {},
         }))
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_taken_name_is_made_longer_and_a_taken_hash_is_changed() {
         let first = identity_for("pool", &template("small"), 0, [].iter());
-        let taken = set(&Identity { hash: "other".to_owned(), ..first.clone() });
+        let taken = set(&NewSetIdentity { hash: "other".to_owned(), ..first.clone() });
         let second = identity_for("pool", &template("small"), 0, [&taken].into_iter());
         assert_eq!(second.hash, first.hash);
         assert_eq!(second.name.len(), first.name.len() + 1);

@@ -7,11 +7,11 @@ use kube::ResourceExt;
 
 use super::{
     OwnedSets, SetView,
-    naming::{Identity, made_for},
+    naming::{NewSetIdentity, made_for},
 };
 use crate::{
-    machine_deployment::bounds::Bounds,
-    object::{draft::Draft, owner},
+    machine_deployment::bounds::ReplicaBounds,
+    object::{draft::ObjectDraft, owner},
 };
 use mcm_api::{
     labels,
@@ -52,15 +52,15 @@ pub(in super::super) fn next_revision(sets: &OwnedSets) -> i64 {
 }
 
 /// The annotations that record for which `spec.replicas` of the deployment a set was last scaled.
-pub(in super::super) fn size_annotations(bounds: &Bounds) -> [(&'static str, String); 2] {
+pub(in super::super) fn size_annotations(bounds: &ReplicaBounds) -> [(&'static str, String); 2] {
     [(labels::DESIRED_REPLICAS, bounds.desired.to_string()), (labels::MAX_REPLICAS, bounds.max_replicas().to_string())]
 }
 
 /// A new set with the current template. It is created with its finalizer.
 pub(in super::super) fn new_set(
     deployment: &MachineDeployment,
-    identity: &Identity,
-    bounds: &Bounds,
+    identity: &NewSetIdentity,
+    bounds: &ReplicaBounds,
     revision: i64,
     replicas: i32,
 ) -> MachineSet {
@@ -107,7 +107,7 @@ pub(in super::super) fn update_new_set(sets: &mut OwnedSets, deployment: &Machin
 }
 
 /// Sets the revision of the new set on the deployment.
-pub(in super::super) fn set_on_deployment(deployment: &mut Draft<MachineDeployment>, revision: i64) {
+pub(in super::super) fn set_on_deployment(deployment: &mut ObjectDraft<MachineDeployment>, revision: i64) {
     let text = revision.to_string();
     if revision > 0 && deployment.current().annotations().get(labels::REVISION) != Some(&text) {
         deployment.edit(format!("the current template is revision {revision}"), |deployment| {
@@ -164,7 +164,7 @@ fn copy_configuration(set: &mut SetView, deployment: &MachineDeployment) {
 }
 
 /// Raises the revision of a set. Former revisions are kept in the history, each once, the latest last.
-fn raise_revision(draft: &mut Draft<MachineSet>, revision: i64) {
+fn raise_revision(draft: &mut ObjectDraft<MachineSet>, revision: i64) {
     let former = revision_of(draft.current());
     if former >= revision {
         return;

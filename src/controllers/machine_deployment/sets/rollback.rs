@@ -4,7 +4,7 @@ use super::{
     OwnedSets, SetView,
     revision::{revision_of, shared_annotations},
 };
-use crate::{machine_deployment::nodes::Nodes, object::draft::Draft};
+use crate::{machine_deployment::nodes::DeploymentNodes, object::draft::ObjectDraft};
 use kube::ResourceExt;
 use mcm_api::{
     labels,
@@ -15,9 +15,9 @@ use mcm_rules::plan::Event;
 
 /// Executes the request in `spec.rollbackTo` and clears it, in one patch of the deployment.
 pub(in super::super) fn roll_back(
-    deployment: &mut Draft<MachineDeployment>,
+    deployment: &mut ObjectDraft<MachineDeployment>,
     sets: &mut OwnedSets,
-    nodes: &mut Nodes<'_>,
+    nodes: &mut DeploymentNodes<'_>,
     request: &RollbackConfig,
 ) {
     let revision = if request.revision == 0 { previous(sets) } else { Some(request.revision) };

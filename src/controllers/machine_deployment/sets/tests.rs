@@ -17,13 +17,13 @@ fn machine(name: &str, phase: &str, annotations: Value) -> Arc<Machine> {
 fn set(replicas: i32, machines: Vec<Arc<Machine>>) -> SetView {
     let set = json!({"metadata": {"name": "set"}, "spec": {"replicas": replicas}});
     SetView {
-        draft: Draft::of(Arc::new(serde_json::from_value(set).unwrap())),
+        draft: ObjectDraft::of(Arc::new(serde_json::from_value(set).unwrap())),
         is_new: false,
         machines,
         unreadable: Vec::new(),
-        in_flight: InFlight::default(),
+        in_flight: SetWritesInFlight::default(),
         marked: BTreeMap::new(),
-        chosen: Chosen::default(),
+        chosen: ChosenMachines::default(),
         counts: ReplicaCounts::default(),
         now: Timestamp::from_second(NOW).unwrap(),
     }
@@ -66,7 +66,7 @@ fn a_delete_in_flight_may_fail_or_succeed_and_a_create_counts_once() {
         is_terminating,
     };
     set.unreadable = vec![unreadable("u", false), unreadable("v", false), unreadable("goes", true)];
-    set.in_flight = InFlight { creates: names(&["c", "d", "u"]), deletes: names(&["b"]) };
+    set.in_flight = SetWritesInFlight { creates: names(&["c", "d", "u"]), deletes: names(&["b"]) };
     let expected = ReplicaCounts {
         replicas: 3,
         live: 3,

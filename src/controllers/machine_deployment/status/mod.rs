@@ -7,14 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::{
-    Failure, Snapshot,
-    bounds::Bounds,
+    SetCreateFailure, Snapshot,
+    bounds::ReplicaBounds,
     overlap,
     sets::{OwnedSets, SetView, i32_count},
     steps::machines as machines_of,
 };
 use crate::object::{
-    condition::{self, Condition, Refresh},
+    condition::{self, ConditionRefresh, DesiredCondition},
     summary::{LONGEST_TEXT, MOST_FAILED, failed_machines},
     text::cut,
 };
@@ -28,10 +28,10 @@ use mcm_rules::plan::Event;
 const GRACE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Inputs of the status besides the snapshot.
-pub(super) struct Facts<'a> {
+pub(super) struct DeploymentStatusInput<'a> {
     pub snapshot: &'a Snapshot,
     pub sets: &'a OwnedSets,
-    pub bounds: &'a Bounds,
+    pub bounds: &'a ReplicaBounds,
     /// Name and replicas of the new set, if this plan creates it.
     pub created: Option<(&'a str, i32)>,
     /// How many names of new sets turned out to be taken.
@@ -39,7 +39,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// The status after this plan.
-pub(super) fn status_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
+pub(super) fn status_of(facts: &DeploymentStatusInput<'_>) -> MachineDeploymentStatus {
     let mut status = counters_of(facts);
     let stored = facts.snapshot.deployment.status.clone().unwrap_or_default();
     if let Some(progress) = progress(facts, &stored, &status) {
@@ -65,7 +65,7 @@ pub(super) fn overlap_event(snapshot: &Snapshot, status: &MachineDeploymentStatu
 const WAITING: &str = "; waiting for ";
 
 /// Brings the message of `Progressing` up to date. Reason and times stay: the deadline of the rollout depends on them.
-fn tell_waits(facts: &Facts<'_>, status: &mut MachineDeploymentStatus) {
+fn tell_waits(facts: &DeploymentStatusInput<'_>, status: &mut MachineDeploymentStatus) {
     let spec = &facts.snapshot.deployment.spec;
     let is_met = is_complete(status, spec.replicas);
     let waits = if spec.paused || is_met { None } else { waits(facts, status) };
@@ -90,7 +90,7 @@ fn tell_waits(facts: &Facts<'_>, status: &mut MachineDeploymentStatus) {
 }
 
 /// The wait that Machines or a set report, or else the numbers that are not right yet. Completes "waiting for".
-fn waits(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<String> {
+fn waits(facts: &DeploymentStatusInput<'_>, status: &MachineDeploymentStatus) -> Option<String> {
     let machines = facts.sets.sets.iter().flat_map(|set| &set.machines);
     let new = facts.sets.new_set().map_or(&[][..], |set| &set.machines);
     let available = i32_count(new.iter().filter(|machine| machine.is_available()));
@@ -105,7 +105,7 @@ fn waits(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<String> 
 }
 
 /// The new set, or the deployment if there is none.
-fn subject(facts: &Facts<'_>) -> String {
+fn subject(facts: &DeploymentStatusInput<'_>) -> String {
     match facts.sets.new_set().map(SetView::name) {
         Some(name) => format!("machine set {name}"),
         None => format!("machine deployment {}", facts.snapshot.deployment.name_any()),
@@ -113,7 +113,7 @@ fn subject(facts: &Facts<'_>) -> String {
 }
 
 /// The status of a deployment that rolls nothing out: without `Progressing`.
-pub(super) fn counters_of(facts: &Facts<'_>) -> MachineDeploymentStatus {
+pub(super) fn counters_of(facts: &DeploymentStatusInput<'_>) -> MachineDeploymentStatus {
     let stored = facts.snapshot.deployment.status.clone().unwrap_or_default();
     let mut status = counted(facts, &stored);
     let now = facts.snapshot.now;
@@ -131,7 +131,10 @@ pub(super) fn is_complete(status: &MachineDeploymentStatus, desired: i32) -> boo
 }
 
 /// When a rollout without progress exceeds its progress deadline.
-pub(super) fn progress_deadline(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Option<Timestamp> {
+pub(super) fn progress_deadline(
+    facts: &DeploymentStatusInput<'_>,
+    status: &MachineDeploymentStatus,
+) -> Option<Timestamp> {
     let spec = &facts.snapshot.deployment.spec;
     let condition = condition::find(&status.conditions, ConditionType::Progressing)?;
     let settled = [ConditionReason::NewMachineSetAvailable, ConditionReason::ProgressDeadlineExceeded];
@@ -141,7 +144,7 @@ pub(super) fn progress_deadline(facts: &Facts<'_>, status: &MachineDeploymentSta
     deadline_of(condition, spec.progress_deadline_seconds)?.checked_add(GRACE).ok()
 }
 
-fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploymentStatus {
+fn counted(facts: &DeploymentStatusInput<'_>, stored: &MachineDeploymentStatus) -> MachineDeploymentStatus {
     let sets = &facts.sets.sets;
     let machines = || sets.iter().flat_map(|set| &set.machines);
     let created = facts.created.map_or(0, |(_, replicas)| replicas);
@@ -163,23 +166,23 @@ fn counted(facts: &Facts<'_>, stored: &MachineDeploymentStatus) -> MachineDeploy
 }
 
 /// The condition `Available`. Preserved Failed Machines lower the number that is needed.
-fn available(facts: &Facts<'_>, status: &MachineDeploymentStatus) -> Condition {
+fn available(facts: &DeploymentStatusInput<'_>, status: &MachineDeploymentStatus) -> DesiredCondition {
     let needed = (facts.bounds.min_available() - status.preserved_failed_replicas).max(0);
     let message = format!("{} available, {needed} needed", status.available_replicas);
     let condition = if status.available_replicas >= needed {
-        Condition::is_true(ConditionReason::MinimumReplicasAvailable, message)
+        DesiredCondition::is_true(ConditionReason::MinimumReplicasAvailable, message)
     } else {
-        Condition::is_false(ConditionReason::MinimumReplicasUnavailable, message)
+        DesiredCondition::is_false(ConditionReason::MinimumReplicasUnavailable, message)
     };
-    condition.refreshed(Refresh::OnMessage)
+    condition.refreshed(ConditionRefresh::OnMessage)
 }
 
 /// The condition `Progressing`; `None` if it does not change.
 fn progress(
-    facts: &Facts<'_>,
+    facts: &DeploymentStatusInput<'_>,
     stored: &MachineDeploymentStatus,
     status: &MachineDeploymentStatus,
-) -> Option<Condition> {
+) -> Option<DesiredCondition> {
     let spec = &facts.snapshot.deployment.spec;
     let condition = condition::find(&stored.conditions, ConditionType::Progressing);
     let has_reason = |reason: ConditionReason| condition.is_some_and(|condition| condition.reason == reason.as_str());
@@ -188,19 +191,22 @@ fn progress(
     if spec.paused {
         return (!has_reason(ConditionReason::DeploymentPaused)
             && !has_reason(ConditionReason::ProgressDeadlineExceeded))
-        .then(|| Condition::is_unknown(ConditionReason::DeploymentPaused, "the deployment is paused"));
+        .then(|| DesiredCondition::is_unknown(ConditionReason::DeploymentPaused, "the deployment is paused"));
     }
     if let Some(message) = creation_obstacle(facts.snapshot).filter(|_| new_set.is_none()) {
         let text = format!("could not create the new machine set: {}", cut(message, LONGEST_TEXT));
-        return Some(Condition::is_false(ConditionReason::MachineSetCreateError, text));
+        return Some(DesiredCondition::is_false(ConditionReason::MachineSetCreateError, text));
     }
     if let Some((name, _)) = facts.created {
-        return Some(Condition::is_true(ConditionReason::NewMachineSetCreated, format!("created machine set {name}")));
+        return Some(DesiredCondition::is_true(
+            ConditionReason::NewMachineSetCreated,
+            format!("created machine set {name}"),
+        ));
     }
     let was_complete = has_reason(ConditionReason::NewMachineSetAvailable);
     if is_complete(status, spec.replicas) {
         let text = format!("{subject} has all its machines");
-        return (!was_complete).then(|| Condition::is_true(ConditionReason::NewMachineSetAvailable, text));
+        return (!was_complete).then(|| DesiredCondition::is_true(ConditionReason::NewMachineSetAvailable, text));
     }
     if was_complete && !facts.sets.is_rolling() {
         return None;
@@ -212,34 +218,35 @@ fn progress(
         || status.available_replicas > stored.available_replicas;
     if moved && !was_complete {
         return Some(
-            Condition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))
-                .refreshed(Refresh::Always),
+            DesiredCondition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))
+                .refreshed(ConditionRefresh::Always),
         );
     }
     if has_reason(ConditionReason::DeploymentPaused) {
-        return Some(Condition::is_unknown(ConditionReason::DeploymentResumed, "the deployment is resumed"));
+        return Some(DesiredCondition::is_unknown(ConditionReason::DeploymentResumed, "the deployment is resumed"));
     }
     if condition.is_none() || was_complete || has_reason(ConditionReason::MachineSetCreateError) {
         return match new_set {
-            Some(name) => Some(Condition::is_true(
+            Some(name) => Some(DesiredCondition::is_true(
                 ConditionReason::FoundNewMachineSet,
                 format!("found machine set {name} of this template"),
             )),
             // Recreate: the old Machines are deleted first.
-            None => was_complete
-                .then(|| Condition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))),
+            None => was_complete.then(|| {
+                DesiredCondition::is_true(ConditionReason::MachineSetUpdated, format!("{subject} is progressing"))
+            }),
         };
     }
     let over = deadline_of(condition?, spec.progress_deadline_seconds)? < facts.snapshot.now;
     let text = format!("{subject} made no progress in {} seconds", spec.progress_deadline_seconds.unwrap_or_default());
-    over.then(|| Condition::is_false(ConditionReason::ProgressDeadlineExceeded, text))
+    over.then(|| DesiredCondition::is_false(ConditionReason::ProgressDeadlineExceeded, text))
 }
 
 /// Why no set can be created.
 fn creation_obstacle(snapshot: &Snapshot) -> Option<&str> {
     match &snapshot.failure {
-        Some(Failure::Other { message }) => Some(message),
-        Some(Failure::NameTaken) | None => stopped(snapshot),
+        Some(SetCreateFailure::Other { message }) => Some(message),
+        Some(SetCreateFailure::NameTaken) | None => stopped(snapshot),
     }
 }
 
@@ -269,15 +276,15 @@ fn deadline_of(condition: &MachineDeploymentCondition, seconds: Option<i32>) -> 
 }
 
 /// As the new set reports it, or else any other.
-fn replica_failure(sets: &OwnedSets) -> Option<Condition> {
+fn replica_failure(sets: &OwnedSets) -> Option<DesiredCondition> {
     sets.new_set().into_iter().chain(sets.old_sets()).find_map(|set| {
         let conditions = &set.draft.current().status.as_ref()?.conditions;
         let condition = condition::find(conditions, ConditionType::ReplicaFailure)?;
-        Some(Condition {
+        Some(DesiredCondition {
             status: condition.status.clone(),
             reason: condition.reason.clone(),
             message: condition.message.clone(),
-            refresh: Refresh::Never,
+            refresh: ConditionRefresh::Never,
         })
     })
 }

@@ -20,14 +20,14 @@ const NAMED: usize = 3;
 
 /// Work that an obstacle holds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
+enum BlockedWork {
     Drain,
     Deletion,
     Creation,
     Health,
 }
 
-impl Work {
+impl BlockedWork {
     fn of(self, count: usize) -> String {
         let (one, several) = match self {
             Self::Drain => ("drain", "drains"),
@@ -41,7 +41,7 @@ impl Work {
 
 /// The obstacle that most Machines have, with their number and names; `None` if no Machine names one. Completes "waiting for".
 pub(super) fn top<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Option<String> {
-    let mut groups: BTreeMap<(Work, String, String), BTreeMap<String, String>> = BTreeMap::new();
+    let mut groups: BTreeMap<(BlockedWork, String, String), BTreeMap<String, String>> = BTreeMap::new();
     for machine in machines {
         if let Some((work, code, text)) = obstacle_of(machine) {
             let text = text.replace(&machine.name_any(), "it");
@@ -61,23 +61,23 @@ pub(super) fn top<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Option
 }
 
 /// The work, the code of the error and the text.
-fn obstacle_of(machine: &Machine) -> Option<(Work, String, String)> {
+fn obstacle_of(machine: &Machine) -> Option<(BlockedWork, String, String)> {
     let status = machine.status.as_ref()?;
     let blocked = status.conditions.iter().find(|it| it.type_ == MachineConditionType::DrainBlocked.as_str());
     if let Some(message) = blocked.and_then(|condition| condition.message.clone()) {
-        return Some((Work::Drain, String::new(), message));
+        return Some((BlockedWork::Drain, String::new(), message));
     }
     let operation = &status.last_operation;
     let has_failed = operation.state == Some(OperationState::Failed);
     let work = match machine.phase() {
-        _ if machine.is_terminating() => Work::Deletion,
-        MachinePhase::Unknown => Work::Health,
+        _ if machine.is_terminating() => BlockedWork::Deletion,
+        MachinePhase::Unknown => BlockedWork::Health,
         _ if machine.is_available() || machine.is_preserved_failed() => return None,
-        MachinePhase::Failed if !machine.spec.provider_id.is_empty() => Work::Health,
-        _ => Work::Creation,
+        MachinePhase::Failed if !machine.spec.provider_id.is_empty() => BlockedWork::Health,
+        _ => BlockedWork::Creation,
     };
     // A text about a Node that is not healthy is not yet a failure of an operation.
-    let is_told = has_failed || work == Work::Health;
+    let is_told = has_failed || work == BlockedWork::Health;
     (is_told && !operation.description.is_empty())
         .then(|| (work, operation.error_code.clone(), operation.description.clone()))
 }

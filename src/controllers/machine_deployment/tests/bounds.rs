@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, in_place, pick, recreate, rolling};
-use crate::object::suffix::Suffixes;
+use crate::object::suffix::NameSuffixes;
 use mcm_api::labels::CRITICAL_COMPONENTS_TAINT;
 
 /// An external event.
@@ -37,7 +37,7 @@ fn any_strategy() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn push(drive: &mut Drive, push: &Push, suffixes: &mut Suffixes) {
+fn push(drive: &mut Drive, push: &Push, suffixes: &mut NameSuffixes) {
     match push {
         Push::Class(class) => drive.edit_class(&format!("v{class}")),
         Push::Replicas(replicas) => drive.edit(json!({ "replicas": replicas })),
@@ -63,8 +63,8 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut drive = Drive::of(deployment(replicas, strategy));
-        drive.order = Order::Random(Suffixes::seeded(seed));
-        let mut suffixes = Suffixes::seeded(seed ^ 1);
+        drive.order = Order::Random(NameSuffixes::seeded(seed));
+        let mut suffixes = NameSuffixes::seeded(seed ^ 1);
         for pushed in &pushes {
             push(&mut drive, pushed, &mut suffixes);
         }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::oracle::Tally;
 use crate::{
-    machine_deployment::{Action, Policy, Snapshot, plan, rollout::lint::lint},
-    object::{deletion_order::marked_at, suffix::Suffixes},
+    machine_deployment::{Action, DeploymentPolicy, Snapshot, plan, rollout::lint::lint},
+    object::{deletion_order::marked_at, suffix::NameSuffixes},
     testing::{Happening, World, merge},
 };
 use mcm_api::{
@@ -29,12 +29,12 @@ pub(super) enum Order {
     /// Always the first in the list.
     Fixed,
     /// Any, by a seed.
-    Random(Suffixes),
+    Random(NameSuffixes),
 }
 
 pub(super) struct Drive {
     pub world: World,
-    pub policy: Policy,
+    pub policy: DeploymentPolicy,
     pub log: String,
     pub order: Order,
     /// No replicas were changed and no Machine failed since the start: the upper bound holds without excuse.
@@ -82,7 +82,7 @@ impl Drive {
         world.deployments.create(&mut world.clock, deployment).unwrap();
         Self {
             world,
-            policy: Policy { annotate_nodes: true, has_target: true },
+            policy: DeploymentPolicy { annotate_nodes: true, has_target: true },
             log: String::new(),
             order: Order::Fixed,
             is_plain: true,
@@ -413,7 +413,7 @@ impl Names {
 }
 
 /// A number below `count`; 0 if there is none.
-pub(super) fn pick(suffixes: &mut Suffixes, count: usize) -> usize {
+pub(super) fn pick(suffixes: &mut NameSuffixes, count: usize) -> usize {
     let text = suffixes.next().unwrap();
     text.bytes().fold(0, |sum, byte| sum * 31 + usize::from(byte)) % count.max(1)
 }

@@ -22,7 +22,7 @@ use mcm_api::{
     patch::Packed,
     selector::Selector,
 };
-use mcm_rules::plan::{WaitKind, lint::Rule};
+use mcm_rules::plan::{WaitKind, lint::PlanRule};
 
 fn auto(replicas: i32, surge: i32, unavailable: i32) -> Drive {
     Drive::settled(deployment(replicas, in_place(surge, unavailable, "Auto")))
@@ -448,7 +448,7 @@ fn machines_of_the_autoscaler_are_marked_and_its_annotation_is_pruned() {
     assert!(!drive.deployment().annotations()[labels::TRIGGER_DELETION].contains(gone));
 }
 
-fn rules(snapshot: &Snapshot, actions: Vec<Action>) -> Vec<Rule> {
+fn rules(snapshot: &Snapshot, actions: Vec<Action>) -> Vec<PlanRule> {
     let step = |action| mcm_rules::plan::Step { action, reason: String::new(), event: None };
     let steps: Vec<_> = actions.into_iter().map(step).collect();
     lint(snapshot, &steps).into_iter().map(|violation| violation.rule).collect()
@@ -461,7 +461,7 @@ fn a_selection_beyond_maxunavailable_is_refused() {
     let idle = snapshot.nodes.values().find(|node| !progress::is_selected(node)).unwrap();
     let patch = json!({"metadata": {"labels": {labels::SELECTED_FOR_UPDATE: "true"}}});
     let select = Action::PatchNode { node: Arc::clone(idle), patch: Packed::from(&patch) };
-    assert_eq!(rules(&snapshot, vec![select.clone()]), [Rule::TooFewAvailable]);
+    assert_eq!(rules(&snapshot, vec![select.clone()]), [PlanRule::TooFewAvailable]);
     let mut patient = snapshot.clone();
     Arc::make_mut(&mut patient.deployment).spec.strategy = serde_json::from_value(in_place(0, 2, "Auto")).unwrap();
     assert_eq!(rules(&patient, vec![select]), []);
@@ -471,18 +471,18 @@ fn a_selection_beyond_maxunavailable_is_refused() {
 #[case::updated(|_: &mut Snapshot| {}, None)]
 #[case::not_updated(
     |it: &mut Snapshot| for node in it.nodes.values_mut() { Arc::make_mut(node).labels_mut().remove(labels::UPDATE_RESULT); },
-    Some(Rule::ActsOnUnknown)
+    Some(PlanRule::ActsOnUnknown)
 )]
-#[case::not_known(|it: &mut Snapshot| it.nodes_unknown = Some("silent".to_owned()), Some(Rule::ActsOnUnknown))]
+#[case::not_known(|it: &mut Snapshot| it.nodes_unknown = Some("silent".to_owned()), Some(PlanRule::ActsOnUnknown))]
 #[case::it_would_be_replaced(
     |it: &mut Snapshot| for set in &mut it.sets { Arc::make_mut(set).labels_mut().remove(labels::SCALE_UP_DISABLED); },
-    Some(Rule::TooManyMachines)
+    Some(PlanRule::TooManyMachines)
 )]
 #[case::under_another_strategy(
     |it: &mut Snapshot| Arc::make_mut(&mut it.deployment).spec.strategy = serde_json::from_value(rolling(1, 0)).unwrap(),
-    Some(Rule::TouchesForeign)
+    Some(PlanRule::TouchesForeign)
 )]
-fn a_move_is_refused_unless_its_node_was_updated(#[case] change: fn(&mut Snapshot), #[case] refused: Option<Rule>) {
+fn a_move_is_refused_unless_its_node_was_updated(#[case] change: fn(&mut Snapshot), #[case] refused: Option<PlanRule>) {
     let mut drive = begun(3, 0, 1);
     let name = chosen(&drive);
     update(&mut drive, &name);

@@ -10,7 +10,7 @@ use super::{
     support::POLICY,
 };
 use crate::{
-    object::{owner, suffix::Suffixes},
+    object::{owner, suffix::NameSuffixes},
     testing::World,
 };
 use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
@@ -56,7 +56,7 @@ fn settled(deployments: &[MachineDeployment]) -> World {
 }
 
 /// As a backup contains it: without UID, owners and status.
-fn restored(world: &World, deployments: &[MachineDeployment], mut order: Suffixes) -> World {
+fn restored(world: &World, deployments: &[MachineDeployment], mut order: NameSuffixes) -> World {
     let mut after = World::new();
     let mut sets: Vec<MachineSet> = world.sets.all().map(|set| MachineSet::clone(set)).collect();
     let mut machines: Vec<Machine> = world.machines.all().map(|machine| Machine::clone(machine)).collect();
@@ -92,8 +92,8 @@ fn no_machine_is_replaced_after_a_restore(#[case] classes: &[&str]) {
     let names = |world: &World| world.machines.all().map(|machine| machine.name_any()).collect::<Vec<_>>();
     assert_eq!(names(&before).len(), 2 * classes.len());
     for seed in 0..200 {
-        let mut world = restored(&before, &deployments, Suffixes::seeded(seed));
-        let mut order = Suffixes::seeded(seed + 1000);
+        let mut world = restored(&before, &deployments, NameSuffixes::seeded(seed));
+        let mut order = NameSuffixes::seeded(seed + 1000);
         for _ in 0..8 {
             let name = deployments[pick(&mut order, deployments.len())].name_any();
             settle(&mut world, &name);

@@ -11,7 +11,7 @@ use super::{
     drive::{Drive, deployment, recreate, rolling},
     support::{first_machine, only_set, planned},
 };
-use crate::{machine_set::InFlight, testing::Happening};
+use crate::{machine_set::SetWritesInFlight, testing::Happening};
 use mcm_api::machine::MachinePhase;
 
 /// A pool with one failed Machine that a user preserved for inspection, before a rollout to another class.
@@ -154,7 +154,7 @@ fn the_status_goes_on_while_a_deployment_is_deleted() {
 fn a_set_that_cannot_be_created_is_reported_in_one_event_that_names_it() {
     let drive = Drive::of(deployment(1, rolling(1, 0)));
     let mut snapshot = drive.snapshot();
-    snapshot.failure = Some(super::super::Failure::Other { message: "quota exceeded".to_owned() });
+    snapshot.failure = Some(super::super::SetCreateFailure::Other { message: "quota exceeded".to_owned() });
     let plan = planned(&snapshot);
     let created = plan.steps.iter().find_map(|step| match &step.action {
         Action::CreateSet(set) => Some(set.name_any()),
@@ -198,7 +198,9 @@ fn an_old_set_with_a_machine_that_terminates_or_comes_is_not_deleted_as_history(
     assert!(deletes(&snapshot));
     let old = snapshot.sets.iter().find(|set| set.spec.replicas == 0).unwrap().uid().unwrap();
     let mut creating = snapshot.clone();
-    creating.in_flight.insert(old.clone(), InFlight { creates: ["m".to_owned()].into(), ..InFlight::default() });
+    creating
+        .in_flight
+        .insert(old.clone(), SetWritesInFlight { creates: ["m".to_owned()].into(), ..SetWritesInFlight::default() });
     assert!(!deletes(&creating));
     let mut terminating = snapshot.clone();
     let mut machine = (*terminating.machines[0]).clone();

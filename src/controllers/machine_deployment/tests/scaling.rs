@@ -13,7 +13,7 @@ use crate::{
     testing::Happening,
 };
 use mcm_api::labels;
-use mcm_rules::plan::Hold;
+use mcm_rules::plan::ReconcileHold;
 
 #[test]
 fn replicas_changed_after_the_strategy_was_switched_do_not_stall_the_rollout() {
@@ -85,7 +85,8 @@ fn a_deployment_that_is_moved_is_left_alone_and_says_so() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 0)));
     drive.edit(json!({"replicas": 4}));
     let mut snapshot = drive.snapshot();
-    snapshot.hold = Some(Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) });
+    snapshot.hold =
+        Some(ReconcileHold { is_confirmed: true, ..ReconcileHold::from("MCMMigration d to be complete".to_owned()) });
     let steps = plan(&snapshot, &drive.policy).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, Failure},
+    super::{Action, SetCreateFailure},
     drive::{Drive, NAME, deployment, rolling},
     support::{annotate_deployment, condition, foreign_set, only_set, planned, reads},
 };
@@ -163,7 +163,7 @@ fn a_taken_name_is_counted_and_another_one_is_used() {
         })
     };
     let first = created(&planned(&snapshot)).unwrap();
-    snapshot.failure = Some(Failure::NameTaken);
+    snapshot.failure = Some(SetCreateFailure::NameTaken);
     let plan = planned(&snapshot);
     let status = plan.steps.iter().position(|step| match &step.action {
         Action::WriteStatus(status) => status.collision_count == Some(1),
@@ -178,7 +178,7 @@ fn a_taken_name_is_counted_and_another_one_is_used() {
 fn a_failed_creation_is_reported_and_forgotten_when_it_works() {
     let mut drive = Drive::of(deployment(1, rolling(1, 0)));
     let mut snapshot = drive.snapshot();
-    snapshot.failure = Some(Failure::Other { message: "quota exceeded".to_owned() });
+    snapshot.failure = Some(SetCreateFailure::Other { message: "quota exceeded".to_owned() });
     let plan = planned(&snapshot);
     for step in &plan.steps {
         drive.world.apply_deployment_action(&snapshot, &step.action).unwrap();

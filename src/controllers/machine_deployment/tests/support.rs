@@ -6,14 +6,14 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, Policy, Snapshot, plan},
+    super::{Action, DeploymentPolicy, Snapshot, plan},
     drive::{Drive, NAME},
 };
 use crate::testing::merge;
 use mcm_api::machine::MachineSet;
 use mcm_rules::plan::Plan;
 
-pub(super) const POLICY: Policy = Policy { annotate_nodes: true, has_target: true };
+pub(super) const POLICY: DeploymentPolicy = DeploymentPolicy { annotate_nodes: true, has_target: true };
 
 pub(super) fn planned(snapshot: &Snapshot) -> Plan<Action> {
     plan(snapshot, &POLICY)

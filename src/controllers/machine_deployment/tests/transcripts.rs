@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Order, deployment, in_place, recreate, rolling};
-use crate::object::suffix::Suffixes;
+use crate::object::suffix::NameSuffixes;
 
 /// The log of the story in the fixed order. Random orders must arrive at the same end state.
 fn tell(replicas: i32, strategy: Value, story: impl Fn(&mut Drive)) -> String {
@@ -16,7 +16,7 @@ fn tell(replicas: i32, strategy: Value, story: impl Fn(&mut Drive)) -> String {
     };
     let fixed = told(Order::Fixed);
     for seed in 0..30 {
-        let random = told(Order::Random(Suffixes::seeded(seed)));
+        let random = told(Order::Random(NameSuffixes::seeded(seed)));
         assert_eq!(random.end_state(), fixed.end_state(), "seed {seed}\n{}", random.log);
     }
     format!("{}---\n{}", fixed.log, fixed.end_state())

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::drive::{deployment, rolling};
 use crate::{
     SETS,
-    machine_deployment::{Action, Policy, apply::MachineDeployments},
-    machine_set::{InFlight, InFlightWrites},
+    machine_deployment::{Action, DeploymentPolicy, apply::DeploymentReconciler},
+    machine_set::{InFlightWrites, SetWritesInFlight},
     node,
     testing::{Fate, Wire},
 };
@@ -20,28 +20,28 @@ use mcm_api::{
     machine::{Machine, MachineDeployment, MachineSet},
     node::Node,
 };
-use mcm_rules::plan::Plannable;
+use mcm_rules::plan::PlanInput;
 use mcm_runtime::{
-    cache::{Cache, Key},
+    cache::{Key, ObjectCache},
     clock::{ManualClock, SystemClock},
-    events::Events,
-    metrics::Metrics,
-    objects::Objects,
-    queue::{Pacing, Queue},
-    reconcile::{Loop, Observe},
-    target::{Assignment, TargetClients, TargetId, Targets},
-    worker::{Handler, ReconcileError, Requeue},
+    events::EventRecorder,
+    metrics::MetricsRegistry,
+    objects::CachedApi,
+    queue::{QueuePacing, WorkQueue},
+    reconcile::{ReconcileLoop, SnapshotReader},
+    target::{CellTargets, TargetAssignment, TargetClients, TargetId},
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 
 struct Shell {
     wire: Wire,
-    deployments: Arc<Cache<MachineDeployment>>,
-    sets: Arc<Cache<MachineSet>>,
-    machines: Arc<Cache<Machine>>,
-    nodes: Arc<Cache<Node>>,
+    deployments: Arc<ObjectCache<MachineDeployment>>,
+    sets: Arc<ObjectCache<MachineSet>>,
+    machines: Arc<ObjectCache<Machine>>,
+    nodes: Arc<ObjectCache<Node>>,
     in_flight: Arc<InFlightWrites>,
     clock: Arc<ManualClock>,
-    runner: Loop<MachineDeployments>,
+    runner: ReconcileLoop<DeploymentReconciler>,
 }
 
 impl Shell {
@@ -54,24 +54,24 @@ impl Shell {
             crate::machine_set::CACHE.empty(),
             crate::machine::CACHE.empty(),
         );
-        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&[SETS]));
+        let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache_for(&[SETS]));
         let nodes = Arc::clone(&targets.connect(&TargetId::only(), &TargetClients::one(&client)).nodes.cache);
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
         let in_flight = Arc::<InFlightWrites>::default();
-        let reconciler = MachineDeployments {
-            deployments: Arc::new(Objects::namespaced(&deployments, &client)),
-            sets: Arc::new(Objects::namespaced(&sets, &client)),
-            machines: Arc::new(Objects::namespaced(&machines, &client)),
+        let reconciler = DeploymentReconciler {
+            deployments: Arc::new(CachedApi::namespaced(&deployments, &client)),
+            sets: Arc::new(CachedApi::namespaced(&sets, &client)),
+            machines: Arc::new(CachedApi::namespaced(&machines, &client)),
             targets,
             in_flight: Arc::clone(&in_flight),
             holds: Arc::default(),
-            policy: Policy { annotate_nodes: true, has_target: true },
-            events: Events::start(client, "test", Arc::new(SystemClock), Metrics::new()),
+            policy: DeploymentPolicy { annotate_nodes: true, has_target: true },
+            events: EventRecorder::start(client, "test", Arc::new(SystemClock), MetricsRegistry::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(
+        let runner = ReconcileLoop::new(
             Arc::new(reconciler),
-            Queue::new("deployments", Pacing::default()),
+            WorkQueue::new("deployments", QueuePacing::default()),
             Arc::default(),
             Arc::new(SystemClock),
         );
@@ -117,7 +117,7 @@ impl Shell {
         }
     }
 
-    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self) -> Result<RequeueTime, ReconcileError> {
         self.runner.handle(&Key::new("shoot", "pool")).await
     }
 
@@ -161,7 +161,7 @@ async fn what_sets_have_in_flight_takes_room(#[case] creates: &[&str], #[case] r
     let shell = Shell::new();
     let creates = creates.iter().map(|&name| name.to_owned()).collect();
     let old = shell.sets.get(&Key::new("shoot", "old")).unwrap();
-    shell.in_flight.announce(&old, InFlight { creates, ..InFlight::default() });
+    shell.in_flight.announce(&old, SetWritesInFlight { creates, ..SetWritesInFlight::default() });
     shell.reconcile().await.unwrap();
     assert_eq!(shell.new_set().unwrap().spec.replicas, replicas);
 }

@@ -9,7 +9,7 @@ use super::{
     world::{World, after, annotated, both, phase, preserved_until, waits},
 };
 use mcm_api::labels;
-use mcm_rules::plan::Plannable;
+use mcm_rules::plan::PlanInput;
 
 #[rstest]
 #[case::preserved_stays(phase("Running"), both(phase("Failed"), preserved_until(60)))]

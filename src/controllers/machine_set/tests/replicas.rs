@@ -9,7 +9,7 @@ use super::{
     world::{World, both, phase, waits},
 };
 use mcm_api::{labels, reasons::EventReason};
-use mcm_rules::plan::Hold;
+use mcm_rules::plan::ReconcileHold;
 
 #[test]
 fn a_new_set_is_guarded_first_then_grows_then_reports() {
@@ -164,7 +164,8 @@ fn only_a_machine_whose_class_exists_has_the_finalizer_from_birth(
 #[test]
 fn a_set_that_is_moved_is_left_alone_and_counts_its_machines() {
     let mut snapshot = World::new(3).snapshot();
-    snapshot.hold = Some(Hold { is_confirmed: true, ..Hold::from("MCMMigration d to be complete".to_owned()) });
+    snapshot.hold =
+        Some(ReconcileHold { is_confirmed: true, ..ReconcileHold::from("MCMMigration d to be complete".to_owned()) });
     let steps = super::super::plan(&snapshot).steps;
     let [Action::WriteStatus(status)] = &steps.iter().map(|step| step.action.clone()).collect::<Vec<_>>()[..] else {
         panic!("{steps:?}")

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, Failure},
+    super::{Action, ReplicaWriteFailure},
     world::{World, after, both, phase, preserved_until},
 };
 use mcm_rules::plan::Plan;
@@ -54,7 +54,7 @@ fn a_failure_is_reported_before_the_work_is_tried_again_and_withdrawn_after_succ
     #[case] reason: &str,
 ) {
     let mut world = World::new(replicas).machines(1);
-    world.failure = Some(Failure { message: "quota".into() });
+    world.failure = Some(ReplicaWriteFailure { message: "quota".into() });
     let plan_after_failure = world.plan();
     assert!(matches!(plan_after_failure.steps[0].action, Action::WriteStatus(_)));
     world.apply(Plan { steps: plan_after_failure.steps.into_iter().take(1).collect(), waits: Vec::new() });
@@ -62,7 +62,7 @@ fn a_failure_is_reported_before_the_work_is_tried_again_and_withdrawn_after_succ
     assert_eq!((condition.type_.as_str(), condition.status.as_str()), ("ReplicaFailure", "True"));
     assert_eq!((condition.reason.as_str(), condition.message.as_str()), (reason, "quota"));
 
-    world.failure = Some(Failure { message: "quota, attempt 2".into() });
+    world.failure = Some(ReplicaWriteFailure { message: "quota, attempt 2".into() });
     let again = world.plan();
     assert!(!again.steps.iter().any(|step| matches!(step.action, Action::WriteStatus(_))), "one report is enough");
 
@@ -81,7 +81,7 @@ fn the_errors_of_many_machines_fit_into_the_status() {
         let broken = both(phase("CrashLoopBackOff"), json!({ "status": { "lastOperation": failed } }));
         world = world.machine(&format!("m{index:02}"), broken);
     }
-    world.failure = Some(Failure { message: text });
+    world.failure = Some(ReplicaWriteFailure { message: text });
     world.settle();
     let status = world.status();
     let names: Vec<_> = status.failed_machines.iter().map(|machine| machine.name.clone()).collect();

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::super::{Action, lint::lint};
 use super::world::{World, now};
-use crate::object::strays::Growth;
+use crate::object::strays::CreationGate;
 use mcm_rules::plan::WaitKind;
 
 /// A set of 3 replicas with 2 Machines, and a third one to which the API server gave another label.
-fn world(growth: Growth) -> World {
+fn world(growth: CreationGate) -> World {
     let mut world = World::new(3).machines(2).machine("stray", json!({ "metadata": { "labels": { "pool": "b" } } }));
     let stray =
         world.snapshot().machines.iter().find(|machine| machine.metadata.name.as_deref() == Some("stray")).cloned();
@@ -26,7 +26,7 @@ fn why() -> String {
 
 #[test]
 fn a_machine_that_is_not_the_sets_is_deleted_and_no_other_one_is_made() {
-    let mut world = world(Growth::Paused { why: why(), until: now() + 5.seconds() });
+    let mut world = world(CreationGate::Paused { why: why(), until: now() + 5.seconds() });
     world.apply(world.plan());
     assert_eq!((world.deleted.as_slice(), world.patched.len()), (&["stray".to_owned()][..], 0), "not released");
     world.finish_deletions();
@@ -44,12 +44,12 @@ fn a_machine_that_is_not_the_sets_is_deleted_and_no_other_one_is_made() {
 
 #[test]
 fn after_the_pause_the_api_server_is_asked_first() {
-    let mut world = world(Growth::Tried { why: why() });
+    let mut world = world(CreationGate::Tried { why: why() });
     world.strays.altered.clear();
     let plan = world.plan();
     assert!(plan.steps.iter().any(|step| matches!(step.action, Action::TryMachine(_))), "{plan}");
     assert!(!plan.steps.iter().any(|step| matches!(step.action, Action::CreateMachine(_))), "{plan}");
-    world.strays.growth = Growth::Free;
+    world.strays.growth = CreationGate::Free;
     world.settle();
     assert_eq!((world.created.len(), world.status().conditions.len()), (1, 0));
 }
@@ -57,7 +57,7 @@ fn after_the_pause_the_api_server_is_asked_first() {
 #[test]
 fn a_set_with_enough_machines_asks_nothing_and_shows_nothing() {
     let mut world = World::new(2).machines(2);
-    world.strays.growth = Growth::Tried { why: why() };
+    world.strays.growth = CreationGate::Tried { why: why() };
     let plan = world.settle();
     assert_eq!((plan.waits.len(), world.status().conditions.len()), (0, 0), "{plan}");
 }

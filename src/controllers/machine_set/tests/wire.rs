@@ -10,61 +10,61 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    machine_set::{Action, InFlight, InFlightWrites, MachineSets},
+    machine_set::{Action, InFlightWrites, MachineSetReconciler, SetWritesInFlight},
     object::owner::is_controlled_by,
     testing::{Fate, Wire},
 };
 use mcm_api::machine::{Machine, MachineSet};
-use mcm_rules::plan::Plannable;
+use mcm_rules::plan::PlanInput;
 use mcm_runtime::{
-    cache::{Cache, Key},
+    cache::{Key, ObjectCache},
     clock::SystemClock,
-    events::Events,
+    events::EventRecorder,
     fence::{self, LeaseFence},
-    metrics::Metrics,
-    objects::Objects,
-    queue::{Pacing, Queue},
-    reconcile::{Loop, Observe},
-    worker::{Handler, ReconcileError, Requeue},
+    metrics::MetricsRegistry,
+    objects::CachedApi,
+    queue::{QueuePacing, WorkQueue},
+    reconcile::{ReconcileLoop, SnapshotReader},
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 
 /// One set, `machinesets/a`, of the deployment `pool`.
 struct Shell {
     wire: Wire,
-    sets: Arc<Cache<MachineSet>>,
-    machines: Arc<Cache<Machine>>,
+    sets: Arc<ObjectCache<MachineSet>>,
+    machines: Arc<ObjectCache<Machine>>,
     in_flight: Arc<InFlightWrites>,
     woken: Arc<Mutex<Vec<Key>>>,
-    metrics: Metrics,
-    runner: Loop<MachineSets>,
+    metrics: MetricsRegistry,
+    runner: ReconcileLoop<MachineSetReconciler>,
 }
 
 impl Shell {
     fn new(replicas: i32, machines: usize) -> Self {
         let (wire, sets, cached) = (Wire::new(), crate::machine_set::CACHE.empty(), crate::machine::CACHE.empty());
         let client = wire.client();
-        let (clock, metrics) = (Arc::new(SystemClock), Metrics::new());
+        let (clock, metrics) = (Arc::new(SystemClock), MetricsRegistry::new());
         let in_flight = Arc::<InFlightWrites>::default();
         let woken = Arc::<Mutex<Vec<Key>>>::default();
         let log = Arc::clone(&woken);
         in_flight.on_settled(move |key| log.lock().push(key.clone()));
-        let reconciler = MachineSets {
-            sets: Arc::new(Objects::namespaced(&sets, &client)),
-            machines: Arc::new(Objects::namespaced(&cached, &client)),
+        let reconciler = MachineSetReconciler {
+            sets: Arc::new(CachedApi::namespaced(&sets, &client)),
+            machines: Arc::new(CachedApi::namespaced(&cached, &client)),
             deployments: crate::machine_deployment::CACHE.empty(),
-            classes: Arc::new(Objects::namespaced(&crate::machine_class::CACHE.empty(), &client)),
-            secrets: Arc::new(Objects::namespaced(&crate::secret::CACHE.empty(), &client)),
+            classes: Arc::new(CachedApi::namespaced(&crate::machine_class::CACHE.empty(), &client)),
+            secrets: Arc::new(CachedApi::namespaced(&crate::secret::CACHE.empty(), &client)),
             in_flight: Arc::clone(&in_flight),
             recent: Arc::default(),
             holds: Arc::default(),
-            events: Events::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
+            events: EventRecorder::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
             clock,
             measured: metrics.of(),
             entropy: Arc::new(|| 7),
         };
-        let runner = Loop::new(
+        let runner = ReconcileLoop::new(
             Arc::new(reconciler),
-            Queue::new("sets", Pacing::default()),
+            WorkQueue::new("sets", QueuePacing::default()),
             Arc::default(),
             Arc::new(SystemClock),
         );
@@ -101,11 +101,11 @@ impl Shell {
         self.sets.wrote(self.wire.put("machinesets/a", change));
     }
 
-    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self) -> Result<RequeueTime, ReconcileError> {
         self.runner.handle(&key()).await
     }
 
-    fn in_flight(&self) -> InFlight {
+    fn in_flight(&self) -> SetWritesInFlight {
         self.in_flight.of(&self.uid())
     }
 
@@ -150,7 +150,7 @@ async fn a_batch_of_creations_ends_when_the_set_asks_for_something_else(#[case] 
     shell.before_first("POST machines", move || drop(sets.wrote(wire.put("machinesets/a", &change))));
     shell.reconcile().await.unwrap();
     assert_eq!(shell.wire.count("POST machines"), created);
-    assert_eq!(shell.in_flight(), InFlight::default(), "what is not made is in flight no longer");
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default(), "what is not made is in flight no longer");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_batch_of_creations_ends_when_the_lease_is_lost() {
     shell.before_first("POST machines", move || closing.close());
     fence::within(fence, shell.reconcile()).await.unwrap();
     assert_eq!(shell.wire.count("POST machines"), 1);
-    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default());
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_machine_has_the_finalizer_from_birth_if_its_class_and_secrets_exist(
     #[case] is_held: bool,
 ) {
     let shell = Shell::new(1, 0);
-    let MachineSets { classes, secrets, .. } = &*shell.runner.reconciler;
+    let MachineSetReconciler { classes, secrets, .. } = &*shell.runner.reconciler;
     if is_synced {
         for event in [Event::Init, Event::InitDone] {
             classes.cache.observe(event);
@@ -220,7 +220,7 @@ async fn a_rejected_delete_does_not_cut_those_beside_it() {
     assert!(shell.wire.count("DELETE machines") <= 32, "none is made after it failed");
     let going = shell.wire.all::<Machine>("machines").iter().filter(|machine| machine.is_terminating()).count();
     assert!(going > 0);
-    assert_eq!((shell.alive(), shell.in_flight()), (90 - going, InFlight::default()));
+    assert_eq!((shell.alive(), shell.in_flight()), (90 - going, SetWritesInFlight::default()));
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_rejected_create_fails_fast_and_leaves_nothing_in_flight() {
     shell.wire.judge(|request| if request.starts_with("POST") { Fate::Refused } else { Fate::Answered });
     shell.reconcile().await.unwrap_err();
     assert_eq!(shell.wire.count("POST machines"), 1, "slow start");
-    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default());
     assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")], "the deployment has its room back");
 }
 
@@ -275,7 +275,7 @@ async fn a_machine_whose_creation_was_not_answered_is_in_flight_until_it_was_rea
         (1, 1),
         "what was read is in the cache"
     );
-    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default());
     assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")]);
 }
 
@@ -288,7 +288,7 @@ async fn a_machine_whose_deletion_was_not_answered_is_in_flight_until_it_was_rea
     shell.wire.judge(|_| Fate::Answered);
     shell.reconcile().await.unwrap();
     assert!(shell.machines.get(&Key::new("shoot", &deleted)).unwrap().is_terminating());
-    assert_eq!((shell.wire.count("DELETE"), shell.in_flight()), (1, InFlight::default()));
+    assert_eq!((shell.wire.count("DELETE"), shell.in_flight()), (1, SetWritesInFlight::default()));
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn an_aborted_reconcile_leaves_nothing_in_flight() {
     }
     assert!(!shell.in_flight().creates.is_empty());
     drop(reconcile);
-    assert_eq!(shell.in_flight(), InFlight::default());
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default());
 }
 
 #[tokio::test]

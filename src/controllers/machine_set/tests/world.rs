@@ -30,7 +30,7 @@ pub(super) struct World {
     pub(super) unreadable: Vec<String>,
     pub(super) unreadable_preserved: usize,
     pub(super) strays: StrayView<Machine>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<ReplicaWriteFailure>,
     pub(super) now: Timestamp,
     pub(super) seed: u64,
     pub(super) created: Vec<String>,

@@ -10,15 +10,15 @@ use crate::{MACHINES, SETS, testing::PROVIDER};
 use mcm_api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED};
 use mcm_rules::{
     plan::Plan,
-    safety::meltdown::{Group, Limit, Limits, OutOfService},
+    safety::meltdown::{MeltdownGroup, MeltdownLimits, OutOfService, ReplacementLimit},
 };
-use mcm_runtime::{cache::Key, guard::Guard, role::Role};
+use mcm_runtime::{cache::Key, guard::GuardedObject, role::ControllerRole};
 
-const POLICY: Policy = Policy {
+const POLICY: NodePolicy = NodePolicy {
     creation_timeout: SignedDuration::from_secs(1200),
     marks_strangers: true,
     finalizer_grace: SignedDuration::from_secs(30),
-    unhealthy_replacements: Limits { per_deployment: Limit::Machines(1), per_zone: None },
+    unhealthy_replacements: MeltdownLimits { per_deployment: ReplacementLimit::Machines(1), per_zone: None },
 };
 
 fn now() -> Timestamp {
@@ -37,7 +37,10 @@ fn node(age: i64, metadata: Value) -> Node {
 #[case::machines(&[MACHINES], true)]
 #[case::both(&[SETS, MACHINES], true)]
 #[case::the_provider(&[PROVIDER], true)]
-fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(#[case] roles: &[Role], #[case] is_kept: bool) {
+fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(
+    #[case] roles: &[ControllerRole],
+    #[case] is_kept: bool,
+) {
     let joined: Node = serde_json::from_value(json!({
         "metadata": { "name": "n", "labels": { "a": "b" } },
         "spec": { "providerID": "cloud:///1", "taints": [{ "key": "k", "effect": "NoExecute" }] },
@@ -45,7 +48,7 @@ fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(#[case] roles: 
     }))
     .unwrap();
     let cache = cache_for(roles)();
-    cache.observe(watcher::Event::Apply(Guard::Readable(joined.clone())));
+    cache.observe(watcher::Event::Apply(GuardedObject::Readable(joined.clone())));
     let cached = cache.get(&Key::new("", "n")).unwrap();
     assert_eq!((&cached.metadata, &cached.spec), (&joined.metadata, &joined.spec));
     assert_eq!(cached.status == joined.status, is_kept);
@@ -72,7 +75,7 @@ fn dying() -> Vec<Arc<Machine>> {
 fn snapshot(node: Node, machines: Vec<Arc<Machine>>) -> Snapshot {
     Snapshot {
         policy: POLICY,
-        subject: Subject::Present(Arc::new(node)),
+        subject: ObservedNode::Present(Arc::new(node)),
         machines,
         unproven: Vec::new(),
         machines_complete: true,
@@ -156,7 +159,7 @@ fn a_node(#[case] node: Node, #[case] machines: Vec<Arc<Machine>>, #[case] expec
 /// In a cluster of Cluster API, other managers have the Nodes without a Machine here.
 #[test]
 fn nodes_of_others_are_marked_only_if_they_cannot_be_others() {
-    let policy = Policy { marks_strangers: false, ..POLICY };
+    let policy = NodePolicy { marks_strangers: false, ..POLICY };
     assert_eq!(act(&plan(&snapshot(node(1201, json!({})), vec![]), &policy)), Vec::<Value>::new());
     let deleted = plan(&snapshot(node(1201, deleting(held())), vec![]), &policy);
     assert_eq!(act(&deleted), [json!({ "finalizers": [] })]);
@@ -243,10 +246,10 @@ fn two_managers_of_one_target_cluster_do_not_fight() {
             let snapshot = Snapshot { memory: memory.clone(), now, ..snapshot(node.clone(), machines) };
             for step in plan(&snapshot, &POLICY).steps {
                 match step.action {
-                    Action::PatchNode { mark: Mark::Put, .. } => {
+                    Action::PatchNode { mark: NodeMarkChange::Put, .. } => {
                         (memory.mark_put(now), is_marked = true, writes += 1).1
                     }
-                    Action::PatchNode { mark: Mark::Remove, .. } => {
+                    Action::PatchNode { mark: NodeMarkChange::Remove, .. } => {
                         (memory.mark_removed(now), is_marked = false, writes += 1).1
                     }
                     Action::RememberMark => memory.mark_put(now),
@@ -284,8 +287,8 @@ fn gone_node() -> GoneNode {
 }
 
 fn after_end_of(gone: GoneNode, machines: Vec<Arc<Machine>>) -> Snapshot {
-    let permit = Permit::Held(Vec::new());
-    let subject = Subject::Gone { node: gone, exists: Some(Ok(false)), permit };
+    let permit = ReplacementPermit::Held(Vec::new());
+    let subject = ObservedNode::Gone { node: gone, exists: Some(Ok(false)), permit };
     Snapshot { subject, ..snapshot(node(0, json!({})), machines) }
 }
 
@@ -346,7 +349,7 @@ fn a_machine_is_deleted_only_if_its_node_is_still_missing(
     #[case] expected: Value,
 ) {
     let mut snapshot = after_end_of(gone_node(), running());
-    if let Subject::Gone { exists, .. } = &mut snapshot.subject {
+    if let ObservedNode::Gone { exists, .. } = &mut snapshot.subject {
         *exists = read;
     }
     let plan = plan(&snapshot, &POLICY);
@@ -364,36 +367,36 @@ fn nothing_is_concluded_from_a_target_cluster_that_cannot_be_trusted() {
 #[test]
 fn a_node_is_not_read_while_the_permit_is_refused() {
     let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
-    let judged = |known: Permit| {
+    let judged = |known: ReplacementPermit| {
         let mut snapshot = after_end_of(gone_node(), pool.clone());
-        if let Subject::Gone { exists, permit, .. } = &mut snapshot.subject {
+        if let ObservedNode::Gone { exists, permit, .. } = &mut snapshot.subject {
             (*exists, *permit) = (None, known);
         }
         act(&plan(&snapshot, &POLICY))
     };
-    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
-    assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
-    assert_eq!(judged(Permit::Free), [json!("GetNode")]);
+    assert_eq!(judged(ReplacementPermit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(ReplacementPermit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
+    assert_eq!(judged(ReplacementPermit::Free), [json!("GetNode")]);
 }
 
 #[test]
 fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     let pool = edited(|machine| drop(machine.labels_mut().insert("name".to_owned(), "pool".to_owned())));
-    let judged = |permit: Permit| {
+    let judged = |permit: ReplacementPermit| {
         let mut snapshot = after_end_of(gone_node(), pool.clone());
-        if let Subject::Gone { permit: held, .. } = &mut snapshot.subject {
+        if let ObservedNode::Gone { permit: held, .. } = &mut snapshot.subject {
             *held = permit;
         }
         act(&plan(&snapshot, &POLICY))
     };
-    let key = PermitKey { namespace: String::new(), group: Group::Deployment("pool".to_owned()) };
+    let key = PermitKey { namespace: String::new(), group: MeltdownGroup::Deployment("pool".to_owned()) };
     let mut going = pool[0].as_ref().clone();
     going.metadata.deletion_timestamp = Some(now().into());
-    assert_eq!(judged(Permit::NotAsked), [json!("LookAtPermit")]);
-    assert_eq!(judged(Permit::Free), [json!("TakePermit")]);
-    assert_eq!(judged(Permit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
-    assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
-    assert_eq!(judged(Permit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);
+    assert_eq!(judged(ReplacementPermit::NotAsked), [json!("LookAtPermit")]);
+    assert_eq!(judged(ReplacementPermit::Free), [json!("TakePermit")]);
+    assert_eq!(judged(ReplacementPermit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
+    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
+    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);
 }
 
 /// Its manager has no evidence that the Node is that of the Machine, so it neither holds, marks, releases nor replaces.

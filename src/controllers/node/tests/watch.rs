@@ -9,7 +9,7 @@ use super::super::KIND;
 use crate::testing::{Fate, Standby, Wire, settings, until};
 use mcm_api::labels;
 use mcm_rules::plan::WaitKind;
-use mcm_runtime::{cache::Key, cells::Overview};
+use mcm_runtime::{cache::Key, cells::CellOverview};
 
 /// Machine `m` runs on Node `n`, which gets no finalizer, so that it can go at once.
 fn world() -> Wire {

@@ -11,8 +11,8 @@ fn object<K: DeserializeOwned>(value: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value).unwrap())
 }
 
-fn printed(add: impl FnOnce(&mut Exposition)) -> String {
-    let mut out = Exposition::default();
+fn printed(add: impl FnOnce(&mut TextExposition)) -> String {
+    let mut out = TextExposition::default();
     add(&mut out);
     out.finish()
 }

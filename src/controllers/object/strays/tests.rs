@@ -20,7 +20,7 @@ fn machine(index: usize, label: &str, owner: Option<&str>) -> Machine {
     serde_json::from_value(json!({ "metadata": meta, "spec": {} })).unwrap()
 }
 
-fn growth(memory: &StrayMemory, now: i64, objects: &[Machine]) -> (Growth, usize) {
+fn growth(memory: &StrayMemory, now: i64, objects: &[Machine]) -> (CreationGate, usize) {
     let find = |name: &str| objects.iter().find(|it| it.name_any() == name).cloned().map(Arc::new);
     let view = memory.view("set", &selector(), at(now), find);
     (view.growth, view.altered.len())
@@ -47,18 +47,18 @@ fn after_an_altered_object_the_api_server_is_asked_ever_more_rarely() {
     let mut asked = Vec::new();
     for second in 0..600 {
         match growth(&memory, second, &[]) {
-            (Growth::Tried { why }, 0) => {
+            (CreationGate::Tried { why }, 0) => {
                 assert!(why.contains("name is other"), "{why}");
                 memory.tried(Some("name is other".to_owned()), at(second));
                 asked.push(second);
             }
-            (Growth::Paused { until, .. }, 0) => assert!(at(second) < until),
+            (CreationGate::Paused { until, .. }, 0) => assert!(at(second) < until),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(asked, [5, 15, 35, 75, 155, 315]);
     memory.tried(None, at(635));
-    assert_eq!(growth(&memory, 635, &[]).0, Growth::Free, "the policy is gone");
+    assert_eq!(growth(&memory, 635, &[]).0, CreationGate::Free, "the policy is gone");
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn where_the_question_is_refused_one_object_is_created_after_each_pause() {
     let mut memory = StrayMemory::default();
     memory.altered(&machine(1, "platform", Some("set")).metadata, "x".to_owned(), at(0));
     memory.trial_refused();
-    assert!(matches!(growth(&memory, 4, &[]).0, Growth::Paused { .. }));
-    assert_eq!(growth(&memory, 5, &[]).0, Growth::Free);
+    assert!(matches!(growth(&memory, 4, &[]).0, CreationGate::Paused { .. }));
+    assert_eq!(growth(&memory, 5, &[]).0, CreationGate::Free);
     memory.altered(&machine(2, "platform", Some("set")).metadata, "x".to_owned(), at(5));
-    assert!(matches!(growth(&memory, 14, &[]).0, Growth::Paused { .. }));
-    assert_eq!(growth(&memory, 15, &[]).0, Growth::Free);
+    assert!(matches!(growth(&memory, 14, &[]).0, CreationGate::Paused { .. }));
+    assert_eq!(growth(&memory, 15, &[]).0, CreationGate::Free);
 }
 
 /// Another client changes the label of each new object a moment later.
@@ -79,14 +79,14 @@ fn objects_that_change_hands_after_their_creation_are_replaced_ever_more_rarely(
     let mut memory = StrayMemory::default();
     let mut objects: Vec<Machine> = Vec::new();
     for second in 0..600 {
-        while growth(&memory, second, &objects).0 == Growth::Free && objects.len() < 100 {
+        while growth(&memory, second, &objects).0 == CreationGate::Free && objects.len() < 100 {
             let new = machine(objects.len(), "platform", Some("set"));
             memory.created(&new.metadata, at(second));
             objects.push(new);
         }
     }
     assert!((6..=10).contains(&objects.len()), "{}", objects.len());
-    let (Growth::Paused { why, .. }, _) = growth(&memory, 600, &objects) else { panic!() };
+    let (CreationGate::Paused { why, .. }, _) = growth(&memory, 600, &objects) else { panic!() };
     assert!(why.contains("m0, m1, m2"), "{why}");
 }
 
@@ -95,6 +95,6 @@ fn objects_that_stay_or_are_deleted_pause_nothing() {
     let mut memory = StrayMemory::default();
     let objects: Vec<Machine> = (0..50).map(|index| machine(index, "web", Some("set"))).collect();
     objects.iter().for_each(|object| memory.created(&object.metadata, at(0)));
-    assert_eq!(growth(&memory, 1, &objects).0, Growth::Free);
-    assert_eq!(growth(&memory, 1, &[]).0, Growth::Free, "all were deleted");
+    assert_eq!(growth(&memory, 1, &objects).0, CreationGate::Free);
+    assert_eq!(growth(&memory, 1, &[]).0, CreationGate::Free, "all were deleted");
 }

@@ -21,7 +21,7 @@ use mcm_api::{
 use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
 };
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 
 const PERIOD: Duration = Duration::from_mins(15);
 
@@ -144,7 +144,7 @@ impl World {
 
     fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Leading) -> Leading {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
-        let drivers = Arc::new(Catalogue::of([driver], &Guards::unobserved()));
+        let drivers = Arc::new(DriverCatalogue::of([driver], &Guards::unobserved()));
         start(&self.wire, kinds, &Settings { drivers, ..settings() })
     }
 

@@ -6,20 +6,20 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::machine;
-use crate::orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers};
+use crate::orphans::{ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers};
 use mcm_api::{labels, machine::MachineSet, patch, vm_owner::Owner};
 use mcm_driver::{Listed, ListedVm};
 
 #[derive(Clone)]
 struct Scene {
     vms: Listed,
-    stock: Stock,
+    stock: NamespaceObjects,
 }
 
 impl Scene {
     /// A set with two replicas, one of which runs and one of which lost its VM, and VM 5 with its Node.
     fn new() -> Self {
-        let mut scene = Self { vms: Listed::new(), stock: Stock::default() };
+        let mut scene = Self { vms: Listed::new(), stock: NamespaceObjects::default() };
         scene.set(&json!({}));
         scene.vm("cloud:///5", "pool-1-five", Some("shoot"));
         scene.node("node-5", "cloud:///5");
@@ -64,9 +64,9 @@ impl Scene {
         self.stock.machines.push(Arc::new(machine(name, &change)));
     }
 
-    fn offers(&self) -> Vec<Offer> {
+    fn offers(&self) -> Vec<AdoptionOffer> {
         let owner = Owner { namespace: "shoot".to_owned(), uid: None };
-        let list = Found { owner, vms: self.vms.clone() };
+        let list = ClassVms { owner, vms: self.vms.clone() };
         // Two classes with one tag.
         offers(&[list.clone(), list], &self.stock)
     }

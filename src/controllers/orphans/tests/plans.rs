@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    super::Others,
+    super::ForeignClasses,
     world::{World, running},
 };
 use mcm_api::reasons::EventReason;
@@ -87,7 +87,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
 })]
 #[case::it_has_no_marker_and_another_namespace_a_class_with_the_tag(|world: &mut World| {
     world.vm_of(1, "gone", None);
-    world.others = Others::Known(vec!["team-b/w".to_owned()]);
+    world.others = ForeignClasses::Known(vec!["team-b/w".to_owned()]);
 })]
 #[case::it_has_no_marker_and_the_classes_of_others_may_not_be_listed(|world: &mut World| {
     world.vm_of(1, "gone", None);
@@ -95,7 +95,7 @@ fn a_vm_without_a_machine_is_deleted_when_it_is_seen_again_a_period_later() {
 })]
 #[case::it_has_no_marker_and_the_classes_of_others_cannot_be_read(|world: &mut World| {
     world.vm_of(1, "gone", None);
-    world.others = Others::Unknown("timeout".to_owned());
+    world.others = ForeignClasses::Unknown("timeout".to_owned());
 })]
 fn no_vm_is_deleted(#[case] change: fn(&mut World)) {
     let mut world = World::new();
@@ -117,14 +117,17 @@ const UID: &str = "5c5b5f5e-7c66-4a9b-9b53-0f2b6f4e3c11";
 const OTHER: &str = "0d6b39ae-45a5-4bd7-8f40-7a1f8f6d1f2e";
 
 /// With the permissions of the Go programs.
-const FORBIDDEN: Others = Others::Forbidden { has_own_tag: false };
+const FORBIDDEN: ForeignClasses = ForeignClasses::Forbidden { has_own_tag: false };
 
 /// VMs of the Go programs, and of older versions.
 #[rstest]
-#[case::no_other_has_the_tag(Others::Known(Vec::new()), false)]
-#[case::the_tag_is_the_technical_id_of_the_namespace(Others::Forbidden { has_own_tag: true }, false)]
+#[case::no_other_has_the_tag(ForeignClasses::Known(Vec::new()), false)]
+#[case::the_tag_is_the_technical_id_of_the_namespace(ForeignClasses::Forbidden { has_own_tag: true }, false)]
 #[case::the_operator_vouches_for_it(FORBIDDEN, true)]
-fn an_unmarked_vm_is_an_orphan_where_one_namespace_uses_the_tag(#[case] others: Others, #[case] is_sole_user: bool) {
+fn an_unmarked_vm_is_an_orphan_where_one_namespace_uses_the_tag(
+    #[case] others: ForeignClasses,
+    #[case] is_sole_user: bool,
+) {
     let mut world = World::new();
     world.vm_of(1, "gone", None);
     world.vm_of(2, "there", None);
@@ -136,11 +139,11 @@ fn an_unmarked_vm_is_an_orphan_where_one_namespace_uses_the_tag(#[case] others: 
 
 /// The word of the operator does not outweigh what is seen.
 #[rstest]
-#[case::a_class(None, Others::Known(vec!["team-b/w".to_owned()]))]
+#[case::a_class(None, ForeignClasses::Known(vec!["team-b/w".to_owned()]))]
 #[case::a_marker(Some("team-b"), FORBIDDEN)]
 fn an_unmarked_vm_stays_beside_others_whatever_the_operator_vouches_for(
     #[case] marker: Option<&str>,
-    #[case] others: Others,
+    #[case] others: ForeignClasses,
 ) {
     let mut world = World::new();
     world.policy.is_sole_user = true;
@@ -164,7 +167,7 @@ fn the_right_that_is_missing_is_named_once() {
     assert_eq!(world.events, [(EventReason::OrphanKept, kept.to_owned())]);
     let wait = &world.last.waits[0].text;
     assert!(wait.starts_with("the right to list machineclasses.machine.sapcloud.io in all namespaces"), "{wait}");
-    world.others = Others::Known(Vec::new());
+    world.others = ForeignClasses::Known(Vec::new());
     world.run(15);
     assert_eq!(world.deleted, ["cloud:///1"], "once it is granted");
 }
@@ -200,7 +203,7 @@ fn a_foreign_marker_on_the_vm_of_a_machine_says_nothing_about_others() {
     "VM cloud:///3 (machine theirs) has the owner team-b"
 )]
 #[case::a_class(
-    |world: &mut World| world.others = Others::Known(vec!["team-b/w".to_owned()]),
+    |world: &mut World| world.others = ForeignClasses::Known(vec!["team-b/w".to_owned()]),
     "MachineClass team-b/w has the same tag"
 )]
 fn unmarked_vms_that_may_be_of_others_are_reported_once(#[case] change: fn(&mut World), #[case] how: &str) {
@@ -232,14 +235,14 @@ fn unreadable_classes_of_others_postpone_deletions_and_drop_nothing() {
     world.pass();
     let seen = world.memory.orphans.clone();
     world.sleep(15);
-    world.others = Others::Unknown("list MachineClasses: timeout".to_owned());
+    world.others = ForeignClasses::Unknown("list MachineClasses: timeout".to_owned());
     world.pass();
     assert_eq!((&world.memory.orphans, world.deleted.len()), (&seen, 0));
     let expected =
         "the MachineClasses of other namespaces, to decide about 1 VMs without a marker: list MachineClasses: timeout";
     assert_eq!(world.last.waits[0].text, expected);
     assert_eq!(world.last.requeue_at(), Some(world.now + SignedDuration::from_mins(10)), "sooner than the period");
-    world.others = Others::Known(Vec::new());
+    world.others = ForeignClasses::Known(Vec::new());
     world.pass();
     assert_eq!(world.deleted, ["cloud:///1"]);
 }

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{super::Others, world::World};
+use super::{super::ForeignClasses, world::World};
 
 #[derive(Clone, Debug)]
 enum Happening {
     Vm(usize, String, Option<&'static str>),
-    Others(Others),
+    Others(ForeignClasses),
     Uid(bool),
     VmEnds(usize),
     Machine(String, String, &'static str),
@@ -23,15 +23,15 @@ fn any_marker() -> impl Strategy<Value = Option<&'static str>> {
     prop::sample::select(vec![Some("shoot"), Some("shoot"), Some(UID), None, None, Some("team-b")])
 }
 
-fn any_others() -> impl Strategy<Value = Others> {
-    let known = |names: &[&str]| Others::Known(names.iter().map(|&name| name.to_owned()).collect());
+fn any_others() -> impl Strategy<Value = ForeignClasses> {
+    let known = |names: &[&str]| ForeignClasses::Known(names.iter().map(|&name| name.to_owned()).collect());
     prop::sample::select(vec![
         known(&[]),
         known(&[]),
         known(&["team-b/w"]),
-        Others::Forbidden { has_own_tag: false },
-        Others::Forbidden { has_own_tag: true },
-        Others::Unknown("no".to_owned()),
+        ForeignClasses::Forbidden { has_own_tag: false },
+        ForeignClasses::Forbidden { has_own_tag: true },
+        ForeignClasses::Unknown("no".to_owned()),
     ])
 }
 
@@ -92,7 +92,7 @@ proptest! {
                         !has_id(id) && vm.owner.as_deref().is_some_and(|marker| !is_ours(marker))
                     });
                     let is_alone = !is_shared
-                        && [Others::Forbidden { has_own_tag: true }, Others::Known(Vec::new())].contains(&before.others);
+                        && [ForeignClasses::Forbidden { has_own_tag: true }, ForeignClasses::Known(Vec::new())].contains(&before.others);
                     for id in &world.deleted[deleted..] {
                         prop_assert!(!is_blind);
                         let owner = before.vms[id].owner.as_deref();

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::orphans::{Others, Pools};
+use crate::orphans::{ForeignClasses, NamespacePools};
 use mcm_api::{labels, reasons::EventReason};
 
 /// Longer than the probe of a Node.
@@ -82,7 +82,7 @@ fn the_nodes_of_orphans_are_drained_one_after_the_other_and_their_vms_not_delete
         "metadata": {"name": "all", "uid": "a"},
         "spec": {"selector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
     });
-    world.pools = Ok(Pools::new(&[], &[serde_json::from_value(set).unwrap()]));
+    world.pools = Ok(NamespacePools::new(&[], &[serde_json::from_value(set).unwrap()]));
 }, "all would adopt its machine")]
 #[case::its_cluster_cannot_be_named(|world: &mut World| world.nodes.values_mut().for_each(|one| one.is_default = false), "is in cluster target")]
 #[case::dry_run(|world: &mut World| world.policy.is_dry_run = true, "")]
@@ -196,10 +196,10 @@ fn a_vm_that_loses_its_node_is_deleted_after_it_was_seen_without_one_for_a_perio
 
 /// A VM without a marker, where that may be an orphan.
 #[rstest]
-#[case::alone(Others::Known(Vec::new()), 1)]
-#[case::unchecked(Others::Forbidden { has_own_tag: false }, 0)]
+#[case::alone(ForeignClasses::Known(Vec::new()), 1)]
+#[case::unchecked(ForeignClasses::Forbidden { has_own_tag: false }, 0)]
 fn an_unmarked_vm_with_a_node_is_drained_where_one_namespace_uses_the_tag(
-    #[case] others: Others,
+    #[case] others: ForeignClasses,
     #[case] drained: usize,
 ) {
     let mut world = restored();

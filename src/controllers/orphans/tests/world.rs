@@ -11,14 +11,15 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::orphans::{
-    Action, Found, Learned, Listing, Memory, Others, Policy, Pools, Snapshot, TargetNode, claim_of, plan,
+    Action, ClassVms, ForeignClasses, Memory, NamespacePools, OrphanCallResults, OrphanPolicy, Snapshot, TargetNode,
+    VmListing, claim_of, plan,
 };
 use mcm_api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner};
 use mcm_driver::{Listed, ListedVm};
 use mcm_rules::{
     plan::Plan,
     safety::{
-        meltdown::{OutOfService, Permit},
+        meltdown::{OutOfService, ReplacementPermit},
         orphans::identity,
     },
 };
@@ -27,14 +28,14 @@ pub(super) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    pub policy: Policy,
+    pub policy: OrphanPolicy,
     pub now: Timestamp,
     /// The VMs in the cloud.
     pub vms: Listed,
     /// UID of the namespace, if it can be read.
     pub uid: Option<String>,
     /// The answer to the question which classes of other namespaces have the cluster tag.
-    pub others: Others,
+    pub others: ForeignClasses,
     /// The number of lists.
     pub asked: usize,
     /// The error of the list.
@@ -51,7 +52,7 @@ pub(super) struct World {
     pub nodes: BTreeMap<String, TargetNode>,
     /// Nodes whose annotation was removed, which the cache does not show yet.
     pub claimed_lately: Vec<String>,
-    pub pools: Result<Pools, String>,
+    pub pools: Result<NamespacePools, String>,
     /// VMs, by identity, that another class handles.
     pub elsewhere: BTreeSet<String>,
     /// Another Machine that has the permit.
@@ -84,11 +85,11 @@ impl World {
     /// VM 1 without a Machine, and VM 2 with its own.
     pub(super) fn new() -> Self {
         let mut world = Self {
-            policy: Policy::default(),
+            policy: OrphanPolicy::default(),
             now: Timestamp::from_second(1_700_000_000).unwrap(),
             vms: Listed::new(),
             uid: None,
-            others: Others::Known(Vec::new()),
+            others: ForeignClasses::Known(Vec::new()),
             asked: 0,
             list_fails: None,
             machines: BTreeMap::new(),
@@ -98,7 +99,7 @@ impl World {
             deletions_fail: false,
             nodes: BTreeMap::new(),
             claimed_lately: Vec::new(),
-            pools: Ok(Pools::default()),
+            pools: Ok(NamespacePools::default()),
             elsewhere: BTreeSet::new(),
             permit_of: None,
             drained: Vec::new(),
@@ -161,7 +162,7 @@ impl World {
         });
         let [deployment, set] = [deployment, set].map(|value| value.to_string());
         let deployment = serde_json::from_str(&deployment).unwrap();
-        self.pools = Ok(Pools::new(&[deployment], &[serde_json::from_str(&set).unwrap()]));
+        self.pools = Ok(NamespacePools::new(&[deployment], &[serde_json::from_str(&set).unwrap()]));
     }
 
     /// A Machine of that pool, with its VM.
@@ -193,7 +194,7 @@ impl World {
         self.now += MINUTE * i32::try_from(minutes).unwrap();
     }
 
-    fn snapshot(&self, learned: &Learned) -> Snapshot {
+    fn snapshot(&self, learned: &OrphanCallResults) -> Snapshot {
         let since = self.now - SignedDuration::try_from(self.policy.period).unwrap().max(MINUTE);
         Snapshot {
             policy: self.policy,
@@ -216,7 +217,7 @@ impl World {
 
     /// One reconcile; the reasons of its steps.
     pub(super) fn pass(&mut self) -> Vec<String> {
-        let (mut learned, mut reasons) = (Learned::default(), Vec::new());
+        let (mut learned, mut reasons) = (OrphanCallResults::default(), Vec::new());
         for _ in 0..32 {
             let plan = plan(&self.snapshot(&learned), &self.policy);
             if plan.steps.is_empty() {
@@ -232,12 +233,12 @@ impl World {
         panic!("planning never comes to rest: {reasons:?}");
     }
 
-    fn execute(&mut self, action: Action, learned: &mut Learned) -> bool {
+    fn execute(&mut self, action: Action, learned: &mut OrphanCallResults) -> bool {
         match action {
             Action::ListVms => {
-                let found = || Found { owner: self.owner(), vms: self.vms.clone() };
+                let found = || ClassVms { owner: self.owner(), vms: self.vms.clone() };
                 let found = self.list_fails.clone().map_or_else(|| Ok(found()), Err);
-                learned.list = Some(Listing { began_at: self.now, found });
+                learned.list = Some(VmListing { began_at: self.now, found });
             }
             Action::ListClassesOfOthers => {
                 self.asked += 1;
@@ -249,8 +250,8 @@ impl World {
             Action::ListPools => learned.pools = Some(self.pools.clone()),
             Action::TakePermit { permit, machine } => {
                 let permit = match &self.permit_of {
-                    Some(other) => Permit::Refused { by: other.clone() },
-                    None => Permit::Held(vec![OutOfService::of(&permit, self.machines.values())]),
+                    Some(other) => ReplacementPermit::Refused { by: other.clone() },
+                    None => ReplacementPermit::Held(vec![OutOfService::of(&permit, self.machines.values())]),
                 };
                 learned.permits.insert(machine, permit);
             }

@@ -12,7 +12,7 @@ use mcm_api::{
     machine::{MachineDeployment, MachineSet},
 };
 use mcm_rules::plan::WaitKind;
-use mcm_runtime::{cache::Key, cells::Overview};
+use mcm_runtime::{cache::Key, cells::CellOverview};
 
 /// Sooner than the period.
 const SOON: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::world::{NOW, World, frozen, frozen_deployment};
 use mcm_api::reasons::EventReason;
-use mcm_rules::{plan::WaitKind, safety::overshoot::Margins};
+use mcm_rules::{plan::WaitKind, safety::overshoot::OvershootMargins};
 
 const UNFREEZE: &str = "safety.machine.sapcloud.io/unfreeze";
 
@@ -59,9 +59,9 @@ fn a_set_without_a_deployment_may_have_twice_its_replicas(#[case] machines: usiz
 }
 
 #[rstest]
-#[case::margin_of_the_flag(Margins { up: 4, down: 1 }, 7, false)]
-#[case::reached(Margins { up: 4, down: 1 }, 8, true)]
-fn the_margin_is_that_of_the_flag(#[case] margins: Margins, #[case] machines: usize, #[case] freezes: bool) {
+#[case::margin_of_the_flag(OvershootMargins { up: 4, down: 1 }, 7, false)]
+#[case::reached(OvershootMargins { up: 4, down: 1 }, 8, true)]
+fn the_margin_is_that_of_the_flag(#[case] margins: OvershootMargins, #[case] machines: usize, #[case] freezes: bool) {
     let mut world = World::new(machines);
     world.policy.margins = margins;
     world.settle();
@@ -82,7 +82,7 @@ fn a_freeze_that_the_go_program_left_is_lifted_when_few_enough_machines_are_left
 #[case::more_than_the_lower_limit(5, true)]
 #[case::at_the_lower_limit(3, false)]
 fn between_the_limits_everything_stays_as_it_is(#[case] machines: usize, #[case] stays: bool) {
-    let margins = Margins { up: 2, down: 3 };
+    let margins = OvershootMargins { up: 2, down: 3 };
     let mut world = World::new(machines).with(frozen()).deployed(frozen_deployment());
     world.policy.margins = margins;
     assert_eq!((world.settle().is_empty(), world.marks_of_set("a").0), (stays, stays));
@@ -94,7 +94,7 @@ fn between_the_limits_everything_stays_as_it_is(#[case] machines: usize, #[case]
 #[test]
 fn limits_at_the_same_number_do_not_freeze_and_unfreeze_in_turns() {
     let mut world = World::new(6);
-    world.policy.margins = Margins { up: 2, down: 0 };
+    world.policy.margins = OvershootMargins { up: 2, down: 0 };
     world.settle();
     assert!(world.marks_of_set("a").0);
     world.pass(60);
@@ -127,7 +127,7 @@ fn another_value_of_the_label_freezes_nothing_and_stays() {
 #[test]
 fn a_deployment_of_a_frozen_set_gets_the_marks_that_it_lacks() {
     let mut world = World::new(5).with(frozen());
-    world.policy.margins = Margins { up: 2, down: 3 };
+    world.policy.margins = OvershootMargins { up: 2, down: 3 };
     world.settle();
     let text = "MachineDeployment State was inconsistent, hence safety controller has fixed this and frozen it";
     assert_eq!(world.marks(), (true, said("MachineDeploymentStateSync", text)));

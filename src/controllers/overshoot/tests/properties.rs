@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::world::{World, frozen, frozen_deployment};
-use mcm_rules::safety::overshoot::Margins;
+use mcm_rules::safety::overshoot::OvershootMargins;
 
 prop_compose! {
     fn any_world()(
@@ -31,7 +31,7 @@ prop_compose! {
         if deployment_asks {
             world = world.deployed(asks);
         }
-        world.policy.margins = Margins { up, down };
+        world.policy.margins = OvershootMargins { up, down };
         world.deployed(json!({"spec": {"replicas": replicas, "strategy": {"rollingUpdate": {"maxSurge": surge}}}}))
     }
 }

@@ -5,31 +5,31 @@ use std::sync::Arc;
 use kube::{ResourceExt, runtime::watcher::Event};
 use serde_json::{Value, json};
 
-use super::super::{Policy, Subject, apply::Overshoot, observe::subject_of};
+use super::super::{MachineSetGroup, OvershootPolicy, apply::OvershootReconciler, observe::subject_of};
 use crate::testing::{Fate, Wire};
 use mcm_api::machine::{Machine, MachineDeployment, MachineSet};
 use mcm_runtime::{
-    cache::{Cache, Cached, Key},
+    cache::{CacheableKind, Key, ObjectCache},
     clock::ManualClock,
-    events::Events,
-    guard::Guard,
-    metrics::Metrics,
-    objects::Objects,
-    queue::{Pacing, Queue},
-    reconcile::Loop,
-    worker::{Handler, ReconcileError, Requeue},
+    events::EventRecorder,
+    guard::GuardedObject,
+    metrics::MetricsRegistry,
+    objects::CachedApi,
+    queue::{QueuePacing, WorkQueue},
+    reconcile::ReconcileLoop,
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 
 struct Shell {
     wire: Wire,
-    deployments: Arc<Cache<MachineDeployment>>,
-    sets: Arc<Cache<MachineSet>>,
-    machines: Arc<Cache<Machine>>,
+    deployments: Arc<ObjectCache<MachineDeployment>>,
+    sets: Arc<ObjectCache<MachineSet>>,
+    machines: Arc<ObjectCache<Machine>>,
     clock: Arc<ManualClock>,
-    runner: Loop<Overshoot>,
+    runner: ReconcileLoop<OvershootReconciler>,
 }
 
-fn filled<K: Cached>(cache: &Cache<K>) {
+fn filled<K: CacheableKind>(cache: &ObjectCache<K>) {
     cache.observe(Event::Init);
     cache.observe(Event::InitDone);
 }
@@ -38,8 +38,8 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true})
 }
 
-fn pool() -> Subject<Key> {
-    Subject::Deployment(Key::new("shoot", "pool"))
+fn pool() -> MachineSetGroup<Key> {
+    MachineSetGroup::Deployment(Key::new("shoot", "pool"))
 }
 
 impl Shell {
@@ -54,18 +54,18 @@ impl Shell {
             crate::machine::CACHE.empty(),
         );
         let clock = Arc::new(ManualClock::at("2026-01-01T00:00:00Z".parse().unwrap()));
-        let reconciler = Overshoot {
-            deployments: Arc::new(Objects::namespaced(&deployments, &client)),
-            sets: Arc::new(Objects::namespaced(&sets, &client)),
-            machines: Arc::new(Objects::namespaced(&cached, &client)),
+        let reconciler = OvershootReconciler {
+            deployments: Arc::new(CachedApi::namespaced(&deployments, &client)),
+            sets: Arc::new(CachedApi::namespaced(&sets, &client)),
+            machines: Arc::new(CachedApi::namespaced(&cached, &client)),
             holds: Arc::default(),
-            policy: Policy::default(),
-            events: Events::start(client, "test", Arc::clone(&clock) as _, Metrics::new()),
+            policy: OvershootPolicy::default(),
+            events: EventRecorder::start(client, "test", Arc::clone(&clock) as _, MetricsRegistry::new()),
             clock: Arc::clone(&clock) as _,
         };
-        let runner = Loop::new(
+        let runner = ReconcileLoop::new(
             Arc::new(reconciler),
-            Queue::new("overshoot", Pacing::default()),
+            WorkQueue::new("overshoot", QueuePacing::default()),
             Arc::default(),
             Arc::new(mcm_runtime::clock::SystemClock),
         );
@@ -115,7 +115,7 @@ impl Shell {
         }
     }
 
-    async fn check(&self, subject: &Subject<Key>) -> Result<Requeue, ReconcileError> {
+    async fn check(&self, subject: &MachineSetGroup<Key>) -> Result<RequeueTime, ReconcileError> {
         self.runner.handle(subject).await
     }
 
@@ -131,7 +131,7 @@ impl Shell {
 #[tokio::test]
 async fn a_freeze_and_its_end_are_two_writes_of_each_object() {
     let shell = Shell::new(3);
-    let Requeue::At(again) = shell.check(&pool()).await.unwrap() else { panic!("not checked again") };
+    let RequeueTime::At(again) = shell.check(&pool()).await.unwrap() else { panic!("not checked again") };
     assert_eq!(again.to_string(), "2026-01-01T00:01:00Z");
     let expected = [
         "PATCH machinesets/pool/status",
@@ -162,7 +162,7 @@ async fn one_deployment_never_blocks_another() {
     let shell = Shell::new(3);
     shell.wire.judge(|request| if request.contains("/pool") { Fate::Refused } else { Fate::Answered });
     shell.check(&pool()).await.unwrap_err();
-    shell.check(&Subject::Deployment(Key::new("shoot", "other"))).await.unwrap();
+    shell.check(&MachineSetGroup::Deployment(Key::new("shoot", "other"))).await.unwrap();
     assert_eq!(shell.set("other")["metadata"]["labels"]["freeze"], "True");
     assert_eq!(shell.set("pool")["metadata"]["labels"]["freeze"], Value::Null);
 }
@@ -197,7 +197,7 @@ async fn machines_that_cannot_be_decoded_count() {
     let mut odd = json!({"metadata": {"name": "odd", "namespace": "shoot", "uid": "odd", "resourceVersion": "1"}});
     odd["metadata"]["ownerReferences"] = json!([owner("MachineSet", "pool", &uid)]);
     let metadata = serde_json::from_value(odd["metadata"].clone()).unwrap();
-    let guard = Guard::Unreadable { metadata: Box::new(metadata), error: "a duration".to_owned() };
+    let guard = GuardedObject::Unreadable { metadata: Box::new(metadata), error: "a duration".to_owned() };
     shell.machines.observe(Event::Apply(guard));
     shell.check(&pool()).await.unwrap();
     assert_eq!(shell.set("pool")["metadata"]["labels"]["freeze"], "True");
@@ -208,7 +208,7 @@ async fn a_set_is_checked_with_its_deployment_or_by_itself() {
     let shell = Shell::new(3);
     let set = shell.sets.get(&Key::new("shoot", "pool")).unwrap();
     assert_eq!(subject_of(&shell.deployments, &set), Some(pool()));
-    let alone = Subject::Set(Key::new("shoot", "pool"));
+    let alone = MachineSetGroup::Set(Key::new("shoot", "pool"));
     shell.check(&alone).await.unwrap();
     assert_eq!(shell.wire.requests(), [""; 0], "its deployment's key is another one");
 

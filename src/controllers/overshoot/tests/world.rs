@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::{Action, CountedSet, Memory, Policy, Snapshot, plan};
+use super::super::{Action, CountedSet, Memory, OvershootPolicy, Snapshot, plan};
 use mcm_api::{
     labels,
     machine::{MachineDeployment, MachineSet},
@@ -19,7 +19,7 @@ pub(super) const NOW: i64 = 1_700_000_000;
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub snapshot: Snapshot,
-    pub policy: Policy,
+    pub policy: OvershootPolicy,
     /// Every event: its reason, and the set.
     pub events: Vec<(EventReason, String)>,
 }
@@ -49,7 +49,7 @@ impl World {
             },
         });
         let snapshot = Snapshot {
-            policy: Policy::default(),
+            policy: OvershootPolicy::default(),
             deployment: Some(Arc::new(serde_json::from_value(deployment).unwrap())),
             sets: Vec::new(),
             unreadable_sets: Vec::new(),
@@ -57,7 +57,7 @@ impl World {
             memory: Memory::default(),
             now: jiff::Timestamp::from_second(NOW).unwrap(),
         };
-        Self { snapshot, policy: Policy::default(), events: Vec::new() }.with_set("a", machines)
+        Self { snapshot, policy: OvershootPolicy::default(), events: Vec::new() }.with_set("a", machines)
     }
 
     /// A set without a deployment.

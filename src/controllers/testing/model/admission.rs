@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    super::api_server::{DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, SETS, Verb},
+    super::api_server::{ApiVerb, DEPLOYMENTS, EVENTS, Kind, LEASES, MACHINES, SETS},
     areas::Areas,
     cloud::{Cloud, Style},
     desired_state::DesiredState,
@@ -31,7 +31,7 @@ impl World {
     fn admit(&self, kind: &'static Kind, on: On, change: fn(&mut Value)) {
         self.say(format!("policy on {}: {on:?}", kind.name));
         self.control.set_admission(Some(Arc::new(move |call, object| {
-            let is_create = call.verb == Verb::Create;
+            let is_create = call.verb == ApiVerb::Create;
             if call.kind == kind && (is_create || on == On::CreateAndUpdate) {
                 change(object);
             }
@@ -40,9 +40,9 @@ impl World {
 
     /// Requests that were stored or refused, and that are neither events nor leases.
     fn writes(&self) -> usize {
-        let reads = [Verb::Get, Verb::List, Verb::Watch];
+        let reads = [ApiVerb::Get, ApiVerb::List, ApiVerb::Watch];
         let is_write = |call: &&Arc<_>| -> bool {
-            let call: &super::super::api_server::Call = call;
+            let call: &super::super::api_server::ApiCall = call;
             !reads.contains(&call.verb) && ![&EVENTS, &LEASES].contains(&call.kind) && !call.is_dry_run()
         };
         self.control.calls().iter().filter(is_write).count()

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
-    super::api_server::{DEPLOYMENTS, MACHINES, Object, Verb},
+    super::api_server::{ApiVerb, DEPLOYMENTS, MACHINES, ServerObject},
     areas::Areas,
     cloud::{Cloud, Style},
     desired_state::{DesiredState, POOL},
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// The Machines that the autoscaler may choose.
-    fn candidates(&self) -> Vec<Arc<Object>> {
+    fn candidates(&self) -> Vec<Arc<ServerObject>> {
         let deployment = self.control.get(&DEPLOYMENTS, NAMESPACE, POOL);
         let list = deployment
             .and_then(|it| it.value["metadata"]["annotations"][labels::TRIGGER_DELETION].as_str().map(str::to_owned));
@@ -101,7 +101,7 @@ impl World {
     /// Names of all Machines that were ever created, with their classes.
     fn created(&self) -> BTreeMap<String, String> {
         let calls = self.control.calls();
-        let creations = calls.iter().filter(|call| call.verb == Verb::Create && call.kind == &MACHINES);
+        let creations = calls.iter().filter(|call| call.verb == ApiVerb::Create && call.kind == &MACHINES);
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         creations
             .map(|call| (text(&call.body["metadata"]["name"]), text(&call.body["spec"]["class"]["name"])))
@@ -110,7 +110,7 @@ impl World {
 
     fn deleted(&self) -> BTreeSet<String> {
         let calls = self.control.calls();
-        let deletions = calls.iter().filter(|call| call.verb == Verb::Delete && call.kind == &MACHINES);
+        let deletions = calls.iter().filter(|call| call.verb == ApiVerb::Delete && call.kind == &MACHINES);
         deletions.map(|call| call.name.clone()).collect()
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{
-    super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Object, SETS},
+    super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, SETS, ServerObject},
     desired_state::{DesiredState, POOL},
     freezes::conditions_of,
     in_place::{is_candidate, is_selected, result_of},
@@ -87,7 +87,7 @@ impl World {
         self.control.all(&MACHINES).iter().any(|machine| text(machine, "/status/currentStatus/phase") == phase)
     }
 
-    fn flaw_of_node(&self, machine: &Object, desired: &DesiredState) -> Option<String> {
+    fn flaw_of_node(&self, machine: &ServerObject, desired: &DesiredState) -> Option<String> {
         let node = self.target.get(&NODES, "", label(machine, labels::NODE));
         let Some(node) = node else { return Some(format!("the node of {}", machine.name())) };
         let name = node.name();
@@ -167,7 +167,7 @@ impl World {
     /// The whole state, for a reader.
     pub(super) fn describe(&self) -> String {
         let mut lines = format!("-- {:?}\n", self.desired.lock());
-        let going = |object: &Object| if object.is_terminating() { ", going" } else { "" };
+        let going = |object: &ServerObject| if object.is_terminating() { ", going" } else { "" };
         for set in self.control.all(&SETS) {
             let class = text(&set, "/spec/template/spec/class/name");
             writeln!(
@@ -196,28 +196,28 @@ impl World {
     }
 }
 
-fn text<'a>(object: &'a Object, path: &str) -> &'a str {
+fn text<'a>(object: &'a ServerObject, path: &str) -> &'a str {
     object.value.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn number(object: &Object, path: &str) -> i64 {
+fn number(object: &ServerObject, path: &str) -> i64 {
     object.value.pointer(path).and_then(Value::as_i64).unwrap_or_default()
 }
 
-fn label<'a>(object: &'a Object, key: &str) -> &'a str {
+fn label<'a>(object: &'a ServerObject, key: &str) -> &'a str {
     object.value["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
 /// By its label, or while the end of a freeze is requested.
-fn is_frozen(object: &Object) -> bool {
+fn is_frozen(object: &ServerObject) -> bool {
     !label(object, labels::FREEZE).is_empty() || !object.value["metadata"]["annotations"][labels::UNFREEZE].is_null()
 }
 
-fn is_observed(object: &Object) -> bool {
+fn is_observed(object: &ServerObject) -> bool {
     number(object, "/status/observedGeneration") == number(object, "/metadata/generation")
 }
 
-fn condition<'a>(object: &'a Object, of_type: &str) -> &'a str {
+fn condition<'a>(object: &'a ServerObject, of_type: &str) -> &'a str {
     let conditions = object.value["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|it| it["type"] == of_type);
     found.and_then(|it| it["reason"].as_str()).unwrap_or_default()

@@ -4,7 +4,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, Object, SECRETS},
+    super::api_server::{ApiServer, CLASSES, DEPLOYMENTS, SECRETS, ServerObject},
     areas::Areas,
     cloud::PROVIDER,
     rng::Rng,
@@ -234,7 +234,7 @@ impl DesiredState {
     }
 
     /// Whether a Machine is one of the current template. One that was updated in place keeps its class.
-    pub(super) fn is_of_template(&self, machine: &Object, areas: Areas) -> bool {
+    pub(super) fn is_of_template(&self, machine: &ServerObject, areas: Areas) -> bool {
         let version = machine.value["metadata"]["labels"][VERSION].as_str().unwrap_or("0");
         let class = machine.value["spec"]["class"]["name"].as_str().unwrap_or_default();
         version == self.version.to_string() && (areas.in_place || class == self.class_name())

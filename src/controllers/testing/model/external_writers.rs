@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{DEPLOYMENTS, MACHINES, NODES, Object, SETS},
+    super::api_server::{DEPLOYMENTS, MACHINES, NODES, SETS, ServerObject},
     desired_state::POOL,
     world::{NAMESPACE, World},
 };
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-fn selects(set: &Object, of_machine: &Value) -> bool {
+fn selects(set: &ServerObject, of_machine: &Value) -> bool {
     let wanted = set.value["spec"]["selector"]["matchLabels"].as_object();
     wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| of_machine[key] == *value))
 }

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        api_server::{Broken, Call, EVENTS, Fate, Kind, LEASES, Network, Outcome, Verb},
+        api_server::{ApiCall, ApiVerb, CallDelivery, DeliveryOutcome, EVENTS, Kind, LEASES, NetworkModel, WatchFault},
         clock::{EPOCH, VirtualClock},
     },
     rng::Rng,
 };
-use mcm_runtime::clock::Clock;
+use mcm_runtime::clock::TimeSource;
 
 /// Rates of faults, per thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +83,7 @@ struct State {
 }
 
 /// The faults that a scenario injects into single requests.
-type Script = Box<dyn FnMut(&Call) -> Option<Outcome> + Send>;
+type Script = Box<dyn FnMut(&ApiCall) -> Option<DeliveryOutcome> + Send>;
 
 impl Faults {
     pub(super) fn new(rng: Rng, rates: Rates) -> Arc<Self> {
@@ -103,7 +103,7 @@ impl Faults {
     }
 
     /// Decides the fate of some requests.
-    pub(super) fn script(&self, script: impl FnMut(&Call) -> Option<Outcome> + Send + 'static) {
+    pub(super) fn script(&self, script: impl FnMut(&ApiCall) -> Option<DeliveryOutcome> + Send + 'static) {
         self.state.lock().script = Some(Box::new(script));
     }
 
@@ -160,52 +160,52 @@ impl Faults {
         self.state.lock().log.clone()
     }
 
-    fn decide(&self, call: &Call) -> Fate {
+    fn decide(&self, call: &ApiCall) -> CallDelivery {
         let State { rng, rates, script, .. } = &mut *self.state.lock();
         let there = millis(rng, 0..rates.latency);
         let mut back = millis(rng, 0..rates.latency);
         let is_spared = call.kind == &EVENTS || call.kind == &LEASES && !rng.one_in(4);
-        let is_patch = matches!(call.verb, Verb::MergePatch | Verb::StrategicPatch);
+        let is_patch = matches!(call.verb, ApiVerb::MergePatch | ApiVerb::StrategicPatch);
         let scripted = script.as_mut().and_then(|script| script(call));
         let outcome = if let Some(outcome) = scripted {
             outcome
         } else if rng.per_mille(rates.api) && !is_spared {
             any_failure(rng, call.verb)
         } else if is_patch && rng.per_mille(rates.overtaken) && !is_spared {
-            Outcome::Overtaken
+            DeliveryOutcome::Overtaken
         } else {
-            Outcome::Answered
+            DeliveryOutcome::Answered
         };
-        if matches!(outcome, Outcome::LostBefore | Outcome::LostAfter) && rng.one_in(4) {
+        if matches!(outcome, DeliveryOutcome::LostBefore | DeliveryOutcome::LostAfter) && rng.one_in(4) {
             back += millis(rng, 1000..30_000);
         }
-        Fate { there, back, outcome }
+        CallDelivery { there, back, outcome }
     }
 }
 
-fn any_failure(rng: &mut Rng, verb: Verb) -> Outcome {
-    let outcomes: &[Outcome] = match verb {
-        Verb::Get | Verb::List | Verb::Watch => &[
-            Outcome::LostBefore,
-            Outcome::Refused(403),
-            Outcome::Refused(404),
-            Outcome::Refused(429),
-            Outcome::Refused(500),
-            Outcome::Refused(503),
-            Outcome::Refused(504),
+fn any_failure(rng: &mut Rng, verb: ApiVerb) -> DeliveryOutcome {
+    let outcomes: &[DeliveryOutcome] = match verb {
+        ApiVerb::Get | ApiVerb::List | ApiVerb::Watch => &[
+            DeliveryOutcome::LostBefore,
+            DeliveryOutcome::Refused(403),
+            DeliveryOutcome::Refused(404),
+            DeliveryOutcome::Refused(429),
+            DeliveryOutcome::Refused(500),
+            DeliveryOutcome::Refused(503),
+            DeliveryOutcome::Refused(504),
         ],
         _ => &[
-            Outcome::LostBefore,
-            Outcome::LostAfter,
-            Outcome::LostAfter,
-            Outcome::LostAfter,
-            Outcome::Refused(403),
-            Outcome::Refused(404),
-            Outcome::Refused(409),
-            Outcome::Refused(429),
-            Outcome::Refused(500),
-            Outcome::Refused(503),
-            Outcome::Refused(504),
+            DeliveryOutcome::LostBefore,
+            DeliveryOutcome::LostAfter,
+            DeliveryOutcome::LostAfter,
+            DeliveryOutcome::LostAfter,
+            DeliveryOutcome::Refused(403),
+            DeliveryOutcome::Refused(404),
+            DeliveryOutcome::Refused(409),
+            DeliveryOutcome::Refused(429),
+            DeliveryOutcome::Refused(500),
+            DeliveryOutcome::Refused(503),
+            DeliveryOutcome::Refused(504),
         ],
     };
     *rng.pick(outcomes).unwrap()
@@ -219,16 +219,16 @@ fn millis(rng: &mut Rng, range: std::ops::Range<i64>) -> Duration {
     Duration::try_from(millis).unwrap()
 }
 
-impl Network for Faults {
-    fn fate(&self, call: &Call) -> Fate {
+impl NetworkModel for Faults {
+    fn fate(&self, call: &ApiCall) -> CallDelivery {
         let fate = self.decide(call);
-        if fate.outcome != Outcome::Answered {
+        if fate.outcome != DeliveryOutcome::Answered {
             self.say(format!("  {}: {} {:?}", call.caller, call.subject(), fate.outcome));
         }
         fate
     }
 
-    fn lag(&self, call: &Call) -> Duration {
+    fn lag(&self, call: &ApiCall) -> Duration {
         let State { rng, rates, stalled, .. } = &mut *self.state.lock();
         if call.kind == &LEASES {
             return Duration::ZERO;
@@ -239,15 +239,15 @@ impl Network for Faults {
         if rng.per_mille(rates.late) { millis(rng, 1000..20_000) } else { millis(rng, 0..rates.latency) }
     }
 
-    fn watch_lasts(&self, call: &Call) -> Option<(Duration, Broken)> {
+    fn watch_lasts(&self, call: &ApiCall) -> Option<(Duration, WatchFault)> {
         let State { rng, rates, .. } = &mut *self.state.lock();
         if call.kind == &LEASES || !rng.per_mille(rates.broken) {
             return None;
         }
         let how = match rng.below(3) {
-            0 => Broken::Silent,
-            1 => Broken::Reset,
-            _ => Broken::Closed,
+            0 => WatchFault::Silent,
+            1 => WatchFault::Reset,
+            _ => WatchFault::Closed,
         };
         Some((millis(rng, 1000..LONGEST_WATCH), how))
     }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 
 use super::{
-    super::api_server::{NODES, Object, Write},
+    super::api_server::{NODES, ServerObject, WriteRecord},
     world::World,
 };
 use mcm_api::labels;
@@ -17,9 +17,9 @@ const FAILED: &str = "UpdateFailed";
 
 impl World {
     /// After each write of a Node.
-    pub(super) fn saw_update(self: &Arc<Self>, write: &Write<'_>) {
+    pub(super) fn saw_update(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let Some(node) = write.after else { return };
-        let is_new = |holds: fn(&Object) -> bool| holds(node) && !write.before.is_some_and(holds);
+        let is_new = |holds: fn(&ServerObject) -> bool| holds(node) && !write.before.is_some_and(holds);
         let name = node.name().to_owned();
         if is_new(|node| progress(node) == READY) {
             self.begin_update(&name);
@@ -129,26 +129,26 @@ impl World {
 }
 
 /// The reason of the condition `InPlaceUpdate`.
-pub(super) fn progress(node: &Object) -> &str {
+pub(super) fn progress(node: &ServerObject) -> &str {
     let conditions = node.value["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|it| it["type"] == "InPlaceUpdate" && it["status"] == "True");
     found.and_then(|it| it["reason"].as_str()).unwrap_or_default()
 }
 
-pub(super) fn is_candidate(node: &Object) -> bool {
+pub(super) fn is_candidate(node: &ServerObject) -> bool {
     node.value["metadata"]["labels"][labels::CANDIDATE_FOR_UPDATE].is_string()
 }
 
-pub(super) fn is_selected(node: &Object) -> bool {
+pub(super) fn is_selected(node: &ServerObject) -> bool {
     node.value["metadata"]["labels"][labels::SELECTED_FOR_UPDATE].is_string()
 }
 
 /// The result that the agent reported, or an empty text.
-pub(super) fn result_of(node: &Object) -> &str {
+pub(super) fn result_of(node: &ServerObject) -> &str {
     node.value["metadata"]["labels"][labels::UPDATE_RESULT].as_str().unwrap_or_default()
 }
 
-fn has_critical_taint(node: &Object) -> bool {
+fn has_critical_taint(node: &ServerObject) -> bool {
     let taints = node.value["spec"]["taints"].as_array();
     taints.into_iter().flatten().any(|taint| taint["key"] == labels::CRITICAL_COMPONENTS_TAINT)
 }

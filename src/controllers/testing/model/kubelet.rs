@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{ATTACHMENTS, NODES, OUTSIDE, Object, PODS, Write},
+    super::api_server::{ATTACHMENTS, NODES, OUTSIDE, PODS, ServerObject, WriteRecord},
     world::World,
 };
 use mcm_api::labels;
-use mcm_runtime::clock::Clock;
+use mcm_runtime::clock::TimeSource;
 
 pub(super) const POD_NAMESPACE: &str = "default";
 /// Key and value of the label that all pods have.
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Ends pods, as kubelets do.
-    pub(super) fn saw_pod(self: &Arc<Self>, write: &Write<'_>) {
+    pub(super) fn saw_pod(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let (Some(before), Some(pod)) = (write.before, write.after) else { return };
         if before.is_terminating() || !pod.is_terminating() {
             return;
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// After each write to either API server.
-    pub(super) fn saw(self: &Arc<Self>, write: &Write<'_>) {
+    pub(super) fn saw(self: &Arc<Self>, write: &WriteRecord<'_>) {
         if &*write.call.caller != OUTSIDE && (write.changed() || write.refusal.is_some()) && !is_noise(write) {
             let outcome = write.refusal.map_or(String::new(), |refusal| format!(": {}", refusal.reason));
             self.say(format!("  {} {}{}{outcome}", write.call.caller, write.call.subject(), detail(write)));
@@ -233,13 +233,13 @@ impl World {
     }
 }
 
-fn is_noise(write: &Write<'_>) -> bool {
+fn is_noise(write: &WriteRecord<'_>) -> bool {
     matches!(write.call.kind.plural, "leases" | "events")
 }
 
 /// The phase that a Machine enters, the replicas that a set gets.
-fn detail(write: &Write<'_>) -> String {
-    let of = |object: Option<&Object>, path: &str| {
+fn detail(write: &WriteRecord<'_>) -> String {
+    let of = |object: Option<&ServerObject>, path: &str| {
         object.and_then(|object| object.value.pointer(path).cloned()).unwrap_or(Value::Null)
     };
     let mut text = String::new();
@@ -252,7 +252,7 @@ fn detail(write: &Write<'_>) -> String {
     text
 }
 
-pub(super) fn ready_status(node: &Object) -> &str {
+pub(super) fn ready_status(node: &ServerObject) -> &str {
     let conditions = node.value["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
     ready.and_then(|it| it["status"].as_str()).unwrap_or_default()

@@ -13,7 +13,7 @@ use super::{
     world::World,
 };
 use crate::{MACHINES, SETS};
-use mcm_runtime::trust::Liveness;
+use mcm_runtime::trust::WatchTiming;
 
 /// The world converges within this time after the last fault: the longest timeout is that of a creation.
 const PATIENCE: Duration = Duration::from_mins(60);
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The longest time after which a silent watch is reopened.
-const SILENCE: Duration = Liveness::CONTROL.idle_timeout.saturating_add(Liveness::CONTROL.open_timeout);
+const SILENCE: Duration = WatchTiming::CONTROL.idle_timeout.saturating_add(WatchTiming::CONTROL.open_timeout);
 /// The duration of a few requests, including the delay before changes are acted on.
 const SOON: Duration = Duration::from_secs(3);
 /// The longest a VM takes to become a Node that is ready.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    super::api_server::{CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, Outcome, SECRETS, SETS, Verb, merge},
+    super::api_server::{ApiVerb, CLASSES, DEPLOYMENTS, DeliveryOutcome, Kind, MACHINES, NODES, SECRETS, SETS, merge},
     areas::Areas,
     cloud::{Cloud, PROVIDER, Style},
     desired_state::{DesiredState, Strategy},
@@ -95,8 +95,8 @@ async fn a_watch_that_is_accepted_and_never_answered_is_given_up() {
     let world = world(1, Style::SIMPLE);
     let mut first = true;
     world.faults.script(move |call| {
-        let is_mute = call.verb == Verb::Watch && call.kind == &NODES && std::mem::take(&mut first);
-        is_mute.then_some(Outcome::Silent)
+        let is_mute = call.verb == ApiVerb::Watch && call.kind == &NODES && std::mem::take(&mut first);
+        is_mute.then_some(DeliveryOutcome::Silent)
     });
     let _a = Process::start(&world, &Program::everything("a"));
     until(&world, BOOTED + Duration::from_mins(2), "the desired state", || world.differences().is_empty()).await;
@@ -171,7 +171,7 @@ async fn a_machine_whose_vm_died_gets_no_other_although_the_write_that_named_the
         let world = weak.upgrade()?;
         // Once it is written, the VM dies.
         world.later(Duration::from_millis(100), World::kill_some_vm);
-        Some(Outcome::LostAfter)
+        Some(DeliveryOutcome::LostAfter)
     });
     let _a = Process::start(&world, &Program::everything("a"));
     sleep(Duration::from_mins(40)).await;
@@ -327,8 +327,8 @@ async fn a_conflict_does_not_prove_that_a_node_was_deleted() {
     let world = world(1, Style::SIMPLE);
     let mut first = true;
     world.faults.script(move |call| {
-        let is_meant = call.verb == Verb::Delete && call.kind == &NODES && std::mem::take(&mut first);
-        is_meant.then_some(Outcome::Refused(409))
+        let is_meant = call.verb == ApiVerb::Delete && call.kind == &NODES && std::mem::take(&mut first);
+        is_meant.then_some(DeliveryOutcome::Refused(409))
     });
     let _a = Process::start(&world, &Program::everything("a"));
     until_met(&world).await;

@@ -19,19 +19,19 @@ use super::{
 use crate::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
 use mcm_api::GoDuration;
 use mcm_driver::{Driver, Guards};
-use mcm_driver_host::Catalogue;
-use mcm_rules::safety::{api_server::Probing, meltdown};
+use mcm_driver_host::DriverCatalogue;
+use mcm_rules::safety::{api_server::ProbeTiming, meltdown};
 use mcm_runtime::{
-    cell::{Cell, Config, Scope, Shared},
-    events::Events,
+    cell::{CellConfig, CellScope, ControllerCell, SharedCellState},
+    events::EventRecorder,
     lead::lead,
-    leader::{Election, LeaseConfig, Timing},
-    role::Role,
-    target::{Assignment, TargetClients, TargetId, Targets},
+    leader::{LeaderElection, LeaseConfig, LeaseTiming},
+    role::ControllerRole,
+    target::{CellTargets, TargetAssignment, TargetClients, TargetId},
 };
 
 /// Slower than a real one, so that hours pass with few renewals.
-const TIMING: Timing = Timing {
+const TIMING: LeaseTiming = LeaseTiming {
     lease_duration: Duration::from_secs(60),
     renew_deadline: Duration::from_secs(40),
     retry_period: Duration::from_secs(10),
@@ -44,7 +44,7 @@ pub(super) const TAKE_OVER: Duration = Duration::from_secs(90);
 pub(super) struct Program {
     /// Name of the process in callers, identity and log.
     pub name: String,
-    pub roles: Vec<Role>,
+    pub roles: Vec<ControllerRole>,
     /// Waits for its Leases; otherwise it works at once.
     pub elects: bool,
     /// Control namespace.
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    pub(super) fn with_roles(self, roles: &[Role]) -> Self {
+    pub(super) fn with_roles(self, roles: &[ControllerRole]) -> Self {
         Self { roles: roles.to_vec(), ..self }
     }
 
@@ -123,10 +123,10 @@ async fn run(
             timing: TIMING,
         };
         let leases = world.control.client(&program.name);
-        let election = || Election::new(leases, lease_config, Arc::new(clock.clone())).unwrap();
+        let election = || LeaderElection::new(leases, lease_config, Arc::new(clock.clone())).unwrap();
         (*role, program.elects.then(election))
     });
-    let begun = |role: &Role| {
+    let begun = |role: &ControllerRole| {
         leads.store(true, Ordering::Relaxed);
         if program.elects {
             world.say(format!("{} leads {}", program.name, role.name));
@@ -140,12 +140,12 @@ async fn run(
     }
 }
 
-pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<Cell> {
+pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) -> Arc<ControllerCell> {
     let control = world.control.client(&program.name);
-    let targets = Targets::new(Assignment::One(TargetId::only()), node::cache_for(&program.roles));
+    let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache_for(&program.roles));
     targets.connect(&TargetId::only(), &TargetClients::one(&world.target.client(&program.name)));
     let faults = Arc::clone(&world.faults);
-    let shared = Shared {
+    let shared = SharedCellState {
         clock: Arc::new(clock.clone()),
         metrics: world.metrics.clone(),
         caches: Arc::default(),
@@ -154,31 +154,31 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
     };
     let driver: Arc<dyn Driver> = Arc::new(ModelDriver::new(world));
     let settings = Settings {
-        machine: machine::Policy {
+        machine: machine::MachinePolicy {
             creation_timeout: GoDuration::from_secs(i64::try_from(program.creation_timeout.as_secs()).unwrap()),
-            ..machine::Policy::default()
+            ..machine::MachinePolicy::default()
         },
-        deployment: machine_deployment::Policy { annotate_nodes: true, has_target: true },
-        overshoot: overshoot::Policy::default(),
-        orphans: orphans::Policy::default(),
-        probing: Probing::default(),
-        node: node::Policy {
+        deployment: machine_deployment::DeploymentPolicy { annotate_nodes: true, has_target: true },
+        overshoot: overshoot::OvershootPolicy::default(),
+        orphans: orphans::OrphanPolicy::default(),
+        probing: ProbeTiming::default(),
+        node: node::NodePolicy {
             creation_timeout: SignedDuration::try_from(program.creation_timeout).unwrap(),
             marks_strangers: true,
             finalizer_grace: SignedDuration::from_secs(30),
-            unhealthy_replacements: meltdown::Limits::default(),
+            unhealthy_replacements: meltdown::MeltdownLimits::default(),
         },
-        drivers: Arc::new(Catalogue::of([driver], &Guards::unobserved())),
+        drivers: Arc::new(DriverCatalogue::of([driver], &Guards::unobserved())),
         slots: 4,
     };
-    let config = Config {
+    let config = CellConfig {
         kinds: crate::kind_caches(),
         name: program.name.clone(),
-        scope: Scope::Namespace(program.namespace.clone()),
-        events: Events::start(control.clone(), "model", Arc::clone(&shared.clock), shared.metrics.clone()),
+        scope: CellScope::Namespace(program.namespace.clone()),
+        events: EventRecorder::start(control.clone(), "model", Arc::clone(&shared.clock), shared.metrics.clone()),
         control,
         targets,
         shared,
     };
-    Cell::new(config, KINDS, &program.roles, &settings)
+    ControllerCell::new(config, KINDS, &program.roles, &settings)
 }

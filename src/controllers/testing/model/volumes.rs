@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    super::api_server::{ATTACHMENTS, CLAIMS, NODES, OUTSIDE, Object, VOLUMES, Write},
+    super::api_server::{ATTACHMENTS, CLAIMS, NODES, OUTSIDE, ServerObject, VOLUMES, WriteRecord},
     kubelet::POD_NAMESPACE,
     world::World,
 };
@@ -73,7 +73,7 @@ impl World {
 
     /// Called after each write of a pod: once it is deleted, its volumes are detached, and attached to the Node of its
     /// successor.
-    pub(super) fn saw_mounts(self: &Arc<Self>, write: &Write<'_>) {
+    pub(super) fn saw_mounts(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let (Some(pod), None) = (write.before, write.after) else { return };
         let node = text(&pod.value["spec"]["nodeName"]);
         for volume in volumes_of(pod) {
@@ -90,7 +90,7 @@ impl World {
 
     fn attach_elsewhere(&self, volume: &str, former: &str) {
         let nodes = self.target.all(&NODES);
-        let is_open = |node: &&Arc<Object>| node.name() != former && node.value["spec"]["unschedulable"] != true;
+        let is_open = |node: &&Arc<ServerObject>| node.name() != former && node.value["spec"]["unschedulable"] != true;
         let open: Vec<String> = nodes.iter().filter(is_open).map(|node| node.name().to_owned()).collect();
         let is_attached = self.target.all(&ATTACHMENTS).iter().any(|it| volume_of(it) == volume);
         let Some(node) = self.faults.pick(&open).filter(|_| !is_attached) else { return };
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// After each write of an attachment: one that a drain deletes is detached by force.
-    pub(super) fn saw_attachment(self: &Arc<Self>, write: &Write<'_>) {
+    pub(super) fn saw_attachment(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let Some(attachment) = write.after.filter(|it| it.is_terminating() && &*write.call.caller != OUTSIDE) else {
             return;
         };
@@ -123,7 +123,7 @@ impl World {
 }
 
 /// The volumes of a pod, by name.
-pub(super) fn volumes_of(pod: &Object) -> Vec<String> {
+pub(super) fn volumes_of(pod: &ServerObject) -> Vec<String> {
     let mounts = pod.value["spec"]["volumes"].as_array();
     mounts.into_iter().flatten().map(|mount| text(&mount["name"])).collect()
 }
@@ -141,7 +141,7 @@ fn attachment(volume: &str, node: &str) -> String {
     format!("{volume}-on-{node}")
 }
 
-fn volume_of(attachment: &Object) -> String {
+fn volume_of(attachment: &ServerObject) -> String {
     text(&attachment.value["spec"]["source"]["persistentVolumeName"])
 }
 

@@ -21,7 +21,7 @@ use super::{
     ledger::Ledger,
     rng::Rng,
 };
-use mcm_runtime::{clock::Clock, metrics::Metrics};
+use mcm_runtime::{clock::TimeSource, metrics::MetricsRegistry};
 
 pub(super) const NAMESPACE: &str = "shoot";
 
@@ -36,7 +36,7 @@ pub(super) struct World {
     /// The areas that are played beside rollouts.
     pub areas: Areas,
     /// Of all processes, living and dead.
-    pub metrics: Metrics,
+    pub metrics: MetricsRegistry,
     /// Events that will still happen.
     pending: AtomicUsize,
 }
@@ -71,7 +71,7 @@ impl World {
             ledger: Mutex::new(Ledger::of(&desired)),
             desired: Mutex::new(desired.clone()),
             areas,
-            metrics: Metrics::new(),
+            metrics: MetricsRegistry::new(),
             pending: AtomicUsize::new(0),
             faults,
         });

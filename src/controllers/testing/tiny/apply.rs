@@ -6,26 +6,26 @@ use serde_json::Value;
 use super::Snapshot;
 use mcm_rules::plan::Step;
 use mcm_runtime::{
-    objects::Objects,
-    reconcile::{Execute, Next, Turn},
+    objects::CachedApi,
+    reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
     worker::ReconcileError,
 };
 
 /// Reconciles ConfigMaps.
 pub(super) struct ConfigMaps {
-    pub objects: Arc<Objects<ConfigMap>>,
+    pub objects: Arc<CachedApi<ConfigMap>>,
 }
 
-impl Execute for ConfigMaps {
+impl PlanExecutor for ConfigMaps {
     async fn apply(
         &self,
         snapshot: Snapshot,
         steps: Vec<Step<Value>>,
-        _: &mut Turn<'_, Self>,
-    ) -> Result<Next, ReconcileError> {
+        _: &mut ReconcileRun<'_, Self>,
+    ) -> Result<LoopContinuation, ReconcileError> {
         for step in steps {
             self.objects.patch(&snapshot.map.metadata, &step.action).await?;
         }
-        Ok(Next::Plan)
+        Ok(LoopContinuation::Plan)
     }
 }

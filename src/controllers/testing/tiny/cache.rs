@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use mcm_runtime::{cache::Cache, kind_cache::KindCache};
+use mcm_runtime::{cache::ObjectCache, kind_cache::KindCache};
 
 /// How ConfigMaps are cached.
-pub const CACHE: KindCache<ConfigMap> = KindCache::new(|_| Cache::new(&[], |map| map.metadata.managed_fields = None));
+pub const CACHE: KindCache<ConfigMap> =
+    KindCache::new(|_| ObjectCache::new(&[], |map| map.metadata.managed_fields = None));

@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     super::{
-        api_server::{ApiServer, CONFIG_MAPS, Call, Fate, LEASES, Network, Outcome, Verb},
+        api_server::{ApiCall, ApiServer, ApiVerb, CONFIG_MAPS, CallDelivery, DeliveryOutcome, LEASES, NetworkModel},
         clock::VirtualClock,
     },
     register::ROLE,
@@ -22,15 +22,15 @@ use super::{
 };
 use mcm_runtime::{
     lead::{LostLease, lead},
-    leader::{Election, LeaseConfig, Timing},
-    role::Role,
+    leader::{LeaderElection, LeaseConfig, LeaseTiming},
+    role::ControllerRole,
     shutdown,
 };
 
 /// A role without work, but with a Lease.
-const IDLE: Role = Role { name: "idle", lease: "idle" };
+const IDLE: ControllerRole = ControllerRole { name: "idle", lease: "idle" };
 
-const TIMING: Timing = Timing {
+const TIMING: LeaseTiming = LeaseTiming {
     lease_duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),
     retry_period: Duration::from_secs(2),
@@ -43,17 +43,17 @@ struct Line {
     delays_answers: AtomicBool,
 }
 
-impl Network for Line {
-    fn fate(&self, call: &Call) -> Fate {
+impl NetworkModel for Line {
+    fn fate(&self, call: &ApiCall) -> CallDelivery {
         let is_set = |flag: &AtomicBool| call.kind == &CONFIG_MAPS && flag.load(Ordering::Relaxed);
-        let outcome = if call.verb == Verb::List && is_set(&self.refuses_lists) {
-            Outcome::Refused(500)
+        let outcome = if call.verb == ApiVerb::List && is_set(&self.refuses_lists) {
+            DeliveryOutcome::Refused(500)
         } else {
-            Outcome::Answered
+            DeliveryOutcome::Answered
         };
-        let is_slow = call.verb == Verb::MergePatch && is_set(&self.delays_answers);
+        let is_slow = call.verb == ApiVerb::MergePatch && is_set(&self.delays_answers);
         let back = if is_slow { Duration::from_hours(1) } else { Duration::ZERO };
-        Fate { there: Duration::ZERO, back, outcome }
+        CallDelivery { there: Duration::ZERO, back, outcome }
     }
 }
 
@@ -72,21 +72,26 @@ struct Leading {
 impl World {
     fn new() -> Self {
         let (clock, line) = (VirtualClock::new(), Arc::<Line>::default());
-        let server = ApiServer::new(&clock, Arc::clone(&line) as Arc<dyn Network>);
+        let server = ApiServer::new(&clock, Arc::clone(&line) as Arc<dyn NetworkModel>);
         put(&server, "map", json!({ "data": { "a": "" } }));
         Self { server, clock, line }
     }
 
     fn lead(&self) -> Leading {
         let program = Program::start(&self.server, &self.clock, &[ROLE]);
-        let election = |role: Role| {
+        let election = |role: ControllerRole| {
             let lease_config = LeaseConfig {
                 namespace: "shoot".to_owned(),
                 name: role.lease.to_owned(),
                 identity: "us".to_owned(),
                 timing: TIMING,
             };
-            (role, Some(Election::new(self.server.client("us"), lease_config, Arc::new(self.clock.clone())).unwrap()))
+            (
+                role,
+                Some(
+                    LeaderElection::new(self.server.client("us"), lease_config, Arc::new(self.clock.clone())).unwrap(),
+                ),
+            )
         };
         let candidates = [ROLE, IDLE].map(election).into();
         let stop = CancellationToken::new();
@@ -96,7 +101,7 @@ impl World {
     }
 
     /// `None` if there is no such Lease, an empty text if it is free.
-    fn holder(&self, role: Role) -> Option<String> {
+    fn holder(&self, role: ControllerRole) -> Option<String> {
         let lease = self.server.get(&LEASES, "shoot", role.lease)?;
         Some(lease.value["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
     }

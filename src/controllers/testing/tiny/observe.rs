@@ -1,7 +1,7 @@
 use super::{Snapshot, apply::ConfigMaps};
-use mcm_runtime::{cache::Key, reconcile::Observe};
+use mcm_runtime::{cache::Key, reconcile::SnapshotReader};
 
-impl Observe for ConfigMaps {
+impl SnapshotReader for ConfigMaps {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = ();

@@ -2,9 +2,9 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{HOLD, KEYS, Snapshot};
-use mcm_rules::plan::{Plan, Plannable, WaitKind};
+use mcm_rules::plan::{Plan, PlanInput, WaitKind};
 
-impl Plannable for Snapshot {
+impl PlanInput for Snapshot {
     type Action = Value;
 
     fn plan(&self) -> Plan<Value> {

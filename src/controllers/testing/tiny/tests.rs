@@ -8,63 +8,63 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     super::{
-        api_server::{ApiServer, CONFIG_MAPS, EVENTS, Perfect, Verb},
+        api_server::{ApiServer, ApiVerb, CONFIG_MAPS, EVENTS, PerfectNetwork},
         clock::VirtualClock,
     },
     HOLD, KEYS,
     register::{KIND, ROLE},
 };
 use crate::node;
-use mcm_rules::plan::{Subject, WaitKind};
+use mcm_rules::plan::{SubjectRef, WaitKind};
 use mcm_runtime::{
     cache::Key,
-    cell::{Cell, Config, Ended, Scope, Shared},
-    cells::Overview,
-    clock::Clock,
-    events::Events,
-    explain::Explanation,
+    cell::{CellConfig, CellScope, ControllerCell, RoleEnd, SharedCellState},
+    cells::CellOverview,
+    clock::TimeSource,
+    events::EventRecorder,
+    explain::ObjectExplanation,
     kind_cache::KindCaches,
-    metrics::Metrics,
-    role::Role,
-    target::{Assignment, Targets},
+    metrics::MetricsRegistry,
+    role::ControllerRole,
+    target::{CellTargets, TargetAssignment},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
 
 /// One process.
 pub(super) struct Program {
-    pub(super) cell: Arc<Cell>,
-    metrics: Metrics,
+    pub(super) cell: Arc<ControllerCell>,
+    metrics: MetricsRegistry,
 }
 
 /// A program that plays the role.
 struct Leading {
     stop: CancellationToken,
-    task: AbortOnDropHandle<Ended>,
+    task: AbortOnDropHandle<RoleEnd>,
 }
 
 impl Program {
-    pub(super) fn start(server: &ApiServer, clock: &VirtualClock, roles: &[Role]) -> Self {
+    pub(super) fn start(server: &ApiServer, clock: &VirtualClock, roles: &[ControllerRole]) -> Self {
         let control = server.client("program");
-        let shared = Shared {
+        let shared = SharedCellState {
             clock: Arc::new(clock.clone()),
-            metrics: Metrics::new(),
+            metrics: MetricsRegistry::new(),
             caches: Arc::default(),
             entropy: Arc::new(|| 7),
             cells: Arc::default(),
         };
         let metrics = shared.metrics.clone();
         metrics.attach(&shared.cells);
-        let config = Config {
+        let config = CellConfig {
             name: String::new(),
-            scope: Scope::Namespace("shoot".to_owned()),
-            events: Events::start(control.clone(), "tiny", Arc::clone(&shared.clock), metrics.clone()),
+            scope: CellScope::Namespace("shoot".to_owned()),
+            events: EventRecorder::start(control.clone(), "tiny", Arc::clone(&shared.clock), metrics.clone()),
             control,
-            targets: Targets::new(Assignment::None, node::cache),
+            targets: CellTargets::new(TargetAssignment::None, node::cache),
             kinds: KindCaches::default().with(super::cache::CACHE),
             shared,
         };
-        Self { cell: Cell::new(config, &[KIND], roles, &()), metrics }
+        Self { cell: ControllerCell::new(config, &[KIND], roles, &()), metrics }
     }
 
     fn lead(&self) -> Leading {
@@ -73,7 +73,7 @@ impl Program {
         Leading { stop, task: AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&ROLE, &until).await })) }
     }
 
-    fn explain(&self, name: &str) -> Option<Explanation> {
+    fn explain(&self, name: &str) -> Option<ObjectExplanation> {
         self.cell.explain("ConfigMap", &Key::new("shoot", name))
     }
 
@@ -87,7 +87,7 @@ impl Program {
 
 fn world() -> (ApiServer, VirtualClock) {
     let clock = VirtualClock::new();
-    (ApiServer::new(&clock, Arc::new(Perfect)), clock)
+    (ApiServer::new(&clock, Arc::new(PerfectNetwork)), clock)
 }
 
 pub(super) fn put(server: &ApiServer, name: &str, content: Value) {
@@ -107,7 +107,7 @@ pub(super) fn keys(server: &ApiServer, name: &str) -> Option<String> {
 
 /// Writes of the program to ConfigMaps.
 pub(super) fn writes(server: &ApiServer) -> usize {
-    let is_read = |verb: Verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+    let is_read = |verb: ApiVerb| matches!(verb, ApiVerb::Get | ApiVerb::List | ApiVerb::Watch);
     server.calls().iter().filter(|call| call.kind == &CONFIG_MAPS && !is_read(call.verb)).count()
 }
 
@@ -165,7 +165,7 @@ async fn a_standby_watches_and_acts_and_exports_only_while_it_plays_its_role() {
     until("it acts on what it saw before", || keys(&server, "a").as_deref() == Some("x")).await;
     assert!(exports());
     leading.stop.cancel();
-    assert_eq!(leading.task.await.unwrap(), Ended::Completely);
+    assert_eq!(leading.task.await.unwrap(), RoleEnd::Completely);
     let reported = events(&server);
     put(&server, "odd-later", json!({ "data": ["no map"] }));
     put(&server, "a", json!({ "data": { "y": "" } }));
@@ -178,7 +178,7 @@ async fn a_standby_watches_and_acts_and_exports_only_while_it_plays_its_role() {
 #[tokio::test(start_paused = true)]
 async fn a_process_without_the_role_does_not_even_watch() {
     let (server, clock) = world();
-    let _program = Program::start(&server, &clock, &[Role { name: "another", lease: "another" }]);
+    let _program = Program::start(&server, &clock, &[ControllerRole { name: "another", lease: "another" }]);
     sleep(HOUR).await;
     assert!(server.calls().is_empty());
 }
@@ -233,7 +233,7 @@ async fn a_wait_is_explained_from_its_start_to_its_end() {
     put(&server, "map", json!({ "metadata": { "annotations": { HOLD: "a user" } } }));
     until("it waits", || waits().unwrap().len() == 1).await;
     let first = program.explain("map").unwrap();
-    let map = Subject { kind: "ConfigMap".to_owned(), namespace: "shoot".to_owned(), name: "map".to_owned() };
+    let map = SubjectRef { kind: "ConfigMap".to_owned(), namespace: "shoot".to_owned(), name: "map".to_owned() };
     assert_eq!((&first.object, first.controller), (&map, "tiny"));
     let waiting = &first.waits[0];
     assert_eq!((waiting.wait.kind, waiting.wait.text.as_str(), waiting.plans), (WaitKind::Hold, "a user", 1));

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
-use crate::{cloud::fields::Fields, report::Report};
+use crate::{cloud::fields::UnreadFields, report::ConversionReport};
 
 /// The spec of the machines of an AWSMachinePool: its launch template, subnet and tags.
-pub fn machine_spec(spec: &Value, report: &mut Report) -> Value {
-    let mut given = Fields::of("spec", spec.clone(), report);
+pub fn machine_spec(spec: &Value, report: &mut ConversionReport) -> Value {
+    let mut given = UnreadFields::of("spec", spec.clone(), report);
     let mut machine = given.map("awsLaunchTemplate", report);
     for name in ["name", "versionNumber"] {
         machine.remove(name);

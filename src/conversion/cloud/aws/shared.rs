@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    cloud::fields::{Fields, filled, object},
-    report::Report,
+    cloud::fields::{UnreadFields, filled, object},
+    report::ConversionReport,
 };
 
 /// A control plane of EKS.
@@ -18,7 +18,7 @@ pub(super) const USER_DATA_STORE: &str = "SecretsManager";
 pub(super) const ROOT: &str = "/root";
 
 /// Both sides use the names of the cloud.
-pub(super) fn metadata_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
+pub(super) fn metadata_options(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut options = given.object("instanceMetadataOptions", report);
     if options.is_empty() {
         return None;

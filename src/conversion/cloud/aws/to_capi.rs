@@ -2,15 +2,15 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{ROOT, SECRETS_MANAGER, SNP, USER_DATA_STORE, metadata_options};
 use crate::{
-    cloud::fields::{Fields, filled, object, text},
-    report::Report,
+    cloud::fields::{UnreadFields, filled, object, text},
+    report::ConversionReport,
 };
 
 const NOT_HONOURED: &str = "is not honoured by the MCM driver either";
 
 /// The spec of a machine with this `providerSpec`.
-pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
-    let mut given = Fields::of("providerSpec", spec.clone(), report);
+pub fn to_capi(spec: &Value, report: &mut ConversionReport) -> Value {
+    let mut given = UnreadFields::of("providerSpec", spec.clone(), report);
     // The region is that of the cluster.
     for name in ["apiVersion", "region"] {
         given.take(name);
@@ -43,7 +43,7 @@ pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
     made.into()
 }
 
-fn profile(given: &mut Fields, report: &mut Report) -> String {
+fn profile(given: &mut UnreadFields, report: &mut ConversionReport) -> String {
     let mut iam = given.object("iam", report);
     let profile = iam.text("name", report);
     iam.refuse("arn", report, "Cluster API refers to a profile by name, not by ARN", "set iam.name");
@@ -51,7 +51,7 @@ fn profile(given: &mut Fields, report: &mut Report) -> String {
     profile
 }
 
-fn cpu_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn cpu_options(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut cpu = given.object("cpuOptions", report);
     let policy = cpu.choice("amdSevSnp", &[("enabled", SNP), ("disabled", "Disabled")], report);
     cpu.finish(report);
@@ -59,12 +59,12 @@ fn cpu_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
 }
 
 /// The store of user data. Without one, the provider takes its default.
-fn cloud_init(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn cloud_init(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let store = given.choice("userDataStore", &[(USER_DATA_STORE, SECRETS_MANAGER)], report);
     store.map(|store| json!({ "secureSecretsBackend": store }))
 }
 
-fn network(mut interface: Fields, report: &mut Report) -> Map<String, Value> {
+fn network(mut interface: UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let mut groups = interface.list("securityGroupIDs", report).into_iter();
     // The provider's own groups for these roles are replaced, so that the VM gets no group more.
     let overrides = groups.next().map(|node| {
@@ -89,7 +89,7 @@ fn network(mut interface: Fields, report: &mut Report) -> Map<String, Value> {
     made
 }
 
-fn volumes(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
+fn volumes(given: &mut UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let devices = given.objects("blockDevices", report);
     let is_only_one = devices.len() == 1;
     let (roots, others): (Vec<_>, Vec<_>) =
@@ -102,7 +102,7 @@ fn volumes(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
     object([("rootVolume", root), ("nonRootVolumes", filled(others))])
 }
 
-fn volume(mut device: Fields, report: &mut Report) -> (Value, bool) {
+fn volume(mut device: UnreadFields, report: &mut ConversionReport) -> (Value, bool) {
     let name = device.text("deviceName", report);
     let is_root = name == ROOT;
     for field in ["noDevice", "virtualName"] {
@@ -127,7 +127,7 @@ fn volume(mut device: Fields, report: &mut Report) -> (Value, bool) {
     (volume.into(), is_root)
 }
 
-fn placement(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
+fn placement(given: &mut UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let mut placement = given.object("placement", report);
     let mut capacity = given.object("capacityReservation", report);
     let known = [("open", "Open"), ("none", "None")];
@@ -146,7 +146,7 @@ fn placement(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
     made
 }
 
-fn market(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
+fn market(given: &mut UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let mut market = given.object("instanceMarketOptions", report);
     let known = [("spot", "Spot"), ("capacity-block", "CapacityBlock")];
     let market_type = market.choice("marketType", &known, report);

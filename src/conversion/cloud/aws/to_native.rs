@@ -2,12 +2,12 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{MANAGED, PARAMETER_STORE, ROOT, SECRETS_MANAGER, SNP, USER_DATA_STORE, metadata_options};
 use crate::{
-    answers::Question,
+    answers::TemplateQuestion,
     cloud::{
-        fields::{Fields, filled, object, text},
-        provider::{MACHINE_SPEC, Template},
+        fields::{UnreadFields, filled, object, text},
+        provider::{MACHINE_SPEC, ProviderTemplate},
     },
-    report::Report,
+    report::ConversionReport,
 };
 
 const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
@@ -15,9 +15,9 @@ const ROLE_TAG: &str = "kubernetes.io/role/";
 const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 
 /// The `providerSpec` of a template.
-pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
-    let &Template { machine_spec, cluster_name, cluster, path, .. } = template;
-    let mut given = Fields::of(path, machine_spec.clone(), report);
+pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> Value {
+    let &ProviderTemplate { machine_spec, cluster_name, cluster, path, .. } = template;
+    let mut given = UnreadFields::of(path, machine_spec.clone(), report);
     refuse_unsupported(&mut given, report);
     let region = region_of(cluster);
     if region.is_empty() {
@@ -48,7 +48,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
 }
 
 /// The name of the cluster in the tags of its VMs: that of EKS, which its control plane names or has by default.
-fn name_in_cloud(template: &Template<'_>, cluster_name: &str, report: &mut Report) -> String {
+fn name_in_cloud(template: &ProviderTemplate<'_>, cluster_name: &str, report: &mut ConversionReport) -> String {
     const LONGEST: usize = 100;
     let cluster = template.cluster;
     if cluster["kind"] != MANAGED {
@@ -72,7 +72,7 @@ fn name_in_cloud(template: &Template<'_>, cluster_name: &str, report: &mut Repor
     })
 }
 
-fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
+fn refuse_unsupported(given: &mut UnreadFields, report: &mut ConversionReport) {
     let group = "MCM refers to a placement group by ID, not by name";
     let group_advice = "put the group into placement.groupId of the providerSpec";
     for (name, reason, advice) in [
@@ -102,7 +102,11 @@ fn refuse_unsupported(given: &mut Fields, report: &mut Report) {
 
 /// The store of user data, if the template names it. The default of the provider needs permissions that a class without a store
 /// does not, so it is only reported.
-fn user_data_store(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Option<Value> {
+fn user_data_store(
+    given: &mut UnreadFields,
+    template: &ProviderTemplate<'_>,
+    report: &mut ConversionReport,
+) -> Option<Value> {
     let path = given.path("cloudInit");
     let mut init = given.object("cloudInit", report);
     let is_in_vm = init.flag("insecureSkipSecretsManager", report) == Some(true);
@@ -145,25 +149,26 @@ fn region_of(cluster: &Value) -> &str {
     cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn image(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> String {
+fn image(given: &mut UnreadFields, template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> String {
     let mut ami = given.object("ami", report);
     ami.lose("eksLookupType", report, "has no effect beside an image that is named", "");
     let named = ami.text("id", report);
-    let image = Some(named.as_str()).filter(|named| !named.is_empty()).or_else(|| template.answer(Question::Image));
+    let image =
+        Some(named.as_str()).filter(|named| !named.is_empty()).or_else(|| template.answer(TemplateQuestion::Image));
     if image.is_none() {
         let version = if template.version.is_empty() { "the version of the machines" } else { template.version };
         let reason = format!(
             "the provider looks up the image of {version} in {}, and MCM does not",
             region_of(template.cluster)
         );
-        report.ask(ami.path("id"), Question::Image, &reason);
+        report.ask(ami.path("id"), TemplateQuestion::Image, &reason);
     }
     let image = image.unwrap_or_default().to_owned();
     ami.finish(report);
     image
 }
 
-fn key_name(given: &mut Fields, cluster: &Value, report: &mut Report) -> String {
+fn key_name(given: &mut UnreadFields, cluster: &Value, report: &mut ConversionReport) -> String {
     // An empty name is no key, an absent one the key of the cluster.
     if given.has("sshKeyName") {
         return given.text("sshKeyName", report);
@@ -172,7 +177,12 @@ fn key_name(given: &mut Fields, cluster: &Value, report: &mut Report) -> String 
 }
 
 /// Tags of cluster and machine, and two by which the native driver finds its VMs.
-fn tags(given: &mut Fields, cluster_name: &str, cluster: &Value, report: &mut Report) -> Map<String, Value> {
+fn tags(
+    given: &mut UnreadFields,
+    cluster_name: &str,
+    cluster: &Value,
+    report: &mut ConversionReport,
+) -> Map<String, Value> {
     let mut tags = cluster.pointer("/spec/additionalTags").and_then(Value::as_object).cloned().unwrap_or_default();
     tags.extend(given.map("additionalTags", report));
     if !tags.keys().any(|key| key.contains(CLUSTER_TAG)) {
@@ -186,7 +196,7 @@ fn tags(given: &mut Fields, cluster_name: &str, cluster: &Value, report: &mut Re
 
 /// One interface with the security groups that the provider would give it: those for nodes and for the load balancer, and
 /// the additional ones.
-fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Value {
+fn interface(given: &mut UnreadFields, template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> Value {
     let groups = security_groups(given, template, report);
     let made = object([
         ("subnetID", text(subnet(given, template, report))),
@@ -198,7 +208,11 @@ fn interface(given: &mut Fields, template: &Template<'_>, report: &mut Report) -
 }
 
 /// The groups for the roles of a node, and the additional ones. The answer of the user stands for those that are not named.
-fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
+fn security_groups(
+    given: &mut UnreadFields,
+    template: &ProviderTemplate<'_>,
+    report: &mut ConversionReport,
+) -> Vec<Value> {
     let (mut groups, mut is_complete, mut has_filters) = (Vec::new(), true, false);
     let mut overrides = given.object("securityGroupOverrides", report);
     let second = if template.cluster["kind"] == MANAGED { "node-eks-additional" } else { "lb" };
@@ -216,14 +230,14 @@ fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Rep
         groups.extend(id);
         group.finish(report);
     }
-    match template.answer(Question::SecurityGroups) {
+    match template.answer(TemplateQuestion::SecurityGroups) {
         _ if is_complete => {}
         Some(answer) => groups.extend(answer.split(',').map(Value::from)),
         None if has_open_network(template) && groups.is_empty() && !has_filters => {}
         None => {
             let reason = "the provider finds security groups by role or filter, and not all of them are known; \
                           an AWSCluster with its status has those of the roles";
-            report.ask(given.path("additionalSecurityGroups"), Question::SecurityGroups, reason);
+            report.ask(given.path("additionalSecurityGroups"), TemplateQuestion::SecurityGroups, reason);
         }
     }
     let mut seen = Vec::new();
@@ -237,7 +251,7 @@ fn security_groups(given: &mut Fields, template: &Template<'_>, report: &mut Rep
 }
 
 /// The subnet of the template, or else the one that the provider would choose, or else the answer of the user.
-fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> String {
+fn subnet(given: &mut UnreadFields, template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> String {
     let mut subnet = given.object("subnet", report);
     let named = subnet.text("id", report);
     let filters = subnet.take("filters");
@@ -252,14 +266,14 @@ fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> S
     }
     let wants_public = given.peek("publicIP") == Some(&Value::Bool(true));
     let of_cluster = || subnet_of_cluster(template, wants_public).filter(|_| filters.is_none());
-    let Some(found) = template.answer(Question::Subnet).or_else(of_cluster) else {
+    let Some(found) = template.answer(TemplateQuestion::Subnet).or_else(of_cluster) else {
         if has_open_network(template) && filters.is_none() && template.zone().is_none() {
             return String::new();
         }
         let zone = template.zone().map(|zone| format!(" in {zone}")).unwrap_or_default();
         report.ask(
             subnet_path(given),
-            Question::Subnet,
+            TemplateQuestion::Subnet,
             &format!("the provider chooses a subnet{zone}, and MCM does not"),
         );
         return String::new();
@@ -267,18 +281,18 @@ fn subnet(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> S
     found.to_owned()
 }
 
-fn subnet_path(given: &Fields) -> String {
+fn subnet_path(given: &UnreadFields) -> String {
     format!("{}.id", given.path("subnet"))
 }
 
 /// Whether each VM may have subnet and security groups of its AWSCluster, which a class without them leaves to it.
-fn has_open_network(template: &Template<'_>) -> bool {
+fn has_open_network(template: &ProviderTemplate<'_>) -> bool {
     template.is_of_class && template.cluster["kind"] != MANAGED
 }
 
 /// The first subnet of the cluster that fits. A cluster that is not ready does not name all of its subnets, and the machines of
 /// a pool are in several.
-fn subnet_of_cluster<'a>(template: &Template<'a>, is_public: bool) -> Option<&'a str> {
+fn subnet_of_cluster<'a>(template: &ProviderTemplate<'a>, is_public: bool) -> Option<&'a str> {
     const ASSOCIATION: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
     if template.cluster["status"]["ready"] != true || template.path != MACHINE_SPEC {
         return None;
@@ -296,7 +310,11 @@ fn subnet_of_cluster<'a>(template: &Template<'a>, is_public: bool) -> Option<&'a
     subnets.iter().find(fits).and_then(id_of)
 }
 
-fn block_devices(given: &mut Fields, template: &Template<'_>, report: &mut Report) -> Vec<Value> {
+fn block_devices(
+    given: &mut UnreadFields,
+    template: &ProviderTemplate<'_>,
+    report: &mut ConversionReport,
+) -> Vec<Value> {
     let mut devices = Vec::new();
     let answer = root_volume(given, template, report);
     let mut root = given.map("rootVolume", report);
@@ -307,12 +325,12 @@ fn block_devices(given: &mut Fields, template: &Template<'_>, report: &mut Repor
         }
         None if ["size", "type"].iter().any(|name| !root.contains_key(*name)) => {
             let reason = "the provider takes size and type of the root volume from the image, and MCM does not";
-            report.ask(given.path("rootVolume"), Question::RootVolume, reason);
+            report.ask(given.path("rootVolume"), TemplateQuestion::RootVolume, reason);
         }
         None => {}
     }
     if root.contains_key("type") {
-        devices.push(volume(Fields::of(given.path("rootVolume"), root.into(), report), true, report));
+        devices.push(volume(UnreadFields::of(given.path("rootVolume"), root.into(), report), true, report));
     }
     let others = given.objects("nonRootVolumes", report);
     devices.extend(others.into_iter().map(|other| volume(other, false, report)));
@@ -320,8 +338,12 @@ fn block_devices(given: &mut Fields, template: &Template<'_>, report: &mut Repor
 }
 
 /// Size and type in the answer of the user.
-fn root_volume(given: &Fields, template: &Template<'_>, report: &mut Report) -> Option<(Value, Value)> {
-    let answer = template.answer(Question::RootVolume)?;
+fn root_volume(
+    given: &UnreadFields,
+    template: &ProviderTemplate<'_>,
+    report: &mut ConversionReport,
+) -> Option<(Value, Value)> {
+    let answer = template.answer(TemplateQuestion::RootVolume)?;
     let parsed = answer.split_once(':').and_then(|(size, type_)| Some((size.parse::<u32>().ok()?, type_)));
     if parsed.is_none() {
         report.refuse(given.path("rootVolume"), format!("{answer:?} is not a size and a type"), "write them as 20:gp3");
@@ -329,7 +351,7 @@ fn root_volume(given: &Fields, template: &Template<'_>, report: &mut Report) -> 
     parsed.map(|(size, type_)| (size.into(), type_.into()))
 }
 
-fn volume(mut volume: Fields, is_root: bool, report: &mut Report) -> Value {
+fn volume(mut volume: UnreadFields, is_root: bool, report: &mut ConversionReport) -> Value {
     let type_ = volume.required("type", report, "MCM requires the type of a volume", "set it");
     if !type_.is_empty() && !VOLUME_TYPES.contains(&type_.as_str()) {
         let advice = format!("use one of {}", VOLUME_TYPES.join(", "));
@@ -355,21 +377,21 @@ fn volume(mut volume: Fields, is_root: bool, report: &mut Report) -> Value {
     json!({ "deviceName": name, "ebs": ebs })
 }
 
-fn cpu_options(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn cpu_options(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut options = given.object("cpuOptions", report);
     let policy = options.choice("confidentialCompute", &[("Disabled", "disabled"), (SNP, "enabled")], report);
     options.finish(report);
     policy.map(|policy| json!({ "amdSevSnp": policy }))
 }
 
-fn placement(given: &mut Fields) -> Option<Value> {
+fn placement(given: &mut UnreadFields) -> Option<Value> {
     let host = given.filled("hostID");
     // The default of the API; it means something only with a host.
     let affinity = given.take("hostAffinity").filter(|affinity| host.is_some() || affinity != "default");
     filled(object([("tenancy", given.filled("tenancy")), ("hostId", host), ("affinity", affinity)]))
 }
 
-fn capacity_reservation(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn capacity_reservation(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let preference = given.choice("capacityReservationPreference", &[("Open", "open"), ("None", "none")], report);
     filled(object([
         ("capacityReservationPreference", preference.map(Value::from)),
@@ -378,7 +400,7 @@ fn capacity_reservation(given: &mut Fields, report: &mut Report) -> Option<Value
 }
 
 /// `spotPrice` and `instanceMarketOptions`.
-fn market(given: &mut Fields, report: &mut Report) -> (Option<Value>, Option<Value>) {
+fn market(given: &mut UnreadFields, report: &mut ConversionReport) -> (Option<Value>, Option<Value>) {
     let has_spot = given.has("spotMarketOptions");
     let mut spot = given.object("spotMarketOptions", report);
     let price = Value::String(spot.text("maxPrice", report));

@@ -1,6 +1,6 @@
 //! Provider IDs: the driver names the metro, and the cloud controller manager only the device.
 
-use crate::cloud::{placed::Placed, provider::IdForms};
+use crate::cloud::{placed::ProviderIdForms, provider::IdForms};
 
 pub const IDS: IdForms = IdForms {
     scheme: PLACED.scheme,
@@ -10,5 +10,5 @@ pub const IDS: IdForms = IdForms {
     vm_name: |_| None,
 };
 
-const PLACED: Placed =
-    Placed { scheme: "equinixmetal://", driver: "equinixmetal://", node: "equinixmetal://", place: "/metro" };
+const PLACED: ProviderIdForms =
+    ProviderIdForms { scheme: "equinixmetal://", driver: "equinixmetal://", node: "equinixmetal://", place: "/metro" };

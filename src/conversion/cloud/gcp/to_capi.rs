@@ -2,13 +2,13 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{LOCAL_SSD, SCRATCH};
 use crate::{
-    cloud::fields::{Fields, filled, object, text},
-    report::Report,
+    cloud::fields::{UnreadFields, filled, object, text},
+    report::ConversionReport,
 };
 
 /// The spec of a machine with this `providerSpec`.
-pub fn to_capi(spec: &Value, report: &mut Report) -> Value {
-    let mut given = Fields::of("providerSpec", spec.clone(), report);
+pub fn to_capi(spec: &Value, report: &mut ConversionReport) -> Value {
+    let mut given = UnreadFields::of("providerSpec", spec.clone(), report);
     // Region and zone are those of the cluster and the deployment; the driver also ignores a secretRef.
     for name in ["apiVersion", "region", "zone", "secretRef"] {
         given.take(name);
@@ -42,7 +42,7 @@ fn policy(is_on: bool) -> Value {
     Value::from(if is_on { "Enabled" } else { "Disabled" })
 }
 
-fn account(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn account(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut accounts = given.list("serviceAccounts", report);
     if accounts.len() != 1 {
         let reason = "Cluster API gives a VM exactly one service account";
@@ -51,7 +51,7 @@ fn account(given: &mut Fields, report: &mut Report) -> Option<Value> {
     accounts.pop()
 }
 
-fn accelerators(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn accelerators(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut gpu = given.object("gpu", report);
     let type_ = gpu.filled("acceleratorType");
     let count = gpu.filled("count");
@@ -59,7 +59,7 @@ fn accelerators(given: &mut Fields, report: &mut Report) -> Option<Value> {
     type_.map(|type_| json!([{ "type": type_, "count": count }]))
 }
 
-fn scheduling(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
+fn scheduling(given: &mut UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let mut scheduling = given.object("scheduling", report);
     let preemptible = scheduling.flag("preemptible", report) == Some(true);
     let restarts = scheduling.flag("automaticRestart", report) == Some(true);
@@ -73,7 +73,7 @@ fn scheduling(given: &mut Fields, report: &mut Report) -> Map<String, Value> {
     object([("preemptible", preemptible.then_some(true.into())), ("onHostMaintenance", maintenance.map(Value::from))])
 }
 
-fn network(mut interface: Fields, report: &mut Report) -> Map<String, Value> {
+fn network(mut interface: UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     // The network is that of the cluster.
     interface.take("network");
     let is_private = interface.flag("disableExternalIP", report) == Some(true);
@@ -94,7 +94,7 @@ fn network(mut interface: Fields, report: &mut Report) -> Map<String, Value> {
     made
 }
 
-fn disks(given: &mut Fields, labels: Option<&Value>, report: &mut Report) -> Map<String, Value> {
+fn disks(given: &mut UnreadFields, labels: Option<&Value>, report: &mut ConversionReport) -> Map<String, Value> {
     let mut made = Map::new();
     let mut roots = 0;
     let mut others = Vec::new();
@@ -133,7 +133,7 @@ fn disks(given: &mut Fields, labels: Option<&Value>, report: &mut Report) -> Map
     made
 }
 
-fn check_disk(disk: &mut Fields, is_boot: bool, labels: Option<&Value>, report: &mut Report) {
+fn check_disk(disk: &mut UnreadFields, is_boot: bool, labels: Option<&Value>, report: &mut ConversionReport) {
     if disk.flag("autoDelete", report) == Some(false) {
         report.refuse(disk.path("autoDelete"), "Cluster API deletes disks with the VM", "remove it");
     }
@@ -148,7 +148,7 @@ fn check_disk(disk: &mut Fields, is_boot: bool, labels: Option<&Value>, report: 
     }
 }
 
-fn encryption(mut key: Fields, report: &mut Report) -> Value {
+fn encryption(mut key: UnreadFields, report: &mut ConversionReport) -> Value {
     let name = key.text("kmsKeyName", report);
     let account = key.text("kmsKeyServiceAccount", report);
     key.finish(report);
@@ -160,7 +160,7 @@ fn encryption(mut key: Fields, report: &mut Report) -> Value {
     made.into()
 }
 
-fn shielded(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn shielded(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     if !given.has("shieldedInstanceConfiguration") {
         return None;
     }

@@ -2,12 +2,12 @@ use serde_json::{Map, Value, json};
 
 use super::shared::{LOCAL_SSD, SCRATCH};
 use crate::{
-    answers::Question,
+    answers::TemplateQuestion,
     cloud::{
-        fields::{Fields, filled, object, text},
-        provider::Template,
+        fields::{UnreadFields, filled, object, text},
+        provider::ProviderTemplate,
     },
-    report::Report,
+    report::ConversionReport,
 };
 
 const CLUSTER_TAG: &str = "kubernetes-io-cluster-";
@@ -21,14 +21,14 @@ const ON: &str = "on";
 const OFF: &str = "off";
 
 /// The `providerSpec` of a template.
-pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
-    let &Template { machine_spec, cluster_name, cluster, zones, path, .. } = template;
+pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> Value {
+    let &ProviderTemplate { machine_spec, cluster_name, cluster, zones, path, .. } = template;
     if zones.len() > 1 {
         let reason = format!("it is used in the zones {}, and an MCM class has one", zones.join(", "));
         report.refuse("", reason, "create a template for each zone");
     }
     let zone = zone_of(template);
-    let mut given = Fields::of(path, machine_spec.clone(), report);
+    let mut given = UnreadFields::of(path, machine_spec.clone(), report);
     given.refuse("providerID", report, "a template is for many VMs", "remove it");
     given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
     }
     if zone.is_empty() && zones.len() < 2 {
         let reason = "the deployment has no failureDomain: the provider takes the first zone of the region";
-        report.ask("", Question::Zone, reason);
+        report.ask("", TemplateQuestion::Zone, reason);
     }
     if given.choice("confidentialCompute", &ON_OFF, report) == Some(ON) {
         let reason = "MCM does not support confidential computing";
@@ -70,32 +70,37 @@ pub fn to_native(template: &Template<'_>, report: &mut Report) -> Value {
 }
 
 /// The zone of the deployment, or else the answer of the user, or else the first zone of the cluster.
-fn zone_of<'a>(template: &'a Template<'_>) -> &'a str {
+fn zone_of<'a>(template: &'a ProviderTemplate<'_>) -> &'a str {
     let of_cluster = || {
         let found = template.cluster.pointer("/status/failureDomains")?.as_object()?;
         found.keys().min().map(String::as_str)
     };
     let is_open = template.zones.len() < 2;
-    let found = template.zone().or_else(|| template.answer(Question::Zone)).or_else(of_cluster);
+    let found = template.zone().or_else(|| template.answer(TemplateQuestion::Zone)).or_else(of_cluster);
     found.filter(|_| is_open).unwrap_or_default()
 }
 
 /// Labels of cluster and machine.
-fn labels(given: &mut Fields, cluster: &Value, report: &mut Report) -> Option<Value> {
+fn labels(given: &mut UnreadFields, cluster: &Value, report: &mut ConversionReport) -> Option<Value> {
     let of_cluster = cluster.pointer("/spec/additionalLabels").and_then(Value::as_object).cloned();
     let mut labels = of_cluster.unwrap_or_default();
     labels.extend(given.map("additionalLabels", report));
     filled(labels)
 }
 
-fn disks(given: &mut Fields, template: &Template<'_>, labels: Option<&Value>, report: &mut Report) -> Vec<Value> {
+fn disks(
+    given: &mut UnreadFields,
+    template: &ProviderTemplate<'_>,
+    labels: Option<&Value>,
+    report: &mut ConversionReport,
+) -> Vec<Value> {
     let family = given.text("imageFamily", report);
     let image = given.text("image", report);
     let named = [image, family].into_iter().find(|image| !image.is_empty());
-    let image = named.or_else(|| template.answer(Question::Image).map(str::to_owned)).unwrap_or_default();
+    let image = named.or_else(|| template.answer(TemplateQuestion::Image).map(str::to_owned)).unwrap_or_default();
     if image.is_empty() {
         let reason = "the provider takes an image by the version of Kubernetes, and MCM does not";
-        report.ask(given.path("image"), Question::Image, reason);
+        report.ask(given.path("image"), TemplateQuestion::Image, reason);
     }
     let root = object([
         ("autoDelete", Some(true.into())),
@@ -110,7 +115,7 @@ fn disks(given: &mut Fields, template: &Template<'_>, labels: Option<&Value>, re
     std::iter::once(root).chain(others).map(Value::Object).collect()
 }
 
-fn disk(mut disk: Fields, report: &mut Report) -> Map<String, Value> {
+fn disk(mut disk: UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     let type_ = disk_type(disk.text("deviceType", report));
     let size = disk.filled("size").unwrap_or_else(|| DISK_SIZE.into());
     let is_local = type_ == LOCAL_SSD;
@@ -130,7 +135,7 @@ fn disk_type(given: String) -> String {
     if given.is_empty() { DISK_TYPE.to_owned() } else { given }
 }
 
-fn encryption(mut key: Fields, report: &mut Report) -> Option<Value> {
+fn encryption(mut key: UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     if key.is_empty() {
         return None;
     }
@@ -149,7 +154,7 @@ fn encryption(mut key: Fields, report: &mut Report) -> Option<Value> {
 }
 
 /// The tags that the provider gives a worker, and the two by which the native driver finds its VMs.
-fn tags(given: &mut Fields, cluster_name: &str, report: &mut Report) -> Vec<Value> {
+fn tags(given: &mut UnreadFields, cluster_name: &str, report: &mut ConversionReport) -> Vec<Value> {
     let mut tags = given.list("additionalNetworkTags", report);
     for tag in [format!("{cluster_name}-node"), cluster_name.to_owned()] {
         if !tags.contains(&Value::String(tag.clone())) {
@@ -164,7 +169,7 @@ fn tags(given: &mut Fields, cluster_name: &str, report: &mut Report) -> Vec<Valu
     tags
 }
 
-fn metadata(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn metadata(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let items = given.list("additionalMetadata", report);
     for (index, _) in items.iter().enumerate().filter(|(_, item)| item["key"] == "user-data") {
         let path = format!("{}[{index}].key", given.path("additionalMetadata"));
@@ -173,7 +178,7 @@ fn metadata(given: &mut Fields, report: &mut Report) -> Option<Value> {
     filled(items)
 }
 
-fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value {
+fn interface(given: &mut UnreadFields, cluster: &Value, report: &mut ConversionReport) -> Value {
     let network = cluster.pointer("/spec/network/name").and_then(Value::as_str).unwrap_or("default");
     let mut range = given.only("aliasIPRanges", report, "MCM supports one range");
     let is_public = given.flag("publicIP", report) == Some(true);
@@ -192,7 +197,7 @@ fn interface(given: &mut Fields, cluster: &Value, report: &mut Report) -> Value 
     made.into()
 }
 
-fn gpu(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn gpu(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     let mut gpu = given.only("guestAccelerators", report, "MCM supports GPUs of one type per VM")?;
     // Natively the last part of the URL is enough.
     let type_ = gpu.text("type", report);
@@ -202,7 +207,7 @@ fn gpu(given: &mut Fields, report: &mut Report) -> Option<Value> {
     Some(made.into())
 }
 
-fn scheduling(given: &mut Fields, has_gpu: bool, report: &mut Report) -> Value {
+fn scheduling(given: &mut UnreadFields, has_gpu: bool, report: &mut ConversionReport) -> Value {
     let preemptible = given.flag("preemptible", report) == Some(true);
     if given.choice("provisioningModel", &[("Standard", "Standard"), ("Spot", "Spot")], report) == Some("Spot") {
         let reason = "MCM supports preemptible VMs, not spot VMs";
@@ -214,7 +219,7 @@ fn scheduling(given: &mut Fields, has_gpu: bool, report: &mut Report) -> Value {
     json!({ "automaticRestart": !preemptible, "onHostMaintenance": maintenance, "preemptible": preemptible })
 }
 
-fn shielded(given: &mut Fields, report: &mut Report) -> Option<Value> {
+fn shielded(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<Value> {
     if !given.has("shieldedInstanceConfig") {
         return None;
     }

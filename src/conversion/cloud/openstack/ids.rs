@@ -1,7 +1,7 @@
 //! Provider IDs: the driver names the region. So does the cloud controller manager if it is set to write regions
 //! (`OS_CCM_REGIONAL`), in another form; its default, without a region, is written here.
 
-use crate::cloud::{placed::Placed, provider::IdForms};
+use crate::cloud::{placed::ProviderIdForms, provider::IdForms};
 
 pub const IDS: IdForms = IdForms {
     scheme: PLACED.scheme,
@@ -11,5 +11,5 @@ pub const IDS: IdForms = IdForms {
     vm_name: |_| None,
 };
 
-const PLACED: Placed =
-    Placed { scheme: "openstack://", driver: "openstack:///", node: "openstack:///", place: "/spec/region" };
+const PLACED: ProviderIdForms =
+    ProviderIdForms { scheme: "openstack://", driver: "openstack:///", node: "openstack:///", place: "/spec/region" };

@@ -1,6 +1,6 @@
 //! Provider IDs: the driver names the region, and the cloud controller manager only the BIOS UUID.
 
-use crate::cloud::{placed::Placed, provider::IdForms};
+use crate::cloud::{placed::ProviderIdForms, provider::IdForms};
 
 pub const IDS: IdForms = IdForms {
     scheme: PLACED.scheme,
@@ -10,4 +10,5 @@ pub const IDS: IdForms = IdForms {
     vm_name: |_| None,
 };
 
-const PLACED: Placed = Placed { scheme: "vsphere://", driver: "vsphere://", node: "vsphere://", place: "/region" };
+const PLACED: ProviderIdForms =
+    ProviderIdForms { scheme: "vsphere://", driver: "vsphere://", node: "vsphere://", place: "/region" };

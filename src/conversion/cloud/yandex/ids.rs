@@ -1,7 +1,7 @@
 //! Provider IDs: the driver names the zone. The cloud controller manager takes everything behind the scheme for the ID of
 //! an instance.
 
-use crate::cloud::{placed::Placed, provider::IdForms};
+use crate::cloud::{placed::ProviderIdForms, provider::IdForms};
 
 pub const IDS: IdForms = IdForms {
     scheme: PLACED.scheme,
@@ -11,4 +11,5 @@ pub const IDS: IdForms = IdForms {
     vm_name: |_| None,
 };
 
-const PLACED: Placed = Placed { scheme: "yandex://", driver: "yandex://", node: "yandex://", place: "/zoneID" };
+const PLACED: ProviderIdForms =
+    ProviderIdForms { scheme: "yandex://", driver: "yandex://", node: "yandex://", place: "/zoneID" };

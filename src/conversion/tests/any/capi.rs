@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     defaults,
-    keys::Keys,
+    keys::MetadataMap,
     types::{
         self, Bootstrap, Checks, ClassRef, Deletion, MCMMachineSpec, MachineDeletion, MachineMeta, MachineNaming,
         MachineTaint, MaxInFlight, NodeMeta, NodeTaint, ObjectRef, Rollout, RolloutStrategy, UnhealthyCondition,
@@ -83,7 +83,7 @@ struct Vm {
     has_secret: bool,
     failure_domain: &'static str,
     template_meta: MachineMeta,
-    labels: Keys,
+    labels: MetadataMap,
 }
 
 prop_compose! {
@@ -125,7 +125,7 @@ fn reference(kind: &str, name: &str) -> ObjectRef {
 }
 
 fn vm_objects(vm: &Vm, kind: &str, name: &str) -> Vec<Value> {
-    let meta = metadata(name, vm.labels.clone(), Keys::new());
+    let meta = metadata(name, vm.labels.clone(), MetadataMap::new());
     let object = if kind == "MCMMachine" {
         serde_json::to_value(types::MCMMachine { metadata: meta, spec: vm.spec.clone(), status: None })
     } else {
@@ -146,14 +146,15 @@ fn vm_objects(vm: &Vm, kind: &str, name: &str) -> Vec<Value> {
     objects
 }
 
-fn health_check(check: Checks, labels: Keys) -> Value {
+fn health_check(check: Checks, labels: MetadataMap) -> Value {
     let spec = types::MachineHealthCheckSpec {
         cluster_name: "c1".into(),
         selector: LabelSelector { match_labels: Some([("pool".into(), "a".into())].into()), match_expressions: None },
         checks: check,
         ..types::MachineHealthCheckSpec::default()
     };
-    let mut check = types::MachineHealthCheck { metadata: metadata("check", labels, Keys::new()), spec, status: None };
+    let mut check =
+        types::MachineHealthCheck { metadata: metadata("check", labels, MetadataMap::new()), spec, status: None };
     defaults::health_check(&mut check);
     serde_json::to_value(check).unwrap()
 }

@@ -12,12 +12,12 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use crate::{keys::Keys, metadata::filled, types::NodeTaint};
+use crate::{keys::MetadataMap, metadata::filled, types::NodeTaint};
 
 pub use capi::{capi_deployment, capi_machine};
 pub use native::{native_deployment, native_machine};
 
-pub fn keys(known: &'static [&'static str]) -> impl Strategy<Value = Keys> {
+pub fn keys(known: &'static [&'static str]) -> impl Strategy<Value = MetadataMap> {
     collection::btree_map(
         select(known).prop_map(str::to_owned),
         select(vec!["", "a", "b"]).prop_map(str::to_owned),
@@ -87,7 +87,7 @@ pub fn class() -> Vec<Value> {
     })]
 }
 
-pub fn metadata(name: &str, labels: Keys, annotations: Keys) -> ObjectMeta {
+pub fn metadata(name: &str, labels: MetadataMap, annotations: MetadataMap) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.into()),
         namespace: Some("demo".into()),

@@ -5,7 +5,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{OBJECT_KEYS, TEMPLATE_LABELS, class, keys, metadata, number_or_percent, selector, taint, time};
-use crate::{keys::Keys, seconds::NEVER};
+use crate::{keys::MetadataMap, seconds::NEVER};
 use mcm_api::{
     GoDuration,
     machine::{self, ClassSpec, MachineConfiguration, NodeTemplate, TemplateMeta},
@@ -84,8 +84,8 @@ prop_compose! {
         priority in option::of(select(vec!["1", "5", "x"])),
         version in option::of(Just("v1.34.0")),
         after in option::of(time()),
-    ) -> Keys {
-        let mut marks = Keys::new();
+    ) -> MetadataMap {
+        let mut marks = MetadataMap::new();
         marks.extend(priority.map(|text| ("machinepriority.machine.sapcloud.io".to_owned(), text.to_owned())));
         marks.extend(version.map(|text| ("conversion.mcm/version".to_owned(), text.to_owned())));
         marks.extend(after.map(|time| ("conversion.mcm/rollout-after".to_owned(), time.0.to_string())));

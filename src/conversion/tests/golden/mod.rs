@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Conversion, objects, options, to_capi, to_native};
+use super::{ConversionResult, objects, options, to_capi, to_native};
 use crate as conversion;
 
 fn read(text: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
-fn written(conversion: &Conversion) -> String {
+fn written(conversion: &ConversionResult) -> String {
     assert_eq!(conversion.refusals, []);
     let documents: Vec<String> =
         conversion.objects.iter().map(|object| serde_yaml_ng::to_string(object).unwrap()).collect();

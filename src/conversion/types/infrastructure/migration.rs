@@ -53,19 +53,19 @@ pub struct MCMMigrationSpec {
     /// New owner of the machines: `MachineController` (the MCM controllers), `ClusterAPI` (Cluster API core with the provider
     /// mcm) or `OtherProvider` (Cluster API core with the provider of the cloud).
     #[schemars(schema_with = "schema::side")]
-    pub authority: Side,
+    pub authority: MigrationSide,
     /// Name of the Cluster to which the machines belong.
     #[schemars(schema_with = "schema::class_name")]
     pub cluster_name: String,
     /// Kind of the migrated object: `MachineDeployment`, `Machine` for one without a set, or `MachinePool`. MachineDeployment if absent.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::migrated")]
-    pub kind: Migrated,
+    pub kind: MigratedKind,
 }
 
 /// Kind of the object that is migrated as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Migrated {
+pub enum MigratedKind {
     /// A deployment with its machines.
     #[default]
     MachineDeployment,
@@ -77,7 +77,7 @@ pub enum Migrated {
 
 /// A side that can have machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Side {
+pub enum MigrationSide {
     /// The MCM controllers.
     #[default]
     MachineController,
@@ -90,7 +90,7 @@ pub enum Side {
 
 /// Owner of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Authority {
+pub enum MachineAuthority {
     /// The MCM controllers.
     MachineController,
     /// Core, with the infrastructure provider mcm.
@@ -109,15 +109,15 @@ pub struct MCMMigrationStatus {
     /// Owner of the machines: `MachineController`, `ClusterAPI`, `OtherProvider`, or `Migrating` while no controller acts on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::authority")]
-    pub authority: Option<Authority>,
+    pub authority: Option<MachineAuthority>,
     /// Owner before the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
-    pub from: Option<Side>,
+    pub from: Option<MigrationSide>,
     /// Owner after the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::side")]
-    pub to: Option<Side>,
+    pub to: Option<MigrationSide>,
     /// Name of the MachineSet of the machines, on both sides.
     #[serde(skip_serializing_if = "is_zero")]
     pub set: String,
@@ -152,12 +152,12 @@ pub struct MigratedMachine {
     pub boot_id: String,
 }
 
-impl From<Side> for Authority {
-    fn from(side: Side) -> Self {
+impl From<MigrationSide> for MachineAuthority {
+    fn from(side: MigrationSide) -> Self {
         match side {
-            Side::MachineController => Self::MachineController,
-            Side::ClusterApi => Self::ClusterApi,
-            Side::OtherProvider => Self::OtherProvider,
+            MigrationSide::MachineController => Self::MachineController,
+            MigrationSide::ClusterApi => Self::ClusterApi,
+            MigrationSide::OtherProvider => Self::OtherProvider,
         }
     }
 }

@@ -15,7 +15,9 @@ pub use machine::{
     ClassRef, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
     MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, TemplateResource,
 };
-pub use migration::{Authority, MCMMigration, MCMMigrationSpec, MCMMigrationStatus, Migrated, MigratedMachine, Side};
+pub use migration::{
+    MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineAuthority, MigratedKind, MigratedMachine, MigrationSide,
+};
 pub use pool::{
     MCMMachinePool, MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec,
     PoolInstance, PoolResource,

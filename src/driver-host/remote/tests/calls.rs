@@ -6,8 +6,8 @@ use super::*;
 use mcm_driver::conformance::{self, Outcome, Subject};
 use mcm_simulated_cloud::{Cloud, Control, driver::SimulatedDriver};
 
-fn tested(endpoint: &Endpoint) -> RemoteDriver {
-    RemoteDriver::open(endpoint, Texts::AsTheyAre, &Guards::unobserved().observer)
+fn tested(endpoint: &DriverEndpoint) -> RemoteDriver {
+    RemoteDriver::open(endpoint, TextTreatment::AsTheyAre, &Guards::unobserved().observer)
 }
 
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn the_simulated_driver_conforms_over_a_socket() {
     cloud.replace_control(json!({"latency": {"create": "10ms", "delete": "10ms"}})).unwrap();
     let (_folder, path) = socket();
     let _server = Server::on_socket(&path, Arc::new(SimulatedDriver::new(Arc::clone(&cloud) as _))).await;
-    let driver = tested(&Endpoint::new("Simulated", Address::Unix(path)));
+    let driver = tested(&DriverEndpoint::new("Simulated", DriverAddress::Unix(path)));
     driver.reached().await.unwrap();
 
     let class = |namespace: &str, spec: serde_json::Value| -> MachineClass {
@@ -90,7 +90,7 @@ async fn errors_come_with_code_state_and_vm_and_without_secrets() {
     let expected = DriverError { message: "key (secret) (".to_owned(), ..failed.clone() };
     assert_eq!(client_of("odd", &path).create(&request()).await, Err(expected.clone()));
     assert_eq!(client_of("odd", &path).delete(&request()).await, Err(expected));
-    let tested = tested(&Endpoint::new("odd", Address::Unix(path)));
+    let tested = tested(&DriverEndpoint::new("odd", DriverAddress::Unix(path)));
     assert_eq!(tested.status(&request()).await, Err(failed), "a test judges what the driver said");
 }
 
@@ -109,7 +109,7 @@ async fn a_wrong_entry_of_a_list_is_emptied_and_a_test_refuses_it(
     let MachineRequest { class, secret, .. } = request();
     let listed = client_of("odd", &path).list(&class, &secret).await;
     assert_eq!(listed, Ok(Odd::listing(expected).list));
-    let judged = tested(&Endpoint::new("odd", Address::Unix(path))).list(&class, &secret).await;
+    let judged = tested(&DriverEndpoint::new("odd", DriverAddress::Unix(path))).list(&class, &secret).await;
     assert_eq!(judged.is_ok(), vms == expected && vms.iter().all(|(_, name)| !name.is_empty()), "{judged:?}");
 }
 

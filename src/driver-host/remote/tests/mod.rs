@@ -26,13 +26,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    address::{Address, Endpoint, Listen},
-    client::{RemoteDriver, Texts},
-    line::{Pings, Timing},
+    address::{DriverAddress, DriverEndpoint, ListenAddress},
+    client::{RemoteDriver, TextTreatment},
+    line::{KeeperTiming, PingTiming},
     listen::{ListenError, ListenOptions, serve},
     tls::TlsFiles,
 };
-use crate::catalogue::Catalogue;
+use crate::catalogue::DriverCatalogue;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     code::Code,
@@ -44,22 +44,22 @@ use mcm_driver::{
     vm::{Listed, ListedVm, Vm},
 };
 
-fn catalogue(driver: Arc<dyn Driver>) -> Catalogue {
-    Catalogue::of([driver], &Guards::unobserved())
+fn catalogue(driver: Arc<dyn Driver>) -> DriverCatalogue {
+    DriverCatalogue::of([driver], &Guards::unobserved())
 }
 
 /// Quick, so that tests do not wait.
-const TIMING: Timing = Timing {
+const TIMING: KeeperTiming = KeeperTiming {
     period: Duration::from_millis(100),
     limit: Duration::from_millis(500),
     misses: 2,
     pauses: (Duration::from_millis(5), Duration::from_millis(20)),
-    pings: Pings { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
+    pings: PingTiming { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
 };
 
 /// A server, until it is dropped.
 struct Server {
-    address: Address,
+    address: DriverAddress,
     stop: CancellationToken,
     task: JoinHandle<Result<(), ListenError>>,
     /// A separate runtime, as in another process: its remaining connections end with it.
@@ -85,7 +85,7 @@ impl Server {
         };
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let task = runtime.spawn(serving);
-        let mut server = Self { address: Address::Unix(PathBuf::new()), stop, task, runtime: Some(runtime) };
+        let mut server = Self { address: DriverAddress::Unix(PathBuf::new()), stop, task, runtime: Some(runtime) };
         match address.await {
             Ok(address) => {
                 server.address = address;
@@ -96,7 +96,7 @@ impl Server {
     }
 
     async fn on_socket(path: &Path, driver: Arc<dyn Driver>) -> Self {
-        let listen = Listen::Unix(path.to_owned());
+        let listen = ListenAddress::Unix(path.to_owned());
         let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: false };
         Self::start(options, driver).await.unwrap()
     }
@@ -114,16 +114,16 @@ fn socket() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn client(name: &str, address: Address) -> RemoteDriver {
-    open(&Endpoint::new(name, address))
+fn client(name: &str, address: DriverAddress) -> RemoteDriver {
+    open(&DriverEndpoint::new(name, address))
 }
 
-fn open(endpoint: &Endpoint) -> RemoteDriver {
-    RemoteDriver::open_with(endpoint, Texts::Cleaned, &Guards::unobserved().observer, TIMING)
+fn open(endpoint: &DriverEndpoint) -> RemoteDriver {
+    RemoteDriver::open_with(endpoint, TextTreatment::Cleaned, &Guards::unobserved().observer, TIMING)
 }
 
 fn client_of(name: &str, path: &Path) -> RemoteDriver {
-    client(name, Address::Unix(path.to_owned()))
+    client(name, DriverAddress::Unix(path.to_owned()))
 }
 
 fn request() -> MachineRequest {

@@ -46,8 +46,8 @@ async fn whether_a_driver_can_be_called_is_observed() {
     let (_folder, path) = socket();
     let reached = Arc::new(Reached::default());
     let observer: Arc<dyn Observer> = Arc::<Reached>::clone(&reached);
-    let endpoint = Endpoint::new("odd", Address::Unix(path.clone()));
-    let _driver = RemoteDriver::open_with(&endpoint, Texts::Cleaned, &observer, TIMING);
+    let endpoint = DriverEndpoint::new("odd", DriverAddress::Unix(path.clone()));
+    let _driver = RemoteDriver::open_with(&endpoint, TextTreatment::Cleaned, &observer, TIMING);
     reached.until(&[false]).await;
     let server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     reached.until(&[false, true]).await;
@@ -204,12 +204,12 @@ async fn a_driver_that_permits_no_pings_gets_none_any_more() {
 #[tokio::test]
 async fn a_driver_that_breaks_every_call_is_looked_at_with_pauses() {
     let pause = Duration::from_millis(200);
-    let timing = Timing { period: FOR_EVER, pauses: (pause, pause), ..TIMING };
+    let timing = KeeperTiming { period: FOR_EVER, pauses: (pause, pause), ..TIMING };
     let (_folder, path) = socket();
     let odd = Arc::new(Odd::new());
     let _server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
-    let endpoint = Endpoint::new("odd", Address::Unix(path));
-    let driver = RemoteDriver::open_with(&endpoint, Texts::Cleaned, &Guards::unobserved().observer, timing);
+    let endpoint = DriverEndpoint::new("odd", DriverAddress::Unix(path));
+    let driver = RemoteDriver::open_with(&endpoint, TextTreatment::Cleaned, &Guards::unobserved().observer, timing);
     driver.reached().await.unwrap();
     let mut too_large = request();
     too_large.secret.0.insert("large".to_owned(), vec![0; 9 << 20]);

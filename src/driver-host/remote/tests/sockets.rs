@@ -20,7 +20,7 @@ async fn only_its_user_can_open_a_socket_and_it_is_removed_with_the_server() {
 #[tokio::test]
 async fn the_group_can_open_a_socket_if_configured() {
     let (_folder, path) = socket();
-    let listen = Listen::Unix(path.clone());
+    let listen = ListenAddress::Unix(path.clone());
     let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: true };
     let _server = Server::start(options, Arc::new(Odd::new())).await.unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
@@ -35,7 +35,7 @@ async fn a_socket_that_a_killed_server_left_is_replaced_and_one_in_use_is_not() 
     until_ok(async || client_of("odd", &path).status(&request()).await).await;
 
     let options = ListenOptions {
-        listen: Listen::Unix(path),
+        listen: ListenAddress::Unix(path),
         tls: TlsFiles::default(),
         is_insecure: false,
         has_group_access: false,
@@ -49,7 +49,7 @@ async fn a_file_that_is_no_socket_stays() {
     let (_folder, path) = socket();
     fs::write(&path, "precious").unwrap();
     let options = ListenOptions {
-        listen: Listen::Unix(path.clone()),
+        listen: ListenAddress::Unix(path.clone()),
         tls: TlsFiles::default(),
         is_insecure: false,
         has_group_access: false,

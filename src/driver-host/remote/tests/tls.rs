@@ -9,7 +9,7 @@ use super::{
 
 async fn server(tls: TlsFiles) -> Server {
     let options = ListenOptions {
-        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        listen: ListenAddress::Tcp("127.0.0.1:0".to_owned()),
         tls,
         is_insecure: false,
         has_group_access: false,
@@ -18,7 +18,7 @@ async fn server(tls: TlsFiles) -> Server {
 }
 
 fn client(server: &Server, tls: TlsFiles) -> RemoteDriver {
-    let endpoint = Endpoint { tls, ..Endpoint::new("odd", server.address.clone()) };
+    let endpoint = DriverEndpoint { tls, ..DriverEndpoint::new("odd", server.address.clone()) };
     open(&endpoint)
 }
 
@@ -29,10 +29,10 @@ async fn both_sides_with_certificates_of_the_right_ca_talk() {
     let server = server(files.all()).await;
     assert!(server.address.to_string().starts_with("https://"));
     client(&server, files.all()).status(&request()).await.unwrap();
-    let named = Endpoint {
+    let named = DriverEndpoint {
         tls: files.all(),
         server_name: Some("localhost".to_owned()),
-        ..Endpoint::new("odd", server.address.clone())
+        ..DriverEndpoint::new("odd", server.address.clone())
     };
     open(&named).status(&request()).await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn a_client_without_a_certificate_or_with_one_of_another_ca_is_refused() {
     let (ca, other) = (Ca::new(), Ca::new());
     let (files, foreign) = (Files::new(&ca, &ca), Files::new(&other, &ca));
     let options = ListenOptions {
-        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        listen: ListenAddress::Tcp("127.0.0.1:0".to_owned()),
         tls: files.all(),
         is_insecure: false,
         has_group_access: false,
@@ -66,10 +66,10 @@ async fn a_server_of_another_ca_or_with_another_name_is_not_believed() {
     let error = client(&server, foreign.all()).status(&request()).await.unwrap_err();
     assert!(error.code == Code::Unavailable && error.message.contains("invalid peer certificate"), "{error}");
 
-    let named = Endpoint {
+    let named = DriverEndpoint {
         tls: files.all(),
         server_name: Some("other.example".to_owned()),
-        ..Endpoint::new("odd", server.address.clone())
+        ..DriverEndpoint::new("odd", server.address.clone())
     };
     let error = open(&named).status(&request()).await.unwrap_err();
     assert!(error.code == Code::Unavailable && error.message.contains("not valid for name"), "{error}");
@@ -79,8 +79,8 @@ async fn a_server_of_another_ca_or_with_another_name_is_not_believed() {
 async fn plain_text_is_not_understood_by_a_server_with_tls() {
     let ca = Ca::new();
     let server = server(Files::new(&ca, &ca).all()).await;
-    let Address::Tcp { host, port, .. } = server.address.clone() else { panic!("{}", server.address) };
-    let driver = super::client("odd", Address::Tcp { host, port, is_tls: false });
+    let DriverAddress::Tcp { host, port, .. } = server.address.clone() else { panic!("{}", server.address) };
+    let driver = super::client("odd", DriverAddress::Tcp { host, port, is_tls: false });
     assert!(driver.status(&request()).await.unwrap_err().code.is_transient());
 }
 
@@ -120,7 +120,7 @@ async fn an_error_of_a_key_does_not_show_it() {
     let files = Files::new(&ca, &ca);
     fs::write(files.path("key"), "hunter2-hunter2").unwrap();
     let options = ListenOptions {
-        listen: Listen::Tcp("127.0.0.1:0".to_owned()),
+        listen: ListenAddress::Tcp("127.0.0.1:0".to_owned()),
         tls: files.all(),
         is_insecure: false,
         has_group_access: false,

@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep};
 
 use super::view::say;
 use crate::api::labels;
-use mcm_adopt::{Kind, observe::World};
+use mcm_adopt::{Kind, observe::MigrationEnvironment};
 
 /// Between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits until Cluster API core and the provider mcm serve a Cluster.
-pub(super) async fn of_core(world: &World, cluster: &str, limit: Duration) -> Result<()> {
+pub(super) async fn of_core(world: &MigrationEnvironment, cluster: &str, limit: Duration) -> Result<()> {
     let namespace = world.api(Kind::Namespace).get_opt(&world.namespace).await?;
     if namespace.is_some_and(|one| one.labels().contains_key(labels::STAND_IN)) {
         bail!(
@@ -39,7 +39,7 @@ pub(super) async fn of_core(world: &World, cluster: &str, limit: Duration) -> Re
 }
 
 /// Prerequisites of Cluster API core for the machines. During its installation the API server returns varying errors.
-async fn missing(world: &World, cluster: &str) -> Option<String> {
+async fn missing(world: &MigrationEnvironment, cluster: &str) -> Option<String> {
     // Kinds that the stand-in does not serve.
     for kind in [Kind::MachinePool, Kind::InfraMachine] {
         if world.list(kind).await.is_err() {

@@ -3,25 +3,25 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::cli::error::Misuse;
-use mcm_adopt::Way;
-use mcm_conversion::types::Side;
+use crate::cli::error::UsageError;
+use mcm_adopt::MigrationDirection;
+use mcm_conversion::types::MigrationSide;
 
 /// Current and new owner of the machines. One of both suffices, except for machines of another provider.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = true)]
-pub(super) struct Ends {
+pub(super) struct OwnerOptions {
     /// Current owner of the machines
     #[arg(long, value_enum)]
-    from: Option<Start>,
+    from: Option<CurrentOwner>,
     /// New owner of the machines
     #[arg(long, value_enum)]
-    to: Option<End>,
+    to: Option<NewOwner>,
 }
 
 /// Current owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Start {
+enum CurrentOwner {
     /// Cluster API core with the infrastructure provider mcm
     Capi,
     /// Cluster API core with the infrastructure provider for AWS (CAPA) or Google Cloud (CAPG)
@@ -36,7 +36,7 @@ enum Start {
 
 /// New owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum End {
+enum NewOwner {
     /// Cluster API core with the infrastructure provider mcm
     Capi,
     /// Cluster API core with the infrastructure provider for AWS (CAPA) or Google Cloud (CAPG)
@@ -45,15 +45,15 @@ enum End {
     Native,
 }
 
-impl Ends {
+impl OwnerOptions {
     /// Whether the machines are those of VMs without one.
     ///
     /// # Errors
     /// They can be given to the MCM controllers only.
     pub(super) fn are_orphans(&self) -> Result<bool> {
         match (self.from, self.to) {
-            (Some(Start::Orphans), None | Some(End::Native)) => Ok(true),
-            (Some(Start::Orphans), Some(_)) => {
+            (Some(CurrentOwner::Orphans), None | Some(NewOwner::Native)) => Ok(true),
+            (Some(CurrentOwner::Orphans), Some(_)) => {
                 bail!("this takes two migrations: first --from orphans, then --from native --to capi")
             }
             _ => Ok(false),
@@ -61,27 +61,37 @@ impl Ends {
     }
 
     /// The migrations, one after the other. By default between Cluster API core with mcm and the MCM controllers.
-    pub(super) fn ways(&self) -> Result<Vec<Way>> {
+    pub(super) fn ways(&self) -> Result<Vec<MigrationDirection>> {
         let (from, to) = match (self.from, self.to) {
-            (Some(Start::StandIn), None | Some(End::Native)) => return Ok(vec![Way::FromStandIn]),
-            (Some(Start::StandIn), Some(End::Capi)) => return Ok(vec![Way::FromStandIn, Way::FromNative]),
-            (Some(Start::StandIn), Some(End::Other)) => {
+            (Some(CurrentOwner::StandIn), None | Some(NewOwner::Native)) => {
+                return Ok(vec![MigrationDirection::FromStandIn]);
+            }
+            (Some(CurrentOwner::StandIn), Some(NewOwner::Capi)) => {
+                return Ok(vec![MigrationDirection::FromStandIn, MigrationDirection::FromNative]);
+            }
+            (Some(CurrentOwner::StandIn), Some(NewOwner::Other)) => {
                 bail!("this takes two migrations: first --from stand-in --to capi, then --from capi --to other")
             }
-            (Some(Start::Orphans), _) => bail!("--from orphans has no Cluster: omit --cluster"),
-            (Some(Start::Capi), to) => (Side::ClusterApi, to.map_or(Side::MachineController, End::side)),
-            (Some(Start::Other), to) => (Side::OtherProvider, to.map_or(Side::ClusterApi, End::side)),
-            (Some(Start::Native), to) => (Side::MachineController, to.map_or(Side::ClusterApi, End::side)),
-            (None, Some(End::Capi)) => (Side::MachineController, Side::ClusterApi),
-            (None, Some(to)) => (Side::ClusterApi, to.side()),
+            (Some(CurrentOwner::Orphans), _) => bail!("--from orphans has no Cluster: omit --cluster"),
+            (Some(CurrentOwner::Capi), to) => {
+                (MigrationSide::ClusterApi, to.map_or(MigrationSide::MachineController, NewOwner::side))
+            }
+            (Some(CurrentOwner::Other), to) => {
+                (MigrationSide::OtherProvider, to.map_or(MigrationSide::ClusterApi, NewOwner::side))
+            }
+            (Some(CurrentOwner::Native), to) => {
+                (MigrationSide::MachineController, to.map_or(MigrationSide::ClusterApi, NewOwner::side))
+            }
+            (None, Some(NewOwner::Capi)) => (MigrationSide::MachineController, MigrationSide::ClusterApi),
+            (None, Some(to)) => (MigrationSide::ClusterApi, to.side()),
             (None, None) => bail!("pass --from or --to"),
         };
         if from == to {
             let message = "--from and --to are the same side".to_owned();
             let hint = "--from capi --to native, or --from native --to capi".to_owned();
-            bail!(Misuse { message, hint });
+            bail!(UsageError { message, hint });
         }
-        let way = Way::between(from, to).context(
+        let way = MigrationDirection::between(from, to).context(
             "this takes two migrations: first --from other --to capi, then --from capi --to native; back, first \
              --from native --to capi, then --from capi --to other",
         )?;
@@ -89,12 +99,12 @@ impl Ends {
     }
 }
 
-impl End {
-    const fn side(self) -> Side {
+impl NewOwner {
+    const fn side(self) -> MigrationSide {
         match self {
-            Self::Capi => Side::ClusterApi,
-            Self::Other => Side::OtherProvider,
-            Self::Native => Side::MachineController,
+            Self::Capi => MigrationSide::ClusterApi,
+            Self::Other => MigrationSide::OtherProvider,
+            Self::Native => MigrationSide::MachineController,
         }
     }
 }
@@ -106,39 +116,43 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(Some(Start::Capi), None, &[Way::ToNative])]
-    #[case(Some(Start::Native), None, &[Way::FromNative])]
-    #[case(None, Some(End::Capi), &[Way::FromNative])]
-    #[case(None, Some(End::Other), &[Way::ToOther])]
-    #[case(Some(Start::Other), None, &[Way::FromOther])]
-    #[case(Some(Start::Other), Some(End::Capi), &[Way::FromOther])]
-    #[case(Some(Start::StandIn), None, &[Way::FromStandIn])]
-    #[case(Some(Start::StandIn), Some(End::Native), &[Way::FromStandIn])]
-    #[case(Some(Start::StandIn), Some(End::Capi), &[Way::FromStandIn, Way::FromNative])]
-    fn ends_say_which_ways_to_go(#[case] from: Option<Start>, #[case] to: Option<End>, #[case] expected: &[Way]) {
-        assert_eq!(Ends { from, to }.ways().unwrap(), expected);
+    #[case(Some(CurrentOwner::Capi), None, &[MigrationDirection::ToNative])]
+    #[case(Some(CurrentOwner::Native), None, &[MigrationDirection::FromNative])]
+    #[case(None, Some(NewOwner::Capi), &[MigrationDirection::FromNative])]
+    #[case(None, Some(NewOwner::Other), &[MigrationDirection::ToOther])]
+    #[case(Some(CurrentOwner::Other), None, &[MigrationDirection::FromOther])]
+    #[case(Some(CurrentOwner::Other), Some(NewOwner::Capi), &[MigrationDirection::FromOther])]
+    #[case(Some(CurrentOwner::StandIn), None, &[MigrationDirection::FromStandIn])]
+    #[case(Some(CurrentOwner::StandIn), Some(NewOwner::Native), &[MigrationDirection::FromStandIn])]
+    #[case(Some(CurrentOwner::StandIn), Some(NewOwner::Capi), &[MigrationDirection::FromStandIn, MigrationDirection::FromNative])]
+    fn ends_say_which_ways_to_go(
+        #[case] from: Option<CurrentOwner>,
+        #[case] to: Option<NewOwner>,
+        #[case] expected: &[MigrationDirection],
+    ) {
+        assert_eq!(OwnerOptions { from, to }.ways().unwrap(), expected);
     }
 
     #[rstest]
-    #[case(Some(Start::Orphans), None, Some(true))]
-    #[case(Some(Start::Orphans), Some(End::Native), Some(true))]
-    #[case(Some(Start::Orphans), Some(End::Capi), None)]
-    #[case(Some(Start::Native), None, Some(false))]
+    #[case(Some(CurrentOwner::Orphans), None, Some(true))]
+    #[case(Some(CurrentOwner::Orphans), Some(NewOwner::Native), Some(true))]
+    #[case(Some(CurrentOwner::Orphans), Some(NewOwner::Capi), None)]
+    #[case(Some(CurrentOwner::Native), None, Some(false))]
     fn orphans_are_given_to_the_native_controllers_only(
-        #[case] from: Option<Start>,
-        #[case] to: Option<End>,
+        #[case] from: Option<CurrentOwner>,
+        #[case] to: Option<NewOwner>,
         #[case] expected: Option<bool>,
     ) {
-        assert_eq!(Ends { from, to }.are_orphans().ok(), expected);
+        assert_eq!(OwnerOptions { from, to }.are_orphans().ok(), expected);
     }
 
     #[rstest]
-    #[case(Start::Other, End::Native, "this takes two migrations")]
-    #[case(Start::Native, End::Other, "this takes two migrations")]
-    #[case(Start::StandIn, End::Other, "this takes two migrations")]
-    #[case(Start::Capi, End::Capi, "the same side")]
-    fn ways_that_do_not_exist_are_refused(#[case] from: Start, #[case] to: End, #[case] expected: &str) {
-        let error = Ends { from: Some(from), to: Some(to) }.ways().unwrap_err().to_string();
+    #[case(CurrentOwner::Other, NewOwner::Native, "this takes two migrations")]
+    #[case(CurrentOwner::Native, NewOwner::Other, "this takes two migrations")]
+    #[case(CurrentOwner::StandIn, NewOwner::Other, "this takes two migrations")]
+    #[case(CurrentOwner::Capi, NewOwner::Capi, "the same side")]
+    fn ways_that_do_not_exist_are_refused(#[case] from: CurrentOwner, #[case] to: NewOwner, #[case] expected: &str) {
+        let error = OwnerOptions { from: Some(from), to: Some(to) }.ways().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

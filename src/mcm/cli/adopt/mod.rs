@@ -13,13 +13,16 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
-use super::{flags::value, format::Format};
-use ends::Ends;
-use mcm_adopt::{Plan, Stage, Unit, Way, apply::Stopped, observe::World, way_of};
-use mcm_conversion::types::Authority;
-use place::Place;
-use report::Report;
-use view::View;
+use super::{flags::value, format::OutputFormat};
+use ends::OwnerOptions;
+use mcm_adopt::{
+    MigrationDirection, MigrationStage, MigrationUnit, Plan, apply::MigrationError, observe::MigrationEnvironment,
+    way_of,
+};
+use mcm_conversion::types::MachineAuthority;
+use place::LocationOptions;
+use report::AdoptReport;
+use view::MigrationDisplay;
 
 /// Sub-commands of `mcm adopt`.
 #[derive(Debug, Subcommand)]
@@ -30,7 +33,7 @@ pub enum AdoptCommand {
     #[command(
         after_help = "Examples:\n  mcm adopt plan --cluster demo --from capi --to native\n  mcm adopt plan --from orphans -n NAMESPACE --target-kubeconfig FILE"
     )]
-    Plan(Box<PlanOptions>),
+    Plan(Box<AdoptPlanOptions>),
     /// Migrate the machines step by step; resumes an interrupted run
     ///
     /// Starts only if every check passes. Until the authority is switched, mcm adopt abort undoes everything.
@@ -38,7 +41,7 @@ pub enum AdoptCommand {
     Apply(Box<ApplyOptions>),
     /// Show the current step of each migration and what it waits for
     #[command(after_help = "Examples:\n  mcm adopt status --cluster demo")]
-    Status(Box<StatusOptions>),
+    Status(Box<AdoptStatusOptions>),
     /// Undo migrations that are in progress
     #[command(after_help = "Examples:\n  mcm adopt abort --cluster demo")]
     Abort(Box<AbortOptions>),
@@ -46,49 +49,49 @@ pub enum AdoptCommand {
 
 /// Flags of `mcm adopt plan`.
 #[derive(Args, Clone, Debug)]
-pub struct PlanOptions {
+pub struct AdoptPlanOptions {
     #[command(flatten)]
-    way: Ends,
+    way: OwnerOptions,
     /// Format of the plan
-    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
-    output: Format,
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = OutputFormat::Text, hide_possible_values = true)]
+    output: OutputFormat,
     #[command(flatten)]
-    place: Place,
+    place: LocationOptions,
 }
 
 /// Flags of `mcm adopt apply`.
 #[derive(Args, Clone, Debug)]
 pub struct ApplyOptions {
     #[command(flatten)]
-    way: Ends,
+    way: OwnerOptions,
     #[command(flatten)]
-    patience: Patience,
+    patience: TimeoutOptions,
     #[command(flatten)]
-    place: Place,
+    place: LocationOptions,
 }
 
 /// Flags of `mcm adopt status`.
 #[derive(Args, Clone, Debug)]
-pub struct StatusOptions {
+pub struct AdoptStatusOptions {
     /// Format of the report
-    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
-    output: Format,
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = OutputFormat::Text, hide_possible_values = true)]
+    output: OutputFormat,
     #[command(flatten)]
-    place: Place,
+    place: LocationOptions,
 }
 
 /// Flags of `mcm adopt abort`.
 #[derive(Args, Clone, Debug)]
 pub struct AbortOptions {
     #[command(flatten)]
-    patience: Patience,
+    patience: TimeoutOptions,
     #[command(flatten)]
-    place: Place,
+    place: LocationOptions,
 }
 
 /// How long to wait for others.
 #[derive(Args, Clone, Debug)]
-struct Patience {
+struct TimeoutOptions {
     /// Time limit for the controllers to complete one step
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = value::duration)]
     timeout: Duration,
@@ -98,7 +101,7 @@ struct Patience {
 ///
 /// # Errors
 /// A cluster cannot be used, or there is nothing to move.
-pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
+pub async fn plan(options: AdoptPlanOptions) -> Result<(String, bool)> {
     let place = &options.place;
     if options.way.are_orphans()? {
         return orphans::plan(place, options.output).await;
@@ -111,15 +114,20 @@ pub async fn plan(options: PlanOptions) -> Result<(String, bool)> {
     for way in ways {
         plans = plans_of(&world, &place.cluster, &units, way).await?;
         // The next way begins only then.
-        if plans.iter().any(|plan| plan.stage != Stage::Done) {
+        if plans.iter().any(|plan| plan.stage != MigrationStage::Done) {
             break;
         }
     }
     let is_possible = plans.iter().all(|plan| plan.failed().next().is_none());
-    Ok((Report::plans(&plans, &pools, options.output), is_possible))
+    Ok((AdoptReport::plans(&plans, &pools, options.output), is_possible))
 }
 
-async fn plans_of(world: &World, cluster: &str, units: &BTreeSet<Unit>, way: Way) -> Result<Vec<Plan>> {
+async fn plans_of(
+    world: &MigrationEnvironment,
+    cluster: &str,
+    units: &BTreeSet<MigrationUnit>,
+    way: MigrationDirection,
+) -> Result<Vec<Plan>> {
     let mut plans = Vec::new();
     for unit in units {
         plans.push(world.plan(cluster, unit, way).await?);
@@ -145,12 +153,12 @@ pub async fn apply(options: ApplyOptions) -> Result<()> {
         }
         // Nothing is begun unless everything can be.
         for plan in plans_of(&world, &place.cluster, &units, way).await? {
-            if plan.stage == Stage::Fresh && plan.failed().next().is_some() {
-                bail!(Stopped::Refused(Box::new(plan)));
+            if plan.stage == MigrationStage::Fresh && plan.failed().next().is_some() {
+                bail!(MigrationError::Refused(Box::new(plan)));
             }
         }
         for unit in &units {
-            let mut view = View::default();
+            let mut view = MigrationDisplay::default();
             world.walk((place.cluster.as_str(), unit), way, limit, |event| view.show(&event)).await?;
         }
     }
@@ -161,14 +169,14 @@ pub async fn apply(options: ApplyOptions) -> Result<()> {
 ///
 /// # Errors
 /// A cluster cannot be used.
-pub async fn status(options: StatusOptions) -> Result<String> {
+pub async fn status(options: AdoptStatusOptions) -> Result<String> {
     let place = &options.place;
     let world = place.world(&[]).await?;
     let mut plans = Vec::new();
     for (unit, migration) in place.migrations(&world).await? {
         plans.push(world.plan(&place.cluster, &unit, way_of(&migration)).await?);
     }
-    Ok(Report::states(&plans, options.output))
+    Ok(AdoptReport::states(&plans, options.output))
 }
 
 /// Undoes every migration in progress.
@@ -181,11 +189,11 @@ pub async fn abort(options: AbortOptions) -> Result<()> {
     let mut count = 0;
     for (unit, migration) in place.migrations(&world).await? {
         let way = way_of(&migration);
-        if migration.status.is_none_or(|status| status.authority != Some(Authority::Migrating)) {
+        if migration.status.is_none_or(|status| status.authority != Some(MachineAuthority::Migrating)) {
             continue;
         }
         count += 1;
-        let mut view = View::default();
+        let mut view = MigrationDisplay::default();
         world.undo((place.cluster.as_str(), &unit), way, options.patience.timeout, |event| view.show(&event)).await?;
     }
     if count == 0 {

@@ -10,20 +10,20 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::place::Place;
+use super::place::LocationOptions;
 use crate::{
     api::{
         machine::{Machine, MachineClass, MachineSet},
         node::Node,
     },
-    cli::{format::Format, table::table},
+    cli::{format::OutputFormat, table::table},
 };
-use mcm_adopt::observe::World;
+use mcm_adopt::observe::MigrationEnvironment;
 pub use mcm_controllers::{
     machine,
-    orphans::{ADOPTED_FOR, Found, Offer, OfferStep, Stock, TargetNode, offers},
+    orphans::{ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers},
 };
-use mcm_runtime::{objects::chain, owners::Owners, secrets::Secrets};
+use mcm_runtime::{objects::chain, owners::VmOwners, secrets::SecretCache};
 
 /// Pause before machines are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A cluster or a cloud cannot be read.
-pub(super) async fn plan(place: &Place, format: Format) -> Result<(String, bool)> {
+pub(super) async fn plan(place: &LocationOptions, format: OutputFormat) -> Result<(String, bool)> {
     let world = place.world_of_orphans().await?;
     let offers = read(&world).await?;
     Ok((shown(&offers, format), offers.iter().all(|offer| offer.step.is_ok())))
@@ -42,14 +42,14 @@ pub(super) async fn plan(place: &Place, format: Format) -> Result<(String, bool)
 ///
 /// # Errors
 /// A cluster or a cloud cannot be read or written, or a machine does not run in time. The command can be repeated.
-pub(super) async fn apply(place: &Place, limit: Duration) -> Result<()> {
+pub(super) async fn apply(place: &LocationOptions, limit: Duration) -> Result<()> {
     let world = place.world_of_orphans().await?;
     let machines: Api<Machine> = Api::namespaced(world.management.clone(), &world.namespace);
     let mut last_progress = Instant::now();
     loop {
         let offers = read(&world).await?;
         let mut open = Vec::new();
-        for Offer { machine: name, step, set, vm, .. } in offers {
+        for AdoptionOffer { machine: name, step, set, vm, .. } in offers {
             match step {
                 Ok(OfferStep::Create(machine)) => {
                     let created = Box::pin(machines.create(&PostParams::default(), &machine)).await;
@@ -90,14 +90,14 @@ fn join(machine: &Machine, labels: &BTreeMap<String, String>) -> Value {
     } })
 }
 
-async fn read(world: &World) -> Result<Vec<Offer>> {
-    let stock = Stock {
+async fn read(world: &MigrationEnvironment) -> Result<Vec<AdoptionOffer>> {
+    let stock = NamespaceObjects {
         machines: all::<Machine>(&world.management, &world.namespace).await?.into_iter().map(Arc::new).collect(),
         sets: all::<MachineSet>(&world.management, &world.namespace).await?,
         nodes: nodes(&world.workload).await?,
     };
-    let owner = Owners::new(&world.management).of(&world.namespace).await?;
-    let secrets = Secrets::new(mcm_controllers::secret::CACHE.empty(), &world.management);
+    let owner = VmOwners::new(&world.management).of(&world.namespace).await?;
+    let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &world.management);
     let mut lists = Vec::new();
     for class in all::<MachineClass>(&world.management, &world.namespace).await? {
         let (name, class) = (class.name_any(), Arc::new(class));
@@ -107,7 +107,7 @@ async fn read(world: &World) -> Result<Vec<Offer>> {
         let secret = merged.complete().map_err(|missing| anyhow::anyhow!("class {name} lacks {missing}"))?;
         let vms = driver.list(&class, &secret).await;
         let vms = vms.map_err(|error| anyhow::anyhow!("list the VMs of class {name}: {error}"))?;
-        lists.push(Found { owner: owner.clone(), vms });
+        lists.push(ClassVms { owner: owner.clone(), vms });
     }
     Ok(offers(&lists, &stock))
 }
@@ -131,8 +131,8 @@ async fn nodes(client: &Client) -> Result<Vec<TargetNode>> {
     Ok(list.items.into_iter().map(of_target).collect())
 }
 
-fn shown(offers: &[Offer], format: Format) -> String {
-    if format == Format::Json {
+fn shown(offers: &[AdoptionOffer], format: OutputFormat) -> String {
+    if format == OutputFormat::Json {
         let all = offers.iter().map(|offer| {
             json!({
                 "vm": offer.vm, "machine": offer.machine, "node": offer.node, "set": offer.set,
@@ -144,7 +144,7 @@ fn shown(offers: &[Offer], format: Format) -> String {
     if offers.is_empty() {
         return "every VM has a machine\n".to_owned();
     }
-    let row = |offer: &Offer| {
+    let row = |offer: &AdoptionOffer| {
         let step = offer.step.as_ref().map_or_else(|problem| format!("left: {problem}"), |step| said(step).to_owned());
         [offer.vm.clone(), offer.machine.clone(), offer.node.clone(), offer.set.clone(), step]
     };

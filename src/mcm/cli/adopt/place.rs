@@ -7,19 +7,21 @@ use clap::Args;
 
 use crate::{
     api::labels,
-    cli::{answers::AnswerOptions, error::Misuse, flags::DriverOptions},
+    cli::{answers::AnswerOptions, error::UsageError, flags::DriverOptions},
     process::{DriverSources, SimulatedPlace},
     simulated_cloud::{Client, Cloud, CloudApi, Control},
 };
 use mcm_adopt::{
-    Kind, Object, StayingPool, Unit, Way, has_finalizer, lone_name,
-    observe::{NotRead, World},
+    Kind, MigrationDirection, MigrationUnit, StayingPool, UnstructuredObject, has_finalizer, lone_name,
+    observe::{MigrationEnvironment, NotRead},
     way_of,
 };
-use mcm_conversion::types::{MCMMigration, Side, names};
+use mcm_conversion::types::{MCMMigration, MigrationSide, names};
 use mcm_driver::Guards;
-use mcm_driver_host::Catalogue;
-use mcm_runtime::kubeconfig::{self, Cluster, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent};
+use mcm_driver_host::DriverCatalogue;
+use mcm_runtime::kubeconfig::{
+    self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
+};
 
 /// Label of an MCM object of a Cluster.
 const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
@@ -27,7 +29,7 @@ const CLUSTER: &str = "/metadata/labels/cluster.x-k8s.io~1cluster-name";
 /// Location of objects, Nodes and VMs.
 #[derive(Args, Clone, Debug)]
 #[command(mut_arg("simulated_cloud", |arg| arg.help("URL of the simulated cloud; without it none of its VMs is found")))]
-pub(super) struct Place {
+pub(super) struct LocationOptions {
     /// Name of the Cluster whose machines are migrated; required, but for --from orphans
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(super) cluster: String,
@@ -61,37 +63,39 @@ pub(super) struct Place {
     drivers: DriverOptions,
 }
 
-impl Place {
+impl LocationOptions {
     /// API servers and drivers. Migrations from the stand-in do not read Nodes.
-    pub(super) async fn world(&self, ways: &[Way]) -> Result<World> {
+    pub(super) async fn world(&self, ways: &[MigrationDirection]) -> Result<MigrationEnvironment> {
         if self.cluster.is_empty() {
             let message = "this migration needs --cluster NAME".to_owned();
             let hint = "mcm adopt plan --cluster demo --from capi --to native".to_owned();
-            bail!(Misuse { message, hint });
+            bail!(UsageError { message, hint });
         }
         let control = ControlKubeconfig::from(self.kubeconfig.clone());
-        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let clusters =
+            ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
         kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
         let workload = match ways {
-            [Way::FromStandIn] => management.clone(),
+            [MigrationDirection::FromStandIn] => management.clone(),
             _ => self.workload(&management, &namespace).await?,
         };
         let credentials = self.credentials_secret.clone();
         let answers = self.answers.answers();
-        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
+        Ok(MigrationEnvironment { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
     }
 
     /// API servers and drivers for VMs without a machine. The Nodes are in the same cluster, unless a kubeconfig names another.
-    pub(super) async fn world_of_orphans(&self) -> Result<World> {
+    pub(super) async fn world_of_orphans(&self) -> Result<MigrationEnvironment> {
         if !self.cluster.is_empty() || !self.named().is_empty() {
             bail!(
                 "--from orphans takes all VMs of a namespace: omit --cluster, --deployment, --machine and --machine-pool"
             );
         }
         let control = ControlKubeconfig::from(self.kubeconfig.clone());
-        let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+        let clusters =
+            ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
         kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
@@ -100,7 +104,14 @@ impl Place {
             Some(_) => self.workload(&management, &namespace).await?,
         };
         let answers = self.answers.answers();
-        Ok(World { management, workload, namespace, drivers: self.drivers()?, credentials: None, answers })
+        Ok(MigrationEnvironment {
+            management,
+            workload,
+            namespace,
+            drivers: self.drivers()?,
+            credentials: None,
+            answers,
+        })
     }
 
     async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {
@@ -111,24 +122,26 @@ impl Place {
     }
 
     /// The cluster of the Nodes.
-    async fn target(&self, management: &kube::Client, namespace: &str) -> Result<Cluster> {
+    async fn target(&self, management: &kube::Client, namespace: &str) -> Result<ClusterConfig> {
         if let Some(path) = &self.target_kubeconfig {
             let target = TargetKubeconfig::Path(path.clone());
-            return Ok(Clusters::load(&ControlKubeconfig::SameAsTarget, &target, Fallback::None).await?.control);
+            return Ok(ProcessClusters::load(&ControlKubeconfig::SameAsTarget, &target, KubeconfigFallback::None)
+                .await?
+                .control);
         }
         let name = format!("{}-kubeconfig", self.cluster);
-        let text = World::kubeconfig_of(management, namespace, &self.cluster).await?;
+        let text = MigrationEnvironment::kubeconfig_of(management, namespace, &self.cluster).await?;
         let Some(text) = text else { bail!(self.no_kubeconfig(management, namespace, &name).await) };
         let text = String::from_utf8(text).with_context(|| format!("Secret {name} is no text"))?;
-        Ok(Cluster::from_text(&text, "Secret", &name).await?)
+        Ok(ClusterConfig::from_text(&text, "Secret", &name).await?)
     }
 
     /// Why there is no kubeconfig: a Cluster of that name is missing, or only its Secret is.
-    async fn no_kubeconfig(&self, management: &kube::Client, namespace: &str, secret: &str) -> Misuse {
-        let clusters = World::clusters(management, namespace).await.unwrap_or_default();
+    async fn no_kubeconfig(&self, management: &kube::Client, namespace: &str, secret: &str) -> UsageError {
+        let clusters = MigrationEnvironment::clusters(management, namespace).await.unwrap_or_default();
         if clusters.contains(&self.cluster) {
             let key = names::KUBECONFIG_KEY;
-            return Misuse {
+            return UsageError {
                 message: format!("Secret {secret} with key {key} does not exist in namespace {namespace}"),
                 hint: "pass --target-kubeconfig FILE".to_owned(),
             };
@@ -137,10 +150,10 @@ impl Place {
             true => format!("namespace {namespace} has no Clusters: pass --namespace"),
             false => format!("Clusters here: {}", clusters.join(", ")),
         };
-        Misuse { message: format!("there is no Cluster {} in namespace {namespace}", self.cluster), hint }
+        UsageError { message: format!("there is no Cluster {} in namespace {namespace}", self.cluster), hint }
     }
 
-    fn drivers(&self) -> Result<Catalogue> {
+    fn drivers(&self) -> Result<DriverCatalogue> {
         // Without an address nothing is in it, so nothing is found.
         let simulated_cloud = || {
             Ok(match &self.drivers.simulated_cloud {
@@ -168,13 +181,13 @@ impl Place {
     }
 
     /// The migrations of the Cluster. What the stand-in serves is not one.
-    pub(super) async fn migrations(&self, world: &World) -> Result<Vec<(Unit, MCMMigration)>> {
+    pub(super) async fn migrations(&self, world: &MigrationEnvironment) -> Result<Vec<(MigrationUnit, MCMMigration)>> {
         let all = world.list(Kind::Migration).await?;
         let named = self.named();
         let mut found = Vec::new();
         for object in all.into_iter().filter(|one| one.label(labels::STAND_IN).is_none()) {
             let Some(migration) = object.decoded::<MCMMigration>() else { bail!("{} cannot be read", object.id()) };
-            let unit = Unit::of(&migration.spec, object.name());
+            let unit = MigrationUnit::of(&migration.spec, object.name());
             if migration.spec.cluster_name == self.cluster && (named.is_empty() || named.contains(&unit)) {
                 found.push((unit, migration));
             }
@@ -183,8 +196,12 @@ impl Place {
     }
 
     /// Units of the Cluster at the start of the first migration, and units in one of the migrations.
-    pub(super) async fn units(&self, world: &World, ways: &[Way]) -> Result<BTreeSet<Unit>> {
-        if ways.contains(&Way::FromStandIn) && !self.machine.is_empty() {
+    pub(super) async fn units(
+        &self,
+        world: &MigrationEnvironment,
+        ways: &[MigrationDirection],
+    ) -> Result<BTreeSet<MigrationUnit>> {
+        if ways.contains(&MigrationDirection::FromStandIn) && !self.machine.is_empty() {
             bail!("the stand-in serves MachineDeployments only: name them with --deployment");
         }
         if !self.machine_pool.is_empty() && !ways.iter().all(|way| way.keeps_core()) {
@@ -216,8 +233,13 @@ impl Place {
     }
 
     /// MachinePools of the Cluster that keep their owner, unless single units are named.
-    pub(super) async fn staying_pools(&self, world: &World, ways: &[Way]) -> Result<Vec<StayingPool>> {
-        let Some(way) = ways.first().filter(|way| **way != Way::FromStandIn && self.named().is_empty()) else {
+    pub(super) async fn staying_pools(
+        &self,
+        world: &MigrationEnvironment,
+        ways: &[MigrationDirection],
+    ) -> Result<Vec<StayingPool>> {
+        let Some(way) = ways.first().filter(|way| **way != MigrationDirection::FromStandIn && self.named().is_empty())
+        else {
             return Ok(Vec::new());
         };
         let all = match world.list(Kind::MachinePool).await {
@@ -229,50 +251,56 @@ impl Place {
         Ok(own.filter_map(|pool| StayingPool::of(pool, *way)).collect())
     }
 
-    fn named(&self) -> BTreeSet<Unit> {
-        let deployments = self.deployment.iter().cloned().map(Unit::Deployment);
-        let machines = self.machine.iter().cloned().map(Unit::Machine);
-        deployments.chain(machines).chain(self.machine_pool.iter().cloned().map(Unit::Pool)).collect()
+    fn named(&self) -> BTreeSet<MigrationUnit> {
+        let deployments = self.deployment.iter().cloned().map(MigrationUnit::Deployment);
+        let machines = self.machine.iter().cloned().map(MigrationUnit::Machine);
+        deployments.chain(machines).chain(self.machine_pool.iter().cloned().map(MigrationUnit::Pool)).collect()
     }
 
-    async fn deployments(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
-        let is_of_mcm = |one: &Object| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
-        let is_native = |one: &Object| one.text(CLUSTER) == self.cluster && one.label(labels::POOL).is_none();
-        let is_of_core = |one: &Object| one.text("/spec/clusterName") == self.cluster;
-        let is_at_beginning = |one: &Object| match way {
-            Way::ToNative => is_of_core(one),
-            Way::FromNative => is_native(one),
-            Way::FromOther => is_of_core(one) && !is_of_mcm(one),
-            Way::ToOther => is_of_core(one) && is_of_mcm(one),
-            Way::FromStandIn if one.kind == Kind::Deployment => is_native(one) && one.label(labels::STAND_IN).is_some(),
-            Way::FromStandIn => is_of_core(one) && has_finalizer(one),
+    async fn deployments(&self, world: &MigrationEnvironment, way: MigrationDirection) -> Result<Vec<MigrationUnit>> {
+        let is_of_mcm =
+            |one: &UnstructuredObject| one.text("/spec/template/spec/infrastructureRef/kind") == "MCMMachineTemplate";
+        let is_native =
+            |one: &UnstructuredObject| one.text(CLUSTER) == self.cluster && one.label(labels::POOL).is_none();
+        let is_of_core = |one: &UnstructuredObject| one.text("/spec/clusterName") == self.cluster;
+        let is_at_beginning = |one: &UnstructuredObject| match way {
+            MigrationDirection::ToNative => is_of_core(one),
+            MigrationDirection::FromNative => is_native(one),
+            MigrationDirection::FromOther => is_of_core(one) && !is_of_mcm(one),
+            MigrationDirection::ToOther => is_of_core(one) && is_of_mcm(one),
+            MigrationDirection::FromStandIn if one.kind == Kind::Deployment => {
+                is_native(one) && one.label(labels::STAND_IN).is_some()
+            }
+            MigrationDirection::FromStandIn => is_of_core(one) && has_finalizer(one),
         };
         let mut all = Vec::new();
-        if way.from() != Side::MachineController {
+        if way.from() != MigrationSide::MachineController {
             all.extend(world.list(Kind::CapiDeployment).await?);
         }
-        if matches!(way, Way::FromNative | Way::FromStandIn) {
+        if matches!(way, MigrationDirection::FromNative | MigrationDirection::FromStandIn) {
             all.extend(world.list(Kind::Deployment).await?);
         }
         let found = all.iter().filter(|one| is_at_beginning(one));
-        Ok(found.map(|one| Unit::Deployment(one.name().to_owned())).collect())
+        Ok(found.map(|one| MigrationUnit::Deployment(one.name().to_owned())).collect())
     }
 
     /// Machines without a set. Those of a control plane are moved only if they are named, and then refused.
-    async fn machines(&self, world: &World, way: Way) -> Result<Vec<Unit>> {
+    async fn machines(&self, world: &MigrationEnvironment, way: MigrationDirection) -> Result<Vec<MigrationUnit>> {
         let (kind, cluster) = match way {
-            Way::ToNative => (Kind::CapiMachine, "/spec/clusterName"),
-            Way::FromNative => (Kind::Machine, CLUSTER),
-            Way::FromOther | Way::ToOther | Way::FromStandIn => return Ok(Vec::new()),
+            MigrationDirection::ToNative => (Kind::CapiMachine, "/spec/clusterName"),
+            MigrationDirection::FromNative => (Kind::Machine, CLUSTER),
+            MigrationDirection::FromOther | MigrationDirection::ToOther | MigrationDirection::FromStandIn => {
+                return Ok(Vec::new());
+            }
         };
         let all = world.list(kind).await?;
         // Machines of a set have no owner while they are removed; their migration knows them.
-        let is_meant = |one: &&Object| {
+        let is_meant = |one: &&UnstructuredObject| {
             one.text(cluster) == self.cluster
                 && one.label(names::CONTROL_PLANE).is_none()
                 && one.annotation(labels::MIGRATION).is_none()
         };
         let meant = all.iter().filter(is_meant);
-        Ok(meant.filter_map(lone_name).map(|name| Unit::Machine(name.to_owned())).collect())
+        Ok(meant.filter_map(lone_name).map(|name| MigrationUnit::Machine(name.to_owned())).collect())
     }
 }

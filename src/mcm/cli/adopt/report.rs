@@ -4,36 +4,38 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::cli::{format::Format, table::table};
-use mcm_adopt::{Check, OF_MACHINE, Plan, Progress, Stage, StayingPool};
+use crate::cli::{format::OutputFormat, table::table};
+use mcm_adopt::{MigrationCheck, MigrationStage, OF_MACHINE, Plan, StayingPool, StepProgress};
 
 /// The most waits in a report.
 const MOST_WAITS: usize = 3;
 
 /// Reports as text or JSON.
-pub(super) struct Report;
+pub(super) struct AdoptReport;
 
-impl Report {
+impl AdoptReport {
     /// Each plan with its checks, and the pools that stay.
-    pub(super) fn plans(plans: &[Plan], pools: &[StayingPool], format: Format) -> String {
+    pub(super) fn plans(plans: &[Plan], pools: &[StayingPool], format: OutputFormat) -> String {
         let stays = |one: &StayingPool| format!("MachinePool {} stays: {}\n", one.machine_pool, one.reason);
         match format {
-            Format::Json => format!("{:#}\n", json!({ "plans": plans, "stayingPools": pools })),
-            Format::Text => plans.iter().map(plan).chain(pools.iter().map(stays)).collect::<Vec<_>>().join("\n"),
+            OutputFormat::Json => format!("{:#}\n", json!({ "plans": plans, "stayingPools": pools })),
+            OutputFormat::Text => plans.iter().map(plan).chain(pools.iter().map(stays)).collect::<Vec<_>>().join("\n"),
         }
     }
 
     /// Progress of each plan.
-    pub(super) fn states(plans: &[Plan], format: Format) -> String {
-        if format == Format::Json {
+    pub(super) fn states(plans: &[Plan], format: OutputFormat) -> String {
+        if format == OutputFormat::Json {
             let all: Vec<_> = plans.iter().map(|plan| json!({ "plan": plan, "waitingFor": plan.todo.waits })).collect();
             return format!("{:#}\n", json!({ "migrations": all }));
         }
         let row = |plan: &Plan| {
             let (number, total) = (plan.current().map_or(plan.steps.len(), |(number, _)| number), plan.steps.len());
             let title = plan.current().map_or("", |(_, step)| step.title);
-            let step = if plan.stage == Stage::Done { String::new() } else { format!("{number}/{total} {title}") };
-            let waits = if plan.stage == Stage::Fresh { String::new() } else { Self::shortened(&plan.todo.waits) };
+            let step =
+                if plan.stage == MigrationStage::Done { String::new() } else { format!("{number}/{total} {title}") };
+            let waits =
+                if plan.stage == MigrationStage::Fresh { String::new() } else { Self::shortened(&plan.todo.waits) };
             [plan.unit.to_string(), format!("{:?}", plan.to), format!("{:?}", plan.stage), step, waits]
         };
         table(&["what", "to", "stage", "step", "waiting for"], plans.iter().map(row))
@@ -51,10 +53,10 @@ impl Report {
 
 fn plan(plan: &Plan) -> String {
     let mut text = format!("{} to {:?}\n", plan.unit, plan.to);
-    let (of_deployment, of_machines): (Vec<&Check>, Vec<&Check>) =
+    let (of_deployment, of_machines): (Vec<&MigrationCheck>, Vec<&MigrationCheck>) =
         plan.checks.iter().partition(|check| check.machine.is_empty());
     if !of_deployment.is_empty() {
-        let row = |check: &Check| [check.check, verdict(check), &check.text].map(str::to_owned);
+        let row = |check: &MigrationCheck| [check.check, verdict(check), &check.text].map(str::to_owned);
         text += &table(&["check", "result", "seen"], of_deployment.into_iter().map(row));
     }
     if !of_machines.is_empty() {
@@ -72,9 +74,9 @@ fn plan(plan: &Plan) -> String {
     }
     for (number, step) in (1..).zip(&plan.steps) {
         let mark = match step.progress {
-            Progress::Done => "done",
-            Progress::Current => "next",
-            Progress::Later => "",
+            StepProgress::Done => "done",
+            StepProgress::Current => "next",
+            StepProgress::Later => "",
         };
         text += &format!("{number:>3}. {} {mark}\n", step.title);
     }
@@ -88,7 +90,7 @@ fn plan(plan: &Plan) -> String {
     }
 }
 
-fn verdict(check: &Check) -> &'static str {
+fn verdict(check: &MigrationCheck) -> &'static str {
     if check.passed { "ok" } else { "failed" }
 }
 
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn many_waits_are_counted() {
         let waits: Vec<String> = (1..=5).map(|number| format!("m{number}")).collect();
-        assert_eq!(Report::shortened(&waits), "m1, m2, m3, and 2 more");
-        assert_eq!(Report::shortened(&waits[..2]), "m1, m2");
+        assert_eq!(AdoptReport::shortened(&waits), "m1, m2, m3, and 2 more");
+        assert_eq!(AdoptReport::shortened(&waits[..2]), "m1, m2");
     }
 }

@@ -2,17 +2,17 @@
 
 use std::{io, io::Write};
 
-use super::report::Report;
+use super::report::AdoptReport;
 use mcm_adopt::{Plan, apply::Event};
 
 /// Progress of a migration for the user: each step, each write, and each wait.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct MigrationDisplay {
     step: usize,
     waits: Vec<String>,
 }
 
-impl View {
+impl MigrationDisplay {
     /// Shows what happens next.
     pub(super) fn show(&mut self, event: &Event<'_>) {
         match event {
@@ -34,7 +34,7 @@ impl View {
                     (self.step, self.waits) = (number, Vec::new());
                 }
                 if plan.todo.actions.is_empty() && plan.todo.waits != self.waits {
-                    say(&format!("    waiting for {}", Report::shortened(&plan.todo.waits)));
+                    say(&format!("    waiting for {}", AdoptReport::shortened(&plan.todo.waits)));
                     self.waits.clone_from(&plan.todo.waits);
                 }
             }

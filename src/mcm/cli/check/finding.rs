@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::{exit::Exit, terminal::Mark};
+use crate::cli::{exit::CommandExit, terminal::StatusMark};
 pub(super) use mcm_rules::plan::some_of;
 
 /// A result, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub(in crate::cli) enum Level {
+pub(in crate::cli) enum CheckLevel {
     /// As it should be.
     Good,
     /// Worth a look; it prevents nothing.
@@ -19,49 +19,49 @@ pub(in crate::cli) enum Level {
     Problem,
 }
 
-impl Level {
+impl CheckLevel {
     /// The mark beside the text.
-    pub(super) const fn mark(self) -> Mark {
+    pub(super) const fn mark(self) -> StatusMark {
         match self {
-            Self::Good => Mark::Good,
-            Self::Note => Mark::Look,
-            Self::Unknown => Mark::Refused,
-            Self::Problem => Mark::Bad,
+            Self::Good => StatusMark::Good,
+            Self::Note => StatusMark::Look,
+            Self::Unknown => StatusMark::Refused,
+            Self::Problem => StatusMark::Bad,
         }
     }
 }
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(in crate::cli) struct Finding {
+pub(in crate::cli) struct CheckFinding {
     /// Name of the check, one word.
     pub check: &'static str,
-    pub result: Level,
+    pub result: CheckLevel,
     pub text: String,
     /// A command or an instruction; `None` if nothing has to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-impl Finding {
-    pub(super) fn new(check: &'static str, result: Level, text: impl Into<String>) -> Self {
+impl CheckFinding {
+    pub(super) fn new(check: &'static str, result: CheckLevel, text: impl Into<String>) -> Self {
         Self { check, result, text: text.into(), next: None }
     }
 
     pub(super) fn good(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Level::Good, text)
+        Self::new(check, CheckLevel::Good, text)
     }
 
     pub(super) fn note(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Level::Note, text)
+        Self::new(check, CheckLevel::Note, text)
     }
 
     pub(super) fn unknown(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Level::Unknown, text)
+        Self::new(check, CheckLevel::Unknown, text)
     }
 
     pub(super) fn problem(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Level::Problem, text)
+        Self::new(check, CheckLevel::Problem, text)
     }
 
     pub(super) fn then(self, next: impl Into<String>) -> Self {
@@ -70,8 +70,12 @@ impl Finding {
 }
 
 /// Only problems make the answer no.
-pub(super) fn exit(findings: &[Finding]) -> Exit {
-    if findings.iter().any(|finding| finding.result == Level::Problem) { Exit::No } else { Exit::Good }
+pub(super) fn exit(findings: &[CheckFinding]) -> CommandExit {
+    if findings.iter().any(|finding| finding.result == CheckLevel::Problem) {
+        CommandExit::No
+    } else {
+        CommandExit::Good
+    }
 }
 
 /// `1 machine`, `2 machines`.

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 
-use super::finding::{Finding, some_of};
+use super::finding::{CheckFinding, some_of};
 use crate::api::{
     crd::{crds, roots},
     machine::VERSION,
@@ -16,11 +16,11 @@ const INSTALL: &str = "mcm crd | kubectl apply --server-side --force-conflicts -
 const COMMON: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The definition of a kind in a cluster; `None` if there is none, an error if it could not be read.
-pub(super) type Definition = Result<Option<CustomResourceDefinition>, String>;
+pub(super) type CrdLookup = Result<Option<CustomResourceDefinition>, String>;
 
 /// Judges the resources that are served in our version, such as `machines/status`, and the definitions of all kinds in the
 /// order of [`crds`].
-pub(super) fn judge(resources: &[String], definitions: &[Definition]) -> Vec<Finding> {
+pub(super) fn judge(resources: &[String], definitions: &[CrdLookup]) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let ours = crds();
     let mut missing = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn judge(resources: &[String], definitions: &[Definition]) -> Vec<Fin
         missing.extend(needed.into_iter().flatten().filter(|name| !resources.contains(name)));
     }
     if !missing.is_empty() {
-        findings.push(Finding::problem(CHECK, format!("not served: {}", some_of(&missing))).then(INSTALL));
+        findings.push(CheckFinding::problem(CHECK, format!("not served: {}", some_of(&missing))).then(INSTALL));
     }
     for (mine, there) in ours.iter().zip(definitions) {
         if let Ok(Some(there)) = there {
@@ -39,15 +39,19 @@ pub(super) fn judge(resources: &[String], definitions: &[Definition]) -> Vec<Fin
         }
     }
     if let Some(cause) = definitions.iter().find_map(|one| one.as_ref().err()) {
-        findings.push(Finding::unknown(CHECK, format!("definitions not compared with those of this version: {cause}")));
+        findings.push(CheckFinding::unknown(
+            CHECK,
+            format!("definitions not compared with those of this version: {cause}"),
+        ));
     }
     if findings.is_empty() {
-        findings.push(Finding::good(CHECK, format!("{0} of {0} served, with all fields of this version", ours.len())));
+        findings
+            .push(CheckFinding::good(CHECK, format!("{0} of {0} served, with all fields of this version", ours.len())));
     }
     findings
 }
 
-fn defined(mine: &CustomResourceDefinition, there: &CustomResourceDefinition) -> Vec<Finding> {
+fn defined(mine: &CustomResourceDefinition, there: &CustomResourceDefinition) -> Vec<CheckFinding> {
     let kind = &mine.spec.names.kind;
     let mut findings = Vec::new();
     let conditions = there.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -57,19 +61,19 @@ fn defined(mine: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
     });
     if let Some(bad) = bad {
         let message = bad.message.as_deref().unwrap_or_default();
-        findings.push(Finding::problem(CHECK, format!("{kind} has {}={}: {message}", bad.type_, bad.status)));
+        findings.push(CheckFinding::problem(CHECK, format!("{kind} has {}={}: {message}", bad.type_, bad.status)));
     }
     let others: Vec<&str> =
         there.status.as_ref().and_then(|status| status.stored_versions.as_deref()).map_or_else(Vec::new, |all| {
             all.iter().map(String::as_str).filter(|version| *version != VERSION).collect()
         });
     if !others.is_empty() {
-        findings.push(Finding::note(CHECK, format!("{kind} is also stored in version {}", others.join(", "))));
+        findings.push(CheckFinding::note(CHECK, format!("{kind} is also stored in version {}", others.join(", "))));
     }
     let lacking = lacking(mine.clone(), there.clone());
     if !lacking.is_empty() {
         let text = format!("{kind} lacks fields of this version, which the API server drops: {}", some_of(&lacking));
-        findings.push(Finding::note(CHECK, text).then(INSTALL));
+        findings.push(CheckFinding::note(CHECK, text).then(INSTALL));
     }
     findings
 }
@@ -109,27 +113,27 @@ fn push_lacking(mine: &JSONSchemaProps, there: &JSONSchemaProps, path: &str, fou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::check::finding::Level;
+    use crate::cli::check::finding::CheckLevel;
 
     fn served() -> Vec<String> {
         let names = ["machineclasses", "machines", "machinesets", "machinedeployments"];
         names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}/status")]).collect()
     }
 
-    fn ours() -> Vec<Definition> {
+    fn ours() -> Vec<CrdLookup> {
         crds().into_iter().map(|crd| Ok(Some(crd))).collect()
     }
 
     #[test]
     fn our_own_definitions_are_good() {
         let findings = judge(&served(), &ours());
-        assert_eq!(findings, [Finding::good(CHECK, "4 of 4 served, with all fields of this version")]);
+        assert_eq!(findings, [CheckFinding::good(CHECK, "4 of 4 served, with all fields of this version")]);
     }
 
     #[test]
     fn a_kind_that_is_not_served_is_a_problem() {
         let findings = judge(&served()[..4], &ours());
-        assert_eq!(findings[0].result, Level::Problem);
+        assert_eq!(findings[0].result, CheckLevel::Problem);
         assert!(findings[0].text.starts_with("not served: machinesets"), "{findings:?}");
     }
 
@@ -143,13 +147,13 @@ mod tests {
             }
         }
         let findings = judge(&served(), &definitions);
-        assert_eq!((findings.len(), findings[0].result), (1, Level::Note));
+        assert_eq!((findings.len(), findings[0].result), (1, CheckLevel::Note));
         assert!(findings[0].text.ends_with("which the API server drops: spec.drainTimeout"), "{findings:?}");
     }
 
     #[test]
     fn a_definition_that_may_not_be_read_is_an_open_question() {
         let findings = judge(&served(), &[Err("forbidden".to_owned())]);
-        assert_eq!((findings.len(), findings[0].result), (1, Level::Unknown));
+        assert_eq!((findings.len(), findings[0].result), (1, CheckLevel::Unknown));
     }
 }

@@ -16,21 +16,21 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use self::{
-    finding::Finding,
-    install::Target,
+    finding::CheckFinding,
+    install::TargetReachability,
     output::answer,
-    rights::{In, Who},
+    rights::{ReviewedIdentity, RuleCluster},
     stored::stored_findings,
     takeover::TakeoverOptions,
 };
 use super::{
-    exit::Answer,
+    exit::CommandAnswer,
     flags::ReadFlags,
     format::OutputOptions,
-    reading::{self, ReadingOptions, story::Verdict},
+    reading::{self, ReadingOptions, story::ObjectVerdict},
 };
-use crate::process::Reach;
-use mcm_rules::plan::Subject;
+use crate::process::ReadOnlyClients;
+use mcm_rules::plan::SubjectRef;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -64,14 +64,14 @@ enum CheckCommand {
 ///
 /// # Errors
 /// The control cluster does not answer.
-pub async fn run(options: CheckOptions, read_flags: ReadFlags) -> Result<Answer> {
+pub async fn run(options: CheckOptions, read_flags: ReadFlags) -> Result<CommandAnswer> {
     match options.command {
         Some(CheckCommand::Takeover(options)) => takeover::run(options, read_flags).await,
         None => installation(options).await,
     }
 }
 
-async fn installation(options: CheckOptions) -> Result<Answer> {
+async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     let reach = options.reading.reach().await?;
     let control = read::control(&reach).await?;
     let target = read::target(&reach).await;
@@ -88,7 +88,7 @@ async fn installation(options: CheckOptions) -> Result<Answer> {
     findings.extend(install::frozen(&stored.frozen(), &namespace));
     let is_served = [stored.machines.is_ok(), stored.sets.is_ok(), stored.deployments.is_ok(), stored.classes.is_ok()];
     let blocked = match (&target, is_served.iter().all(|is_served| *is_served)) {
-        (Target::Fails(_), _) => Err("the target cluster does not answer".to_owned()),
+        (TargetReachability::Fails(_), _) => Err("the target cluster does not answer".to_owned()),
         (_, false) => Err("not all objects can be read".to_owned()),
         _ => blocked(&options.reading, reach).await.map_err(|error| format!("{error:#}")),
     };
@@ -97,29 +97,33 @@ async fn installation(options: CheckOptions) -> Result<Answer> {
 }
 
 /// The rights of a ServiceAccount, or those of the user.
-async fn permissions(reach: &Reach, target: &Target, service_account: Option<&str>) -> Vec<Finding> {
-    let there = reach.target.as_ref().filter(|_| matches!(target, Target::Answers(_)));
+async fn permissions(
+    reach: &ReadOnlyClients,
+    target: &TargetReachability,
+    service_account: Option<&str>,
+) -> Vec<CheckFinding> {
+    let there = reach.target.as_ref().filter(|_| matches!(target, TargetReachability::Answers(_)));
     let Some(name) = service_account else {
         let there = there.map(|(client, _)| client);
         let answers = read::rights(None, &reach.control, there, &reach.namespace).await;
-        let mut findings = rights::judge(&read::whoami(&reach.control).await, In::Control, &answers);
+        let mut findings = rights::judge(&read::whoami(&reach.control).await, RuleCluster::Control, &answers);
         if let Some(client) = there {
-            findings.extend(rights::judge(&read::whoami(client).await, In::Target, &answers));
+            findings.extend(rights::judge(&read::whoami(client).await, RuleCluster::Target, &answers));
         }
         return findings;
     };
-    let who = Who::service_account(&reach.namespace, name);
+    let who = ReviewedIdentity::service_account(&reach.namespace, name);
     // Another cluster has other ServiceAccounts.
     let same = there.filter(|(_, server)| *server == reach.server).map(|(client, _)| client);
     let answers = read::rights(Some(&who), &reach.control, same, &reach.namespace).await;
-    [In::Control, In::Target].into_iter().flat_map(|of| rights::judge(&who, of, &answers)).collect()
+    [RuleCluster::Control, RuleCluster::Target].into_iter().flat_map(|of| rights::judge(&who, of, &answers)).collect()
 }
 
 /// Objects that wait until a user acts.
-async fn blocked(reading: &ReadingOptions, reach: Reach) -> Result<Vec<Subject>> {
+async fn blocked(reading: &ReadingOptions, reach: ReadOnlyClients) -> Result<Vec<SubjectRef>> {
     let cell = reading.cell(reach).await?;
     let facts = reading::facts(&cell).await?;
-    let answers = facts.all().into_iter().filter(|answer| answer.verdict == Verdict::Blocked);
+    let answers = facts.all().into_iter().filter(|answer| answer.verdict == ObjectVerdict::Blocked);
     Ok(answers.map(|answer| answer.object).collect())
 }
 

@@ -4,24 +4,24 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use super::{
-    finding::{Finding, exit},
+    finding::{CheckFinding, exit},
     report,
 };
 use crate::cli::{
-    exit::Answer,
-    format::{Format, OutputOptions},
+    exit::CommandAnswer,
+    format::{OutputFormat, OutputOptions},
 };
 
 /// The findings as an answer.
 pub(super) fn answer(
     kind: &'static str,
     namespace: &str,
-    findings: &[Finding],
+    findings: &[CheckFinding],
     output: OutputOptions,
-) -> Result<Answer> {
+) -> Result<CommandAnswer> {
     let text = match output.format {
-        Format::Text => report::text(output.look(), findings),
-        Format::Json => report::json(kind, namespace, Timestamp::now(), findings)?,
+        OutputFormat::Text => report::text(output.look(), findings),
+        OutputFormat::Json => report::json(kind, namespace, Timestamp::now(), findings)?,
     };
-    Ok(Answer { text, exit: exit(findings) })
+    Ok(CommandAnswer { text, exit: exit(findings) })
 }

@@ -1,6 +1,6 @@
 //! Judges owners and selectors of stored objects. Pure.
 
-use super::finding::{Finding, some_of};
+use super::finding::{CheckFinding, some_of};
 use crate::{
     api::machine::{Machine, MachineDeployment, MachineSet},
     cli::reading::{ownerless::ownerless, story::ByName},
@@ -8,7 +8,7 @@ use crate::{
 use mcm_controllers::machine_deployment::overlap;
 
 /// Deployments whose selectors match each other's machines.
-pub(super) fn selectors(deployments: &ByName<MachineDeployment>) -> Option<Finding> {
+pub(super) fn selectors(deployments: &ByName<MachineDeployment>) -> Option<CheckFinding> {
     let all: Vec<(&String, &MachineDeployment)> = deployments.iter().collect();
     let mut pairs = Vec::new();
     for (index, (name, one)) in all.iter().enumerate() {
@@ -18,14 +18,14 @@ pub(super) fn selectors(deployments: &ByName<MachineDeployment>) -> Option<Findi
     (!pairs.is_empty()).then(|| {
         let text =
             format!("deployments select each other's machines, which only owners keep apart: {}", some_of(&pairs));
-        Finding::note("selectors", text).then("replace one of each two by a deployment with another selector")
+        CheckFinding::note("selectors", text).then("replace one of each two by a deployment with another selector")
     })
 }
 
 /// Machines with a VM, and sets, without an owner.
-pub(super) fn owners(machines: &ByName<Machine>, sets: &ByName<MachineSet>) -> Option<Finding> {
+pub(super) fn owners(machines: &ByName<Machine>, sets: &ByName<MachineSet>) -> Option<CheckFinding> {
     let next = "kubectl delete machine NAME deletes the VM; a set or deployment that selects an object adopts it";
-    ownerless(machines, sets).map(|text| Finding::note("owners", text).then(next))
+    ownerless(machines, sets).map(|text| CheckFinding::note("owners", text).then(next))
 }
 
 #[cfg(test)]

@@ -22,9 +22,11 @@ use kube::{Api, Client, ResourceExt, api::PostParams, client::Body};
 use tokio::time::timeout;
 
 use super::{
-    install::{Class, Secret, Server, Target},
-    kinds::Definition,
-    rights::{Answer, In, Of, RULES, Rule, SEE_OTHERS, SERVICE_ACCOUNT, Who},
+    install::{InstalledClass, SecretPresence, ServerFacts, TargetReachability},
+    kinds::CrdLookup,
+    rights::{
+        PermissionRule, RULES, ReviewAnswer, ReviewedIdentity, RuleCluster, RuleScope, SEE_OTHERS, SERVICE_ACCOUNT,
+    },
 };
 use crate::{
     api::{
@@ -32,11 +34,11 @@ use crate::{
         machine::{MachineClass, SecretRef},
     },
     cli::{class, objects, reading::story::ByName},
-    process::Reach,
+    process::ReadOnlyClients,
 };
 use mcm_controllers::machine_class;
 use mcm_driver::SecretData;
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
     dated::DatedObject,
     kubeconfig::{API_VERSION, cause, wait_until_ready},
@@ -52,17 +54,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// It does not answer.
-pub(super) async fn control(reach: &Reach) -> Result<Server> {
+pub(super) async fn control(reach: &ReadOnlyClients) -> Result<ServerFacts> {
     let info = wait_until_ready(&reach.control, &reach.server).await?;
-    Ok(Server { version: info.git_version, skew: skew(&reach.control).await })
+    Ok(ServerFacts { version: info.git_version, skew: skew(&reach.control).await })
 }
 
 /// The API server of the target cluster.
-pub(super) async fn target(reach: &Reach) -> Target {
-    let Some((client, server)) = &reach.target else { return Target::None };
+pub(super) async fn target(reach: &ReadOnlyClients) -> TargetReachability {
+    let Some((client, server)) = &reach.target else { return TargetReachability::None };
     match wait_until_ready(client, server).await {
-        Ok(info) => Target::Answers(Server { version: info.git_version, skew: skew(client).await }),
-        Err(error) => Target::Fails(error.to_string()),
+        Ok(info) => TargetReachability::Answers(ServerFacts { version: info.git_version, skew: skew(client).await }),
+        Err(error) => TargetReachability::Fails(error.to_string()),
     }
 }
 
@@ -88,7 +90,7 @@ pub(super) async fn resources(client: &Client) -> Result<Vec<String>> {
 }
 
 /// The definitions of our kinds.
-pub(super) async fn definitions(client: &Client) -> Vec<Definition> {
+pub(super) async fn definitions(client: &Client) -> Vec<CrdLookup> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut found = Vec::new();
     for crd in crds() {
@@ -98,31 +100,37 @@ pub(super) async fn definitions(client: &Client) -> Vec<Definition> {
 }
 
 /// The identity of our requests.
-pub(super) async fn whoami(client: &Client) -> Who {
+pub(super) async fn whoami(client: &Client) -> ReviewedIdentity {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
     let user = review.ok().and_then(|review| review.status).and_then(|status| status.user_info);
-    Who::me(&user.and_then(|user| user.username).unwrap_or_else(|| "this user".to_owned()))
+    ReviewedIdentity::me(&user.and_then(|user| user.username).unwrap_or_else(|| "this user".to_owned()))
 }
 
 /// Asks for every right in the clusters that have a client.
 pub(super) async fn rights(
-    who: Option<&Who>,
+    who: Option<&ReviewedIdentity>,
     control: &Client,
     target: Option<&Client>,
     namespace: &str,
-) -> Vec<(Rule, &'static str, Answer)> {
+) -> Vec<(PermissionRule, &'static str, ReviewAnswer)> {
     let all = RULES.into_iter().chain([SEE_OTHERS]);
     let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
     let asked = all.filter_map(|(rule, verb)| {
-        let client = if rule.cluster == In::Control { Some(control) } else { target };
+        let client = if rule.cluster == RuleCluster::Control { Some(control) } else { target };
         client.map(|client| async move { (rule, verb, ask(who, client, &rule, verb, namespace).await) })
     });
     stream::iter(asked.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
 }
 
 /// Asks the API server about one right: ours if `who` is `None`.
-async fn ask(who: Option<&Who>, client: &Client, rule: &Rule, verb: &str, namespace: &str) -> Answer {
+async fn ask(
+    who: Option<&ReviewedIdentity>,
+    client: &Client,
+    rule: &PermissionRule,
+    verb: &str,
+    namespace: &str,
+) -> ReviewAnswer {
     let attributes = attributes(rule, verb, namespace);
     let answer = timeout(PATIENCE, async {
         match (who, &attributes.namespace) {
@@ -132,15 +140,15 @@ async fn ask(who: Option<&Who>, client: &Client, rule: &Rule, verb: &str, namesp
         }
     });
     match answer.await {
-        Ok(Ok(Some(status))) if status.allowed => Answer::Allowed,
-        Ok(Ok(Some(_))) => Answer::Denied,
-        Ok(Ok(None)) => Answer::Unknown("the review has no answer".to_owned()),
-        Ok(Err(error)) => Answer::Unknown(cause(&error)),
-        Err(_) => Answer::Unknown(format!("no review within {} s", PATIENCE.as_secs())),
+        Ok(Ok(Some(status))) if status.allowed => ReviewAnswer::Allowed,
+        Ok(Ok(Some(_))) => ReviewAnswer::Denied,
+        Ok(Ok(None)) => ReviewAnswer::Unknown("the review has no answer".to_owned()),
+        Ok(Err(error)) => ReviewAnswer::Unknown(cause(&error)),
+        Err(_) => ReviewAnswer::Unknown(format!("no review within {} s", PATIENCE.as_secs())),
     }
 }
 
-fn attributes(rule: &Rule, verb: &str, namespace: &str) -> ResourceAttributes {
+fn attributes(rule: &PermissionRule, verb: &str, namespace: &str) -> ResourceAttributes {
     let (resource, subresource) = rule.resource.split_once('/').unwrap_or((rule.resource, ""));
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     ResourceAttributes {
@@ -150,38 +158,43 @@ fn attributes(rule: &Rule, verb: &str, namespace: &str) -> ResourceAttributes {
         name: some(rule.name),
         verb: some(verb),
         namespace: match rule.of {
-            Of::Control => some(namespace),
-            Of::Named(name) => some(name),
-            Of::Cluster => None,
+            RuleScope::Control => some(namespace),
+            RuleScope::Named(name) => some(name),
+            RuleScope::Cluster => None,
         },
         ..ResourceAttributes::default()
     }
 }
 
-type Asked = kube::Result<Option<SubjectAccessReviewStatus>>;
+type ReviewResult = kube::Result<Option<SubjectAccessReviewStatus>>;
 
-async fn mine(client: &Client, attributes: ResourceAttributes) -> Asked {
+async fn mine(client: &Client, attributes: ResourceAttributes) -> ReviewResult {
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
     let review = SelfSubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     Ok(reviews.create(&PostParams::default(), &review).await?.status)
 }
 
-async fn within(client: &Client, who: &Who, namespace: &str, attributes: ResourceAttributes) -> Asked {
+async fn within(
+    client: &Client,
+    who: &ReviewedIdentity,
+    namespace: &str,
+    attributes: ResourceAttributes,
+) -> ReviewResult {
     let metadata = ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() };
     let review = LocalSubjectAccessReview { metadata, spec: of(who, attributes), status: None };
     let reviews: Api<LocalSubjectAccessReview> = Api::namespaced(client.clone(), namespace);
     Ok(reviews.create(&PostParams::default(), &review).await?.status)
 }
 
-async fn everywhere(client: &Client, who: &Who, attributes: ResourceAttributes) -> Asked {
+async fn everywhere(client: &Client, who: &ReviewedIdentity, attributes: ResourceAttributes) -> ReviewResult {
     let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec: of(who, attributes), status: None };
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     Ok(reviews.create(&PostParams::default(), &review).await?.status)
 }
 
 /// A ServiceAccount is in the groups that its tokens have.
-fn of(who: &Who, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
+fn of(who: &ReviewedIdentity, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
     let namespace = who.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split(':').next()).unwrap_or_default();
     let groups = vec![
         "system:serviceaccounts".to_owned(),
@@ -198,10 +211,10 @@ fn of(who: &Who, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
 
 /// Classes as their drivers judge them, and the Secrets that they name.
 pub(super) async fn classes(
-    reach: &Reach,
-    drivers: &Catalogue,
+    reach: &ReadOnlyClients,
+    drivers: &DriverCatalogue,
     stored: &ByName<MachineClass>,
-) -> (Vec<Class>, Vec<Secret>) {
+) -> (Vec<InstalledClass>, Vec<SecretPresence>) {
     let api: Api<DatedObject<StoredSecret>> = Api::namespaced(reach.control.clone(), &reach.namespace);
     let mut read: BTreeMap<String, Result<Option<SecretData>, String>> = BTreeMap::new();
     let (mut classes, mut secrets) = (Vec::new(), Vec::new());
@@ -216,17 +229,17 @@ pub(super) async fn classes(
             }
             match read.get(secret) {
                 Some(Ok(Some(found))) => {
-                    secrets.push(Secret::There);
+                    secrets.push(SecretPresence::There);
                     if let Some(data) = &mut data {
                         data[index] = Some(found.clone());
                     }
                 }
                 Some(Ok(None)) => {
-                    secrets.push(Secret::Missing(secret.clone(), name.clone()));
+                    secrets.push(SecretPresence::Missing(secret.clone(), name.clone()));
                     data = None;
                 }
                 Some(Err(cause)) => {
-                    secrets.push(Secret::Unread(cause.clone()));
+                    secrets.push(SecretPresence::Unread(cause.clone()));
                     data = None;
                 }
                 None => data = None,
@@ -235,7 +248,7 @@ pub(super) async fn classes(
         let data = data.map(|[other, credentials]| machine_class::login_data(other, credentials));
         let lines = class::findings(drivers, class, data.as_ref()).await;
         let driver = drivers.get(class).map(drop).map_err(|error| error.to_string());
-        classes.push(Class { name: name.clone(), provider: class.provider.clone(), driver, lines });
+        classes.push(InstalledClass { name: name.clone(), provider: class.provider.clone(), driver, lines });
     }
     (classes, secrets)
 }

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::finding::{Finding, Level, count, exit};
+use super::finding::{CheckFinding, CheckLevel, count, exit};
 use crate::cli::{
-    document::Document,
-    exit::Exit,
-    terminal::{Look, wrapped},
+    document::JsonDocument,
+    exit::CommandExit,
+    terminal::{TerminalLook, wrapped},
 };
 
 /// Columns of a mark and the space behind it.
@@ -19,7 +19,7 @@ const MARK: usize = 2;
 const NAME: usize = 13;
 
 /// One paragraph for each finding, and a summary.
-pub(in crate::cli) fn text(look: Look, findings: &[Finding]) -> String {
+pub(in crate::cli) fn text(look: TerminalLook, findings: &[CheckFinding]) -> String {
     let mut text = String::new();
     for finding in findings {
         push(look, &mut text, finding);
@@ -28,7 +28,7 @@ pub(in crate::cli) fn text(look: Look, findings: &[Finding]) -> String {
     text
 }
 
-fn push(look: Look, text: &mut String, finding: &Finding) {
+fn push(look: TerminalLook, text: &mut String, finding: &CheckFinding) {
     let width = look.width - MARK - NAME;
     let indent = " ".repeat(MARK + NAME);
     for (number, line) in wrapped(&finding.text, width).iter().enumerate() {
@@ -41,16 +41,16 @@ fn push(look: Look, text: &mut String, finding: &Finding) {
     }
 }
 
-fn summary(findings: &[Finding]) -> String {
+fn summary(findings: &[CheckFinding]) -> String {
     let number = |level| findings.iter().filter(|finding| finding.result == level).count();
-    let parts = [(Level::Problem, "problem"), (Level::Note, "note"), (Level::Unknown, "open question")];
+    let parts = [(CheckLevel::Problem, "problem"), (CheckLevel::Note, "note"), (CheckLevel::Unknown, "open question")];
     let parts: Vec<String> = parts
         .into_iter()
         .map(|(level, thing)| (number(level), thing))
         .filter(|(number, _)| *number > 0)
         .map(|(number, thing)| count(number, thing))
         .collect();
-    let ready = if exit(findings) == Exit::No { "Not ready" } else { "Ready" };
+    let ready = if exit(findings) == CommandExit::No { "Not ready" } else { "Ready" };
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     format!("{ready}{parts}. Nothing was written.")
 }
@@ -59,11 +59,11 @@ fn summary(findings: &[Finding]) -> String {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "Check")]
-struct Checks<'a> {
+struct CheckDocument<'a> {
     namespace: &'a str,
     /// Nothing prevents the controllers from working.
     is_ready: bool,
-    checks: &'a [Finding],
+    checks: &'a [CheckFinding],
 }
 
 /// One document.
@@ -74,14 +74,19 @@ pub(in crate::cli) fn json(
     kind: &'static str,
     namespace: &str,
     now: Timestamp,
-    findings: &[Finding],
+    findings: &[CheckFinding],
 ) -> serde_json::Result<String> {
-    Document::of(kind, now, Checks { namespace, is_ready: exit(findings) == Exit::Good, checks: findings }).pretty()
+    JsonDocument::of(
+        kind,
+        now,
+        CheckDocument { namespace, is_ready: exit(findings) == CommandExit::Good, checks: findings },
+    )
+    .pretty()
 }
 
 /// The schema is published, and a document fits it.
 #[cfg(test)]
 pub(super) fn published(text: &str) {
-    crate::cli::document::tests::published::<Document<Checks<'_>>>("check");
-    crate::cli::document::tests::fits::<Document<Checks<'_>>>(&serde_json::from_str(text).unwrap());
+    crate::cli::document::tests::published::<JsonDocument<CheckDocument<'_>>>("check");
+    crate::cli::document::tests::fits::<JsonDocument<CheckDocument<'_>>>(&serde_json::from_str(text).unwrap());
 }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Level, some_of};
+use super::finding::{CheckFinding, CheckLevel, some_of};
 
 /// The cluster of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum In {
+pub(super) enum RuleCluster {
     Control,
     Target,
 }
 
 /// The namespaces of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum RuleScope {
     /// The control namespace.
     Control,
     /// All of them, or none.
@@ -24,25 +24,25 @@ pub(super) enum Of {
 
 /// Verbs that a resource allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub cluster: In,
+pub(super) struct PermissionRule {
+    pub cluster: RuleCluster,
     pub group: &'static str,
     /// With its subresource, such as `pods/eviction`.
     pub resource: &'static str,
     /// Empty for any name.
     pub name: &'static str,
-    pub of: Of,
+    pub of: RuleScope,
     pub verbs: &'static [&'static str],
 }
 
 const fn rule(
-    cluster: In,
-    of: Of,
+    cluster: RuleCluster,
+    of: RuleScope,
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
-) -> Rule {
-    Rule { cluster, group, resource, name: "", of, verbs }
+) -> PermissionRule {
+    PermissionRule { cluster, group, resource, name: "", of, verbs }
 }
 
 const GROUP: &str = crate::api::machine::GROUP;
@@ -52,36 +52,49 @@ const OWN: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
 /// The rights that mcm uses. `config/rbac` is a superset.
-pub(super) const RULES: [Rule; 21] = [
-    rule(In::Control, Of::Control, GROUP, "machineclasses", CHANGE),
-    rule(In::Control, Of::Control, GROUP, "machinedeployments", CHANGE),
-    rule(In::Control, Of::Control, GROUP, "machinedeployments/status", PATCH),
-    rule(In::Control, Of::Control, GROUP, "machinesets", OWN),
-    rule(In::Control, Of::Control, GROUP, "machinesets/status", PATCH),
-    rule(In::Control, Of::Control, GROUP, "machines", OWN),
-    rule(In::Control, Of::Control, GROUP, "machines/status", PATCH),
-    rule(In::Control, Of::Control, "", "secrets", CHANGE),
-    rule(In::Control, Of::Control, "", "events", &["create", "patch"]),
-    rule(In::Control, Of::Control, LEASES, "leases", &["create"]),
-    Rule { name: "machine-controller", ..rule(In::Control, Of::Control, LEASES, "leases", &["get", "update"]) },
-    Rule { name: "machine-controller-manager", ..rule(In::Control, Of::Control, LEASES, "leases", &["get", "update"]) },
-    rule(In::Target, Of::Cluster, "", "nodes", &["get", "list", "watch", "patch", "delete"]),
-    rule(In::Target, Of::Cluster, "", "nodes/status", PATCH),
-    rule(In::Target, Of::Cluster, "", "pods", &["get", "list", "delete"]),
-    rule(In::Target, Of::Cluster, "", "pods/eviction", &["create"]),
-    rule(In::Target, Of::Cluster, "", "persistentvolumeclaims", &["list", "watch"]),
-    rule(In::Target, Of::Cluster, "", "persistentvolumes", &["list", "watch"]),
-    rule(In::Target, Of::Cluster, "policy", "poddisruptionbudgets", &["list", "watch"]),
-    rule(In::Target, Of::Cluster, "storage.k8s.io", "volumeattachments", &["get", "list", "watch", "delete"]),
-    rule(In::Target, Of::Named("kube-system"), "", "secrets", &["create", "delete", "get"]),
+pub(super) const RULES: [PermissionRule; 21] = [
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machineclasses", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments/status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinesets", OWN),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinesets/status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machines", OWN),
+    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machines/status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, "", "secrets", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, "", "events", &["create", "patch"]),
+    rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["create"]),
+    PermissionRule {
+        name: "machine-controller",
+        ..rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["get", "update"])
+    },
+    PermissionRule {
+        name: "machine-controller-manager",
+        ..rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["get", "update"])
+    },
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "nodes", &["get", "list", "watch", "patch", "delete"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "nodes/status", PATCH),
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "pods", &["get", "list", "delete"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "pods/eviction", &["create"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "persistentvolumeclaims", &["list", "watch"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, "", "persistentvolumes", &["list", "watch"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, "policy", "poddisruptionbudgets", &["list", "watch"]),
+    rule(
+        RuleCluster::Target,
+        RuleScope::Cluster,
+        "storage.k8s.io",
+        "volumeattachments",
+        &["get", "list", "watch", "delete"],
+    ),
+    rule(RuleCluster::Target, RuleScope::Named("kube-system"), "", "secrets", &["create", "delete", "get"]),
 ];
 
 /// The right to see others with the same cluster tag. The Go programs do not have it.
-pub(super) const SEE_OTHERS: Rule = rule(In::Control, Of::Cluster, GROUP, "machineclasses", &["list"]);
+pub(super) const SEE_OTHERS: PermissionRule =
+    rule(RuleCluster::Control, RuleScope::Cluster, GROUP, "machineclasses", &["list"]);
 
 /// The answer of the API server for a verb of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ReviewAnswer {
     Allowed,
     Denied,
     /// It was not asked, or did not answer.
@@ -90,14 +103,14 @@ pub(super) enum Answer {
 
 /// The identity that was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct ReviewedIdentity {
     /// As the API server names it.
     pub name: String,
     /// Whether managers run as this identity: it is a ServiceAccount.
     pub is_manager: bool,
 }
 
-impl Who {
+impl ReviewedIdentity {
     /// The identity of the requests of this command.
     pub(super) fn me(name: &str) -> Self {
         Self { name: name.to_owned(), is_manager: name.starts_with(SERVICE_ACCOUNT) }
@@ -121,17 +134,21 @@ impl Who {
 pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The findings of one cluster.
-pub(super) fn judge(who: &Who, cluster: In, answers: &[(Rule, &str, Answer)]) -> Vec<Finding> {
+pub(super) fn judge(
+    who: &ReviewedIdentity,
+    cluster: RuleCluster,
+    answers: &[(PermissionRule, &str, ReviewAnswer)],
+) -> Vec<CheckFinding> {
     const CHECK: &str = "permissions";
-    let is_needed = |rule: &Rule| rule.cluster == cluster && *rule != SEE_OTHERS;
+    let is_needed = |rule: &PermissionRule| rule.cluster == cluster && *rule != SEE_OTHERS;
     let of_cluster: Vec<_> = answers.iter().filter(|(rule, _, _)| is_needed(rule)).collect();
-    let place = if cluster == In::Target { " in the target cluster" } else { "" };
+    let place = if cluster == RuleCluster::Target { " in the target cluster" } else { "" };
     let (mut denied, mut open) = (BTreeMap::<String, Vec<&str>>::new(), Vec::new());
     for (rule, verb, answer) in &of_cluster {
         match answer {
-            Answer::Allowed => {}
-            Answer::Denied => denied.entry(named(rule)).or_default().push(verb),
-            Answer::Unknown(cause) => open.push(cause.as_str()),
+            ReviewAnswer::Allowed => {}
+            ReviewAnswer::Denied => denied.entry(named(rule)).or_default().push(verb),
+            ReviewAnswer::Unknown(cause) => open.push(cause.as_str()),
         }
     }
     let mut findings = Vec::new();
@@ -140,36 +157,38 @@ pub(super) fn judge(who: &Who, cluster: In, answers: &[(Rule, &str, Answer)]) ->
             denied.iter().map(|(resource, verbs)| format!("{} {resource}", verbs.join("/"))).collect();
         let text = format!("{} may not do everything that mcm does{place}: {}", who.short(), some_of(&rights));
         findings.push(if who.is_manager {
-            Finding::problem(CHECK, text).then("give it the rights of config/rbac")
+            CheckFinding::problem(CHECK, text).then("give it the rights of config/rbac")
         } else {
-            Finding::note(CHECK, format!("{text}. Only a manager needs this"))
+            CheckFinding::note(CHECK, format!("{text}. Only a manager needs this"))
                 .then("mcm check --service-account machine-controller-manager")
         });
     }
     if let Some(cause) = open.first() {
-        findings.push(Finding::unknown(CHECK, format!("of {}{place} not checked: {cause}", who.short())));
+        findings.push(CheckFinding::unknown(CHECK, format!("of {}{place} not checked: {cause}", who.short())));
     }
     if findings.is_empty() && !of_cluster.is_empty() {
         let number = of_cluster.len();
         let text = format!("{} may do everything that mcm does{place} ({number} rights checked)", who.short());
-        findings.push(Finding::new(CHECK, Level::Good, text));
+        findings.push(CheckFinding::new(CHECK, CheckLevel::Good, text));
     }
-    let cannot_see = |(rule, _, answer): &(Rule, &str, Answer)| *rule == SEE_OTHERS && *answer == Answer::Denied;
-    if cluster == In::Control && who.is_manager && answers.iter().any(cannot_see) {
+    let cannot_see = |(rule, _, answer): &(PermissionRule, &str, ReviewAnswer)| {
+        *rule == SEE_OTHERS && *answer == ReviewAnswer::Denied
+    };
+    if cluster == RuleCluster::Control && who.is_manager && answers.iter().any(cannot_see) {
         let text = format!(
             "{} may not list machineclasses in all namespaces: orphan VMs without a marker are kept, unless the cluster tag \
              is the technical ID of a shoot, or --machine-safety-orphan-vms-sole-user is set",
             who.short()
         );
-        findings.push(Finding::note(CHECK, text).then("grant it, as in config/rbac/classes.yaml"));
+        findings.push(CheckFinding::note(CHECK, text).then("grant it, as in config/rbac/classes.yaml"));
     }
     findings
 }
 
-fn named(rule: &Rule) -> String {
+fn named(rule: &PermissionRule) -> String {
     let namespace = match rule.of {
-        Of::Named(namespace) => format!(" in {namespace}"),
-        Of::Control | Of::Cluster => String::new(),
+        RuleScope::Named(namespace) => format!(" in {namespace}"),
+        RuleScope::Control | RuleScope::Cluster => String::new(),
     };
     let name = if rule.name.is_empty() { String::new() } else { format!(" {}", rule.name) };
     format!("{}{name}{namespace}", rule.resource)
@@ -185,7 +204,7 @@ mod tests {
     const TARGET: &str = include_str!("../../../../config/rbac/target.yaml");
 
     /// Whether a role of a manifest allows a verb of a rule.
-    fn is_granted(text: &str, rule: &Rule, verb: &str) -> bool {
+    fn is_granted(text: &str, rule: &PermissionRule, verb: &str) -> bool {
         let documents = serde_yaml_ng::Deserializer::from_str(text).map(|one| Value::deserialize(one).unwrap());
         let has = |list: &Value, wanted: &str| {
             list.as_array().is_some_and(|list| list.iter().any(|one| one.as_str() == Some(wanted)))
@@ -202,7 +221,7 @@ mod tests {
     #[test]
     fn the_roles_of_the_repository_grant_each_right() {
         for rule in RULES {
-            let text = if rule.cluster == In::Control { CONTROL } else { TARGET };
+            let text = if rule.cluster == RuleCluster::Control { CONTROL } else { TARGET };
             for verb in rule.verbs {
                 assert!(is_granted(text, &rule, verb), "{verb} {}", rule.resource);
             }
@@ -211,40 +230,42 @@ mod tests {
 
     #[test]
     fn a_manager_that_cannot_see_others_with_its_tag_is_told_which_rule_applies() {
-        let who = Who::service_account("shoot", "mcm");
-        let with = |answer| judge(&who, In::Control, &[answers(&[]), vec![(SEE_OTHERS, "list", answer)]].concat());
-        let (allowed, denied) = (with(Answer::Allowed), with(Answer::Denied));
+        let who = ReviewedIdentity::service_account("shoot", "mcm");
+        let with =
+            |answer| judge(&who, RuleCluster::Control, &[answers(&[]), vec![(SEE_OTHERS, "list", answer)]].concat());
+        let (allowed, denied) = (with(ReviewAnswer::Allowed), with(ReviewAnswer::Denied));
         assert_eq!((allowed.len(), denied.len()), (1, 2), "{denied:?}");
         assert_eq!(denied[0], allowed[0], "all that is needed is there");
         assert!(format!("{denied:?}").contains("may not list machineclasses in all namespaces"), "{denied:?}");
         assert!(is_granted(include_str!("../../../../config/rbac/classes.yaml"), &SEE_OTHERS, "list"));
     }
 
-    fn answers(denied: &[&str]) -> Vec<(Rule, &'static str, Answer)> {
+    fn answers(denied: &[&str]) -> Vec<(PermissionRule, &'static str, ReviewAnswer)> {
         let all = RULES.iter().flat_map(|rule| rule.verbs.iter().map(move |verb| (*rule, *verb)));
         all.map(|(rule, verb)| {
             let is_denied = denied.contains(&rule.resource);
-            (rule, verb, if is_denied { Answer::Denied } else { Answer::Allowed })
+            (rule, verb, if is_denied { ReviewAnswer::Denied } else { ReviewAnswer::Allowed })
         })
         .collect()
     }
 
     #[test]
     fn a_service_account_without_a_right_is_a_problem() {
-        let who = Who::service_account("demo", "machine-controller-manager");
-        let findings = judge(&who, In::Control, &answers(&["machines"]));
-        assert_eq!(findings[0].result, Level::Problem);
+        let who = ReviewedIdentity::service_account("demo", "machine-controller-manager");
+        let findings = judge(&who, RuleCluster::Control, &answers(&["machines"]));
+        assert_eq!(findings[0].result, CheckLevel::Problem);
         assert_eq!(
             findings[0].text,
             "machine-controller-manager may not do everything that mcm does: get/list/watch/create/patch/delete machines"
         );
-        assert_eq!(judge(&who, In::Target, &answers(&["machines"]))[0].result, Level::Good);
+        assert_eq!(judge(&who, RuleCluster::Target, &answers(&["machines"]))[0].result, CheckLevel::Good);
     }
 
     #[test]
     fn a_user_without_a_right_is_a_note() {
-        let findings = judge(&Who::me("alice"), In::Target, &answers(&["pods/eviction", "secrets"]));
-        assert_eq!(findings[0].result, Level::Note);
+        let findings =
+            judge(&ReviewedIdentity::me("alice"), RuleCluster::Target, &answers(&["pods/eviction", "secrets"]));
+        assert_eq!(findings[0].result, CheckLevel::Note);
         assert!(
             findings[0].text.contains("create pods/eviction, create/delete/get secrets in kube-system"),
             "{findings:?}"
@@ -253,8 +274,8 @@ mod tests {
 
     #[test]
     fn a_review_that_is_refused_is_no_answer() {
-        let unknown = vec![(RULES[0], "get", Answer::Unknown("alice may not ask".to_owned()))];
-        let findings = judge(&Who::service_account("demo", "x"), In::Control, &unknown);
-        assert_eq!((findings[0].result, findings.len()), (Level::Unknown, 1));
+        let unknown = vec![(RULES[0], "get", ReviewAnswer::Unknown("alice may not ask".to_owned()))];
+        let findings = judge(&ReviewedIdentity::service_account("demo", "x"), RuleCluster::Control, &unknown);
+        assert_eq!((findings[0].result, findings.len()), (CheckLevel::Unknown, 1));
     }
 }

@@ -3,27 +3,27 @@
 use anyhow::Result;
 
 use super::{
-    finding::Finding,
+    finding::CheckFinding,
     install::{self, Kind},
     kinds, owners, read,
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::reading::{self, Listed, family::is_set_frozen, story::Unreadable},
-    process::Reach,
+    cli::reading::{self, DecodedList, family::is_set_frozen, story::UndecodableObject},
+    process::ReadOnlyClients,
 };
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 
 /// Kinds, stored objects and classes: what both checks read.
-pub(super) struct Stored {
-    pub machines: Result<Listed<Machine>>,
-    pub sets: Result<Listed<MachineSet>>,
-    pub deployments: Result<Listed<MachineDeployment>>,
-    pub classes: Result<Listed<MachineClass>>,
+pub(super) struct StoredLists {
+    pub machines: Result<DecodedList<Machine>>,
+    pub sets: Result<DecodedList<MachineSet>>,
+    pub deployments: Result<DecodedList<MachineDeployment>>,
+    pub classes: Result<DecodedList<MachineClass>>,
 }
 
-impl Stored {
-    async fn read(reach: &Reach) -> Self {
+impl StoredLists {
+    async fn read(reach: &ReadOnlyClients) -> Self {
         let (control, namespace) = (&reach.control, reach.namespace.as_str());
         let (machines, sets, deployments, classes) = tokio::join!(
             reading::list(control, namespace),
@@ -34,14 +34,14 @@ impl Stored {
         Self { machines, sets, deployments, classes }
     }
 
-    fn findings(&self) -> Vec<Finding> {
-        fn kind<K>(name: &'static str, listed: &Result<Listed<K>>) -> (Kind, Vec<Unreadable>) {
+    fn findings(&self) -> Vec<CheckFinding> {
+        fn kind<K>(name: &'static str, listed: &Result<DecodedList<K>>) -> (Kind, Vec<UndecodableObject>) {
             match listed {
                 Ok(listed) => (Kind { name, objects: Ok(listed.objects.len()) }, listed.unreadable.clone()),
                 Err(error) => (Kind { name, objects: Err(format!("{error:#}")) }, Vec::new()),
             }
         }
-        let (kinds, unreadable): (Vec<Kind>, Vec<Vec<Unreadable>>) = [
+        let (kinds, unreadable): (Vec<Kind>, Vec<Vec<UndecodableObject>>) = [
             kind("class", &self.classes),
             kind("deployment", &self.deployments),
             kind("set", &self.sets),
@@ -65,10 +65,13 @@ impl Stored {
 }
 
 /// Findings about kinds, stored objects, drivers, classes and Secrets.
-pub(super) async fn stored_findings(reach: &Reach, drivers: &Catalogue) -> Result<(Stored, Vec<Finding>)> {
+pub(super) async fn stored_findings(
+    reach: &ReadOnlyClients,
+    drivers: &DriverCatalogue,
+) -> Result<(StoredLists, Vec<CheckFinding>)> {
     let resources = read::resources(&reach.control).await?;
     let mut findings = kinds::judge(&resources, &read::definitions(&reach.control).await);
-    let stored = Stored::read(reach).await;
+    let stored = StoredLists::read(reach).await;
     if !resources.is_empty() {
         findings.extend(stored.findings());
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     error::NotChecked,
-    report::{Line, Verdict},
+    report::{ClassFinding, ClassFindingVerdict},
 };
 use crate::{
     api::machine::{API_VERSION, MachineClass, SecretRef},
@@ -20,13 +20,13 @@ use mcm_driver::SecretData;
 /// Objects without a namespace are taken to be in this one.
 const NAMESPACE: &str = "default";
 
-pub(super) struct Input {
+pub(super) struct ClassFiles {
     pub classes: Vec<MachineClass>,
     /// Data by namespace and name.
     secrets: BTreeMap<(String, String), SecretData>,
 }
 
-impl Input {
+impl ClassFiles {
     pub(super) fn read(files: &[PathBuf]) -> Result<Self, NotChecked> {
         let mut all = Vec::new();
         for file in files {
@@ -62,7 +62,7 @@ impl Input {
     }
 
     /// A warning of keys that the driver does not get, because credentials come from another Secret.
-    pub(super) fn unused(&self, class: &MachineClass) -> Option<Line> {
+    pub(super) fn unused(&self, class: &MachineClass) -> Option<ClassFinding> {
         let (reference, credentials) = (class.secret_ref.as_ref()?, class.credentials_secret_ref.as_ref()?);
         let data = |reference| self.data(class, reference).ok();
         let unused = machine_class::unused_keys(data(reference)?, data(credentials)?);
@@ -72,7 +72,7 @@ impl Input {
             unused.join(", "),
             credentials.name
         );
-        (!unused.is_empty()).then(|| Line::new(Verdict::Warning, "secretRef", text))
+        (!unused.is_empty()).then(|| ClassFinding::new(ClassFindingVerdict::Warning, "secretRef", text))
     }
 
     /// The data of a Secret, or the name of one that is in no file.
@@ -85,9 +85,9 @@ impl Input {
 }
 
 /// A Secret that is in no file. Only a look into the cloud needs it.
-pub(super) fn missing(secret: String, is_needed: bool) -> Line {
-    let verdict = if is_needed { Verdict::Error } else { Verdict::Unknown };
-    Line::new(verdict, "secretRef", format!("Secret {secret} is in none of the files"))
+pub(super) fn missing(secret: String, is_needed: bool) -> ClassFinding {
+    let verdict = if is_needed { ClassFindingVerdict::Error } else { ClassFindingVerdict::Unknown };
+    ClassFinding::new(verdict, "secretRef", format!("Secret {secret} is in none of the files"))
 }
 
 fn items(mut object: Value) -> Vec<Value> {
@@ -130,11 +130,11 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn read(text: &str) -> Result<Input, NotChecked> {
+    fn read(text: &str) -> Result<ClassFiles, NotChecked> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file.yaml");
         fs::write(&path, text).unwrap();
-        Input::read(&[path])
+        ClassFiles::read(&[path])
     }
 
     const CLASS: &str = "apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\nmetadata: {name: c}\n\
@@ -164,7 +164,7 @@ mod tests {
         };
         assert_eq!(unused("password: other, userData: x"), None);
         let (verdict, text) = unused("authURL: u, userData: x").unwrap();
-        assert_eq!(verdict, Verdict::Warning);
+        assert_eq!(verdict, ClassFindingVerdict::Warning);
         assert!(text.starts_with("Secret s has keys without effect: authURL."), "{text}");
     }
 

@@ -10,23 +10,23 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use tokio::time::timeout;
 
-use super::{flags::SecretOptions, format::Format};
+use super::{flags::SecretOptions, format::OutputFormat};
 use crate::{
     api::machine::MachineClass,
     process::DriverSources,
     simulated_cloud::{Cloud, CloudApi, Control},
 };
-use input::Input;
+use input::ClassFiles;
 use mcm_controllers::machine::token;
 use mcm_driver::{Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems};
-use mcm_driver_host::Catalogue;
-use report::Checked;
+use mcm_driver_host::DriverCatalogue;
+use report::CheckedClass;
 
 #[cfg(feature = "remote")]
 use super::flags::RemoteOptions;
 pub use error::NotChecked;
-pub use report::Report;
-pub(super) use report::{Line, Verdict};
+pub use report::ClassReport;
+pub(super) use report::{ClassFinding, ClassFindingVerdict};
 
 /// Sub-commands of `mcm class`.
 #[derive(Debug, Subcommand)]
@@ -40,12 +40,12 @@ pub enum ClassCommand {
     #[command(
         after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class check -f class.yaml -f secret.yaml --live"
     )]
-    Check(Box<CheckOptions>),
+    Check(Box<ClassCheckOptions>),
 }
 
 /// Flags of `mcm class check`.
 #[derive(Args, Clone, Debug)]
-pub struct CheckOptions {
+pub struct ClassCheckOptions {
     /// A file or folder with MachineClasses and their Secrets, or "-" for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     files: Vec<PathBuf>,
@@ -53,8 +53,8 @@ pub struct CheckOptions {
     #[arg(long)]
     live: bool,
     /// Format of the report
-    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
-    output: Format,
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = OutputFormat::Text, hide_possible_values = true)]
+    output: OutputFormat,
     /// Permissions of Secrets of classes.
     #[command(flatten)]
     secrets: SecretOptions,
@@ -71,25 +71,25 @@ const LIMIT: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// A file cannot be read, or contains no class.
-pub async fn check(options: CheckOptions) -> Result<Report, NotChecked> {
-    let input = Input::read(&options.files)?;
+pub async fn check(options: ClassCheckOptions) -> Result<ClassReport, NotChecked> {
+    let input = ClassFiles::read(&options.files)?;
     let catalogue = drivers(&options)?;
     let mut checked = Vec::new();
     for class in &input.classes {
         let (secret, missing) = input.secret_of(class);
         let is_complete = missing.is_empty();
-        let mut lines: Vec<Line> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
+        let mut lines: Vec<ClassFinding> = missing.into_iter().map(|line| input::missing(line, options.live)).collect();
         lines.extend(input.unused(class));
         lines.extend(findings(&catalogue, class, is_complete.then_some(&secret)).await);
-        if options.live && lines.iter().all(|line| line.verdict != Verdict::Error) {
+        if options.live && lines.iter().all(|line| line.verdict != ClassFindingVerdict::Error) {
             lines.extend(look(&catalogue, class, &secret).await);
         }
-        checked.push(Checked::new(class, lines));
+        checked.push(CheckedClass::new(class, lines));
     }
-    Ok(Report::new(&checked, options.output))
+    Ok(ClassReport::new(&checked, options.output))
 }
 
-fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
+fn drivers(options: &ClassCheckOptions) -> Result<DriverCatalogue, NotChecked> {
     #[cfg(feature = "remote")]
     let remote = options.remote.endpoints();
     #[cfg(feature = "remote")]
@@ -108,9 +108,14 @@ fn drivers(options: &CheckOptions) -> Result<Catalogue, NotChecked> {
 }
 
 /// Findings about a class without calls of its cloud. The data of its Secrets are `None` if they are not complete.
-pub(super) async fn findings(catalogue: &Catalogue, class: &MachineClass, secret: Option<&SecretData>) -> Vec<Line> {
-    let flaws = class.flaws().into_iter().map(|flaw| Line::new(Verdict::Error, flaw.path, flaw.text));
-    let mut lines: Vec<Line> = flaws.collect();
+pub(super) async fn findings(
+    catalogue: &DriverCatalogue,
+    class: &MachineClass,
+    secret: Option<&SecretData>,
+) -> Vec<ClassFinding> {
+    let flaws =
+        class.flaws().into_iter().map(|flaw| ClassFinding::new(ClassFindingVerdict::Error, flaw.path, flaw.text));
+    let mut lines: Vec<ClassFinding> = flaws.collect();
     lines.extend(check_class(catalogue, class).await);
     if let Some(secret) = secret
         && let Ok(driver) = catalogue.get(class).map_err(drop)
@@ -121,7 +126,7 @@ pub(super) async fn findings(catalogue: &Catalogue, class: &MachineClass, secret
 }
 
 /// Findings about the Secrets, with the user data that machines get: with a token, and with the shortest and the longest name.
-fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> Problems) -> Vec<Line> {
+fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> Problems) -> Vec<ClassFinding> {
     const USER_DATA: &str = "userData";
     let Some(user_data) = secret.0.get(USER_DATA) else { return lines_of(&problems(secret)) };
     let [mut lines, others] = token::extremes_of(user_data).map(|filled| {
@@ -130,37 +135,41 @@ fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> Problems)
         lines_of(&problems(&secret))
     });
     // Sizes in texts differ.
-    let words = |line: &Line| (line.path.clone(), line.text.replace(|c: char| c.is_ascii_digit(), ""));
+    let words = |line: &ClassFinding| (line.path.clone(), line.text.replace(|c: char| c.is_ascii_digit(), ""));
     let known: Vec<_> = lines.iter().map(words).collect();
     for line in others.into_iter().filter(|line| !known.contains(&words(line))) {
         let text = format!("with machine names of {} characters: {}", token::LONGEST_NAME, line.text);
-        lines.push(Line::new(Verdict::Warning, line.path, text));
+        lines.push(ClassFinding::new(ClassFindingVerdict::Warning, line.path, text));
     }
     lines
 }
 
 /// Findings of the driver about the fields.
-async fn check_class(catalogue: &Catalogue, class: &MachineClass) -> Vec<Line> {
+async fn check_class(catalogue: &DriverCatalogue, class: &MachineClass) -> Vec<ClassFinding> {
     let driver = match catalogue.get(class) {
         Ok(driver) => driver,
-        Err(error) => return vec![Line::new(Verdict::Error, "provider", error.to_string())],
+        Err(error) => return vec![ClassFinding::new(ClassFindingVerdict::Error, "provider", error.to_string())],
     };
     match driver.problems(class).await {
         Ok(problems) => lines_of(&problems),
-        Err(error) => vec![Line::new(Verdict::Unknown, "provider", error.message)],
+        Err(error) => vec![ClassFinding::new(ClassFindingVerdict::Unknown, "provider", error.message)],
     }
 }
 
-fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<Line> {
-    let kinds = [(Verdict::Error, errors), (Verdict::Warning, warnings), (Verdict::Difference, differences)];
+fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<ClassFinding> {
+    let kinds = [
+        (ClassFindingVerdict::Error, errors),
+        (ClassFindingVerdict::Warning, warnings),
+        (ClassFindingVerdict::Difference, differences),
+    ];
     let lines = kinds.into_iter().flat_map(|(verdict, all)| {
-        all.iter().map(move |problem| Line::new(verdict, problem.path.clone(), problem.text.clone()))
+        all.iter().map(move |problem| ClassFinding::new(verdict, problem.path.clone(), problem.text.clone()))
     });
     lines.collect()
 }
 
 /// Findings in the cloud.
-pub(super) async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &SecretData) -> Vec<Line> {
+pub(super) async fn look(catalogue: &DriverCatalogue, class: &MachineClass, secret: &SecretData) -> Vec<ClassFinding> {
     let Ok(driver) = catalogue.get(class) else { return Vec::new() };
     let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| {
         let message = format!("the cloud did not answer within {} s", LIMIT.as_secs());
@@ -168,18 +177,22 @@ pub(super) async fn look(catalogue: &Catalogue, class: &MachineClass, secret: &S
     });
     match found {
         Err(error) => {
-            let verdict = if error.code == Code::InvalidArgument { Verdict::Error } else { Verdict::Unknown };
-            vec![Line::new(verdict, "cloud", error.message)]
+            let verdict = if error.code == Code::InvalidArgument {
+                ClassFindingVerdict::Error
+            } else {
+                ClassFindingVerdict::Unknown
+            };
+            vec![ClassFinding::new(verdict, "cloud", error.message)]
         }
         Ok(findings) => findings
             .into_iter()
             .map(|finding| {
                 let verdict = match finding.presence {
-                    Presence::Present => Verdict::Good,
-                    Presence::Missing => Verdict::Error,
-                    Presence::Unknown => Verdict::Unknown,
+                    Presence::Present => ClassFindingVerdict::Good,
+                    Presence::Missing => ClassFindingVerdict::Error,
+                    Presence::Unknown => ClassFindingVerdict::Unknown,
                 };
-                Line::new(verdict, finding.path, finding.text)
+                ClassFinding::new(verdict, finding.path, finding.text)
             })
             .collect(),
     }
@@ -194,17 +207,17 @@ mod tests {
 
     /// The report about the class of the template with a Secret.
     #[cfg(feature = "aws")]
-    async fn checked(data: serde_json::Value) -> Report {
+    async fn checked(data: serde_json::Value) -> ClassReport {
         let folder = tempfile::tempdir().unwrap();
         let (class, secret) = (folder.path().join("class.yaml"), folder.path().join("secret.yaml"));
         std::fs::write(&class, include_str!("../../../../templates/aws/machine-class.yaml")).unwrap();
         let reference = objects::read(&class).unwrap().remove(0)["secretRef"].clone();
         let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": reference, "stringData": data });
         std::fs::write(&secret, object.to_string()).unwrap();
-        let options = CheckOptions {
+        let options = ClassCheckOptions {
             files: vec![class, secret],
             live: false,
-            output: Format::Json,
+            output: OutputFormat::Json,
             secrets: SecretOptions::default(),
             #[cfg(feature = "remote")]
             remote: RemoteOptions::default(),
@@ -245,15 +258,18 @@ mod tests {
 
     #[rstest]
     #[case::short("x".repeat(100), None)]
-    #[case::long("x".repeat(101), Some((Verdict::Error, "userData has 101 bytes")))]
-    #[case::with_a_token(format!("<<BOOTSTRAP_TOKEN>>{}", "x".repeat(81)), Some((Verdict::Error, "userData has 104 bytes")))]
+    #[case::long("x".repeat(101), Some((ClassFindingVerdict::Error, "userData has 101 bytes")))]
+    #[case::with_a_token(format!("<<BOOTSTRAP_TOKEN>>{}", "x".repeat(81)), Some((ClassFindingVerdict::Error, "userData has 104 bytes")))]
     #[case::with_an_escaped_token(format!("%3C%3CBOOTSTRAP_TOKEN%3E%3E{}", "x".repeat(77)), None)]
     #[case::with_a_long_name(
         format!("<<MACHINE_NAME>>{}", "x".repeat(80)),
-        Some((Verdict::Warning, "with machine names of 63 characters: userData has 143 bytes"))
+        Some((ClassFindingVerdict::Warning, "with machine names of 63 characters: userData has 143 bytes"))
     )]
-    #[case::with_any_name(format!("<<MACHINE_NAME>>{}", "x".repeat(100)), Some((Verdict::Error, "userData has 101 bytes")))]
-    fn user_data_are_measured_as_machines_get_them(#[case] text: String, #[case] expected: Option<(Verdict, &str)>) {
+    #[case::with_any_name(format!("<<MACHINE_NAME>>{}", "x".repeat(100)), Some((ClassFindingVerdict::Error, "userData has 101 bytes")))]
+    fn user_data_are_measured_as_machines_get_them(
+        #[case] text: String,
+        #[case] expected: Option<(ClassFindingVerdict, &str)>,
+    ) {
         let secret = SecretData([("userData".to_owned(), text.into_bytes()), ("token".to_owned(), vec![1])].into());
         let lines = secret_lines(&secret, problems);
         match expected {

@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 
 use crate::{
     api::machine::MachineClass,
-    cli::{exit::No, format::Format, table::table},
+    cli::{exit::NegativeAnswer, format::OutputFormat, table::table},
 };
 
 /// A finding about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Line {
-    pub verdict: Verdict,
+pub(in crate::cli) struct ClassFinding {
+    pub verdict: ClassFindingVerdict,
     pub path: String,
     pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) enum Verdict {
+pub(in crate::cli) enum ClassFindingVerdict {
     /// No VM can be created.
     Error,
     /// It could not be checked.
@@ -29,7 +29,7 @@ pub(in crate::cli) enum Verdict {
     Good,
 }
 
-impl Verdict {
+impl ClassFindingVerdict {
     const fn word(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -41,36 +41,36 @@ impl Verdict {
     }
 }
 
-impl Line {
-    pub(in crate::cli) fn new(verdict: Verdict, path: impl Into<String>, text: impl Into<String>) -> Self {
+impl ClassFinding {
+    pub(in crate::cli) fn new(verdict: ClassFindingVerdict, path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { verdict, path: path.into(), text: text.into() }
     }
 }
 
 /// A class and what is said of it.
-pub(super) struct Checked {
+pub(super) struct CheckedClass {
     name: String,
     provider: String,
-    lines: Vec<Line>,
+    lines: Vec<ClassFinding>,
 }
 
-impl Checked {
+impl CheckedClass {
     /// Errors come first.
-    pub(super) fn new(class: &MachineClass, mut lines: Vec<Line>) -> Self {
+    pub(super) fn new(class: &MachineClass, mut lines: Vec<ClassFinding>) -> Self {
         lines.sort_by_key(|line| line.verdict);
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let name = format!("{}/{}", of(&class.metadata.namespace), of(&class.metadata.name));
         Self { name, provider: class.provider.clone(), lines }
     }
 
-    fn has(&self, verdict: Verdict) -> bool {
+    fn has(&self, verdict: ClassFindingVerdict) -> bool {
         self.lines.iter().any(|line| line.verdict == verdict)
     }
 
     fn summary(&self) -> &'static str {
-        if self.has(Verdict::Error) {
+        if self.has(ClassFindingVerdict::Error) {
             "no VM can be created"
-        } else if self.has(Verdict::Unknown) {
+        } else if self.has(ClassFindingVerdict::Unknown) {
             "no error was found, but not everything could be checked"
         } else {
             "no error was found"
@@ -82,38 +82,39 @@ impl Checked {
         if self.lines.is_empty() {
             return text;
         }
-        let row = |line: &Line| [line.verdict.word().to_owned(), line.path.clone(), line.text.clone()];
+        let row = |line: &ClassFinding| [line.verdict.word().to_owned(), line.path.clone(), line.text.clone()];
         text + &table(&["result", "field", "what"], self.lines.iter().map(row))
     }
 
     fn json(&self) -> Value {
-        let line = |line: &Line| json!({ "result": line.verdict.word(), "field": line.path, "text": line.text });
+        let line =
+            |line: &ClassFinding| json!({ "result": line.verdict.word(), "field": line.path, "text": line.text });
         let lines: Vec<Value> = self.lines.iter().map(line).collect();
         json!({
-            "class": self.name, "provider": self.provider, "isUsable": !self.has(Verdict::Error), "results": lines,
+            "class": self.name, "provider": self.provider, "isUsable": !self.has(ClassFindingVerdict::Error), "results": lines,
         })
     }
 }
 
 /// The report of a check.
 #[derive(Debug)]
-pub struct Report {
+pub struct ClassReport {
     /// Format of the report.
     pub text: String,
     unusable: usize,
     classes: usize,
 }
 
-impl Report {
-    pub(super) fn new(checked: &[Checked], format: Format) -> Self {
+impl ClassReport {
+    pub(super) fn new(checked: &[CheckedClass], format: OutputFormat) -> Self {
         let text = match format {
-            Format::Text => checked.iter().map(Checked::text).collect::<Vec<_>>().join("\n"),
-            Format::Json => {
-                let classes: Vec<Value> = checked.iter().map(Checked::json).collect();
+            OutputFormat::Text => checked.iter().map(CheckedClass::text).collect::<Vec<_>>().join("\n"),
+            OutputFormat::Json => {
+                let classes: Vec<Value> = checked.iter().map(CheckedClass::json).collect();
                 format!("{:#}\n", json!({ "classes": classes }))
             }
         };
-        let unusable = checked.iter().filter(|one| one.has(Verdict::Error)).count();
+        let unusable = checked.iter().filter(|one| one.has(ClassFindingVerdict::Error)).count();
         Self { text, unusable, classes: checked.len() }
     }
 
@@ -121,9 +122,12 @@ impl Report {
     ///
     /// # Errors
     /// From how many.
-    pub fn verdict(&self) -> Result<(), No> {
+    pub fn verdict(&self) -> Result<(), NegativeAnswer> {
         if self.unusable > 0 {
-            return Err(No(format!("no VM can be created from {} of {} classes", self.unusable, self.classes)));
+            return Err(NegativeAnswer(format!(
+                "no VM can be created from {} of {} classes",
+                self.unusable, self.classes
+            )));
         }
         Ok(())
     }
@@ -134,21 +138,25 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn report(verdicts: &[Verdict], format: Format) -> Report {
+    fn report(verdicts: &[ClassFindingVerdict], format: OutputFormat) -> ClassReport {
         let mut class = MachineClass { provider: "AWS".to_owned(), ..MachineClass::default() };
         class.metadata.name = Some("c".to_owned());
         class.metadata.namespace = Some("n".to_owned());
-        let line = |verdict: &Verdict| Line::new(*verdict, "providerSpec.ami", "because");
-        Report::new(&[Checked::new(&class, verdicts.iter().map(line).collect())], format)
+        let line = |verdict: &ClassFindingVerdict| ClassFinding::new(*verdict, "providerSpec.ami", "because");
+        ClassReport::new(&[CheckedClass::new(&class, verdicts.iter().map(line).collect())], format)
     }
 
     #[rstest]
     #[case::nothing(&[], "no error was found", true)]
-    #[case(&[Verdict::Warning, Verdict::Difference, Verdict::Good], "no error was found", true)]
-    #[case(&[Verdict::Good, Verdict::Unknown], "not everything could be checked", true)]
-    #[case(&[Verdict::Good, Verdict::Unknown, Verdict::Error], "no VM can be created", false)]
-    fn only_an_error_fails_the_command(#[case] verdicts: &[Verdict], #[case] summary: &str, #[case] is_good: bool) {
-        let report = report(verdicts, Format::Text);
+    #[case(&[ClassFindingVerdict::Warning, ClassFindingVerdict::Difference, ClassFindingVerdict::Good], "no error was found", true)]
+    #[case(&[ClassFindingVerdict::Good, ClassFindingVerdict::Unknown], "not everything could be checked", true)]
+    #[case(&[ClassFindingVerdict::Good, ClassFindingVerdict::Unknown, ClassFindingVerdict::Error], "no VM can be created", false)]
+    fn only_an_error_fails_the_command(
+        #[case] verdicts: &[ClassFindingVerdict],
+        #[case] summary: &str,
+        #[case] is_good: bool,
+    ) {
+        let report = report(verdicts, OutputFormat::Text);
         let first = report.text.lines().next().unwrap();
         assert!(first.starts_with("MachineClass n/c (AWS): ") && first.contains(summary), "{first}");
         assert_eq!(report.verdict().is_ok(), is_good);
@@ -156,14 +164,19 @@ mod tests {
 
     #[test]
     fn errors_come_first() {
-        let text = report(&[Verdict::Good, Verdict::Warning, Verdict::Error], Format::Text).text;
+        let text = report(
+            &[ClassFindingVerdict::Good, ClassFindingVerdict::Warning, ClassFindingVerdict::Error],
+            OutputFormat::Text,
+        )
+        .text;
         let places = ["error ", "warning ", "ok "].map(|word| text.find(word).unwrap());
         assert!(places.is_sorted(), "{text}");
     }
 
     #[test]
     fn programs_get_json() {
-        let document: Value = serde_json::from_str(&report(&[Verdict::Unknown], Format::Json).text).unwrap();
+        let document: Value =
+            serde_json::from_str(&report(&[ClassFindingVerdict::Unknown], OutputFormat::Json).text).unwrap();
         assert_eq!(
             (&document["classes"][0]["class"], &document["classes"][0]["isUsable"]),
             (&json!("n/c"), &json!(true))

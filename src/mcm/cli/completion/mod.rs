@@ -22,7 +22,7 @@ pub(super) async fn complete(words: &[String]) -> String {
     let asked = words::ask(&args::command(), words);
     let mut candidates = asked.candidates;
     if let Some(sought) = &asked.names {
-        let place = names::Place { namespace: asked.namespace, kubeconfig: asked.kubeconfig.map(Into::into) };
+        let place = names::CompletionScope { namespace: asked.namespace, kubeconfig: asked.kubeconfig.map(Into::into) };
         let found = names::find(sought, place).await.into_iter();
         candidates.extend(found.filter(|name| name.starts_with(&asked.prefix)).map(|name| (name, String::new())));
     }

@@ -9,7 +9,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use super::words::Sought;
+use super::words::NameQuery;
 use crate::{
     api::machine::{GROUP, VERSION},
     cli::{
@@ -20,7 +20,7 @@ use crate::{
         },
         run,
     },
-    process::Reach,
+    process::ReadOnlyClients,
 };
 
 /// A user waits for it.
@@ -29,35 +29,36 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MOST: u32 = 500;
 
 /// The namespace and the cluster of the objects.
-pub(super) struct Place {
+pub(super) struct CompletionScope {
     pub namespace: Option<String>,
     pub kubeconfig: Option<PathBuf>,
 }
 
 /// The names; none if the cluster does not answer in time.
-pub(super) async fn find(sought: &Sought, place: Place) -> Vec<String> {
+pub(super) async fn find(sought: &NameQuery, place: CompletionScope) -> Vec<String> {
     timeout(PATIENCE, list(sought, place)).await.ok().flatten().unwrap_or_default()
 }
 
-async fn list(sought: &Sought, place: Place) -> Option<Vec<String>> {
-    let reach = Reach::load(&run::reading_options(place.kubeconfig.into(), TargetKubeconfig::None), place.namespace)
-        .await
-        .ok()?;
+async fn list(sought: &NameQuery, place: CompletionScope) -> Option<Vec<String>> {
+    let reach =
+        ReadOnlyClients::load(&run::reading_options(place.kubeconfig.into(), TargetKubeconfig::None), place.namespace)
+            .await
+            .ok()?;
     match sought {
-        Sought::Namespaces => {
+        NameQuery::Namespaces => {
             let api: Api<Namespace> = Api::all(reach.control);
             let all = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
             Some(all.items.iter().map(ResourceExt::name_any).collect())
         }
-        Sought::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
-        Sought::Objects(Some(word)) => {
+        NameQuery::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
+        NameQuery::Objects(Some(word)) => {
             let names = match ClusterApiKind::of(word) {
                 Some(kind) => of_resource(&reach.control, &reach.namespace, &kind.resource()).await?,
                 None => of_kind(&reach.control, &reach.namespace, &plural_of(kind_of(word)?)?).await?,
             };
             Some(names.into_iter().map(|name| format!("{word}/{name}")).collect())
         }
-        Sought::Objects(None) => {
+        NameQuery::Objects(None) => {
             let mut names = of_kind(&reach.control, &reach.namespace, "machinedeployments").await?;
             names.extend(CONTROLLERS.iter().map(|(kind, _)| format!("{}/", kind.to_lowercase())));
             Some(names)

@@ -1,14 +1,14 @@
 use rstest::rstest;
 
-use super::words::{Asked, Sought, ask};
+use super::words::{CompletionAnswer, NameQuery, ask};
 use crate::cli::args;
 
-fn asked(line: &str) -> Asked {
+fn asked(line: &str) -> CompletionAnswer {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     ask(&args::command(), &words)
 }
 
-fn names(asked: &Asked) -> Vec<&str> {
+fn names(asked: &CompletionAnswer) -> Vec<&str> {
     asked.candidates.iter().map(|(name, _)| name.as_str()).collect()
 }
 
@@ -36,13 +36,13 @@ fn hidden_commands_are_not_offered() {
 }
 
 #[rstest]
-#[case("why ", Some(Sought::Objects(None)))]
-#[case("why po", Some(Sought::Objects(None)))]
-#[case("why mc/po", Some(Sought::Objects(Some("mc".to_owned()))))]
-#[case("why -n ", Some(Sought::Namespaces))]
+#[case("why ", Some(NameQuery::Objects(None)))]
+#[case("why po", Some(NameQuery::Objects(None)))]
+#[case("why mc/po", Some(NameQuery::Objects(Some("mc".to_owned()))))]
+#[case("why -n ", Some(NameQuery::Namespaces))]
 #[case("why pool ", None)]
 #[case("why --kubeconfig ", None)]
-fn names_are_sought_where_a_name_belongs(#[case] line: &str, #[case] sought: Option<Sought>) {
+fn names_are_sought_where_a_name_belongs(#[case] line: &str, #[case] sought: Option<NameQuery>) {
     assert_eq!(asked(line).names, sought);
 }
 

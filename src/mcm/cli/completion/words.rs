@@ -4,12 +4,12 @@ use clap::{Arg, Command};
 
 /// The answer without the names, which are in a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct CompletionAnswer {
     /// Beginning of the word.
     pub prefix: String,
     /// Candidates and their help.
     pub candidates: Vec<(String, String)>,
-    pub names: Option<Sought>,
+    pub names: Option<NameQuery>,
     /// Whether the word may be the name of a file.
     pub takes_file: bool,
     /// Of the words before.
@@ -19,7 +19,7 @@ pub(super) struct Asked {
 
 /// Names that are sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sought {
+pub(super) enum NameQuery {
     /// `NAME` of a MachineDeployment, or `KIND/NAME`; the kind if it is already there.
     Objects(Option<String>),
     /// Of this kind, in the plural.
@@ -32,9 +32,9 @@ const NAMESPACE: &str = "namespace";
 const KUBECONFIG: &str = "kubeconfig";
 
 /// Finds what the last word may be.
-pub(super) fn ask(root: &Command, words: &[String]) -> Asked {
+pub(super) fn ask(root: &Command, words: &[String]) -> CompletionAnswer {
     let (last, before) = words.split_last().map_or((String::new(), &[][..]), |(last, before)| (last.clone(), before));
-    let mut asked = Asked { prefix: last.clone(), ..Asked::default() };
+    let mut asked = CompletionAnswer { prefix: last.clone(), ..CompletionAnswer::default() };
     let mut command = root;
     let mut positionals = 0;
     let mut pending: Option<&Arg> = None;
@@ -94,7 +94,7 @@ fn takes_next_word(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-impl Asked {
+impl CompletionAnswer {
     fn keep(&mut self, arg: &Arg, value: &str) {
         match arg.get_long() {
             Some(NAMESPACE) => self.namespace = Some(value.to_owned()),
@@ -138,14 +138,14 @@ impl Asked {
 }
 
 /// The names that a value can be, by the name of the value in the help.
-fn sought(arg: &Arg, shown: &str, value: &str) -> Option<Sought> {
+fn sought(arg: &Arg, shown: &str, value: &str) -> Option<NameQuery> {
     match shown {
-        "OBJECT" => Some(Sought::Objects(value.split_once('/').map(|(kind, _)| kind.to_owned()))),
-        "DEPLOYMENT" => Some(Sought::Of("machinedeployments")),
-        "SET" => Some(Sought::Of("machinesets")),
-        "MACHINE" => Some(Sought::Of("machines")),
-        "CLASS" => Some(Sought::Of("machineclasses")),
-        _ if arg.get_long() == Some(NAMESPACE) => Some(Sought::Namespaces),
+        "OBJECT" => Some(NameQuery::Objects(value.split_once('/').map(|(kind, _)| kind.to_owned()))),
+        "DEPLOYMENT" => Some(NameQuery::Of("machinedeployments")),
+        "SET" => Some(NameQuery::Of("machinesets")),
+        "MACHINE" => Some(NameQuery::Of("machines")),
+        "CLASS" => Some(NameQuery::Of("machineclasses")),
+        _ if arg.get_long() == Some(NAMESPACE) => Some(NameQuery::Namespaces),
         _ => None,
     }
 }

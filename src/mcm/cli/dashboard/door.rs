@@ -25,12 +25,12 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// The address of the page.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct DashboardAddress {
     port: u16,
     token: String,
 }
 
-impl Door {
+impl DashboardAddress {
     /// A door with a path that cannot be guessed.
     pub(super) fn new(port: u16) -> Self {
         Self { port, token: format!("{:032x}", rand::random::<u128>()) }
@@ -58,7 +58,7 @@ impl Door {
 }
 
 /// Refuses requests of other origins, and adds the headers of every response.
-pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(door): State<Arc<DashboardAddress>>, request: Request, next: Next) -> Response {
     let mut response = if door.opens(request.headers()) {
         next.run(request).await
     } else {
@@ -87,7 +87,7 @@ mod tests {
     #[case::other_page("127.0.0.1:8080", Some("cross-site"), false)]
     #[case::other_port_of_this_host("127.0.0.1:8080", Some("same-site"), false)]
     fn only_a_browser_of_this_computer_is_let_in(#[case] host: &str, #[case] site: Option<&str>, #[case] opens: bool) {
-        let door = Door { port: 8080, token: "t".to_owned() };
+        let door = DashboardAddress { port: 8080, token: "t".to_owned() };
         let mut headers = HeaderMap::new();
         if !host.is_empty() {
             headers.insert(header::HOST, host.parse().unwrap());
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_path_differs_each_time() {
-        let (one, other) = (Door::new(1), Door::new(1));
+        let (one, other) = (DashboardAddress::new(1), DashboardAddress::new(1));
         assert_eq!(one.token().len(), 32);
         assert_ne!(one.token(), other.token());
     }

@@ -5,9 +5,9 @@ use std::fmt::{self, Display};
 use crate::api::syntax::is_deceptive;
 
 /// A text in HTML, as content or in a quoted attribute. Control characters and marks of the direction of writing are left out.
-pub(super) struct Text<'a>(pub &'a str);
+pub(super) struct HtmlText<'a>(pub &'a str);
 
-impl Display for Text<'_> {
+impl Display for HtmlText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
             match letter {
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn no_text_becomes_markup() {
         let hostile = "<script>alert('1')</script>\" onload=\"x\u{0}\u{1b}&amp;";
-        let text = Text(hostile).to_string();
+        let text = HtmlText(hostile).to_string();
         assert_eq!(text, "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;");
     }
 

@@ -25,10 +25,10 @@ use clap::Args;
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 
-use self::{door::Door, view::View};
+use self::{door::DashboardAddress, view::DashboardView};
 use super::{
-    events::{self, Line},
-    reading::{self, ReadingOptions, story::Facts},
+    events::{self, EventLine},
+    reading::{self, ReadingOptions, story::NamespaceFacts},
     why,
 };
 use crate::process::ReadOnly;
@@ -59,30 +59,30 @@ pub async fn run(options: DashboardOptions) -> Result<()> {
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listener = TcpListener::bind(wanted).await.with_context(|| format!("listen on {wanted}"))?;
     let address = listener.local_addr().context("read the port")?;
-    let door = Door::new(address.port());
+    let door = DashboardAddress::new(address.port());
     writeln!(io::stdout().lock(), "{}\nIt only reads, and only this computer can open it. Ctrl-C ends it.", door.url())
         .context("write to standard output")?;
-    let app = router(Arc::new(App { cell, last: Mutex::default() }), door);
+    let app = router(Arc::new(DashboardApp { cell, last: Mutex::default() }), door);
     axum::serve(http::for_browser(listener), app)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
         .context("serve the page")
 }
 
-struct App {
+struct DashboardApp {
     cell: ReadOnly,
-    last: Mutex<Option<(Instant, Arc<Reading>)>>,
+    last: Mutex<Option<(Instant, Arc<ClusterReading>)>>,
 }
 
 /// The result of one look at the cluster.
-struct Reading {
-    facts: Facts,
+struct ClusterReading {
+    facts: NamespaceFacts,
     notes: Vec<String>,
-    events: Vec<Line>,
+    events: Vec<EventLine>,
 }
 
-impl App {
-    async fn read(&self) -> Result<Arc<Reading>, Failure> {
+impl DashboardApp {
+    async fn read(&self) -> Result<Arc<ClusterReading>, PageError> {
         let mut last = self.last.lock().await;
         if let Some((at, reading)) = &*last
             && at.elapsed() < FRESH
@@ -102,18 +102,18 @@ impl App {
                     Vec::new()
                 }
             };
-            Ok(Arc::new(Reading { facts, notes, events }))
+            Ok(Arc::new(ClusterReading { facts, notes, events }))
         };
         let reading = tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| {
             Err(anyhow::anyhow!("the control cluster did not answer within {} s", PATIENCE.as_secs()))
         });
-        let reading = reading.map_err(Failure::Cluster)?;
+        let reading = reading.map_err(PageError::Cluster)?;
         *last = Some((Instant::now(), Arc::clone(&reading)));
         Ok(reading)
     }
 }
 
-fn router(app: Arc<App>, door: Door) -> Router {
+fn router(app: Arc<DashboardApp>, door: DashboardAddress) -> Router {
     let at = |path: &str| format!("/{}/{path}", door.token());
     Router::new()
         .route(&at(""), get(index))
@@ -130,12 +130,12 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// A page that cannot be shown.
-enum Failure {
+enum PageError {
     Cluster(anyhow::Error),
     Unknown(String),
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let (status, text) = match self {
             Self::Cluster(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}")),
@@ -148,30 +148,30 @@ impl IntoResponse for Failure {
 const HTML: &str = "text/html; charset=utf-8";
 
 #[derive(Deserialize)]
-struct Chosen {
+struct PageQuery {
     deployment: Option<String>,
     object: Option<String>,
 }
 
-async fn index(State(app): State<Arc<App>>, Query(chosen): Query<Chosen>) -> Result<Response, Failure> {
+async fn index(State(app): State<Arc<DashboardApp>>, Query(chosen): Query<PageQuery>) -> Result<Response, PageError> {
     let reading = app.read().await?;
-    let view = View::of(&reading.facts, &reading.events, &reading.notes, chosen.deployment.as_deref());
+    let view = DashboardView::of(&reading.facts, &reading.events, &reading.notes, chosen.deployment.as_deref());
     if let (None, Some(name)) = (&view.chosen, &chosen.deployment) {
-        return Err(Failure::Unknown(format!("there is no MachineDeployment {name} in {}", reading.facts.namespace)));
+        return Err(PageError::Unknown(format!("there is no MachineDeployment {name} in {}", reading.facts.namespace)));
     }
     Ok(([(header::CONTENT_TYPE, HTML)], page::page(&view)).into_response())
 }
 
 /// The same document as that of `mcm why -o json`, for everything that waits or for `?object=`.
-async fn api_why(State(app): State<Arc<App>>, Query(chosen): Query<Chosen>) -> Result<Response, Failure> {
+async fn api_why(State(app): State<Arc<DashboardApp>>, Query(chosen): Query<PageQuery>) -> Result<Response, PageError> {
     let reading = app.read().await?;
     let answers = match &chosen.object {
         None => reading.facts.all(),
         Some(wanted) => {
-            let found = reading::find(&reading.facts, wanted).map_err(|error| Failure::Unknown(error.to_string()))?;
+            let found = reading::find(&reading.facts, wanted).map_err(|error| PageError::Unknown(error.to_string()))?;
             vec![reading.facts.answer(&found)]
         }
     };
-    let text = why::as_json(&answers, &reading.facts, &reading.notes).map_err(Failure::Cluster)?;
+    let text = why::as_json(&answers, &reading.facts, &reading.notes).map_err(PageError::Cluster)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }

@@ -5,21 +5,21 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::{
-    html::{InQuery, Text},
-    view::{Bar, Chosen, Row, View},
+    html::{HtmlText, InQuery},
+    view::{ChosenDeployment, DashboardRow, DashboardView, MachineBar},
 };
 use crate::cli::{
-    events::Line,
-    reading::story::{Answer, Verdict},
+    events::EventLine,
+    reading::story::{ObjectAnswer, ObjectVerdict},
     terminal::ago,
 };
-use mcm_rules::plan::guide::Danger;
+use mcm_rules::plan::guide::RemedyDanger;
 
 /// Seconds after which a browser without script loads the page again.
 const REFRESH: u32 = 5;
 
 /// The page.
-pub(super) fn page(view: &View<'_>) -> String {
+pub(super) fn page(view: &DashboardView<'_>) -> String {
     let mut main = String::new();
     push_list(&mut main, view);
     main.push_str("<section class=\"detail\">");
@@ -31,17 +31,17 @@ pub(super) fn page(view: &View<'_>) -> String {
     let mut header = format!(
         "<header><b class=\"brand\">mcm</b><span>namespace <b>{}</b></span><span class=\"muted\">read-only, as of \
          <time datetime=\"{:.0}\">{}</time></span>",
-        Text(view.namespace),
+        HtmlText(view.namespace),
         view.now,
         view.now.strftime("%H:%M:%S UTC")
     );
     if !(view.managers.is_empty() && view.notes.is_empty()) {
         header.push_str("<ul class=\"facts\">");
         for manager in view.managers {
-            let _ = write!(header, "<li>{}</li>", Text(&manager.state(view.now)));
+            let _ = write!(header, "<li>{}</li>", HtmlText(&manager.state(view.now)));
         }
         for note in view.notes {
-            let _ = write!(header, "<li class=\"note\">{}</li>", Text(note));
+            let _ = write!(header, "<li class=\"note\">{}</li>", HtmlText(note));
         }
         header.push_str("</ul>");
     }
@@ -51,7 +51,7 @@ pub(super) fn page(view: &View<'_>) -> String {
 
 /// A page that only says what went wrong.
 pub(super) fn failure(text: &str) -> String {
-    let body = format!("<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p></section></main>", Text(text));
+    let body = format!("<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p></section></main>", HtmlText(text));
     document("mcm", &body)
 }
 
@@ -62,11 +62,11 @@ fn document(title: &str, body: &str) -> String {
          <link rel=\"stylesheet\" href=\"style.css\">\
          <noscript><meta http-equiv=\"refresh\" content=\"{REFRESH}\"></noscript>\
          <script src=\"script.js\" defer></script></head><body>{body}</body></html>\n",
-        Text(title)
+        HtmlText(title)
     )
 }
 
-fn push_list(html: &mut String, view: &View<'_>) {
+fn push_list(html: &mut String, view: &DashboardView<'_>) {
     let number = view.deployments.len();
     let _ = write!(html, "<nav aria-label=\"Deployments\"><h2>Deployments · {number}</h2><ul>");
     for row in &view.deployments {
@@ -76,9 +76,9 @@ fn push_list(html: &mut String, view: &View<'_>) {
     html.push_str("</ul></nav>");
 }
 
-fn push_row(html: &mut String, row: &Row, is_chosen: bool, now: Timestamp) {
+fn push_row(html: &mut String, row: &DashboardRow, is_chosen: bool, now: Timestamp) {
     let current = if is_chosen { " aria-current=\"page\"" } else { "" };
-    let name = Text(&row.name);
+    let name = HtmlText(&row.name);
     let _ =
         write!(html, "<li><a href=\"?deployment={}\"{current}><span class=\"row\"><b>{name}</b>", InQuery(&row.name));
     push_pill(html, row.verdict, row.since, now);
@@ -92,23 +92,23 @@ fn push_row(html: &mut String, row: &Row, is_chosen: bool, now: Timestamp) {
 }
 
 /// Words of a verdict and the class of its colour.
-const fn class_of(verdict: Verdict) -> &'static str {
+const fn class_of(verdict: ObjectVerdict) -> &'static str {
     match verdict {
-        Verdict::Settled => "good",
-        Verdict::Progressing => "busy",
-        Verdict::Waiting => "wait",
-        Verdict::Unknown | Verdict::Blocked => "bad",
+        ObjectVerdict::Settled => "good",
+        ObjectVerdict::Progressing => "busy",
+        ObjectVerdict::Waiting => "wait",
+        ObjectVerdict::Unknown | ObjectVerdict::Blocked => "bad",
     }
 }
 
-fn push_pill(html: &mut String, verdict: Verdict, since: Option<Timestamp>, now: Timestamp) {
-    let since = since.filter(|_| verdict != Verdict::Settled).map(|since| format!(" {}", ago(now, since)));
+fn push_pill(html: &mut String, verdict: ObjectVerdict, since: Option<Timestamp>, now: Timestamp) {
+    let since = since.filter(|_| verdict != ObjectVerdict::Settled).map(|since| format!(" {}", ago(now, since)));
     let word = verdict.word().to_lowercase();
     let _ = write!(html, "<span class=\"pill {}\">{word}{}</span>", class_of(verdict), since.unwrap_or_default());
 }
 
 /// The machines as one line. Its numbers stand beside it as text.
-fn push_bar(html: &mut String, bar: Bar) {
+fn push_bar(html: &mut String, bar: MachineBar) {
     let total = (bar.new + bar.old + bar.going).max(bar.wanted).max(1);
     let _ = write!(
         html,
@@ -126,10 +126,10 @@ fn push_bar(html: &mut String, bar: Bar) {
     html.push_str("</svg>");
 }
 
-fn push_chosen(html: &mut String, chosen: &Chosen<'_>, now: Timestamp) {
-    let Chosen { answer, bar, .. } = chosen;
-    let _ = write!(html, "<div class=\"card\"><div class=\"row\"><h1>{}</h1>", Text(&answer.object.name));
-    let _ = write!(html, "<span class=\"muted\">{}</span></div>", Text(&chosen.strategy));
+fn push_chosen(html: &mut String, chosen: &ChosenDeployment<'_>, now: Timestamp) {
+    let ChosenDeployment { answer, bar, .. } = chosen;
+    let _ = write!(html, "<div class=\"card\"><div class=\"row\"><h1>{}</h1>", HtmlText(&answer.object.name));
+    let _ = write!(html, "<span class=\"muted\">{}</span></div>", HtmlText(&chosen.strategy));
     push_bar(html, *bar);
     html.push_str("<ul class=\"numbers\">");
     for (class, number, word) in [
@@ -147,78 +147,78 @@ fn push_chosen(html: &mut String, chosen: &Chosen<'_>, now: Timestamp) {
     push_time_line(html, &chosen.events, now);
 }
 
-fn push_why(html: &mut String, answer: &Answer, now: Timestamp) {
+fn push_why(html: &mut String, answer: &ObjectAnswer, now: Timestamp) {
     let title = match answer.verdict {
-        Verdict::Settled => "It is settled",
-        Verdict::Progressing => "It goes on",
-        Verdict::Waiting | Verdict::Unknown | Verdict::Blocked => "Why it does not go on",
+        ObjectVerdict::Settled => "It is settled",
+        ObjectVerdict::Progressing => "It goes on",
+        ObjectVerdict::Waiting | ObjectVerdict::Unknown | ObjectVerdict::Blocked => "Why it does not go on",
     };
     let _ = write!(html, "<div class=\"card why {}\"><div class=\"row\"><h2>{title}</h2>", class_of(answer.verdict));
     push_pill(html, answer.verdict, answer.since, now);
-    let _ = write!(html, "</div><p>{}</p>", Text(&answer.state));
+    let _ = write!(html, "</div><p>{}</p>", HtmlText(&answer.state));
     push_chains(html, answer);
     push_waits(html, answer, now);
     for step in answer.next.iter().take(5) {
-        let _ = write!(html, "<p>next: {}: {}</p>", Text(&step.action), Text(&step.reason));
+        let _ = write!(html, "<p>next: {}: {}</p>", HtmlText(&step.action), HtmlText(&step.reason));
     }
     push_remedies(html, answer);
     html.push_str("</div>");
 }
 
 /// From the deployment to the cause, for the worst machines.
-fn push_chains(html: &mut String, answer: &Answer) {
+fn push_chains(html: &mut String, answer: &ObjectAnswer) {
     let below = answer.sets.iter().chain(&answer.machines);
     let worst = below.filter(|one| !one.waits.is_empty() || one.failed.is_some()).take(3);
     for machine in worst {
         let _ = write!(
             html,
             "<ol class=\"chain\"><li>{}</li><li>{} is {}</li><li class=\"end\">{}</li></ol>",
-            Text(&answer.object.name),
-            Text(&machine.object.name),
-            Text(&machine.state),
-            Text(&reason(machine))
+            HtmlText(&answer.object.name),
+            HtmlText(&machine.object.name),
+            HtmlText(&machine.state),
+            HtmlText(&reason(machine))
         );
     }
 }
 
-fn push_waits(html: &mut String, answer: &Answer, now: Timestamp) {
+fn push_waits(html: &mut String, answer: &ObjectAnswer, now: Timestamp) {
     for (number, wait) in answer.waits.iter().enumerate() {
         let until = wait.until.map(|until| format!(", {} longer at the most", ago(until, now))).unwrap_or_default();
-        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", Text(&wait.text), Text(&until));
+        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", HtmlText(&wait.text), HtmlText(&until));
         let is_last = answer.waits.get(number + 1).is_none_or(|next| next.meaning != wait.meaning);
         if is_last {
-            let _ = write!(html, "<p class=\"muted\">{}</p>", Text(wait.meaning));
+            let _ = write!(html, "<p class=\"muted\">{}</p>", HtmlText(wait.meaning));
         }
     }
     if let Some(failed) = &answer.failed {
-        let _ = write!(html, "<p><b>failed:</b> {}</p>", Text(failed));
+        let _ = write!(html, "<p><b>failed:</b> {}</p>", HtmlText(failed));
     }
 }
 
 /// The worst wait, failure or next step.
-fn reason(answer: &Answer) -> String {
+fn reason(answer: &ObjectAnswer) -> String {
     let wait = answer.waits.first().map(|wait| format!("waits for {}", wait.text));
     let step = answer.next.first().map(|step| format!("next: {}", step.action));
     wait.or_else(|| answer.failed.clone()).or(step).unwrap_or_default()
 }
 
-fn push_remedies(html: &mut String, answer: &Answer) {
+fn push_remedies(html: &mut String, answer: &ObjectAnswer) {
     let remedies = answer.remedies();
     if remedies.is_empty() {
         return;
     }
     html.push_str("<h3>You can</h3><ul class=\"remedies\">");
     for remedy in remedies {
-        let class = if remedy.danger == Danger::Safe { "good" } else { "bad" };
-        let _ = write!(html, "<li><span class=\"pill {class}\">{}</span> ", Text(remedy.danger.text()));
+        let class = if remedy.danger == RemedyDanger::Safe { "good" } else { "bad" };
+        let _ = write!(html, "<li><span class=\"pill {class}\">{}</span> ", HtmlText(remedy.danger.text()));
         let element = if remedy.is_command() { "code" } else { "span" };
-        let (text, note) = (Text(&remedy.text), Text(remedy.note));
+        let (text, note) = (HtmlText(&remedy.text), HtmlText(remedy.note));
         let _ = write!(html, "<{element}>{text}</{element}> <span class=\"muted\">{note}</span></li>");
     }
     html.push_str("</ul>");
 }
 
-fn push_machines(html: &mut String, machines: &[Answer], now: Timestamp) {
+fn push_machines(html: &mut String, machines: &[ObjectAnswer], now: Timestamp) {
     let _ = write!(html, "<div class=\"card\"><h2>Machines · {}</h2><ul class=\"tiles\">", machines.len());
     for machine in machines {
         let since = machine.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
@@ -226,16 +226,16 @@ fn push_machines(html: &mut String, machines: &[Answer], now: Timestamp) {
             html,
             "<li class=\"tile {}\"><b>{}</b><span>{}{since}, {}</span><span class=\"muted\">{}</span></li>",
             class_of(machine.verdict),
-            Text(&machine.object.name),
-            Text(&machine.state),
+            HtmlText(&machine.object.name),
+            HtmlText(&machine.state),
             machine.verdict.word().to_lowercase(),
-            Text(&reason(machine))
+            HtmlText(&reason(machine))
         );
     }
     html.push_str("</ul></div>");
 }
 
-fn push_time_line(html: &mut String, events: &[&Line], now: Timestamp) {
+fn push_time_line(html: &mut String, events: &[&EventLine], now: Timestamp) {
     html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Ago</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
     for one in events {
         let class = if one.is_warning { " class=\"warning\"" } else { "" };
@@ -245,9 +245,9 @@ fn push_time_line(html: &mut String, events: &[&Line], now: Timestamp) {
             "<tr{class}><td><time datetime=\"{:.0}\">{}</time></td><td>{}</td><td>{}</td><td>{}{count}</td></tr>",
             one.last,
             ago(now, one.last),
-            Text(&one.name),
-            Text(&one.reason),
-            Text(&one.message)
+            HtmlText(&one.name),
+            HtmlText(&one.reason),
+            HtmlText(&one.message)
         );
     }
     html.push_str("</tbody></table></div>");

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use crate::{
     api::machine::MachineDeployment,
     cli::{
-        events::Line,
-        reading::story::{Answer, DEPLOYMENT, Facts, Manager, Verdict},
+        events::EventLine,
+        reading::story::{DEPLOYMENT, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict},
     },
 };
 
@@ -14,26 +14,26 @@ use crate::{
 const MOST_SHOWN: usize = 30;
 
 /// The page.
-pub(super) struct View<'a> {
+pub(super) struct DashboardView<'a> {
     pub namespace: &'a str,
     pub now: Timestamp,
-    pub deployments: Vec<Row>,
-    pub chosen: Option<Chosen<'a>>,
-    pub managers: &'a [Manager],
+    pub deployments: Vec<DashboardRow>,
+    pub chosen: Option<ChosenDeployment<'a>>,
+    pub managers: &'a [ManagerLease],
     pub notes: &'a [String],
 }
 
 /// A deployment in the list.
-pub(super) struct Row {
+pub(super) struct DashboardRow {
     pub name: String,
-    pub verdict: Verdict,
+    pub verdict: ObjectVerdict,
     pub since: Option<Timestamp>,
-    pub bar: Bar,
+    pub bar: MachineBar,
 }
 
 /// Machines of a deployment, by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bar {
+pub(super) struct MachineBar {
     pub wanted: usize,
     pub new: usize,
     pub old: usize,
@@ -43,19 +43,24 @@ pub(super) struct Bar {
 }
 
 /// The deployment that is shown.
-pub(super) struct Chosen<'a> {
-    pub answer: Answer,
-    pub bar: Bar,
+pub(super) struct ChosenDeployment<'a> {
+    pub answer: ObjectAnswer,
+    pub bar: MachineBar,
     pub strategy: String,
-    pub machines: Vec<Answer>,
+    pub machines: Vec<ObjectAnswer>,
     /// The latest first.
-    pub events: Vec<&'a Line>,
+    pub events: Vec<&'a EventLine>,
 }
 
-impl<'a> View<'a> {
+impl<'a> DashboardView<'a> {
     /// The page for a deployment, by default the worst.
-    pub(super) fn of(facts: &'a Facts, events: &'a [Line], notes: &'a [String], chosen: Option<&str>) -> Self {
-        let mut rows: Vec<Row> = facts.deployments.iter().map(|(name, one)| row(facts, name, one)).collect();
+    pub(super) fn of(
+        facts: &'a NamespaceFacts,
+        events: &'a [EventLine],
+        notes: &'a [String],
+        chosen: Option<&str>,
+    ) -> Self {
+        let mut rows: Vec<DashboardRow> = facts.deployments.iter().map(|(name, one)| row(facts, name, one)).collect();
         rows.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
         let chosen = chosen.map(str::to_owned).or_else(|| rows.first().map(|row| row.name.clone()));
         let chosen = chosen.and_then(|name| {
@@ -73,12 +78,17 @@ impl<'a> View<'a> {
     }
 }
 
-fn row(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Row {
+fn row(facts: &NamespaceFacts, name: &str, deployment: &MachineDeployment) -> DashboardRow {
     let answer = facts.answer(&facts.subject(DEPLOYMENT, name));
-    Row { name: name.to_owned(), verdict: answer.verdict, since: answer.since, bar: bar(facts, name, deployment) }
+    DashboardRow {
+        name: name.to_owned(),
+        verdict: answer.verdict,
+        since: answer.since,
+        bar: bar(facts, name, deployment),
+    }
 }
 
-fn bar(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Bar {
+fn bar(facts: &NamespaceFacts, name: &str, deployment: &MachineDeployment) -> MachineBar {
     let number = |count: i32| usize::try_from(count).unwrap_or(0);
     let status = deployment.status.clone().unwrap_or_default();
     let machines = facts.machines_below(&facts.subject(DEPLOYMENT, name));
@@ -87,20 +97,31 @@ fn bar(facts: &Facts, name: &str, deployment: &MachineDeployment) -> Bar {
     let going = machines.iter().filter(|name| is_going(name)).count();
     let new = number(status.updated_replicas);
     let old = machines.len().saturating_sub(new + going);
-    Bar { wanted: number(deployment.spec.replicas), new, old, going, available: number(status.available_replicas) }
+    MachineBar {
+        wanted: number(deployment.spec.replicas),
+        new,
+        old,
+        going,
+        available: number(status.available_replicas),
+    }
 }
 
-fn chosen<'a>(facts: &Facts, name: &str, deployment: &MachineDeployment, events: &'a [Line]) -> Chosen<'a> {
+fn chosen<'a>(
+    facts: &NamespaceFacts,
+    name: &str,
+    deployment: &MachineDeployment,
+    events: &'a [EventLine],
+) -> ChosenDeployment<'a> {
     let object = facts.subject(DEPLOYMENT, name);
     let names = facts.machines_below(&object);
-    let mut machines: Vec<Answer> = names.iter().map(|name| facts.machine(name)).collect();
+    let mut machines: Vec<ObjectAnswer> = names.iter().map(|name| facts.machine(name)).collect();
     machines
         .sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.object.name.cmp(&other.object.name)));
     let sets = facts.sets_of(name);
-    let is_of_family = |one: &&Line| {
+    let is_of_family = |one: &&EventLine| {
         one.name == name && one.kind == DEPLOYMENT || names.contains(&one.name) || sets.contains(&one.name)
     };
-    Chosen {
+    ChosenDeployment {
         answer: facts.answer(&object),
         bar: bar(facts, name, deployment),
         strategy: strategy(deployment),

@@ -11,11 +11,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    props::{self, Props},
-    screen::Screen,
-    show::Show,
-    stage::Stage,
-    summary::Summary,
+    props::{self, DemoObjects},
+    screen::DemoScreen,
+    show::DemoShow,
+    stage::DemoEnvironment,
+    summary::DemoSummary,
 };
 use crate::api::machine::{MachineDeployment, MachinePhase};
 
@@ -23,16 +23,16 @@ const FEWER: usize = 2;
 /// Numbers of machines in titles.
 const WORDS: [&str; 6] = ["no", "one", "two", "three", "four", "five"];
 
-struct Play<'a> {
-    stage: &'a Stage,
-    show: Show<'a, Props>,
+struct DemoRun<'a> {
+    stage: &'a DemoEnvironment,
+    show: DemoShow<'a, DemoObjects>,
     replicas: usize,
 }
 
 /// Plays all acts, with `keep` all but the last one.
-pub async fn play(stage: &Stage, screen: &Screen, keep: bool) -> Result<Summary> {
-    let show = Show::new(screen, props::watch(&stage.client, &stage.cloud));
-    let mut play = Play { stage, show, replicas: stage.cloud.replicas() };
+pub async fn play(stage: &DemoEnvironment, screen: &DemoScreen, keep: bool) -> Result<DemoSummary> {
+    let show = DemoShow::new(screen, props::watch(&stage.client, &stage.cloud));
+    let mut play = DemoRun { stage, show, replicas: stage.cloud.replicas() };
     let has_orphan = play.create_by_hand().await?;
     play.create().await?;
     play.roll().await?;
@@ -48,13 +48,13 @@ pub async fn play(stage: &Stage, screen: &Screen, keep: bool) -> Result<Summary>
     Ok(play.show.end(vms.created, vms.alive))
 }
 
-impl Play<'_> {
+impl DemoRun<'_> {
     /// First, because an orphan is deleted a minute after it is first seen.
     async fn create_by_hand(&mut self) -> Result<bool> {
         if !self.stage.cloud.create_by_hand().await.context("create VMs by hand")? {
             return Ok(false);
         }
-        let reached = |props: &Props| !props.vms.by_hand.is_empty() && props.vms.foreign > 0;
+        let reached = |props: &DemoObjects| !props.vms.by_hand.is_empty() && props.vms.foreign > 0;
         let result = "one has the tags of the pool and no machine; the other is of another cluster";
         self.show.act("Create two VMs by hand", ready(Ok(())), reached, None, result).await?;
         Ok(true)
@@ -62,7 +62,7 @@ impl Play<'_> {
 
     async fn create(&mut self) -> Result<()> {
         let replicas = self.replicas;
-        let reached = move |props: &Props| running(props, "small") == replicas && available(props) == replicas;
+        let reached = move |props: &DemoObjects| running(props, "small") == replicas && available(props) == replicas;
         let title = format!("Create {} machines", word(replicas));
         let result = format!("{replicas} machines were created and joined the cluster");
         self.show.act(&title, self.stage.apply_templates(), reached, None, &result).await
@@ -71,11 +71,11 @@ impl Play<'_> {
     async fn roll(&mut self) -> Result<()> {
         self.until_pods_run().await?;
         let replicas = self.replicas;
-        let reached = move |props: &Props| {
+        let reached = move |props: &DemoObjects| {
             running(props, "large") == replicas && props.machines.len() == replicas && available(props) == replicas
         };
         let doing = patch(self.stage, json!({"spec": {"template": {"spec": {"class": {"name": "large"}}}}}));
-        let progress: (u64, &dyn Fn(&Props) -> u64) = (replicas as u64, &|props| running(props, "large") as u64);
+        let progress: (u64, &dyn Fn(&DemoObjects) -> u64) = (replicas as u64, &|props| running(props, "large") as u64);
         let result = "every machine was replaced, one or two at a time, after its pods were evicted";
         self.show.act("Roll them to a larger class", doing, reached, Some(progress), result).await
     }
@@ -87,14 +87,15 @@ impl Play<'_> {
         let (name, replicas, cloud) = (victim.name_any(), self.replicas, &self.stage.cloud);
         let doing = async { cloud.kill(&victim.spec.provider_id).await.context("kill the VM") };
         let gone = name.clone();
-        let reached = move |props: &Props| !props.machines.contains_key(&gone) && running(props, "large") == replicas;
+        let reached =
+            move |props: &DemoObjects| !props.machines.contains_key(&gone) && running(props, "large") == replicas;
         let result = format!("mcm detected that the VM of {name} was gone, and replaced the machine");
         self.show.act(&format!("Kill the VM of {name}"), doing, reached, None, &result).await
     }
 
     async fn scale_down(&mut self) -> Result<()> {
         self.until_pods_run().await?;
-        let reached = |props: &Props| props.machines.len() == FEWER && running(props, "large") == FEWER;
+        let reached = |props: &DemoObjects| props.machines.len() == FEWER && running(props, "large") == FEWER;
         let gone = self.replicas.saturating_sub(FEWER);
         let machines = if gone == 1 { "machine was" } else { "machines were" };
         let doing = patch(self.stage, json!({"spec": {"replicas": FEWER}}));
@@ -103,7 +104,7 @@ impl Play<'_> {
     }
 
     async fn collect(&mut self) -> Result<()> {
-        let reached = |props: &Props| props.vms.by_hand.is_empty();
+        let reached = |props: &DemoObjects| props.vms.by_hand.is_empty();
         let result =
             "no machine had it in two lists a minute apart, so it was deleted; the VM of the other cluster stays";
         self.show.act("Collect the VM without a machine", ready(Ok(())), reached, None, result).await?;
@@ -112,7 +113,7 @@ impl Play<'_> {
     }
 
     async fn remove(&mut self) -> Result<()> {
-        let reached = |props: &Props| {
+        let reached = |props: &DemoObjects| {
             let is_empty = props.machines.is_empty() && props.deployments.is_empty() && props.nodes.is_empty();
             is_empty && props.vms.alive == 0
         };
@@ -122,7 +123,7 @@ impl Play<'_> {
 
     /// Waits for running pods, so that the drain has something to evict.
     async fn until_pods_run(&self) -> Result<()> {
-        let runs = |props: &Props| {
+        let runs = |props: &DemoObjects| {
             let running = props.pods.values().filter(|pod| {
                 pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
                     && pod.metadata.deletion_timestamp.is_none()
@@ -133,13 +134,13 @@ impl Play<'_> {
     }
 }
 
-async fn patch(stage: &Stage, patch: Value) -> Result<()> {
+async fn patch(stage: &DemoEnvironment, patch: Value) -> Result<()> {
     let parameters = PatchParams::default();
     deployments(stage).patch("pool", &parameters, &Patch::Merge(patch)).await.context("change the deployment")?;
     Ok(())
 }
 
-async fn delete(stage: &Stage) -> Result<()> {
+async fn delete(stage: &DemoEnvironment) -> Result<()> {
     // Pods without another node would block the drain, because of their disruption budget.
     let workloads: Api<Deployment> = Api::namespaced(stage.client.clone(), "demo");
     workloads.delete("workload", &DeleteParams::background()).await.context("delete the workload")?;
@@ -147,7 +148,7 @@ async fn delete(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn deployments(stage: &Stage) -> Api<MachineDeployment> {
+fn deployments(stage: &DemoEnvironment) -> Api<MachineDeployment> {
     Api::namespaced(stage.client.clone(), "demo")
 }
 
@@ -155,11 +156,11 @@ fn word(number: usize) -> String {
     WORDS.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
 }
 
-fn running(props: &Props, class: &str) -> usize {
+fn running(props: &DemoObjects, class: &str) -> usize {
     props.machines.values().filter(|machine| machine.is_available() && machine.spec.class.name == class).count()
 }
 
-fn available(props: &Props) -> usize {
+fn available(props: &DemoObjects) -> usize {
     let deployment = props.deployments.get("pool").and_then(|deployment| deployment.status.as_ref());
     deployment.and_then(|status| usize::try_from(status.available_replicas).ok()).unwrap_or_default()
 }

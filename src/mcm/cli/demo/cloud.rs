@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 /// A cloud: its pool, and actions in it without mcm.
 #[async_trait]
-pub trait Cloud: Send + Sync + 'static {
+pub trait DemoCloud: Send + Sync + 'static {
     /// Replicas of the pool at the beginning, as in [`Cloud::objects`].
     fn replicas(&self) -> usize;
 
@@ -31,12 +31,12 @@ pub trait Cloud: Send + Sync + 'static {
     async fn kill(&self, provider_id: &str) -> Result<()>;
 
     /// All VMs.
-    async fn vms(&self) -> Result<Vms>;
+    async fn vms(&self) -> Result<DemoVms>;
 }
 
 /// The VMs of a cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Vms {
+pub struct DemoVms {
     /// VMs that were ever created.
     pub created: u64,
     /// VMs with the tags of the pool that exist.

@@ -23,20 +23,20 @@ use anyhow::{Context, Result};
 use mcm_driver::tls::use_ring;
 
 pub use self::{
-    cloud::{Cloud, Vms},
-    options::{DemoOptions, Output, ShowOptions},
+    cloud::{DemoCloud, DemoVms},
+    options::{DemoOptions, ShowOptions, SummaryFormat},
     process::run_here,
-    scene::Scene,
-    screen::{Picture, Screen},
-    show::{Progress, Show},
-    shown::{Shown, shortened, table},
-    summary::{Act, Summary},
+    scene::LiveObjects,
+    screen::{ActDisplay, DemoScreen},
+    show::{ActProgress, DemoShow},
+    shown::{DemoView, shortened, table},
+    summary::{ActResult, DemoSummary},
 };
 use self::{
-    control_plane::{ControlPlane, Programs},
-    process::Process,
-    simulated::Simulated,
-    stage::Stage,
+    control_plane::{ControlPlane, ControlPlanePrograms},
+    process::ChildProcess,
+    simulated::SimulatedDemoCloud,
+    stage::DemoEnvironment,
 };
 
 /// Runs the demo in the simulated cloud, on a cluster, or on its own control plane.
@@ -64,21 +64,21 @@ pub async fn run(mut options: DemoOptions) -> Result<()> {
 ///
 /// # Errors
 /// As [`run`], or there is no `--kubeconfig`.
-pub async fn run_in(options: &DemoOptions, program: &Path, cloud: Arc<dyn Cloud>) -> Result<()> {
+pub async fn run_in(options: &DemoOptions, program: &Path, cloud: Arc<dyn DemoCloud>) -> Result<()> {
     use_ring();
     let kubeconfig = options.kubeconfig.as_deref().context("this demo needs --kubeconfig")?;
     play(options, program, kubeconfig, cloud, None).await.map(drop)
 }
 
-async fn on_cluster(options: &DemoOptions, program: &Path, kubeconfig: &Path) -> Result<Option<Kept>> {
+async fn on_cluster(options: &DemoOptions, program: &Path, kubeconfig: &Path) -> Result<Option<FinishedDemo>> {
     stage::check(kubeconfig).await?;
-    let (cloud, process) = Simulated::start(program, options, kubeconfig).await.context("prepare the demo")?;
+    let (cloud, process) = SimulatedDemoCloud::start(program, options, kubeconfig).await.context("prepare the demo")?;
     play(options, program, kubeconfig, Arc::new(cloud), Some(process)).await
 }
 
 /// Whatever happens, Ctrl-C as well, all its processes end before this returns.
 async fn on_own_control_plane(options: &DemoOptions, program: &Path, state: &Path) -> Result<()> {
-    let programs = Programs::find(options.control_plane_binaries.as_deref())?;
+    let programs = ControlPlanePrograms::find(options.control_plane_binaries.as_deref())?;
     let (mut control_plane, mut kept) = (ControlPlane::default(), None);
     options
         .show
@@ -99,12 +99,12 @@ async fn on_own_control_plane(options: &DemoOptions, program: &Path, state: &Pat
 }
 
 /// A demo that is over and runs on.
-struct Kept {
-    stage: Stage,
-    process: Option<Process>,
+struct FinishedDemo {
+    stage: DemoEnvironment,
+    process: Option<ChildProcess>,
 }
 
-impl Kept {
+impl FinishedDemo {
     async fn end(&mut self) {
         self.stage.clear().await;
         if let Some(process) = &mut self.process {
@@ -119,17 +119,17 @@ async fn play(
     options: &DemoOptions,
     program: &Path,
     kubeconfig: &Path,
-    cloud: Arc<dyn Cloud>,
-    process: Option<Process>,
-) -> Result<Option<Kept>> {
+    cloud: Arc<dyn DemoCloud>,
+    process: Option<ChildProcess>,
+) -> Result<Option<FinishedDemo>> {
     let show = &options.show;
     let screen = show.screen();
-    let stage = Stage::set(options, program, kubeconfig, cloud).await.context("prepare the demo")?;
+    let stage = DemoEnvironment::set(options, program, kubeconfig, cloud).await.context("prepare the demo")?;
     let own = Some(std::process::id());
-    show.record_processes([process.as_ref().map_or(own, Process::id), stage.process()].into_iter().flatten())?;
+    show.record_processes([process.as_ref().map_or(own, ChildProcess::id), stage.process()].into_iter().flatten())?;
     let outcome = acts::play(&stage, &screen, show.keep).await;
     let outcome = outcome.with_context(|| format!("see the logs in {}", show.logs().display()));
-    let mut kept = Kept { stage, process };
+    let mut kept = FinishedDemo { stage, process };
     if !show.keep || outcome.is_err() {
         kept.end().await;
     }

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
-use super::{screen::Screen, summary::Summary};
+use super::{screen::DemoScreen, summary::DemoSummary};
 
 /// Flags of `mcm demo`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct ShowOptions {
 
     /// Format of the final report
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub output: Output,
+    pub output: SummaryFormat,
 
     /// Write the last frame of each act to this folder, as SVG
     #[arg(long, value_name = "FOLDER", hide = true)]
@@ -50,7 +50,7 @@ pub struct ShowOptions {
 
 /// Format of the final report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum SummaryFormat {
     /// A table.
     Text,
     /// One JSON document on standard output.
@@ -73,19 +73,19 @@ impl ShowOptions {
 
     /// The screen, redrawn in place on a terminal.
     #[must_use]
-    pub fn screen(&self) -> Screen {
+    pub fn screen(&self) -> DemoScreen {
         let live = std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();
-        Screen::new(live, self.record.clone())
+        DemoScreen::new(live, self.record.clone())
     }
 
     /// Writes the final report.
     ///
     /// # Errors
     /// It cannot be serialized.
-    pub fn report(&self, screen: &Screen, summary: &Summary) -> Result<()> {
+    pub fn report(&self, screen: &DemoScreen, summary: &DemoSummary) -> Result<()> {
         match self.output {
-            Output::Json => println!("{}", serde_json::to_string_pretty(summary)?),
-            Output::Text => screen.say(&summary.text(screen.width())),
+            SummaryFormat::Json => println!("{}", serde_json::to_string_pretty(summary)?),
+            SummaryFormat::Text => screen.say(&summary.text(screen.width())),
         }
         Ok(())
     }

@@ -22,19 +22,19 @@ use tokio::{
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// A child process with a log.
-pub struct Process {
+pub struct ChildProcess {
     what: &'static str,
     child: Child,
     log: PathBuf,
 }
 
-impl fmt::Display for Process {
+impl fmt::Display for ChildProcess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} (its log is {})", self.what, self.log.display())
     }
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts it. With `keep` it outlives this process.
     pub fn start(what: &'static str, program: &Path, arguments: &[String], log: PathBuf, keep: bool) -> Result<Self> {
         let file = std::fs::File::create(&log).with_context(|| format!("write {}", log.display()))?;

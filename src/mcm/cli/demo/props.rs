@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::{
-    cloud::{Cloud, Vms},
-    scene::{PERIOD, Scene},
+    cloud::{DemoCloud, DemoVms},
+    scene::{LiveObjects, PERIOD},
 };
 use crate::api::{
     machine::{Machine, MachineDeployment},
@@ -23,7 +23,7 @@ use crate::api::{
 
 /// The watched objects, by name, and the VMs.
 #[derive(Clone, Debug, Default)]
-pub struct Props {
+pub struct DemoObjects {
     /// Machines.
     pub machines: BTreeMap<String, Arc<Machine>>,
     /// Deployments.
@@ -33,13 +33,13 @@ pub struct Props {
     /// Pods of the namespace.
     pub pods: BTreeMap<String, Arc<Pod>>,
     /// VMs of the cloud.
-    pub vms: Vms,
+    pub vms: DemoVms,
 }
 
 /// Starts watching.
-pub fn watch(client: &Client, cloud: &Arc<dyn Cloud>) -> Scene<Props> {
+pub fn watch(client: &Client, cloud: &Arc<dyn DemoCloud>) -> LiveObjects<DemoObjects> {
     let own = |client: &Client| client.clone();
-    Scene::with(|props, changed| {
+    LiveObjects::with(|props, changed| {
         vec![
             tokio::spawn(follow(
                 Api::namespaced(own(client), "demo"),
@@ -69,9 +69,9 @@ pub fn watch(client: &Client, cloud: &Arc<dyn Cloud>) -> Scene<Props> {
 
 async fn follow<K>(
     api: Api<K>,
-    props: Arc<Mutex<Props>>,
+    props: Arc<Mutex<DemoObjects>>,
     changed: Arc<Notify>,
-    of: fn(&mut Props) -> &mut BTreeMap<String, Arc<K>>,
+    of: fn(&mut DemoObjects) -> &mut BTreeMap<String, Arc<K>>,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -93,7 +93,7 @@ async fn follow<K>(
     }
 }
 
-async fn look(cloud: Arc<dyn Cloud>, props: Arc<Mutex<Props>>, changed: Arc<Notify>) {
+async fn look(cloud: Arc<dyn DemoCloud>, props: Arc<Mutex<DemoObjects>>, changed: Arc<Notify>) {
     loop {
         if let Ok(vms) = cloud.vms().await {
             props.lock().vms = vms;

@@ -10,13 +10,13 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 pub const PERIOD: Duration = Duration::from_millis(500);
 
 /// Current objects, and the tasks that update them.
-pub struct Scene<P> {
+pub struct LiveObjects<P> {
     props: Arc<Mutex<P>>,
     changed: Arc<Notify>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl<P: Clone + Default + Send + 'static> Scene<P> {
+impl<P: Clone + Default + Send + 'static> LiveObjects<P> {
     /// Starts the tasks. They change the props and notify.
     pub(super) fn with(tasks: impl FnOnce(&Arc<Mutex<P>>, &Arc<Notify>) -> Vec<JoinHandle<()>>) -> Self {
         let (props, changed) = (Arc::<Mutex<P>>::default(), Arc::<Notify>::default());
@@ -68,7 +68,7 @@ impl<P: Clone + Default + Send + 'static> Scene<P> {
     }
 }
 
-impl<P> Drop for Scene<P> {
+impl<P> Drop for LiveObjects<P> {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }

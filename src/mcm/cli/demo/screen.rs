@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{shown::Shown, svg::svg};
+use super::{shown::DemoView, svg::svg};
 
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
@@ -19,7 +19,7 @@ const FRAME: Duration = Duration::from_millis(80);
 const WIDEST: u16 = 140;
 
 /// A terminal, or a pipe.
-pub struct Screen {
+pub struct DemoScreen {
     live: bool,
     colours: bool,
     bars: MultiProgress,
@@ -28,15 +28,15 @@ pub struct Screen {
 }
 
 /// One act on the screen.
-pub struct Picture<'a, P> {
-    screen: &'a Screen,
+pub struct ActDisplay<'a, P> {
+    screen: &'a DemoScreen,
     table: ProgressBar,
     progress: Option<ProgressBar>,
     drawn_at: Option<Instant>,
     last: Option<P>,
 }
 
-impl Screen {
+impl DemoScreen {
     /// With `live`, redraws in place.
     pub fn new(live: bool, record: Option<PathBuf>) -> Self {
         let colours = live && std::env::var_os("NO_COLOR").is_none();
@@ -59,7 +59,7 @@ impl Screen {
     }
 
     /// Begins an act; `steps` asks for a progress bar.
-    pub fn picture<P>(&self, title: &str, steps: Option<u64>) -> Picture<'_, P> {
+    pub fn picture<P>(&self, title: &str, steps: Option<u64>) -> ActDisplay<'_, P> {
         let headline = if self.colours { format!("\n\x1b[1;34m▶ {title}\x1b[0m") } else { format!("\n▶ {title}") };
         self.say(&headline);
         let hidden = |bar: ProgressBar| if self.live { self.bars.add(bar) } else { ProgressBar::hidden() };
@@ -70,7 +70,7 @@ impl Screen {
             bar.set_style(style("  {bar:40.green/dim} {pos} of {len} machines are new · {elapsed}"));
             bar
         });
-        Picture { screen: self, table, progress, drawn_at: None, last: None }
+        ActDisplay { screen: self, table, progress, drawn_at: None, last: None }
     }
 
     /// One line for each created, changed or deleted object.
@@ -94,7 +94,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-impl<P: Shown> Picture<'_, P> {
+impl<P: DemoView> ActDisplay<'_, P> {
     /// Shows the current objects.
     pub fn show(&mut self, props: &P, steps_done: u64) {
         if !self.screen.live {

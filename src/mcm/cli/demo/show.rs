@@ -8,10 +8,10 @@ use std::{
 use anyhow::{Result, bail};
 
 use super::{
-    scene::Scene,
-    screen::Screen,
-    shown::Shown,
-    summary::{Act, Summary},
+    scene::LiveObjects,
+    screen::DemoScreen,
+    shown::DemoView,
+    summary::{ActResult, DemoSummary},
 };
 
 /// Time limit of an act.
@@ -20,20 +20,20 @@ const LIMIT: Duration = Duration::from_secs(150);
 const RECORDED_FRAME: u32 = 12;
 
 /// A progress bar: how many machines are to be new, and how many are.
-pub type Progress<'p, P> = (u64, &'p dyn Fn(&P) -> u64);
+pub type ActProgress<'p, P> = (u64, &'p dyn Fn(&P) -> u64);
 
 /// A demo that is shown.
-pub struct Show<'s, P> {
-    screen: &'s Screen,
-    scene: Scene<P>,
-    acts: Vec<Act>,
+pub struct DemoShow<'s, P> {
+    screen: &'s DemoScreen,
+    scene: LiveObjects<P>,
+    acts: Vec<ActResult>,
     start: Instant,
 }
 
-impl<'s, P: Shown> Show<'s, P> {
+impl<'s, P: DemoView> DemoShow<'s, P> {
     /// Begins.
     #[must_use]
-    pub fn new(screen: &'s Screen, scene: Scene<P>) -> Self {
+    pub fn new(screen: &'s DemoScreen, scene: LiveObjects<P>) -> Self {
         Self { screen, scene, acts: Vec::new(), start: Instant::now() }
     }
 
@@ -57,7 +57,7 @@ impl<'s, P: Shown> Show<'s, P> {
         title: &str,
         doing: impl Future<Output = Result<T>>,
         reached: impl Fn(&P) -> bool,
-        progress: Option<Progress<'_, P>>,
+        progress: Option<ActProgress<'_, P>>,
         result: &str,
     ) -> Result<T> {
         let start = Instant::now();
@@ -86,7 +86,7 @@ impl<'s, P: Shown> Show<'s, P> {
         let (done, ()) = tokio::try_join!(doing, waiting)?;
         let seconds = start.elapsed().as_secs_f64();
         picture.done(&format!("{result} ({seconds:.1} s)"));
-        self.acts.push(Act { title: title.to_owned(), seconds, result: result.to_owned() });
+        self.acts.push(ActResult { title: title.to_owned(), seconds, result: result.to_owned() });
         Ok(done)
     }
 
@@ -103,8 +103,8 @@ impl<'s, P: Shown> Show<'s, P> {
 
     /// Ends. The cloud created so many VMs, and so many are left.
     #[must_use]
-    pub fn end(self, vms_created: u64, vms_alive: u64) -> Summary {
-        Summary { acts: self.acts, seconds: self.start.elapsed().as_secs_f64(), vms_created, vms_alive }
+    pub fn end(self, vms_created: u64, vms_alive: u64) -> DemoSummary {
+        DemoSummary { acts: self.acts, seconds: self.start.elapsed().as_secs_f64(), vms_created, vms_alive }
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Looks(u64);
 
-    impl Shown for Looks {
+    impl DemoView for Looks {
         fn frame(&self, _now: Timestamp, _width: u16, _colours: bool) -> String {
             String::new()
         }
@@ -139,9 +139,9 @@ mod tests {
         }
     }
 
-    fn looking() -> Scene<Looks> {
+    fn looking() -> LiveObjects<Looks> {
         let looks = AtomicU64::new(0);
-        Scene::looking(move || {
+        LiveObjects::looking(move || {
             let count = looks.fetch_add(1, Ordering::Relaxed) + 1;
             // A failed look keeps the previous objects.
             ready(if count.is_multiple_of(2) { Err(anyhow!("blind")) } else { Ok(Looks(count)) })
@@ -150,8 +150,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_act_ends_when_it_is_done_and_its_goal_is_reached() {
-        let screen = Screen::new(false, None);
-        let mut show = Show::new(&screen, looking());
+        let screen = DemoScreen::new(false, None);
+        let mut show = DemoShow::new(&screen, looking());
         let answer = show.act("first", ready(Ok(7)), |looks| looks.0 >= 5, None, "five looks").await.unwrap();
         assert_eq!((answer, show.props().0), (7, 5));
         let slow = async {
@@ -166,8 +166,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_act_that_fails_or_waits_in_vain_says_why() {
-        let screen = Screen::new(false, None);
-        let mut show = Show::new(&screen, looking());
+        let screen = DemoScreen::new(false, None);
+        let mut show = DemoShow::new(&screen, looking());
         let failed =
             show.act("failing", ready(Err::<(), _>(anyhow!("refused"))), |_| false, None, "").await.unwrap_err();
         assert_eq!(failed.to_string(), "refused");

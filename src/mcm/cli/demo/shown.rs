@@ -6,7 +6,7 @@ use comfy_table::{ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 use jiff::Timestamp;
 
 /// View of the objects of a demo.
-pub trait Shown: Clone + Default + Send + 'static {
+pub trait DemoView: Clone + Default + Send + 'static {
     /// All of it as a table of at most this width.
     fn frame(&self, now: Timestamp, width: u16, colours: bool) -> String;
 

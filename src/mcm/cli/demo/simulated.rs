@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    cloud::{Cloud, Vms},
+    cloud::{DemoCloud, DemoVms},
     options::DemoOptions,
-    process::{Process, free_port},
+    process::{ChildProcess, free_port},
 };
 
 const POOL: &str = include_str!("../../../../templates/simulated/pool.yaml");
@@ -17,13 +17,13 @@ const REPLICAS: usize = 5;
 const LOG: &str = "simulated-cloud.log";
 
 /// The simulated cloud in a separate process.
-pub struct Simulated {
+pub struct SimulatedDemoCloud {
     url: String,
 }
 
-impl Simulated {
+impl SimulatedDemoCloud {
     /// Starts it.
-    pub async fn start(program: &Path, options: &DemoOptions, kubeconfig: &Path) -> Result<(Self, Process)> {
+    pub async fn start(program: &Path, options: &DemoOptions, kubeconfig: &Path) -> Result<(Self, ChildProcess)> {
         std::fs::create_dir_all(options.show.logs()).context("create the log directory")?;
         let port = free_port(24_000)?;
         let arguments = [
@@ -35,14 +35,15 @@ impl Simulated {
         ];
         let url = format!("http://127.0.0.1:{port}");
         let log = options.show.logs().join(LOG);
-        let mut process = Process::start("the simulated cloud", program, &arguments, log, options.leaves_processes())?;
+        let mut process =
+            ChildProcess::start("the simulated cloud", program, &arguments, log, options.leaves_processes())?;
         process.until_it_answers(&format!("{url}/healthz")).await?;
         Ok((Self { url }, process))
     }
 }
 
 #[async_trait]
-impl Cloud for Simulated {
+impl DemoCloud for SimulatedDemoCloud {
     fn replicas(&self) -> usize {
         REPLICAS
     }
@@ -67,10 +68,10 @@ impl Cloud for Simulated {
         Ok(())
     }
 
-    async fn vms(&self) -> Result<Vms> {
+    async fn vms(&self) -> Result<DemoVms> {
         let statistics: Value = reqwest::get(format!("{}/v1/stats", self.url)).await?.json().await?;
         let count = |name: &str| statistics.get(name).and_then(Value::as_u64).unwrap_or_default();
-        Ok(Vms { created: count("created"), alive: count("alive"), ..Vms::default() })
+        Ok(DemoVms { created: count("created"), alive: count("alive"), ..DemoVms::default() })
     }
 }
 

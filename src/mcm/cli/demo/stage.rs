@@ -6,13 +6,14 @@ use anyhow::{Context, Result};
 use kube::Client;
 
 use super::{
-    cloud::Cloud,
+    cloud::DemoCloud,
     options::DemoOptions,
-    process::{Process, free_port},
+    process::{ChildProcess, free_port},
 };
 use crate::cli::{apply, crd};
 use mcm_runtime::kubeconfig::{
-    self, Cluster, Clusters, ControlKubeconfig, Fallback, StartError, TargetKubeconfig, UserAgent,
+    self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, StartError, TargetKubeconfig,
+    UserAgent,
 };
 
 const WORKLOAD: &str = include_str!("../../../../templates/simulated/workload.yaml");
@@ -21,18 +22,23 @@ const FIELD_MANAGER: &str = "mcm-demo";
 const LOG: &str = "mcm.log";
 
 /// The clients and the manager of the demo.
-pub struct Stage {
+pub struct DemoEnvironment {
     /// The cluster.
     pub client: Client,
     /// The cloud.
-    pub cloud: Arc<dyn Cloud>,
+    pub cloud: Arc<dyn DemoCloud>,
     kubeconfig: String,
-    manager: Process,
+    manager: ChildProcess,
 }
 
-impl Stage {
+impl DemoEnvironment {
     /// Installs the CRDs and starts the manager.
-    pub async fn set(options: &DemoOptions, program: &Path, kubeconfig: &Path, cloud: Arc<dyn Cloud>) -> Result<Self> {
+    pub async fn set(
+        options: &DemoOptions,
+        program: &Path,
+        kubeconfig: &Path,
+        cloud: Arc<dyn DemoCloud>,
+    ) -> Result<Self> {
         std::fs::create_dir_all(options.show.logs()).context("create the log directory")?;
         let client = client_of(kubeconfig).await?;
         apply::apply(&client, &crd::render(None)?, FIELD_MANAGER).await.context("install the CRDs")?;
@@ -54,7 +60,7 @@ impl Stage {
         ];
         arguments.extend(cloud.flags());
         let log = options.show.logs().join(LOG);
-        let mut manager = Process::start("the manager", program, &arguments, log, options.leaves_processes())?;
+        let mut manager = ChildProcess::start("the manager", program, &arguments, log, options.leaves_processes())?;
         manager.until_it_answers(&format!("http://127.0.0.1:{port}/readyz")).await?;
         Ok(Self { client, cloud, kubeconfig, manager })
     }
@@ -101,7 +107,7 @@ pub(super) async fn client_of(path: &Path) -> Result<Client, StartError> {
     kubeconfig::client(&cluster_of(path).await?, UserAgent::Mcm).await
 }
 
-async fn cluster_of(path: &Path) -> Result<Cluster, StartError> {
+async fn cluster_of(path: &Path) -> Result<ClusterConfig, StartError> {
     let control = ControlKubeconfig::Named(path.to_owned());
-    Ok(Clusters::load(&control, &TargetKubeconfig::None, Fallback::None).await?.control)
+    Ok(ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::None).await?.control)
 }

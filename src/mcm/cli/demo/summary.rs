@@ -7,9 +7,9 @@ use super::shown::table;
 
 /// Results of the demo.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct DemoSummary {
     /// The acts.
-    pub acts: Vec<Act>,
+    pub acts: Vec<ActResult>,
     /// Duration in total.
     pub seconds: f64,
     /// VMs that the cloud created.
@@ -20,7 +20,7 @@ pub struct Summary {
 
 /// One act.
 #[derive(Debug, Serialize)]
-pub struct Act {
+pub struct ActResult {
     /// Title.
     pub title: String,
     /// Duration.
@@ -29,7 +29,7 @@ pub struct Act {
     pub result: String,
 }
 
-impl Summary {
+impl DemoSummary {
     /// As a table of at most this width.
     #[must_use]
     pub fn text(&self, width: u16) -> String {

@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{
-    props::Props,
-    shown::{Shown, shortened, table},
+    props::DemoObjects,
+    shown::{DemoView, shortened, table},
 };
 use crate::api::machine::{Machine, MachinePhase};
 
 /// Phase of a VM that no machine has.
 const NO_MACHINE: &str = "no machine";
 
-impl Shown for Props {
+impl DemoView for DemoObjects {
     fn frame(&self, now: Timestamp, width: u16, colours: bool) -> String {
         frame(self, now, width, colours)
     }
@@ -41,7 +41,7 @@ const WITHOUT_OPERATION: u16 = 82;
 const LEAST_OPERATION: u16 = 16;
 
 /// The machines and their nodes, and VMs without a machine: one line for each.
-fn frame(props: &Props, now: Timestamp, width: u16, colours: bool) -> String {
+fn frame(props: &DemoObjects, now: Timestamp, width: u16, colours: bool) -> String {
     let room = width.saturating_sub(WITHOUT_OPERATION);
     let shows_operation = room >= LEAST_OPERATION;
     let columns = if shows_operation { 7 } else { 6 };
@@ -92,7 +92,7 @@ fn shown_phase(machine: &Machine) -> String {
     shown.to_owned()
 }
 
-fn node(props: &Props, machine: &Machine) -> &'static str {
+fn node(props: &DemoObjects, machine: &Machine) -> &'static str {
     let Some(node) = machine.node_name().and_then(|name| props.nodes.get(name)) else { return "–" };
     let ready = node.status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     match (ready, node.spec.unschedulable) {
@@ -102,7 +102,7 @@ fn node(props: &Props, machine: &Machine) -> &'static str {
     }
 }
 
-fn pods(props: &Props, machine: &Machine) -> usize {
+fn pods(props: &DemoObjects, machine: &Machine) -> usize {
     let on_node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == machine.node_name();
     machine.node_name().map_or(0, |_| props.pods.values().filter(|pod| on_node(pod)).count())
 }
@@ -126,7 +126,7 @@ const fn colour_of(phase: &MachinePhase) -> Color {
 mod tests {
     use super::*;
 
-    fn props() -> Props {
+    fn props() -> DemoObjects {
         let machine = |name: &str, phase: &str| {
             let text = format!(
                 r#"{{"metadata": {{"name": "{name}", "labels": {{"node": "{name}"}}, "creationTimestamp": "2026-01-01T00:00:00Z"}},
@@ -136,7 +136,7 @@ mod tests {
             );
             Arc::new(serde_json::from_str::<Machine>(&text).unwrap())
         };
-        let mut props = Props::default();
+        let mut props = DemoObjects::default();
         props.machines.insert("pool-a".into(), machine("pool-a", "Running"));
         props.machines.insert("pool-b".into(), machine("pool-b", ""));
         let node =

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::cli::objects::ObjectsError;
-use mcm_driver_host::remote::Address;
+use mcm_driver_host::remote::DriverAddress;
 
 /// A driver that could not be tested.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum NotTested {
     Unreachable(String),
     /// Credentials would be readable by others.
     #[error("credentials would be sent unencrypted to {0}: use https://, or --insecure")]
-    Exposed(Address),
+    Exposed(DriverAddress),
     /// It does not end.
     #[error("the test did not end within {0:?}")]
     Endless(Duration),

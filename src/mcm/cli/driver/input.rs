@@ -18,7 +18,7 @@ use mcm_driver_host::remote::RemoteDriver;
 const VOLUME_ID: &str = "volume-id";
 
 /// Objects for the test of a driver.
-pub(super) struct Input {
+pub(super) struct DriverTestInput {
     pub class: MachineClass,
     invalid: Option<MachineClass>,
     foreign: Option<MachineClass>,
@@ -26,7 +26,7 @@ pub(super) struct Input {
     volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
 }
 
-impl Input {
+impl DriverTestInput {
     pub(super) fn read(options: &TestOptions) -> Result<Self, NotTested> {
         let class = |path: &PathBuf| of_file(path, class_of);
         let mut secret = SecretData::default();

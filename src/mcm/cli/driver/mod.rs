@@ -12,20 +12,20 @@ use clap::{Args, Subcommand};
 
 use super::flags::{LogOptions, SecretOptions, place_for, value};
 use crate::process::{self, DriverServerOptions, SimulatedPlace};
-use input::Input;
+use input::DriverTestInput;
 use mcm_driver::{Guards, conformance};
-use mcm_driver_host::remote::{Endpoint, Listen, ListenOptions, RemoteDriver, Texts, TlsFiles};
+use mcm_driver_host::remote::{DriverEndpoint, ListenAddress, ListenOptions, RemoteDriver, TextTreatment, TlsFiles};
 
 pub use error::NotTested;
 pub use options::TestOptions;
-pub use report::Report;
+pub use report::DriverTestReport;
 
 /// Sub-commands of `mcm driver`.
 #[derive(Debug, Subcommand)]
 pub enum DriverCommand {
     /// Serve the built-in drivers to another mcm
     #[command(after_help = "Examples:\n  mcm driver serve --provider AWS --listen unix:///run/mcm/aws.sock")]
-    Serve(Box<ServeOptions>),
+    Serve(Box<DriverServeFlags>),
     /// Test a driver in any language: create and delete a few VMs, and report violated rules of docs/drivers.md
     ///
     /// Exit code: 0 every check passed, 3 a check failed, 1 the driver could not be tested.
@@ -35,13 +35,13 @@ pub enum DriverCommand {
 
 /// Flags of `mcm driver serve`.
 #[derive(Args, Clone, Debug)]
-pub struct ServeOptions {
+pub struct DriverServeFlags {
     /// Serve only the driver of this provider; all drivers if absent
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// Listen address: unix:///PATH, which only its user can open, or HOST:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = value::listen)]
-    listen: Listen,
+    listen: ListenAddress,
     /// Certificate of this server; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
@@ -72,11 +72,11 @@ pub struct ServeOptions {
 ///
 /// # Errors
 /// The provider is not built in, or the address cannot be had.
-pub async fn serve(options: ServeOptions) -> Result<()> {
+pub async fn serve(options: DriverServeFlags) -> Result<()> {
     process::serve_drivers(server_options(options)).await
 }
 
-fn server_options(options: ServeOptions) -> DriverServerOptions {
+fn server_options(options: DriverServeFlags) -> DriverServerOptions {
     let tls = TlsFiles { ca: options.client_ca_file, cert: options.cert_file, key: options.key_file };
     DriverServerOptions {
         simulated_cloud: place_for(options.provider.as_deref(), options.simulated_cloud.as_ref()),
@@ -99,24 +99,24 @@ const LIMIT: Duration = Duration::from_secs(2 * 3600);
 ///
 /// # Errors
 /// The driver could not be tested.
-pub async fn test(options: TestOptions) -> Result<Report, NotTested> {
+pub async fn test(options: TestOptions) -> Result<DriverTestReport, NotTested> {
     if options.address.is_exposed() && !options.insecure {
         return Err(NotTested::Exposed(options.address));
     }
     let prefix = format!("{}-{:06x}", options.prefix, rand::random::<u32>() >> 8);
-    let input = Input::read(&options)?;
-    let endpoint = Endpoint {
+    let input = DriverTestInput::read(&options)?;
+    let endpoint = DriverEndpoint {
         name: input.class.provider.trim().to_owned(),
         address: options.address.clone(),
         tls: TlsFiles { ca: options.ca_file, cert: options.cert_file, key: options.key_file },
         server_name: options.server_name,
     };
-    let driver = RemoteDriver::open(&endpoint, Texts::AsTheyAre, &Guards::unobserved().observer);
+    let driver = RemoteDriver::open(&endpoint, TextTreatment::AsTheyAre, &Guards::unobserved().observer);
     driver.reached().await.map_err(|error| NotTested::Unreachable(error.message))?;
     let subject = input.subject(&driver, prefix);
     let results = tokio::time::timeout(LIMIT, conformance::run(&subject)).await;
     let results = results.map_err(|_| NotTested::Endless(LIMIT))?;
-    Ok(Report::new(&endpoint, results, options.output))
+    Ok(DriverTestReport::new(&endpoint, results, options.output))
 }
 
 #[cfg(test)]
@@ -124,13 +124,13 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::cli::args::{self, Command};
+    use crate::cli::args::{self, McmCommand};
 
     #[test]
     fn namespaces_of_clients_are_tenants() {
         let words = ["mcm", "driver", "serve", "--listen=unix:///s", "--credential-files-folder=/wi"];
         let parsed = args::parse(words.map(OsString::from)).unwrap();
-        let Command::Driver { command: DriverCommand::Serve(options) } = parsed else { panic!("another command") };
+        let McmCommand::Driver { command: DriverCommand::Serve(options) } = parsed else { panic!("another command") };
         let policy = server_options(*options).secrets;
         let class = serde_json::json!({ "metadata": { "name": "c", "namespace": "team-b" }, "providerSpec": {} });
         let policy = policy.of(&serde_json::from_value(class).unwrap()).into_owned();

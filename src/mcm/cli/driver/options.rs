@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::{flags::value, format::Format};
-use mcm_driver_host::remote::Address;
+use crate::cli::{flags::value, format::OutputFormat};
+use mcm_driver_host::remote::DriverAddress;
 
 /// Flags of `mcm driver test`.
 #[derive(Args, Clone, Debug)]
 pub struct TestOptions {
     /// Address of the driver: unix:///PATH, https://HOST:PORT or http://HOST:PORT
     #[arg(value_name = "ADDRESS", value_parser = value::driver_address)]
-    pub(super) address: Address,
+    pub(super) address: DriverAddress,
     /// A file or folder with the MachineClass from which VMs are created, or with its Secrets; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, value_delimiter = ',')]
     pub(super) files: Vec<PathBuf>,
@@ -47,6 +47,6 @@ pub struct TestOptions {
     #[arg(long)]
     pub(super) insecure: bool,
     /// Format of the report
-    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = Format::Text, hide_possible_values = true)]
-    pub(super) output: Format,
+    #[arg(short = 'o', long, value_enum, value_name = "text|json", default_value_t = OutputFormat::Text, hide_possible_values = true)]
+    pub(super) output: OutputFormat,
 }

@@ -4,25 +4,25 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::cli::{exit::No, format::Format, table::table};
+use crate::cli::{exit::NegativeAnswer, format::OutputFormat, table::table};
 use mcm_driver::conformance::{self, CheckResult, Outcome};
-use mcm_driver_host::remote::Endpoint;
+use mcm_driver_host::remote::DriverEndpoint;
 
 /// The report of a test.
 #[derive(Debug)]
-pub struct Report {
+pub struct DriverTestReport {
     /// Format of the report.
     pub text: String,
     failed: usize,
     checks: usize,
 }
 
-impl Report {
-    pub(super) fn new(endpoint: &Endpoint, results: conformance::Report, format: Format) -> Self {
+impl DriverTestReport {
+    pub(super) fn new(endpoint: &DriverEndpoint, results: conformance::Report, format: OutputFormat) -> Self {
         let count = |outcome| results.results.iter().filter(|one| one.outcome == outcome).count();
         let (passed, failed, skipped) = (count(Outcome::Passed), results.failed().len(), count(Outcome::Skipped));
         let text = match format {
-            Format::Json => {
+            OutputFormat::Json => {
                 let results: Vec<_> = results.results.iter().map(json_of).collect();
                 let document = json!({
                     "provider": endpoint.name, "address": endpoint.address.to_string(),
@@ -30,7 +30,7 @@ impl Report {
                 });
                 format!("{document:#}\n")
             }
-            Format::Text => {
+            OutputFormat::Text => {
                 let mut text = table_of(&results.results);
                 let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
                 text
@@ -43,9 +43,9 @@ impl Report {
     ///
     /// # Errors
     /// How many did.
-    pub fn verdict(&self) -> Result<(), No> {
+    pub fn verdict(&self) -> Result<(), NegativeAnswer> {
         if self.failed > 0 {
-            return Err(No(format!("{} of {} checks failed", self.failed, self.checks)));
+            return Err(NegativeAnswer(format!("{} of {} checks failed", self.failed, self.checks)));
         }
         Ok(())
     }
@@ -80,26 +80,27 @@ fn table_of(results: &[CheckResult]) -> String {
 mod tests {
     use super::*;
 
-    fn report(outcome: Outcome, format: Format) -> Report {
+    fn report(outcome: Outcome, format: OutputFormat) -> DriverTestReport {
         let name = "delete of a machine without a VM succeeds";
         let results = vec![CheckResult { name, outcome, detail: "because".to_owned() }];
         let endpoint = "p=unix:///s".parse().unwrap();
-        Report::new(&endpoint, conformance::Report { results }, format)
+        DriverTestReport::new(&endpoint, conformance::Report { results }, format)
     }
 
     #[test]
     fn a_failed_check_says_what_to_do_and_fails_the_command() {
-        let failed = report(Outcome::Failed, Format::Text);
+        let failed = report(Outcome::Failed, OutputFormat::Text);
         assert!(failed.text.contains("FAILED") && failed.text.contains("success"), "{}", failed.text);
         assert_eq!(failed.verdict().unwrap_err().to_string(), "1 of 1 checks failed");
         for outcome in [Outcome::Passed, Outcome::Skipped] {
-            report(outcome, Format::Text).verdict().unwrap();
+            report(outcome, OutputFormat::Text).verdict().unwrap();
         }
     }
 
     #[test]
     fn programs_get_json() {
-        let document: serde_json::Value = serde_json::from_str(&report(Outcome::Failed, Format::Json).text).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(&report(Outcome::Failed, OutputFormat::Json).text).unwrap();
         assert_eq!(document["failed"], 1);
         assert_eq!(document["checks"][0]["result"], "failed");
         assert_eq!(document["checks"][0]["advice"], "a VM that is gone already is success");

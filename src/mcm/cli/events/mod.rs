@@ -12,15 +12,15 @@ use kube::{Api, api::ListParams};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
-    exit::{Answer, Exit},
+    exit::{CommandAnswer, CommandExit},
     flags::value,
-    format::{Format, OutputOptions},
-    reading::{self, ReadingOptions, story::Facts},
+    format::{OutputFormat, OutputOptions},
+    reading::{self, ReadingOptions, story::NamespaceFacts},
     terminal::print,
 };
 use crate::process::ReadOnly;
-use mcm_rules::plan::Subject;
-pub(super) use timeline::{Line, text};
+use mcm_rules::plan::SubjectRef;
+pub(super) use timeline::{EventLine, text};
 
 /// Time between two looks at the events.
 const LOOK: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ pub struct EventsOptions {
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
-pub async fn run(options: EventsOptions) -> Result<Answer> {
+pub async fn run(options: EventsOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     let facts = reading::facts(&cell).await?;
     let object = options.object.as_deref().map(|wanted| reading::find(&facts, wanted)).transpose()?;
@@ -59,25 +59,25 @@ pub async fn run(options: EventsOptions) -> Result<Answer> {
         lines.retain(|line| facts.now.duration_since(line.last) <= since);
     }
     let look = options.output.look();
-    let render = |lines: &[Line]| match options.output.format {
-        Format::Text => timeline::text(look, lines, facts.now),
-        Format::Json => timeline::json_lines(lines),
+    let render = |lines: &[EventLine]| match options.output.format {
+        OutputFormat::Text => timeline::text(look, lines, facts.now),
+        OutputFormat::Json => timeline::json_lines(lines),
     };
     let mut text = render(&lines);
-    if options.output.format == Format::Text {
+    if options.output.format == OutputFormat::Text {
         if lines.is_empty() {
             text = "there are no events\n".to_owned();
         }
         notes.iter().for_each(|note| text += &format!("note: {note}\n"));
     }
     if !options.watch {
-        return Ok(Answer { text, exit: Exit::Good });
+        return Ok(CommandAnswer { text, exit: CommandExit::Good });
     }
-    let ended = || Answer { text: String::new(), exit: Exit::Good };
+    let ended = || CommandAnswer { text: String::new(), exit: CommandExit::Good };
     if !print(&text)? {
         return Ok(ended());
     }
-    let mut shown: BTreeSet<_> = lines.iter().map(Line::occurrence).collect();
+    let mut shown: BTreeSet<_> = lines.iter().map(EventLine::occurrence).collect();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -94,10 +94,10 @@ pub async fn run(options: EventsOptions) -> Result<Answer> {
 /// The events of an object with its family, or of everything; and notes about what could not be read.
 pub(super) async fn lines(
     cell: &ReadOnly,
-    facts: &Facts,
-    object: Option<&Subject>,
-) -> Result<(Vec<Line>, Vec<String>)> {
-    let family = timeline::Members::of(facts, object);
+    facts: &NamespaceFacts,
+    object: Option<&SubjectRef>,
+) -> Result<(Vec<EventLine>, Vec<String>)> {
+    let family = timeline::EventSubjects::of(facts, object);
     let events: Api<Event> = Api::namespaced(cell.control.clone(), &cell.namespace);
     let mut events = reading::pages(&events, ListParams::default()).await?;
     let mut notes = Vec::new();

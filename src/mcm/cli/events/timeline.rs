@@ -12,13 +12,13 @@ use serde::Serialize;
 
 use crate::cli::{
     reading::{
-        family::Change,
-        story::{CLASS, DEPLOYMENT, Facts, MACHINE, NODE, SET},
+        family::TemplateChange,
+        story::{CLASS, DEPLOYMENT, MACHINE, NODE, NamespaceFacts, SET},
     },
     rollout::history::revisions,
-    terminal::{Look, Mark, cut},
+    terminal::{StatusMark, TerminalLook, cut},
 };
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// From this age on, a time has its date.
 const DAY: SignedDuration = SignedDuration::from_hours(12);
@@ -27,7 +27,7 @@ const DAY: SignedDuration = SignedDuration::from_hours(12);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "Event")]
-pub(in crate::cli) struct Line {
+pub(in crate::cli) struct EventLine {
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub first: Timestamp,
     #[schemars(with = "String", extend("format" = "date-time"))]
@@ -40,7 +40,7 @@ pub(in crate::cli) struct Line {
     pub count: i32,
 }
 
-impl Line {
+impl EventLine {
     /// Differs for each time that the event occurred.
     pub(super) fn occurrence(&self) -> (String, String, String, String, i32) {
         let Self { kind, name, reason, message, count, .. } = self.clone();
@@ -49,17 +49,17 @@ impl Line {
 }
 
 /// The objects whose events are shown.
-pub(super) struct Members {
+pub(super) struct EventSubjects {
     objects: BTreeSet<(String, String)>,
     /// Names of deployments and sets, whose sets and machines may have been deleted since.
     deployments: BTreeSet<String>,
     sets: BTreeSet<String>,
 }
 
-impl Members {
+impl EventSubjects {
     /// An object with everything below it; everything if it is `None`.
-    pub(super) fn of(facts: &Facts, object: Option<&Subject>) -> Self {
-        let roots: Vec<Subject> = match object {
+    pub(super) fn of(facts: &NamespaceFacts, object: Option<&SubjectRef>) -> Self {
+        let roots: Vec<SubjectRef> = match object {
             Some(object) => vec![object.clone()],
             None => {
                 let of_kind = |kind: &'static str| facts.names(kind).map(|name| facts.subject(kind, name));
@@ -73,7 +73,7 @@ impl Members {
         members
     }
 
-    fn add(&mut self, facts: &Facts, object: &Subject) {
+    fn add(&mut self, facts: &NamespaceFacts, object: &SubjectRef) {
         if !self.objects.insert((object.kind.clone(), object.name.clone())) {
             return;
         }
@@ -110,8 +110,8 @@ impl Members {
 }
 
 /// The events of members, with one line for equal events.
-pub(super) fn lines(members: &Members, events: &[Event]) -> Vec<Line> {
-    let mut found: BTreeMap<(String, String, String, String), Line> = BTreeMap::new();
+pub(super) fn lines(members: &EventSubjects, events: &[Event]) -> Vec<EventLine> {
+    let mut found: BTreeMap<(String, String, String, String), EventLine> = BTreeMap::new();
     for event in events {
         let about = &event.involved_object;
         let (kind, name) = (about.kind.clone().unwrap_or_default(), about.name.clone().unwrap_or_default());
@@ -124,7 +124,7 @@ pub(super) fn lines(members: &Members, events: &[Event]) -> Vec<Line> {
         let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
         let key = (kind.clone(), name.clone(), reason.clone(), message.clone());
         let is_warning = event.type_.as_deref() == Some("Warning");
-        let line = Line { first, last, kind, name, is_warning, reason, message, count: 0 };
+        let line = EventLine { first, last, kind, name, is_warning, reason, message, count: 0 };
         let line = found.entry(key).or_insert(line);
         line.first = line.first.min(first);
         line.last = line.last.max(last);
@@ -145,15 +145,15 @@ fn times(event: &Event) -> Option<(Timestamp, Timestamp)> {
 }
 
 /// Changes of templates, which have no event.
-pub(super) fn changes(facts: &Facts, members: &Members) -> Vec<Line> {
+pub(super) fn changes(facts: &NamespaceFacts, members: &EventSubjects) -> Vec<EventLine> {
     let families = members.deployments.iter().filter_map(|name| facts.family(name).map(|family| (name, family)));
     let mut found = Vec::new();
     for (name, family) in families {
         for revision in revisions(facts, &family) {
             let Some(created) = revision.created.filter(|_| !revision.changes.is_empty()) else { continue };
             let by = if revision.by.is_empty() { String::new() } else { format!(" ({})", revision.by) };
-            let fields = revision.changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ");
-            found.push(Line {
+            let fields = revision.changes.iter().map(TemplateChange::to_string).collect::<Vec<_>>().join(", ");
+            found.push(EventLine {
                 first: created,
                 last: created,
                 kind: DEPLOYMENT.to_owned(),
@@ -169,14 +169,15 @@ pub(super) fn changes(facts: &Facts, members: &Members) -> Vec<Line> {
 }
 
 /// Lines for people: time, object, reason and message; as wide as a terminal, and whole in a pipe.
-pub(in crate::cli) fn text(look: Look, lines: &[Line], now: Timestamp) -> String {
-    let widest = |text: fn(&Line) -> usize, most: usize| lines.iter().map(text).max().unwrap_or_default().min(most);
+pub(in crate::cli) fn text(look: TerminalLook, lines: &[EventLine], now: Timestamp) -> String {
+    let widest =
+        |text: fn(&EventLine) -> usize, most: usize| lines.iter().map(text).max().unwrap_or_default().min(most);
     let name = widest(|line| line.name.chars().count(), look.width / 3);
     let reason = widest(|line| line.reason.chars().count(), 24);
     let mut text = String::new();
     for line in lines {
         let time = if now.duration_since(line.last) < DAY { "%H:%M:%S" } else { "%m-%d %H:%M" };
-        let mark = if line.is_warning { look.mark(Mark::Look) } else { " ".to_owned() };
+        let mark = if line.is_warning { look.mark(StatusMark::Look) } else { " ".to_owned() };
         let count = if line.count > 1 { format!("  ×{}", line.count) } else { String::new() };
         let time = line.last.strftime(time).to_string();
         let head = format!("{time}  {:<name$}  ", line.name);
@@ -192,8 +193,8 @@ pub(in crate::cli) fn text(look: Look, lines: &[Line], now: Timestamp) -> String
 }
 
 /// One JSON document in each line.
-pub(super) fn json_lines(lines: &[Line]) -> String {
-    let line = |line: &Line| serde_json::to_string(line).map(|text| format!("{text}\n")).unwrap_or_default();
+pub(super) fn json_lines(lines: &[EventLine]) -> String {
+    let line = |line: &EventLine| serde_json::to_string(line).map(|text| format!("{text}\n")).unwrap_or_default();
     lines.iter().map(line).collect()
 }
 

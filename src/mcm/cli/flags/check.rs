@@ -8,14 +8,14 @@ use super::{
 };
 use crate::api::GoDuration;
 #[cfg(feature = "remote")]
-use mcm_driver_host::remote::Address;
+use mcm_driver_host::remote::DriverAddress;
 
 /// client-go's jitter: pauses are up to this multiple of the retry period.
 const RETRY_JITTER: f64 = 1.2;
 
 /// Conflicting flags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Conflict {
+pub enum FlagConflict {
     /// No control cluster is given.
     #[error("--control-kubeconfig must not be empty when --target-kubeconfig is none")]
     NoControlCluster,
@@ -84,9 +84,9 @@ pub enum Conflict {
 
 /// All conflicts of one command line, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Conflicts(Vec<Conflict>);
+pub struct FlagConflicts(Vec<FlagConflict>);
 
-impl fmt::Display for Conflicts {
+impl fmt::Display for FlagConflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, conflict) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
@@ -101,7 +101,7 @@ impl ControllerManagerOptions {
     ///
     /// # Errors
     /// All conflicts.
-    pub fn check(&self) -> Result<(), Conflicts> {
+    pub fn check(&self) -> Result<(), FlagConflicts> {
         verdict(generic_conflicts(&self.generic))
     }
 }
@@ -111,7 +111,7 @@ impl MachineControllerOptions {
     ///
     /// # Errors
     /// All conflicts.
-    pub fn check(&self) -> Result<(), Conflicts> {
+    pub fn check(&self) -> Result<(), FlagConflicts> {
         verdict(
             generic_conflicts(&self.generic)
                 .chain(machine_conflicts(&self.machine))
@@ -125,7 +125,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// All conflicts.
-    pub fn check(&self) -> Result<(), Conflicts> {
+    pub fn check(&self) -> Result<(), FlagConflicts> {
         verdict(
             generic_conflicts(&self.generic)
                 .chain(machine_conflicts(&self.machine))
@@ -140,7 +140,7 @@ impl CapiManagerOptions {
     ///
     /// # Errors
     /// All conflicts.
-    pub fn check(&self) -> Result<(), Conflicts> {
+    pub fn check(&self) -> Result<(), FlagConflicts> {
         verdict(
             election_conflicts(&self.leader_election)
                 .chain(driver_conflicts(&self.driver))
@@ -149,82 +149,86 @@ impl CapiManagerOptions {
     }
 }
 
-fn verdict(conflicts: impl Iterator<Item = Conflict>) -> Result<(), Conflicts> {
+fn verdict(conflicts: impl Iterator<Item = FlagConflict>) -> Result<(), FlagConflicts> {
     let conflicts: Vec<_> = conflicts.collect();
-    if conflicts.is_empty() { Ok(()) } else { Err(Conflicts(conflicts)) }
+    if conflicts.is_empty() { Ok(()) } else { Err(FlagConflicts(conflicts)) }
 }
 
-fn generic_conflicts(options: &GenericOptions) -> impl Iterator<Item = Conflict> {
+fn generic_conflicts(options: &GenericOptions) -> impl Iterator<Item = FlagConflict> {
     let no_control = options.target_kubeconfig == TargetKubeconfig::None
         && options.control_kubeconfig == ControlKubeconfig::SameAsTarget;
     let contention = options.compatibility.contention_profiling && !options.profiling;
-    [no_control.then_some(Conflict::NoControlCluster), contention.then_some(Conflict::ContentionWithoutProfiling)]
-        .into_iter()
-        .flatten()
-        .chain(election_conflicts(&options.leader_election))
+    [
+        no_control.then_some(FlagConflict::NoControlCluster),
+        contention.then_some(FlagConflict::ContentionWithoutProfiling),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(election_conflicts(&options.leader_election))
 }
 
 /// Timing flags are ignored while leader election is off.
-fn election_conflicts(options: &LeaderElectionOptions) -> impl Iterator<Item = Conflict> {
+fn election_conflicts(options: &LeaderElectionOptions) -> impl Iterator<Item = FlagConflict> {
     let (lease, renew, retry) = (options.lease_duration, options.renew_deadline, options.retry_period);
     [
-        (options.resource_lock != "leases").then(|| Conflict::ResourceLock(options.resource_lock.clone())),
-        (lease <= renew).then(|| Conflict::LeaseTooShort { lease: lease.into(), renew: renew.into() }),
+        (options.resource_lock != "leases").then(|| FlagConflict::ResourceLock(options.resource_lock.clone())),
+        (lease <= renew).then(|| FlagConflict::LeaseTooShort { lease: lease.into(), renew: renew.into() }),
         (renew <= retry.mul_f64(RETRY_JITTER))
-            .then(|| Conflict::RenewTooShort { renew: renew.into(), retry: retry.into() }),
-        retry.is_zero().then_some(Conflict::NoRetryPeriod),
+            .then(|| FlagConflict::RenewTooShort { renew: renew.into(), retry: retry.into() }),
+        retry.is_zero().then_some(FlagConflict::NoRetryPeriod),
     ]
     .into_iter()
     .flatten()
     .filter(|_| options.enabled)
 }
 
-fn certificate_conflicts(options: &CapiManagerOptions) -> impl Iterator<Item = Conflict> {
+fn certificate_conflicts(options: &CapiManagerOptions) -> impl Iterator<Item = FlagConflict> {
     let (cert, key) = (options.tls_cert_file.is_some(), options.tls_private_key_file.is_some());
     [
-        (cert != key).then_some(Conflict::HalfIdentified),
-        (cert && options.insecure_diagnostics).then_some(Conflict::UnusedCertificate),
+        (cert != key).then_some(FlagConflict::HalfIdentified),
+        (cert && options.insecure_diagnostics).then_some(FlagConflict::UnusedCertificate),
     ]
     .into_iter()
     .flatten()
 }
 
-fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = Conflict> {
+fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = FlagConflict> {
     let (period, timeout) = (options.api_server_check_period, options.api_server_check_timeout);
     (period < timeout)
-        .then(|| Conflict::CheckPeriodTooShort { period: period.into(), timeout: timeout.into() })
+        .then(|| FlagConflict::CheckPeriodTooShort { period: period.into(), timeout: timeout.into() })
         .into_iter()
 }
 
 /// What Secrets may use differs from cell to cell.
-fn cell_conflicts(options: &SecretOptions) -> impl Iterator<Item = Conflict> + use<> {
+fn cell_conflicts(options: &SecretOptions) -> impl Iterator<Item = FlagConflict> + use<> {
     let SecretOptions { process_credentials_namespaces: namespaces, credential_files_folder: folders, .. } = options;
     [
-        (!namespaces.is_empty()).then_some(Conflict::ProcessCredentialsOfCells),
-        (*folders != SecretOptions::default().credential_files_folder).then_some(Conflict::CredentialFilesOfCells),
+        (!namespaces.is_empty()).then_some(FlagConflict::ProcessCredentialsOfCells),
+        (*folders != SecretOptions::default().credential_files_folder).then_some(FlagConflict::CredentialFilesOfCells),
     ]
     .into_iter()
     .flatten()
 }
 
 #[cfg(not(feature = "remote"))]
-fn driver_conflicts(_: &DriverOptions) -> impl Iterator<Item = Conflict> {
+fn driver_conflicts(_: &DriverOptions) -> impl Iterator<Item = FlagConflict> {
     std::iter::empty()
 }
 
 #[cfg(feature = "remote")]
-fn driver_conflicts(options: &DriverOptions) -> impl Iterator<Item = Conflict> {
+fn driver_conflicts(options: &DriverOptions) -> impl Iterator<Item = FlagConflict> {
     let (endpoints, is_insecure) = (options.remote.endpoints(), options.remote.driver_insecure);
     let names: Vec<String> = endpoints.iter().map(|endpoint| endpoint.name.to_ascii_lowercase()).collect();
     endpoints.into_iter().enumerate().flat_map(move |(index, endpoint)| {
         let is_twice = names[..index].contains(&names[index]);
-        let is_https = matches!(endpoint.address, Address::Tcp { is_tls: true, .. });
+        let is_https = matches!(endpoint.address, DriverAddress::Tcp { is_tls: true, .. });
         let name = || endpoint.name.clone();
         [
-            is_twice.then(|| Conflict::DriverTwice(name())),
-            (endpoint.address.is_exposed() && !is_insecure).then(|| Conflict::DriverExposed(name())),
-            (is_https && endpoint.tls.ca.is_none()).then(|| Conflict::DriverWithoutCa(name())),
-            (endpoint.tls.cert.is_some() != endpoint.tls.key.is_some()).then(|| Conflict::DriverHalfIdentified(name())),
+            is_twice.then(|| FlagConflict::DriverTwice(name())),
+            (endpoint.address.is_exposed() && !is_insecure).then(|| FlagConflict::DriverExposed(name())),
+            (is_https && endpoint.tls.ca.is_none()).then(|| FlagConflict::DriverWithoutCa(name())),
+            (endpoint.tls.cert.is_some() != endpoint.tls.key.is_some())
+                .then(|| FlagConflict::DriverHalfIdentified(name())),
         ]
         .into_iter()
         .flatten()

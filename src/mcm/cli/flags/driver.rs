@@ -12,7 +12,7 @@ use mcm_driver::{
 };
 use mcm_driver_host::ON_REQUEST;
 #[cfg(feature = "remote")]
-use mcm_driver_host::remote::{Endpoint, TlsFiles};
+use mcm_driver_host::remote::{DriverEndpoint, TlsFiles};
 
 /// Flags of the drivers.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct RemoteOptions {
     /// A remote driver and the provider that it serves; may be repeated. ADDRESS is unix:///PATH, https://HOST:PORT, or
     /// http://HOST:PORT on this host; ",ca=FILE", ",cert=FILE", ",key=FILE" and ",server-name=NAME" may follow
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = value::driver_endpoint)]
-    pub driver: Vec<Endpoint>,
+    pub driver: Vec<DriverEndpoint>,
 
     /// CA of the certificates of drivers, for https; files are reloaded when they change
     #[arg(long, value_name = "FILE")]
@@ -135,7 +135,7 @@ pub struct RemoteOptions {
 #[cfg(feature = "remote")]
 impl RemoteOptions {
     /// The drivers, each with its files.
-    pub fn endpoints(&self) -> Vec<Endpoint> {
+    pub fn endpoints(&self) -> Vec<DriverEndpoint> {
         let files = TlsFiles {
             ca: self.driver_ca_file.clone(),
             cert: self.driver_cert_file.clone(),

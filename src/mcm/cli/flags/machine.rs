@@ -5,7 +5,7 @@ use std::{convert::Infallible, str::FromStr, time::Duration};
 use clap::{ArgAction, Args};
 
 use super::value;
-use mcm_rules::safety::meltdown::Limit;
+use mcm_rules::safety::meltdown::ReplacementLimit;
 
 /// Defaults for machines, which a machine can override in its spec.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -113,12 +113,12 @@ pub struct MachineOptions {
 
     /// Number or percentage of a deployment's machines out of service at which no further unhealthy machine is replaced
     #[arg(long = "machine-safety-max-unhealthy-replacements", default_value = "1", value_name = "NUMBER|PERCENTAGE")]
-    pub max_unhealthy_replacements: Limit,
+    pub max_unhealthy_replacements: ReplacementLimit,
 
     /// The same limit for the machines of all deployments in a zone (label topology.kubernetes.io/zone of the node template);
     /// no limit by default
     #[arg(long = "machine-safety-max-unhealthy-replacements-per-zone", value_name = "NUMBER|PERCENTAGE")]
-    pub max_unhealthy_replacements_per_zone: Option<Limit>,
+    pub max_unhealthy_replacements_per_zone: Option<ReplacementLimit>,
 
     /// Node conditions that make a machine unhealthy when true, separated by commas without spaces
     #[arg(

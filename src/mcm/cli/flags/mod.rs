@@ -13,7 +13,7 @@ mod rollout;
 mod tests;
 pub mod value;
 
-pub use check::{Conflict, Conflicts};
+pub use check::{FlagConflict, FlagConflicts};
 #[cfg(feature = "remote")]
 pub use driver::RemoteOptions;
 pub(in crate::cli) use driver::place_for;

@@ -4,11 +4,11 @@ use rstest::rstest;
 
 use super::*;
 use crate::{
-    cli::args::{self, Command},
+    cli::args::{self, McmCommand},
     process::SimulatedPlace,
 };
 use mcm_driver::SecretPolicy;
-use mcm_rules::safety::meltdown::Limit;
+use mcm_rules::safety::meltdown::ReplacementLimit;
 
 /// Flags of both Go programs, with their defaults.
 const GENERIC: [(&str, &str); 23] = [
@@ -89,34 +89,34 @@ fn table(command: &str) -> Vec<(&'static str, &'static str)> {
     [own.concat(), generic.to_vec()].concat()
 }
 
-fn parse(words: &[&str]) -> Command {
+fn parse(words: &[&str]) -> McmCommand {
     args::parse(["mcm"].iter().chain(words).map(OsString::from)).unwrap()
 }
 
 fn refusal(words: &[&str]) -> String {
     match args::parse(["mcm"].iter().chain(words).map(OsString::from)) {
-        Err(crate::cli::error::Rejection::Usage { message, .. }) => message,
+        Err(crate::cli::error::CommandRejection::Usage { message, .. }) => message,
         other => panic!("{words:?} is refused, not {other:?}"),
     }
 }
 
 fn manager(flags: &[&str]) -> ControllerManagerOptions {
     match parse(&[&["machine-controller-manager"], flags].concat()) {
-        Command::MachineControllerManager(options) => *options,
+        McmCommand::MachineControllerManager(options) => *options,
         other => panic!("{other:?}"),
     }
 }
 
 fn machine_controller(flags: &[&str]) -> MachineControllerOptions {
     match parse(&[&["machine-controller"], flags].concat()) {
-        Command::MachineController(options) => *options,
+        McmCommand::MachineController(options) => *options,
         other => panic!("{other:?}"),
     }
 }
 
 fn run(flags: &[&str]) -> RunOptions {
     match parse(&[&["run"], flags].concat()) {
-        Command::Run(options) => *options,
+        McmCommand::Run(options) => *options,
         other => panic!("{other:?}"),
     }
 }
@@ -225,7 +225,7 @@ fn the_machine_controller_gets_typed_values() {
             orphan_vms_minimum_age: 10 * MINUTE,
             orphan_vms_dry_run: false,
             orphan_vms_sole_user: false,
-            max_unhealthy_replacements: Limit::Machines(1),
+            max_unhealthy_replacements: ReplacementLimit::Machines(1),
             max_unhealthy_replacements_per_zone: None,
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),
             bootstrap_token_auth_extra_groups: String::new(),

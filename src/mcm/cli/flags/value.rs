@@ -12,7 +12,7 @@ use reqwest::Url;
 use crate::{api::GoDuration, process::SimulatedPlace};
 use mcm_driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint};
 #[cfg(feature = "remote")]
-use mcm_driver_host::remote::{Address, Endpoint, InvalidAddress, Listen};
+use mcm_driver_host::remote::{DriverAddress, DriverEndpoint, InvalidDriverAddress, ListenAddress};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,12 +20,12 @@ use mcm_driver_host::remote::{Address, Endpoint, InvalidAddress, Listen};
 pub struct InvalidValue {
     rule: Cow<'static, str>,
     hint: Option<String>,
-    class: Class,
+    class: InvalidValueKind,
 }
 
 /// Kind of an invalid value. The Go programs use different exit codes for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum InvalidValueKind {
     /// It cannot be parsed.
     Syntax,
     /// It is out of range.
@@ -34,11 +34,11 @@ pub enum Class {
 
 impl InvalidValue {
     fn syntax(rule: impl Into<Cow<'static, str>>) -> Self {
-        Self { rule: rule.into(), hint: None, class: Class::Syntax }
+        Self { rule: rule.into(), hint: None, class: InvalidValueKind::Syntax }
     }
 
     fn range(rule: impl Into<Cow<'static, str>>) -> Self {
-        Self { class: Class::Range, ..Self::syntax(rule) }
+        Self { class: InvalidValueKind::Range, ..Self::syntax(rule) }
     }
 
     fn with_hint(self, hint: String) -> Self {
@@ -51,7 +51,7 @@ impl InvalidValue {
     }
 
     /// The kind.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> InvalidValueKind {
         self.class
     }
 }
@@ -287,8 +287,8 @@ pub(in crate::cli) fn simulated_place(text: &str) -> Result<SimulatedPlace, Inva
 /// # Errors
 /// It is not of the form `NAME=ADDRESS[,OPTION=VALUE]…`.
 #[cfg(feature = "remote")]
-pub fn driver_endpoint(text: &str) -> Result<Endpoint, InvalidValue> {
-    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
+pub fn driver_endpoint(text: &str) -> Result<DriverEndpoint, InvalidValue> {
+    text.parse().map_err(|error: InvalidDriverAddress| InvalidValue::syntax(error.to_string()))
 }
 
 /// The address of a remote driver.
@@ -296,8 +296,8 @@ pub fn driver_endpoint(text: &str) -> Result<Endpoint, InvalidValue> {
 /// # Errors
 /// It is no address.
 #[cfg(feature = "remote")]
-pub fn driver_address(text: &str) -> Result<Address, InvalidValue> {
-    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
+pub fn driver_address(text: &str) -> Result<DriverAddress, InvalidValue> {
+    text.parse().map_err(|error: InvalidDriverAddress| InvalidValue::syntax(error.to_string()))
 }
 
 /// Where a driver listens.
@@ -305,8 +305,8 @@ pub fn driver_address(text: &str) -> Result<Address, InvalidValue> {
 /// # Errors
 /// It is neither a Unix socket nor a host and port.
 #[cfg(feature = "remote")]
-pub fn listen(text: &str) -> Result<Listen, InvalidValue> {
-    text.parse().map_err(|error: InvalidAddress| InvalidValue::syntax(error.to_string()))
+pub fn listen(text: &str) -> Result<ListenAddress, InvalidValue> {
+    text.parse().map_err(|error: InvalidDriverAddress| InvalidValue::syntax(error.to_string()))
 }
 
 fn number(text: &str, rule: &'static str) -> Result<i32, InvalidValue> {

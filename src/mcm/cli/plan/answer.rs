@@ -24,12 +24,12 @@ pub(in crate::cli) struct Plan {
     /// Something in the way never ends without a user.
     pub blocked: bool,
     /// The sums over all objects.
-    pub summary: Summary,
+    pub summary: PlanSummary,
     /// One entry for each object. Without a named object, those to which nothing is about to happen have none.
     pub objects: Vec<ObjectPlan>,
     /// The number of objects that have no entry; absent if objects were named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
+    pub settled: Option<SettledCounts>,
     /// Namespaces that the user may not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
@@ -41,7 +41,7 @@ pub(in crate::cli) struct Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Summary {
+pub(in crate::cli) struct PlanSummary {
     /// Machines that are created.
     pub create: usize,
     /// Machines that are deleted.
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Summary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Settled {
+pub(in crate::cli) struct SettledCounts {
     /// MachineDeployments.
     pub deployments: usize,
     /// MachineSets without a MachineDeployment.
@@ -68,7 +68,7 @@ pub(in crate::cli) struct Settled {
 /// The result for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) enum Verdict {
+pub(in crate::cli) enum PlanVerdict {
     /// It is new.
     Creates,
     /// Machines are replaced by new ones.
@@ -94,7 +94,7 @@ pub(in crate::cli) enum Verdict {
 /// The effect of a changed field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) enum Effect {
+pub(in crate::cli) enum FieldEffect {
     /// Each machine is replaced.
     Replace,
     /// Each machine is updated in place.
@@ -118,7 +118,7 @@ pub(in crate::cli) enum Effect {
 /// A changed field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) struct Field {
+pub(in crate::cli) struct ChangedField {
     /// Such as `spec.template.spec.class.name`.
     pub path: String,
     /// The value before; `null` if there was none.
@@ -126,14 +126,14 @@ pub(in crate::cli) struct Field {
     /// The value after; `null` if there is none.
     pub new: serde_json::Value,
     /// Its effect.
-    pub effect: Effect,
+    pub effect: FieldEffect,
 }
 
 /// The bounds of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Bounds {
+pub(in crate::cli) struct RolloutBounds {
     /// The most machines at any time.
     pub max_total: i32,
     /// The fewest machines that are available at any time.
@@ -176,7 +176,7 @@ pub(in crate::cli) struct MachinePlan {
 /// A round of a rollout. The numbers are those after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) struct Round {
+pub(in crate::cli) struct RolloutRound {
     /// The number of the first of these rounds, from 1.
     pub first: usize,
     /// How many equal rounds follow each other.
@@ -203,7 +203,7 @@ pub(in crate::cli) struct Round {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Takes {
+pub(in crate::cli) struct RolloutDuration {
     /// The expected time; absent if no machine of the deployment tells how long a join takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_seconds: Option<u64>,
@@ -219,7 +219,7 @@ pub(in crate::cli) struct Takes {
 /// Whether something in the way ends without a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) enum Severity {
+pub(in crate::cli) enum BlockerSeverity {
     /// It needs a look.
     Delays,
     /// A user has to end it, or a timeout forces it.
@@ -229,7 +229,7 @@ pub(in crate::cli) enum Severity {
 /// A command or an instruction that helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(in crate::cli) struct Remedy {
+pub(in crate::cli) struct BlockerRemedy {
     /// The command, or the instruction.
     pub command: String,
     /// Its effect on what runs: `Safe`, `KillsPods`, `ReplacesMachines` or `LosesData`.
@@ -240,17 +240,17 @@ pub(in crate::cli) struct Remedy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Blocker {
+pub(in crate::cli) struct PlanBlocker {
     /// The kind of the wait, as in `mcm why`; empty if it is a fact that no controller waits for.
     pub wait_kind: String,
     /// Whether it ends without a user.
-    pub severity: Severity,
+    pub severity: BlockerSeverity,
     /// The object, as `KIND/NAME`.
     pub subject: String,
     /// The text.
     pub text: String,
     /// Steps of a user that end it.
-    pub remedies: Vec<Remedy>,
+    pub remedies: Vec<BlockerRemedy>,
 }
 
 /// The plan for an object.
@@ -265,23 +265,23 @@ pub(in crate::cli) struct ObjectPlan {
     /// Its name.
     pub name: String,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: PlanVerdict,
     /// The result in words.
     pub headline: String,
     /// Why it is refused or unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The changed fields.
-    pub fields: Vec<Field>,
+    pub fields: Vec<ChangedField>,
     /// The bounds of the rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bounds: Option<Bounds>,
+    pub bounds: Option<RolloutBounds>,
     /// The machines that exist.
     pub machines: Vec<MachinePlan>,
     /// The rounds.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<RolloutRound>,
     /// The numbers of its machines.
-    pub summary: Summary,
+    pub summary: PlanSummary,
     /// The desired state is reached at the end.
     pub settles: bool,
     /// Nothing is about to happen, because it is as desired.
@@ -292,16 +292,16 @@ pub(in crate::cli) struct ObjectPlan {
     pub is_estimate: bool,
     /// How long it takes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Takes>,
+    pub duration: Option<RolloutDuration>,
     /// Obstacles of the change.
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<PlanBlocker>,
     /// Sentences beside these.
     pub remarks: Vec<String>,
 }
 
 impl ObjectPlan {
     /// An object without any effect.
-    pub(super) fn of(kind: &str, namespace: &str, name: &str, verdict: Verdict) -> Self {
+    pub(super) fn of(kind: &str, namespace: &str, name: &str, verdict: PlanVerdict) -> Self {
         Self {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
@@ -313,7 +313,7 @@ impl ObjectPlan {
             bounds: None,
             machines: Vec::new(),
             rounds: Vec::new(),
-            summary: Summary::default(),
+            summary: PlanSummary::default(),
             settles: true,
             is_settled: false,
             is_estimate: false,
@@ -325,11 +325,11 @@ impl ObjectPlan {
 
     /// Something in its way never ends without a user.
     fn is_blocked(&self) -> bool {
-        self.blockers.iter().any(|one| one.severity == Severity::Blocks)
+        self.blockers.iter().any(|one| one.severity == BlockerSeverity::Blocks)
     }
 }
 
-impl Verdict {
+impl PlanVerdict {
     /// In capitals, without numbers.
     pub(super) const fn words(self) -> &'static str {
         match self {
@@ -350,13 +350,13 @@ impl Verdict {
 impl Plan {
     /// The plan of some objects.
     pub(super) fn of(now: Timestamp, objects: Vec<ObjectPlan>, notes: Vec<String>) -> Self {
-        let mut summary = Summary::default();
+        let mut summary = PlanSummary::default();
         for object in &objects {
             summary.create += object.summary.create;
             summary.delete += object.summary.delete;
             summary.in_place += object.summary.in_place;
             summary.propagate += object.summary.propagate;
-            summary.unknown += usize::from(object.verdict == Verdict::Unknown);
+            summary.unknown += usize::from(object.verdict == PlanVerdict::Unknown);
         }
         Self {
             api_version: crate::cli::document::VERSION.to_owned(),
@@ -377,7 +377,7 @@ impl Plan {
     pub(super) fn without_settled(mut self) -> Self {
         let settled = self.objects.iter().filter(|object| object.is_settled);
         let (deployments, sets): (Vec<_>, Vec<_>) = settled.partition(|object| object.kind == DEPLOYMENT);
-        self.settled = Some(Settled { deployments: deployments.len(), sets: sets.len() });
+        self.settled = Some(SettledCounts { deployments: deployments.len(), sets: sets.len() });
         self.objects.retain(|object| !object.is_settled);
         self.blocked = self.objects.iter().any(ObjectPlan::is_blocked);
         self

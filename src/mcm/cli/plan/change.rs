@@ -9,8 +9,8 @@ use super::fields::{patch_of_file, to_value};
 use crate::{
     api::patch,
     cli::{
-        error::Misuse,
-        reading::story::{CLASS, DEPLOYMENT, Facts, SET},
+        error::UsageError,
+        reading::story::{CLASS, DEPLOYMENT, NamespaceFacts, SET},
     },
     process::ReadOnly,
 };
@@ -21,18 +21,18 @@ const MANAGER: &str = "mcm-plan";
 
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::cli) struct Change {
+pub(in crate::cli) struct PlannedChange {
     /// `MachineDeployment`, `MachineClass`, or, without a content, `MachineSet`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
     /// The content of the change.
-    pub wish: Wish,
+    pub wish: ChangeContent,
 }
 
 /// The content of a change.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::cli) enum Wish {
+pub(in crate::cli) enum ChangeContent {
     /// Nothing: what is about to happen anyway.
     Nothing,
     /// A merge patch.
@@ -45,7 +45,7 @@ pub(in crate::cli) enum Wish {
 
 /// An object before and after a change.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Version {
+pub(super) struct ChangedObject {
     /// As it is; `None` if there is none.
     pub live: Option<Value>,
     /// As it will be; `None` if there will be none.
@@ -70,28 +70,30 @@ pub(super) fn kind_of(object: &Value) -> Option<&'static str> {
 ///
 /// # Errors
 /// The object cannot be read, or the change needs an object that does not exist.
-pub(super) async fn version(cell: &ReadOnly, facts: &Facts, change: &Change) -> Result<Version> {
+pub(super) async fn version(cell: &ReadOnly, facts: &NamespaceFacts, change: &PlannedChange) -> Result<ChangedObject> {
     let path = path(&cell.namespace, change.kind, &change.name)?;
     let live = match change.wish {
-        Wish::Nothing => known(facts, change),
+        ChangeContent::Nothing => known(facts, change),
         _ => read(&cell.control, &path).await?,
     };
     let (patch, is_file) = match (&change.wish, &live) {
-        (Wish::File(file), live) => (patch_of_file(live.as_ref().unwrap_or(&Value::Null), file), true),
+        (ChangeContent::File(file), live) => (patch_of_file(live.as_ref().unwrap_or(&Value::Null), file), true),
         (_, None) => {
             let message = format!("there is no {} {} in namespace {}", change.kind, change.name, cell.namespace);
             let hint = format!("mcm plan -f FILE -n {} plans a new one", cell.namespace);
-            return Err(Misuse { message, hint }.into());
+            return Err(UsageError { message, hint }.into());
         }
-        (Wish::Nothing, _) => return Ok(Version { wanted: live.clone(), live, ..Version::default() }),
-        (Wish::Delete, _) => return Ok(Version { live, ..Version::default() }),
-        (Wish::Patch(patch), _) => (patch.clone(), false),
+        (ChangeContent::Nothing, _) => {
+            return Ok(ChangedObject { wanted: live.clone(), live, ..ChangedObject::default() });
+        }
+        (ChangeContent::Delete, _) => return Ok(ChangedObject { live, ..ChangedObject::default() }),
+        (ChangeContent::Patch(patch), _) => (patch.clone(), false),
     };
     let asked = match &live {
         Some(_) => ask(&cell.control, &path, "application/merge-patch+json", &patch).await,
         None => ask(&cell.control, &path, "application/apply-patch+yaml", &patch).await,
     };
-    let mut version = Version { live, ..Version::default() };
+    let mut version = ChangedObject { live, ..ChangedObject::default() };
     match asked {
         Ok(stored) => version.wanted = Some(stored),
         Err(kube::Error::Api(status)) if is_refusal(&status) => {
@@ -135,7 +137,7 @@ fn short(error: &kube::Error) -> String {
 }
 
 /// An object that was listed.
-fn known(facts: &Facts, change: &Change) -> Option<Value> {
+fn known(facts: &NamespaceFacts, change: &PlannedChange) -> Option<Value> {
     let name = &change.name;
     match change.kind {
         CLASS => facts.classes.get(name).map(to_value),

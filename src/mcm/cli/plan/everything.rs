@@ -10,19 +10,19 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::PartialObj
 use serde::de::DeserializeOwned;
 
 use super::{
-    answer::{Plan, Settled},
-    change::{Change, Wish},
+    answer::{Plan, SettledCounts},
+    change::{ChangeContent, PlannedChange},
 };
 use crate::{
     api::machine::{MachineDeployment, MachineSet},
     cli::{
-        exit::{Ended, Exit},
+        exit::{CommandExit, ExitError},
         reading::{
             self,
-            story::{DEPLOYMENT, Facts, SET},
+            story::{DEPLOYMENT, NamespaceFacts, SET},
         },
     },
-    process::Reach,
+    process::ReadOnlyClients,
 };
 use mcm_controllers::object::owner::controller_of;
 use mcm_runtime::refusal::forbidden;
@@ -35,12 +35,12 @@ const NOTHING: &str = "there are no MachineDeployments and no MachineSets";
 const MOST_NAMED: usize = 3;
 
 /// Every deployment, and every set without one, as it is; with a note if there is none.
-pub(super) fn changes(facts: &Facts) -> (Vec<Change>, Vec<String>) {
+pub(super) fn changes(facts: &NamespaceFacts) -> (Vec<PlannedChange>, Vec<String>) {
     let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none();
     let alone = facts.sets.iter().filter(|(_, set)| is_alone(set)).map(|(name, _)| (SET, name));
     let all = facts.deployments.keys().map(|name| (DEPLOYMENT, name)).chain(alone);
-    let changes: Vec<Change> =
-        all.map(|(kind, name)| Change { kind, name: name.clone(), wish: Wish::Nothing }).collect();
+    let changes: Vec<PlannedChange> =
+        all.map(|(kind, name)| PlannedChange { kind, name: name.clone(), wish: ChangeContent::Nothing }).collect();
     let nothing = format!("{NOTHING} in namespace {}", facts.namespace);
     let notes = if changes.is_empty() { vec![nothing] } else { Vec::new() };
     (changes, notes)
@@ -48,7 +48,7 @@ pub(super) fn changes(facts: &Facts) -> (Vec<Change>, Vec<String>) {
 
 /// Namespaces of a cluster.
 #[derive(Default)]
-pub(super) struct Namespaces {
+pub(super) struct ClusterNamespaces {
     /// Namespaces with deployments or sets.
     pub used: BTreeSet<String>,
     /// Namespaces that the user may not read, with the refusal in words.
@@ -59,27 +59,27 @@ pub(super) struct Namespaces {
 ///
 /// # Errors
 /// The user may list neither deployments nor namespaces, or a list fails for another reason.
-pub(super) async fn namespaces(reach: &Reach) -> Result<Namespaces> {
+pub(super) async fn namespaces(reach: &ReadOnlyClients) -> Result<ClusterNamespaces> {
     match used(&reach.control, None).await {
-        Ok(used) => Ok(Namespaces { used, ..Namespaces::default() }),
+        Ok(used) => Ok(ClusterNamespaces { used, ..ClusterNamespaces::default() }),
         Err(error) if reading::is_forbidden(&error) => each_namespace(reach).await,
         Err(error) => Err(error),
     }
 }
 
-async fn each_namespace(reach: &Reach) -> Result<Namespaces> {
+async fn each_namespace(reach: &ReadOnlyClients) -> Result<ClusterNamespaces> {
     let all = match reading::pages(&Api::<Namespace>::all(reach.control.clone()), ListParams::default()).await {
         Err(error) if reading::is_forbidden(&error) => {
             let message = "this user may list neither the MachineDeployments of all namespaces nor the namespaces";
             let hint = "name a namespace with -n instead of -A".to_owned();
-            return Err(Ended { message: message.to_owned(), hint, exit: Exit::Failed }.into());
+            return Err(ExitError { message: message.to_owned(), hint, exit: CommandExit::Failed }.into());
         }
         listed => listed?,
     };
     let names = all.iter().map(ResourceExt::name_any);
     let asked = names.map(|name| async move { (used(&reach.control, Some(&name)).await, name) });
     let answers: Vec<(Result<BTreeSet<String>>, String)> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
-    let mut found = Namespaces::default();
+    let mut found = ClusterNamespaces::default();
     for (answer, name) in answers {
         match answer {
             Ok(used) => found.used.extend(used),
@@ -120,17 +120,17 @@ where
 
 /// One plan of those of several namespaces. Namespaces that the user may not read are named.
 pub(super) fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTreeMap<String, String>) -> Plan {
-    let (mut objects, mut notes, mut flags) = (Vec::new(), Shared::default(), Shared::default());
-    let (mut settled, count) = (Settled::default(), plans.len());
+    let (mut objects, mut notes, mut flags) = (Vec::new(), NamespacedNotes::default(), NamespacedNotes::default());
+    let (mut settled, count) = (SettledCounts::default(), plans.len());
     for (namespace, plan) in plans {
-        let Settled { deployments, sets } = plan.settled.unwrap_or_default();
+        let SettledCounts { deployments, sets } = plan.settled.unwrap_or_default();
         settled.deployments += deployments;
         settled.sets += sets;
         objects.extend(plan.objects);
         plan.notes.into_iter().for_each(|note| notes.add(note, &namespace));
         plan.flags.into_iter().for_each(|source| flags.add(source, &namespace));
     }
-    let mut unread = Shared::default();
+    let mut unread = NamespacedNotes::default();
     refused.iter().for_each(|(namespace, refusal)| unread.add(format!("not read ({refusal})"), namespace));
     let mut texts = [unread.texts(usize::MAX), notes.texts(count)].concat();
     if count == 0 && refused.is_empty() {
@@ -148,9 +148,9 @@ pub(super) fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTree
 
 /// Texts with the namespaces for which they hold, in the order in which they are first met.
 #[derive(Default)]
-struct Shared(Vec<(String, Vec<String>)>);
+struct NamespacedNotes(Vec<(String, Vec<String>)>);
 
-impl Shared {
+impl NamespacedNotes {
     fn add(&mut self, text: String, namespace: &str) {
         match self.0.iter_mut().find(|(known, _)| *known == text) {
             Some((_, namespaces)) => namespaces.push(namespace.to_owned()),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::answer::{Effect, Field};
+use super::answer::{ChangedField, FieldEffect};
 use crate::api::{
     decode::{self, YamlLimits},
     labels::KUBECTL_LAST_APPLIED,
@@ -13,7 +13,7 @@ use crate::api::{
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Difference {
+pub(super) struct ValueDifference {
     /// Names of the fields on the way to it.
     pub path: Vec<String>,
     pub old: Value,
@@ -22,7 +22,7 @@ pub(super) struct Difference {
     pub is_same: bool,
 }
 
-impl Difference {
+impl ValueDifference {
     /// The path with dots. A name with a dot is in brackets.
     pub(super) fn dotted(&self) -> String {
         let mut text = String::new();
@@ -37,8 +37,8 @@ impl Difference {
     }
 
     /// The field in an answer.
-    pub(super) fn field(&self, effect: Effect) -> Field {
-        Field { path: self.dotted(), old: self.old.clone(), new: self.new.clone(), effect }
+    pub(super) fn field(&self, effect: FieldEffect) -> ChangedField {
+        ChangedField { path: self.dotted(), old: self.old.clone(), new: self.new.clone(), effect }
     }
 
     /// A merge patch that makes this change.
@@ -49,7 +49,7 @@ impl Difference {
 }
 
 /// The differences outside of status and the metadata that the API server writes. `T` says which values are the same.
-pub(super) fn differences<T: Serialize + DeserializeOwned>(old: &Value, new: &Value) -> Vec<Difference> {
+pub(super) fn differences<T: Serialize + DeserializeOwned>(old: &Value, new: &Value) -> Vec<ValueDifference> {
     let (old, new) = (relevant(old), relevant(new));
     let mut found = Vec::new();
     collect(&mut found, &mut Vec::new(), Some(&old), Some(&new));
@@ -85,7 +85,7 @@ pub(super) fn relevant(object: &Value) -> Value {
     object
 }
 
-fn collect(found: &mut Vec<Difference>, path: &mut Vec<String>, old: Option<&Value>, new: Option<&Value>) {
+fn collect(found: &mut Vec<ValueDifference>, path: &mut Vec<String>, old: Option<&Value>, new: Option<&Value>) {
     let is_nested = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value.is_object());
     let has_fields = |value: Option<&Value>| value.and_then(Value::as_object).is_some_and(|fields| !fields.is_empty());
     if is_nested(old) && is_nested(new) && (has_fields(old) || has_fields(new)) {
@@ -100,7 +100,7 @@ fn collect(found: &mut Vec<Difference>, path: &mut Vec<String>, old: Option<&Val
         // Absent, null and empty are the same.
     } else if old != new {
         let (old, new) = (old.cloned().unwrap_or_default(), new.cloned().unwrap_or_default());
-        found.push(Difference { path: path.clone(), old, new, is_same: false });
+        found.push(ValueDifference { path: path.clone(), old, new, is_same: false });
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) fn assignment(text: &str) -> Result<Value, String> {
         return Err(format!("--set {text}: the name of a field is empty"));
     }
     let value = decode::yaml(value, YamlLimits::FILES).unwrap_or_else(|_| Value::String(value.to_owned()));
-    Ok(Difference { path: parts, old: Value::Null, new: value, is_same: false }.patch())
+    Ok(ValueDifference { path: parts, old: Value::Null, new: value, is_same: false }.patch())
 }
 
 #[cfg(test)]

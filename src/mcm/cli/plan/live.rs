@@ -4,11 +4,11 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::answer::{Blocker, Severity};
+use super::answer::{BlockerSeverity, PlanBlocker};
 use crate::{
     api::machine::{MachineClass, SecretRef},
     cli::{
-        class::{Verdict, look},
+        class::{ClassFindingVerdict, look},
         objects,
     },
     process::ReadOnly,
@@ -18,8 +18,8 @@ use mcm_driver::SecretData;
 use mcm_runtime::{dated::DatedObject, objects::read};
 
 /// Obstacles of new VMs that the cloud of a class shows, with the credentials in its Secrets.
-pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass) -> Vec<Blocker> {
-    let found = |severity, text: String| Blocker {
+pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass) -> Vec<PlanBlocker> {
+    let found = |severity, text: String| PlanBlocker {
         wait_kind: String::new(),
         severity,
         subject: format!("MachineClass/{name}"),
@@ -27,7 +27,7 @@ pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass)
         remedies: Vec::new(),
     };
     let not_asked = |error: &anyhow::Error| {
-        vec![found(Severity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))]
+        vec![found(BlockerSeverity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))]
     };
     if let Err(error) = cell.settings.drivers.get(class) {
         return not_asked(&error.into());
@@ -37,12 +37,12 @@ pub(super) async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass)
         Err(error) => return not_asked(&error),
     };
     let lines = look(&cell.settings.drivers, class, &secret).await;
-    let obstacle = |line: crate::cli::class::Line| {
+    let obstacle = |line: crate::cli::class::ClassFinding| {
         let text = format!("the cloud of class {name}: {}: {}", line.path, line.text);
         match line.verdict {
-            Verdict::Error => Some(found(Severity::Blocks, text)),
-            Verdict::Unknown | Verdict::Warning => Some(found(Severity::Delays, text)),
-            Verdict::Good | Verdict::Difference => None,
+            ClassFindingVerdict::Error => Some(found(BlockerSeverity::Blocks, text)),
+            ClassFindingVerdict::Unknown | ClassFindingVerdict::Warning => Some(found(BlockerSeverity::Delays, text)),
+            ClassFindingVerdict::Good | ClassFindingVerdict::Difference => None,
         }
     };
     lines.into_iter().filter_map(obstacle).collect()

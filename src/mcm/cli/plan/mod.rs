@@ -23,27 +23,27 @@ use serde_json::{Value, json};
 
 pub(super) use self::answer::Plan;
 use self::{
-    answer::{Action, ObjectPlan, Verdict},
-    change::{Change, Wish},
-    everything::Namespaces,
+    answer::{Action, ObjectPlan, PlanVerdict},
+    change::{ChangeContent, PlannedChange},
+    everything::ClusterNamespaces,
     fields::to_value,
     planner::plan_of,
 };
 use super::{
-    error::Misuse,
-    exit::{Answer, Exit},
-    format::{Format, OutputOptions},
-    objects::{self, Depth},
+    error::UsageError,
+    exit::{CommandAnswer, CommandExit},
+    format::{OutputFormat, OutputOptions},
+    objects::{self, FolderDepth},
     reading::{
         self, ReadingOptions,
-        family::Family,
-        story::{CLASS, DEPLOYMENT, Facts},
+        family::DeploymentFamily,
+        story::{CLASS, DEPLOYMENT, NamespaceFacts},
     },
-    terminal::Look,
+    terminal::TerminalLook,
 };
 use crate::{
     api::labels,
-    process::{Reach, ReadOnly},
+    process::{ReadOnly, ReadOnlyClients},
 };
 use mcm_rules::plan::shell::word;
 
@@ -76,8 +76,8 @@ pub struct PlanOptions {
     #[arg(long, conflicts_with = "files", requires = "object")]
     delete: bool,
     /// The rounds: equal ones as one, or all
-    #[arg(long, value_enum, default_value_t = Steps::Summary)]
-    steps: Steps,
+    #[arg(long, value_enum, default_value_t = RoundDetail::Summary)]
+    steps: RoundDetail,
     /// Ask the cloud, with the credentials in the Secrets of classes and calls that only read, whether it has what new VMs need
     #[arg(long)]
     live: bool,
@@ -95,7 +95,7 @@ pub struct PlanOptions {
 
 /// The rounds that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Steps {
+pub(super) enum RoundDetail {
     /// Equal rounds as one.
     Summary,
     /// The round of each machine beside it.
@@ -126,12 +126,12 @@ impl FailOn {
             // A rollout that was not played to its end has the verdict unknown.
             Self::Replace => any(|object| object.machines.iter().any(|machine| machine.action == Action::Replace)),
             Self::Delete => {
-                any(|object| object.verdict == Verdict::Deletes || object.summary.delete > object.summary.create)
+                any(|object| object.verdict == PlanVerdict::Deletes || object.summary.delete > object.summary.create)
             }
             Self::InPlace => plan.summary.in_place > 0,
             Self::Blocked => plan.blocked,
             Self::Unknown => !plan.complete,
-            Self::Change => any(|object| object.verdict != Verdict::NoChange),
+            Self::Change => any(|object| object.verdict != PlanVerdict::NoChange),
         }
     }
 }
@@ -140,20 +140,20 @@ impl FailOn {
 ///
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.
-pub async fn run(options: PlanOptions) -> Result<Answer> {
+pub async fn run(options: PlanOptions) -> Result<CommandAnswer> {
     let plan = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
-    let is_refused = plan.objects.iter().any(|object| object.verdict == Verdict::Refused);
+    let is_refused = plan.objects.iter().any(|object| object.verdict == PlanVerdict::Refused);
     let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
     let text = match options.output.format {
-        Format::Text => report(options.output.look(), &plan, options.steps),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+        OutputFormat::Text => report(options.output.look(), &plan, options.steps),
+        OutputFormat::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
     };
-    Ok(Answer { text, exit: if is_no { Exit::No } else { Exit::Good } })
+    Ok(CommandAnswer { text, exit: if is_no { CommandExit::No } else { CommandExit::Good } })
 }
 
 /// The plan for objects of one namespace.
 async fn in_one(options: &PlanOptions) -> Result<Plan> {
-    let depth = if options.recursive { Depth::Folders } else { Depth::Folder };
+    let depth = if options.recursive { FolderDepth::Folders } else { FolderDepth::Folder };
     let files: Vec<Value> = options
         .files
         .iter()
@@ -169,7 +169,7 @@ async fn in_one(options: &PlanOptions) -> Result<Plan> {
     if options.object.is_none() && options.files.is_empty() {
         return of_everything(options, cell).await;
     }
-    let changes = |facts: &Facts| match &options.object {
+    let changes = |facts: &NamespaceFacts| match &options.object {
         Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
         None => changes_of_files(&files, &facts.namespace),
     };
@@ -182,13 +182,13 @@ async fn in_all(options: &PlanOptions) -> Result<Plan> {
     let now = Timestamp::now();
     let reach = options.reading.reach().await?;
     reach.check().await?;
-    let Namespaces { used, refused } = everything::namespaces(&reach).await?;
+    let ClusterNamespaces { used, refused } = everything::namespaces(&reach).await?;
     let plans = used.into_iter().map(|namespace| of_namespace(options, reach.within(&namespace)));
     let plans = stream::iter(plans).buffered(everything::AT_A_TIME).try_collect().await?;
     Ok(everything::joined(now, plans, &refused))
 }
 
-async fn of_namespace(options: &PlanOptions, reach: Reach) -> Result<(String, Plan)> {
+async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(String, Plan)> {
     let namespace = reach.namespace.clone();
     Ok((namespace, of_everything(options, options.reading.cell(reach).await?).await?))
 }
@@ -204,7 +204,7 @@ async fn of_changes(
     options: &PlanOptions,
     mut cell: ReadOnly,
     new_secrets: BTreeSet<String>,
-    changes: impl FnOnce(&Facts) -> Result<(Vec<Change>, Vec<String>)>,
+    changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
     let facts = reading::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
@@ -217,11 +217,11 @@ async fn of_changes(
 }
 
 /// The plan as text.
-pub(super) fn report(look: Look, plan: &Plan, steps: Steps) -> String {
-    report::plan(look, plan, steps == Steps::All)
+pub(super) fn report(look: TerminalLook, plan: &Plan, steps: RoundDetail) -> String {
+    report::plan(look, plan, steps == RoundDetail::All)
 }
 
-fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Change> {
+fn change_of(options: &PlanOptions, facts: &NamespaceFacts, wanted: &str) -> Result<PlannedChange> {
     let object = reading::find(facts, wanted)?;
     let kind = match object.kind.as_str() {
         DEPLOYMENT => DEPLOYMENT,
@@ -229,13 +229,13 @@ fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Chang
         other => {
             let message =
                 format!("a plan is for a MachineDeployment or a MachineClass, and {} is a {other}", object.name);
-            return Err(Misuse { message, hint: "name the MachineDeployment that owns it".to_owned() }.into());
+            return Err(UsageError { message, hint: "name the MachineDeployment that owns it".to_owned() }.into());
         }
     };
     if options.delete {
-        return Ok(Change { kind, name: object.name, wish: Wish::Delete });
+        return Ok(PlannedChange { kind, name: object.name, wish: ChangeContent::Delete });
     }
-    let misuse = |message: String| Misuse { message, hint: "see mcm plan --help".to_owned() };
+    let misuse = |message: String| UsageError { message, hint: "see mcm plan --help".to_owned() };
     let mut patches = Vec::new();
     if kind == CLASS && (options.replicas.is_some() || options.to_revision.is_some()) {
         return Err(misuse("a MachineClass has neither replicas nor revisions".to_owned()).into());
@@ -250,28 +250,29 @@ fn change_of(options: &PlanOptions, facts: &Facts, wanted: &str) -> Result<Chang
         patches.push(if is_whole { patch } else { json!({ "spec": patch }) });
     }
     let wish = if patches.is_empty() {
-        Wish::Nothing
+        ChangeContent::Nothing
     } else {
         // Merging keeps the nulls of a merge patch, which remove fields.
-        Wish::Patch(patches.into_iter().fold(json!({}), |mut all, one| {
+        ChangeContent::Patch(patches.into_iter().fold(json!({}), |mut all, one| {
             fields::join(&mut all, one);
             all
         }))
     };
-    Ok(Change { kind, name: object.name, wish })
+    Ok(PlannedChange { kind, name: object.name, wish })
 }
 
 /// A merge patch that gives a deployment the template of an earlier revision; 0 is the previous one.
 ///
 /// # Errors
 /// There is no such revision.
-pub(super) fn to_revision(facts: &Facts, name: &str, revision: i64) -> Result<Value, Misuse> {
+pub(super) fn to_revision(facts: &NamespaceFacts, name: &str, revision: i64) -> Result<Value, UsageError> {
     let family = facts.family(name);
     let found = family.as_ref().and_then(|family| family.of_revision(Some(revision).filter(|wanted| *wanted != 0)));
     let Some(set) = found else {
-        let known: Vec<String> = family.iter().flat_map(Family::revisions).rev().map(|one| one.to_string()).collect();
+        let known: Vec<String> =
+            family.iter().flat_map(DeploymentFamily::revisions).rev().map(|one| one.to_string()).collect();
         let message = format!("deployment {name} has no revision {revision} to return to");
-        return Err(Misuse { message, hint: format!("its revisions are {}", known.join(", ")) });
+        return Err(UsageError { message, hint: format!("its revisions are {}", known.join(", ")) });
     };
     let live = family.map(|family| to_value(&family.deployment.spec.template)).unwrap_or_default();
     let mut template = to_value(&set.spec.template);
@@ -290,17 +291,19 @@ fn namespace_of(files: &[Value]) -> Option<String> {
     namespaces.all(|other| other == Some(first)).then(|| first.to_owned())
 }
 
-fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Vec<String>)> {
+fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<PlannedChange>, Vec<String>)> {
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
     for object in files {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let own = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
         match change::kind_of(object) {
-            Some(kind) if own == namespace => changes.push(Change { kind, name, wish: Wish::File(object.clone()) }),
+            Some(kind) if own == namespace => {
+                changes.push(PlannedChange { kind, name, wish: ChangeContent::File(object.clone()) })
+            }
             Some(kind) => {
                 let message =
                     format!("{kind} {name} is in namespace {own}, and the command reads namespace {namespace}");
-                return Err(Misuse {
+                return Err(UsageError {
                     message,
                     hint: format!("mcm plan -f FILE -n {}, with the files of one namespace", word(own)),
                 }
@@ -311,7 +314,7 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<Change>, Ve
     }
     if changes.is_empty() {
         let message = "the files have no MachineDeployment and no MachineClass".to_owned();
-        return Err(Misuse { message, hint: "mcm plan NAME plans an object that exists".to_owned() }.into());
+        return Err(UsageError { message, hint: "mcm plan NAME plans an object that exists".to_owned() }.into());
     }
     // The classes come first: deployments are played with them.
     changes.sort_by_key(|change| change.kind != CLASS);

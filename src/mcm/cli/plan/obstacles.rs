@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::{
-    answer::{Action, Blocker, ObjectPlan, Remedy, Severity, Verdict},
+    answer::{Action, BlockerRemedy, BlockerSeverity, ObjectPlan, PlanBlocker, PlanVerdict},
     outcome::brief,
 };
 use crate::{
@@ -21,39 +21,41 @@ use crate::{
         selector::Selector,
     },
     cli::reading::{self, story::filled},
-    rehearsal::record::Told,
+    rehearsal::record::RehearsalWait,
 };
 use mcm_controllers::machine_class::secret_refs;
-use mcm_driver_host::{Catalogue, NotValidated};
-use mcm_rules::plan::{Subject, WaitKind, counted, guide::End};
+use mcm_driver_host::{DriverCatalogue, NotValidated};
+use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
 
 /// The most texts of waits.
 const MOST: usize = 5;
-fn blocker(kind: &str, severity: Severity, subject: String, text: String) -> Blocker {
-    Blocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new() }
+fn blocker(kind: &str, severity: BlockerSeverity, subject: String, text: String) -> PlanBlocker {
+    PlanBlocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new() }
 }
 
 /// The waits at the end of a rehearsal that no controller ends, one for each text.
-pub(super) fn of_waits(waits: &[Told], namespace: &str) -> Vec<Blocker> {
+pub(super) fn of_waits(waits: &[RehearsalWait], namespace: &str) -> Vec<PlanBlocker> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for told in waits {
         let guide = told.wait.kind.guide();
-        let is_ours = matches!(guide.end, End::Routine | End::Controllers);
+        let is_ours = matches!(guide.end, WaitEnd::Routine | WaitEnd::Controllers);
         // A rehearsed Node always joins: a Machine that waits for one waits for something else. A pause is in the way of the whole plan.
         let is_elsewhere = matches!(told.wait.kind, WaitKind::NodeJoin | WaitKind::Paused);
         if is_ours || is_elsewhere || !seen.insert((told.kind, told.wait.text.clone())) {
             continue;
         }
-        let severity = if guide.end == End::User { Severity::Blocks } else { Severity::Delays };
+        let severity = if guide.end == WaitEnd::User { BlockerSeverity::Blocks } else { BlockerSeverity::Delays };
         let text = format!("at the end, {} waits for {}", told.name, told.wait.text);
-        let object = Subject { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
+        let object =
+            SubjectRef { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
         let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None, &told.wait.text));
-        let remedies =
-            remedies.map(|remedy| Remedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }).collect();
+        let remedies = remedies
+            .map(|remedy| BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) })
+            .collect();
         let subject = format!("{}/{}", told.kind, told.name);
         let wait_kind = format!("{:?}", told.wait.kind);
-        found.push(Blocker { wait_kind, severity, subject, text, remedies });
+        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies });
         if found.len() == MOST {
             break;
         }
@@ -67,7 +69,7 @@ pub(super) fn of_objects(
     wanted: Option<&MachineDeployment>,
     machines: &[&Machine],
     now: Timestamp,
-) -> Vec<Blocker> {
+) -> Vec<PlanBlocker> {
     let mut found = Vec::new();
     let subject = format!("MachineDeployment/{}", plan.name);
     if let Some(wanted) = wanted {
@@ -77,27 +79,27 @@ pub(super) fn of_objects(
                 "kubectl patch mcd {} -n {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
                 plan.name, plan.namespace
             );
-            let remedies = vec![Remedy { command, danger: "ReplacesMachines".to_owned() }];
-            found.push(Blocker { remedies, ..blocker("", Severity::Blocks, subject.clone(), text) });
+            let remedies = vec![BlockerRemedy { command, danger: "ReplacesMachines".to_owned() }];
+            found.push(PlanBlocker { remedies, ..blocker("", BlockerSeverity::Blocks, subject.clone(), text) });
         }
         if wanted.labels().contains_key(labels::FREEZE) {
             let text = "the deployment is frozen: no machine is created".to_owned();
-            found.push(blocker("ScaleUpBlocked", Severity::Blocks, subject.clone(), text));
+            found.push(blocker("ScaleUpBlocked", BlockerSeverity::Blocks, subject.clone(), text));
         }
-        if let (Verdict::Replaces | Verdict::UpdatesInPlace, Some(bounds)) = (plan.verdict, plan.bounds)
+        if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Some(bounds)) = (plan.verdict, plan.bounds)
             && is_without_room(wanted)
         {
             let text = format!(
                 "maxSurge and maxUnavailable are both 0: the controllers take maxUnavailable {} instead",
                 bounds.max_unavailable
             );
-            found.push(blocker("", Severity::Delays, subject.clone(), text));
+            found.push(blocker("", BlockerSeverity::Delays, subject.clone(), text));
         }
         let orchestration =
             wanted.spec.strategy.in_place_update.as_ref().map(|update| update.orchestration_type.as_str());
-        if plan.verdict == Verdict::UpdatesInPlace && orchestration == Some("Manual") {
+        if plan.verdict == PlanVerdict::UpdatesInPlace && orchestration == Some("Manual") {
             let text = format!("a user has to select each Node: label it with {}", labels::SELECTED_FOR_UPDATE);
-            found.push(blocker("InPlaceUpdate", Severity::Blocks, subject, text));
+            found.push(blocker("InPlaceUpdate", BlockerSeverity::Blocks, subject, text));
         }
     }
     let goes = plan.machines.iter().filter(|one| matches!(one.action, Action::Replace | Action::Delete));
@@ -106,7 +108,7 @@ pub(super) fn of_objects(
         let name = machine.name_any();
         if let Some(until) = machine.preserved_until(now).filter(|_| goes.contains(name.as_str())) {
             let text = format!("{name} is preserved until {until:.0}: it is deleted last");
-            found.push(blocker("Preservation", Severity::Delays, format!("Machine/{name}"), text));
+            found.push(blocker("Preservation", BlockerSeverity::Delays, format!("Machine/{name}"), text));
         }
     }
     found
@@ -136,38 +138,38 @@ fn is_without_room(deployment: &MachineDeployment) -> bool {
 pub(super) fn of_class(
     name: &str,
     class: Option<&MachineClass>,
-    drivers: &Catalogue,
+    drivers: &DriverCatalogue,
     missing_secrets: &BTreeSet<String>,
-) -> Vec<Blocker> {
+) -> Vec<PlanBlocker> {
     let subject = format!("MachineClass/{name}");
     let Some(class) = class else {
         let text = format!("class {name} does not exist: no machine can be created");
-        return vec![blocker("Class", Severity::Blocks, subject, text)];
+        return vec![blocker("Class", BlockerSeverity::Blocks, subject, text)];
     };
     let mut found = Vec::new();
     match drivers.validate(class) {
         Ok(problems) => {
             if !problems.errors.is_empty() {
                 let text = format!("class {name} is invalid: {}", problems.error_text());
-                found.push(blocker("Class", Severity::Blocks, subject.clone(), text));
+                found.push(blocker("Class", BlockerSeverity::Blocks, subject.clone(), text));
             }
         }
         Err(NotValidated::Unknown(_)) => {
             let provider = &class.provider;
             let text = format!("class {name} was not checked: this build has no driver for provider {provider:?}");
-            found.push(blocker("", Severity::Delays, subject.clone(), text));
+            found.push(blocker("", BlockerSeverity::Delays, subject.clone(), text));
         }
         Err(NotValidated::NotYet) => {}
     }
     for secret in secret_refs(class).filter(|secret| missing_secrets.contains(&secret.name)) {
         let text = format!("Secret {} of class {name} does not exist: no machine can be created", secret.name);
-        found.push(blocker("Secret", Severity::Blocks, format!("Secret/{}", secret.name), text));
+        found.push(blocker("Secret", BlockerSeverity::Blocks, format!("Secret/{}", secret.name), text));
     }
     found
 }
 
 /// A budget that never allows an eviction, and the Nodes of its pods.
-pub(super) struct Strict {
+pub(super) struct BlockingBudget {
     name: String,
     desired: i32,
     expected: i32,
@@ -178,7 +180,7 @@ pub(super) struct Strict {
 ///
 /// # Errors
 /// Budgets or pods may not be listed.
-pub(super) async fn strict_budgets(target: &Client) -> Result<Vec<Strict>> {
+pub(super) async fn strict_budgets(target: &Client) -> Result<Vec<BlockingBudget>> {
     let mut found = Vec::new();
     for budget in reading::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
         let status = budget.status.clone().unwrap_or_default();
@@ -190,7 +192,7 @@ pub(super) async fn strict_budgets(target: &Client) -> Result<Vec<Strict>> {
         let namespace = budget.namespace().unwrap_or_default();
         let pods = reading::pages::<Pod>(&Api::namespaced(target.clone(), &namespace), ListParams::default()).await?;
         let covered = pods.into_iter().filter(|pod| selector.matches(pod.metadata.labels.as_ref()));
-        found.push(Strict {
+        found.push(BlockingBudget {
             name: format!("{namespace}/{}", budget.name_any()),
             desired: status.desired_healthy,
             expected: status.expected_pods,
@@ -203,10 +205,10 @@ pub(super) async fn strict_budgets(target: &Client) -> Result<Vec<Strict>> {
 /// The budgets that hold the drains of a plan.
 pub(super) fn of_budgets(
     plan: &ObjectPlan,
-    budgets: &[Strict],
+    budgets: &[BlockingBudget],
     machines: &[&Machine],
     default_timeout: GoDuration,
-) -> Vec<Blocker> {
+) -> Vec<PlanBlocker> {
     let nodes: BTreeMap<String, &Machine> = machines.iter().map(|machine| (machine.name_any(), *machine)).collect();
     let drained: Vec<&Machine> = plan
         .machines
@@ -229,7 +231,7 @@ pub(super) fn of_budgets(
             budget.expected,
             counted(held.len(), "drain")
         );
-        found.push(blocker("Eviction", Severity::Blocks, format!("PodDisruptionBudget/{}", budget.name), text));
+        found.push(blocker("Eviction", BlockerSeverity::Blocks, format!("PodDisruptionBudget/{}", budget.name), text));
     }
     found
 }

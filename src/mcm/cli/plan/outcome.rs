@@ -5,13 +5,16 @@ use std::{collections::BTreeMap, time::Duration};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::answer::{Action, Bounds, Effect, Field, MachinePlan, ObjectPlan, Round, Summary, Takes, Verdict};
+use super::answer::{
+    Action, ChangedField, FieldEffect, MachinePlan, ObjectPlan, PlanSummary, PlanVerdict, RolloutBounds,
+    RolloutDuration, RolloutRound,
+};
 use crate::{
     api::{
         GoDuration, labels,
         machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType, StrategyType},
     },
-    rehearsal::record::{Act, Course, Ending, Entry, Tallies},
+    rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, TalliesBySet},
 };
 use mcm_controllers::{machine, machine_deployment::bounds_of};
 use mcm_rules::plan::counted;
@@ -24,7 +27,7 @@ const JOINS: usize = 5;
 const LONGEST_JOIN: i64 = 2 * 60 * 60;
 
 /// The facts about a deployment.
-pub(super) struct Case<'a> {
+pub(super) struct PlannedDeployment<'a> {
     /// As it is; `None` if it is created.
     pub live: Option<&'a MachineDeployment>,
     /// As it will be; `None` if it is deleted.
@@ -32,20 +35,20 @@ pub(super) struct Case<'a> {
     /// Its machines.
     pub machines: &'a [&'a Machine],
     /// The flags of the controllers.
-    pub policy: &'a machine::Policy,
+    pub policy: &'a machine::MachinePolicy,
     /// The effects of the changed fields.
-    pub fields: Vec<Field>,
+    pub fields: Vec<ChangedField>,
 }
 
-impl Case<'_> {
+impl PlannedDeployment<'_> {
     /// Fills a plan from the course.
-    pub(super) fn fill(mut self, plan: &mut ObjectPlan, course: &Course) {
+    pub(super) fn fill(mut self, plan: &mut ObjectPlan, course: &RehearsalCourse) {
         let pause = pause_between_rounds(join_of(self.machines));
         let raw = raw_rounds(course, new_set(course, self.wanted).as_deref(), pause);
         plan.machines = machines(self.machines, course, &raw);
-        plan.settles = course.ending == Ending::Settled;
+        plan.settles = course.ending == RehearsalEnding::Settled;
         plan.summary = summary(course, &plan.machines);
-        let reaches = |field: &Field| matches!(field.effect, Effect::Machines | Effect::Nodes);
+        let reaches = |field: &ChangedField| matches!(field.effect, FieldEffect::Machines | FieldEffect::Nodes);
         if self.fields.iter().any(reaches) {
             plan.summary.propagate = course.kept.len();
         }
@@ -53,48 +56,48 @@ impl Case<'_> {
         plan.fields = std::mem::take(&mut self.fields);
         plan.duration = self.duration(course, &raw);
         plan.rounds = folded(&raw, course, new_set(course, self.wanted).as_deref());
-        if matches!(plan.verdict, Verdict::Replaces | Verdict::UpdatesInPlace) {
+        if matches!(plan.verdict, PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace) {
             plan.bounds = self.wanted.and_then(bounds);
         }
-        if course.ending == Ending::Cut {
+        if course.ending == RehearsalEnding::Cut {
             cut(plan, raw.len());
         }
     }
 
-    fn verdict(&self, plan: &ObjectPlan) -> (Verdict, String) {
+    fn verdict(&self, plan: &ObjectPlan) -> (PlanVerdict, String) {
         let all = self.machines.iter().filter(|machine| !machine.is_terminating()).count();
-        let Summary { create, in_place, .. } = plan.summary;
+        let PlanSummary { create, in_place, .. } = plan.summary;
         let count = |action| plan.machines.iter().filter(|machine| machine.action == action).count();
         let replaced = count(Action::Replace);
         let (verdict, text) = match (self.live, self.wanted) {
-            (_, None) => (Verdict::Deletes, format!("DELETES {}", counted(all, "machine"))),
+            (_, None) => (PlanVerdict::Deletes, format!("DELETES {}", counted(all, "machine"))),
             (None, Some(wanted)) => (
-                Verdict::Creates,
+                PlanVerdict::Creates,
                 format!("CREATES {}", counted(usize::try_from(wanted.spec.replicas).unwrap_or_default(), "machine")),
             ),
             (Some(_), _) if replaced > 0 => {
-                (Verdict::Replaces, format!("REPLACES {replaced} of {}", counted(all, "machine")))
+                (PlanVerdict::Replaces, format!("REPLACES {replaced} of {}", counted(all, "machine")))
             }
             (Some(_), _) if in_place > 0 => {
-                (Verdict::UpdatesInPlace, format!("UPDATES IN PLACE {}", counted(in_place, "machine")))
+                (PlanVerdict::UpdatesInPlace, format!("UPDATES IN PLACE {}", counted(in_place, "machine")))
             }
             (Some(live), Some(wanted)) if live.spec.replicas != wanted.spec.replicas => {
-                (Verdict::Scales, format!("SCALES {} → {}", live.spec.replicas, wanted.spec.replicas))
+                (PlanVerdict::Scales, format!("SCALES {} → {}", live.spec.replicas, wanted.spec.replicas))
             }
             _ if create > 0 || count(Action::Delete) > 0 => {
                 let now = all.saturating_sub(count(Action::Delete)) + create;
-                (Verdict::Scales, format!("SCALES {all} → {now}"))
+                (PlanVerdict::Scales, format!("SCALES {all} → {now}"))
             }
-            _ if self.fields.iter().all(|field| field.effect == Effect::Same) => {
-                (Verdict::NoChange, Verdict::NoChange.words().to_owned())
+            _ if self.fields.iter().all(|field| field.effect == FieldEffect::Same) => {
+                (PlanVerdict::NoChange, PlanVerdict::NoChange.words().to_owned())
             }
-            _ => (Verdict::ChangesWithoutARollout, Verdict::ChangesWithoutARollout.words().to_owned()),
+            _ => (PlanVerdict::ChangesWithoutARollout, PlanVerdict::ChangesWithoutARollout.words().to_owned()),
         };
-        let stops = !plan.settles && !matches!(verdict, Verdict::NoChange | Verdict::ChangesWithoutARollout);
+        let stops = !plan.settles && !matches!(verdict, PlanVerdict::NoChange | PlanVerdict::ChangesWithoutARollout);
         (verdict, if stops { format!("{text}, then stops") } else { text })
     }
 
-    fn duration(&self, course: &Course, raw: &[Raw]) -> Option<Takes> {
+    fn duration(&self, course: &RehearsalCourse, raw: &[UnfoldedRound]) -> Option<RolloutDuration> {
         if raw.is_empty() {
             return None;
         }
@@ -102,7 +105,7 @@ impl Case<'_> {
         let creation = configuration.creation_timeout.unwrap_or(self.policy.creation_timeout);
         let drain = configuration.drain_timeout.unwrap_or(self.policy.drain_timeout);
         let update = configuration.in_place_update_timeout.unwrap_or(self.policy.in_place_update_timeout);
-        let rounds = |of: fn(&Raw) -> usize| raw.iter().filter(|one| of(one) > 0).count();
+        let rounds = |of: fn(&UnfoldedRound) -> usize| raw.iter().filter(|one| of(one) > 0).count();
         let (creates, drains, updates) =
             (rounds(|one| one.create), rounds(|one| one.drain + one.update), rounds(|one| one.update));
         let times = |timeout: GoDuration, count: usize| {
@@ -120,7 +123,7 @@ impl Case<'_> {
             parts.clone().map(|(count, timeout, name)| format!("{count} × {name} {}", brief(timeout))).collect();
         let at_most_seconds = parts.fold(0_u64, |sum, (count, timeout, _)| sum.saturating_add(times(timeout, count)));
         let joins = joins(self.machines);
-        let expected = join_of(self.machines).filter(|_| course.ending == Ending::Settled && creates > 0);
+        let expected = join_of(self.machines).filter(|_| course.ending == RehearsalEnding::Settled && creates > 0);
         let basis = match expected {
             Some(join) => {
                 format!("median of {}: {}; drains not included", counted(joins, "join"), seconds(join.as_secs()))
@@ -128,13 +131,13 @@ impl Case<'_> {
             None => "no join of this deployment tells how long one takes".to_owned(),
         };
         let expected_seconds = expected.map(|_| course.took.as_secs());
-        Some(Takes { expected_seconds, at_most_seconds, basis, timeouts: bound.join(" and ") })
+        Some(RolloutDuration { expected_seconds, at_most_seconds, basis, timeouts: bound.join(" and ") })
     }
 }
 
 /// The fate of machines that was not played is not known.
 fn cut(plan: &mut ObjectPlan, rounds: usize) {
-    let Summary { create, delete, in_place, .. } = plan.summary;
+    let PlanSummary { create, delete, in_place, .. } = plan.summary;
     plan.reason = Some(format!(
         "{} played, with {}, {} and {}; the rest takes too long",
         counted(rounds, "round"),
@@ -142,16 +145,16 @@ fn cut(plan: &mut ObjectPlan, rounds: usize) {
         counted(delete, "deletion"),
         counted(in_place, "update")
     ));
-    (plan.verdict, plan.headline) = (Verdict::Unknown, Verdict::Unknown.words().to_owned());
+    (plan.verdict, plan.headline) = (PlanVerdict::Unknown, PlanVerdict::Unknown.words().to_owned());
     plan.machines.retain(|machine| machine.step.is_some());
     plan.duration = None;
 }
 
 /// The bounds that hold during a rollout, if its strategy has any.
-fn bounds(deployment: &MachineDeployment) -> Option<Bounds> {
+fn bounds(deployment: &MachineDeployment) -> Option<RolloutBounds> {
     let bounds = bounds_of(deployment).ok()?;
     let is_bounded = deployment.spec.strategy.kind() != Some(StrategyType::Recreate);
-    is_bounded.then(|| Bounds {
+    is_bounded.then(|| RolloutBounds {
         max_total: bounds.max_replicas(),
         min_available: bounds.min_available(),
         replicas: bounds.desired,
@@ -161,7 +164,7 @@ fn bounds(deployment: &MachineDeployment) -> Option<Bounds> {
 }
 
 /// UID of the set that makes the wanted machines.
-fn new_set(course: &Course, wanted: Option<&MachineDeployment>) -> Option<String> {
+fn new_set(course: &RehearsalCourse, wanted: Option<&MachineDeployment>) -> Option<String> {
     let sets = course.objects.get("MachineSet")?.iter();
     let mut sets = sets.filter_map(|set| serde_json::from_value::<MachineSet>(set.clone()).ok());
     sets.find(|set| wanted.is_some_and(|wanted| set.spec.makes(&wanted.spec.template)))?.uid()
@@ -169,19 +172,19 @@ fn new_set(course: &Course, wanted: Option<&MachineDeployment>) -> Option<String
 
 /// A round before equal ones are folded.
 #[derive(Clone, Debug, Default)]
-struct Raw {
+struct UnfoldedRound {
     create: usize,
     drain: usize,
     update: usize,
     machines: Vec<String>,
-    after: Round,
+    after: RolloutRound,
 }
 
 /// Something begins with it.
-fn is_beginning(course: &Course, entry: &Entry) -> bool {
-    let is_act = matches!(entry.act, Act::Create | Act::Drain | Act::Update);
+fn is_beginning(course: &RehearsalCourse, entry: &RehearsalEntry) -> bool {
+    let is_act = matches!(entry.act, MachineTransition::Create | MachineTransition::Drain | MachineTransition::Update);
     // A machine that failed is replaced by another, again and again.
-    is_act && !(entry.act == Act::Drain && !entry.is_known && course.ending != Ending::Settled)
+    is_act && !(entry.act == MachineTransition::Drain && !entry.is_known && course.ending != RehearsalEnding::Settled)
 }
 
 /// The pause between acts that ends a round, by the time of a join. Machines that join within seconds begin several rounds in the
@@ -191,7 +194,7 @@ pub(super) fn pause_between_rounds(join: Option<Duration>) -> Duration {
 }
 
 /// The positions of the entries with which rounds begin.
-pub(super) fn starts_of_rounds(course: &Course, pause: Duration) -> Vec<usize> {
+pub(super) fn starts_of_rounds(course: &RehearsalCourse, pause: Duration) -> Vec<usize> {
     let (mut starts, mut last) = (Vec::new(), None::<Duration>);
     for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
         if last.is_none_or(|last| entry.at.saturating_sub(last) > pause) {
@@ -202,17 +205,17 @@ pub(super) fn starts_of_rounds(course: &Course, pause: Duration) -> Vec<usize> {
     starts
 }
 
-fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
+fn raw_rounds(course: &RehearsalCourse, new: Option<&str>, pause: Duration) -> Vec<UnfoldedRound> {
     let starts = starts_of_rounds(course, pause);
-    let mut rounds: Vec<Raw> = Vec::new();
+    let mut rounds: Vec<UnfoldedRound> = Vec::new();
     for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
         if starts.binary_search(&at).is_ok() {
-            rounds.push(Raw::default());
+            rounds.push(UnfoldedRound::default());
         }
         let Some(round) = rounds.last_mut() else { continue };
         match entry.act {
-            Act::Create => round.create += 1,
-            Act::Update => round.update += 1,
+            MachineTransition::Create => round.create += 1,
+            MachineTransition::Update => round.update += 1,
             _ => round.drain += 1,
         }
         round.machines.push(entry.machine.clone());
@@ -221,8 +224,8 @@ fn raw_rounds(course: &Course, new: Option<&str>, pause: Duration) -> Vec<Raw> {
     rounds
 }
 
-fn counts(tallies: &Tallies, new: Option<&str>) -> Round {
-    let mut round = Round::default();
+fn counts(tallies: &TalliesBySet, new: Option<&str>) -> RolloutRound {
+    let mut round = RolloutRound::default();
     for (set, tally) in tallies {
         let side = if Some(set.as_str()) == new { &mut round.new } else { &mut round.old };
         *side += tally.live;
@@ -234,31 +237,37 @@ fn counts(tallies: &Tallies, new: Option<&str>) -> Round {
 }
 
 /// Equal rounds become one with the numbers after the last of them. The end is one more round, in which nothing begins.
-fn folded(raw: &[Raw], course: &Course, new: Option<&str>) -> Vec<Round> {
-    let mut rounds: Vec<Round> = Vec::new();
+fn folded(raw: &[UnfoldedRound], course: &RehearsalCourse, new: Option<&str>) -> Vec<RolloutRound> {
+    let mut rounds: Vec<RolloutRound> = Vec::new();
     for (number, one) in (1..).zip(raw) {
-        let acts = |round: &Round| (round.create, round.drain, round.update);
-        let next =
-            Round { first: number, times: 1, create: one.create, drain: one.drain, update: one.update, ..one.after };
+        let acts = |round: &RolloutRound| (round.create, round.drain, round.update);
+        let next = RolloutRound {
+            first: number,
+            times: 1,
+            create: one.create,
+            drain: one.drain,
+            update: one.update,
+            ..one.after
+        };
         match rounds.last_mut() {
             Some(last) if acts(last) == acts(&next) => {
-                *last = Round { first: last.first, times: last.times + 1, ..next }
+                *last = RolloutRound { first: last.first, times: last.times + 1, ..next }
             }
             _ => rounds.push(next),
         }
     }
     if !raw.is_empty() {
-        rounds.push(Round { first: raw.len() + 1, times: 1, ..counts(&course.tallies, new) });
+        rounds.push(RolloutRound { first: raw.len() + 1, times: 1, ..counts(&course.tallies, new) });
     }
     rounds
 }
 
-fn machines(all: &[&Machine], course: &Course, raw: &[Raw]) -> Vec<MachinePlan> {
+fn machines(all: &[&Machine], course: &RehearsalCourse, raw: &[UnfoldedRound]) -> Vec<MachinePlan> {
     let steps: BTreeMap<&str, usize> = (1..)
         .zip(raw)
         .flat_map(|(number, round)| round.machines.iter().map(move |name| (name.as_str(), number)))
         .collect();
-    let mut spare = course.entries.iter().filter(|entry| entry.act == Act::Create).count();
+    let mut spare = course.entries.iter().filter(|entry| entry.act == MachineTransition::Create).count();
     let mut plans = Vec::new();
     for machine in all.iter().filter(|machine| !machine.is_terminating()) {
         let name = machine.name_any();
@@ -277,13 +286,14 @@ fn machines(all: &[&Machine], course: &Course, raw: &[Raw]) -> Vec<MachinePlan> 
     plans
 }
 
-fn summary(course: &Course, machines: &[MachinePlan]) -> Summary {
-    let entries = |act: Act| course.entries.iter().filter(move |entry| entry.act == act && !entry.is_known).count();
-    let lost = if course.ending == Ending::Settled { 0 } else { entries(Act::Drain) };
+fn summary(course: &RehearsalCourse, machines: &[MachinePlan]) -> PlanSummary {
+    let entries =
+        |act: MachineTransition| course.entries.iter().filter(move |entry| entry.act == act && !entry.is_known).count();
+    let lost = if course.ending == RehearsalEnding::Settled { 0 } else { entries(MachineTransition::Drain) };
     let count = |wanted: &[Action]| machines.iter().filter(|machine| wanted.contains(&machine.action)).count();
-    Summary {
-        create: entries(Act::Create).saturating_sub(lost),
-        delete: count(&[Action::Replace, Action::Delete]) + entries(Act::Drain) - lost,
+    PlanSummary {
+        create: entries(MachineTransition::Create).saturating_sub(lost),
+        delete: count(&[Action::Replace, Action::Delete]) + entries(MachineTransition::Drain) - lost,
         in_place: count(&[Action::Update]),
         propagate: 0,
         unknown: 0,
@@ -344,21 +354,21 @@ pub(super) fn seconds(total: u64) -> String {
 }
 
 /// The effect of the change that a rehearsal made, from the objects before and after it.
-pub(super) fn effect(before: &Course, after: &Course) -> Effect {
-    let happened = |act: Act| after.entries.iter().any(|entry| entry.act == act && entry.is_known);
-    if after.kept.values().any(|moved| *moved) || happened(Act::Update) {
-        return Effect::InPlace;
+pub(super) fn effect(before: &RehearsalCourse, after: &RehearsalCourse) -> FieldEffect {
+    let happened = |act: MachineTransition| after.entries.iter().any(|entry| entry.act == act && entry.is_known);
+    if after.kept.values().any(|moved| *moved) || happened(MachineTransition::Update) {
+        return FieldEffect::InPlace;
     }
-    if happened(Act::Drain) {
-        return Effect::Replace;
+    if happened(MachineTransition::Drain) {
+        return FieldEffect::Replace;
     }
-    let kept = |course: &Course, pointers: &[&str]| -> Vec<Value> {
+    let kept = |course: &RehearsalCourse, pointers: &[&str]| -> Vec<Value> {
         let machines = course.objects.get("Machine").into_iter().flatten();
         machines
             .flat_map(|one| pointers.iter().map(|at| one.pointer(at).cloned().unwrap_or_default()).collect::<Vec<_>>())
             .collect()
     };
-    let node = |course: &Course| -> Vec<Value> {
+    let node = |course: &RehearsalCourse| -> Vec<Value> {
         let at = ["/metadata/labels", "/metadata/annotations", "/spec/taints"];
         let mut parts: Vec<Value> = (course.nodes.values())
             .flat_map(|node| at.map(|at| node.pointer(at).cloned().unwrap_or_default()))
@@ -370,10 +380,10 @@ pub(super) fn effect(before: &Course, after: &Course) -> Effect {
         parts
     };
     if node(before) != node(after) {
-        Effect::Nodes
+        FieldEffect::Nodes
     } else if kept(before, &["/spec", "/metadata/labels"]) != kept(after, &["/spec", "/metadata/labels"]) {
-        Effect::Machines
+        FieldEffect::Machines
     } else {
-        Effect::Nothing
+        FieldEffect::Nothing
     }
 }

@@ -7,22 +7,22 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{self, Effect, ObjectPlan, Plan, Summary, Verdict},
-    change::{self, Change, Version, Wish, secret_exists},
-    fields::{Difference, differences, to_value},
-    fold::{self, Fold, Whole},
+    answer::{self, FieldEffect, ObjectPlan, Plan, PlanSummary, PlanVerdict},
+    change::{self, ChangeContent, ChangedObject, PlannedChange, secret_exists},
+    fields::{ValueDifference, differences, to_value},
+    fold::{self, MachineFold, WholeDeployment},
     live, obstacles,
-    outcome::{self, Case},
-    rehearse::Scene,
+    outcome::{self, PlannedDeployment},
+    rehearse::RehearsalFacts,
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     cli::reading::{
         self,
-        story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
+        story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
     },
-    process::{ReadOnly, Unread},
-    rehearsal::play::Cue,
+    process::{ReadOnly, UnreadKind},
+    rehearsal::play::DeploymentWrite,
 };
 use mcm_controllers::{
     machine_class::secret_refs,
@@ -42,32 +42,32 @@ const MOST_MACHINES: usize = 10_000;
 /// An object cannot be read.
 pub(super) async fn plan_of(
     cell: &ReadOnly,
-    facts: &Facts,
-    changes: &[Change],
+    facts: &NamespaceFacts,
+    changes: &[PlannedChange],
     new_secrets: BTreeSet<String>,
     is_live: bool,
 ) -> Result<Plan> {
-    let planner = Planner { is_live, ..Planner::of(cell, facts, new_secrets).await };
+    let planner = ChangePlanner { is_live, ..ChangePlanner::of(cell, facts, new_secrets).await };
     planner.plan(changes).await
 }
 
-struct Planner<'a> {
+struct ChangePlanner<'a> {
     cell: &'a ReadOnly,
-    facts: &'a Facts,
+    facts: &'a NamespaceFacts,
     /// Classes as they will be.
     classes: reading::story::ByName<MachineClass>,
     missing_secrets: BTreeSet<String>,
     /// Names of Secrets that the files bring.
     new_secrets: BTreeSet<String>,
     nodes: Option<Vec<Value>>,
-    budgets: Vec<obstacles::Strict>,
+    budgets: Vec<obstacles::BlockingBudget>,
     /// The clouds of classes are asked.
     is_live: bool,
     notes: Vec<String>,
 }
 
-impl<'a> Planner<'a> {
-    async fn of(cell: &'a ReadOnly, facts: &'a Facts, new_secrets: BTreeSet<String>) -> Self {
+impl<'a> ChangePlanner<'a> {
+    async fn of(cell: &'a ReadOnly, facts: &'a NamespaceFacts, new_secrets: BTreeSet<String>) -> Self {
         let mut notes = Vec::new();
         let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
         if cell.target.is_some() && nodes.is_none() {
@@ -95,10 +95,10 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    async fn plan(mut self, changes: &[Change]) -> Result<Plan> {
+    async fn plan(mut self, changes: &[PlannedChange]) -> Result<Plan> {
         let mut plans = Vec::new();
         // Each class is looked at once, for all objects that use it.
-        let mut in_clouds: BTreeMap<String, Vec<answer::Blocker>> = BTreeMap::new();
+        let mut in_clouds: BTreeMap<String, Vec<answer::PlanBlocker>> = BTreeMap::new();
         for change in changes {
             let version = change::version(self.cell, self.facts, change).await?;
             self.notes.extend(version.note.clone());
@@ -125,7 +125,7 @@ impl<'a> Planner<'a> {
     fn class_of_new_vms<'b>(
         &'b self,
         plan: &'b ObjectPlan,
-        version: &'b Version,
+        version: &'b ChangedObject,
     ) -> Option<(&'b str, &'b MachineClass)> {
         let wanted = version.wanted.as_ref()?;
         let name = match plan.kind.as_str() {
@@ -160,8 +160,8 @@ impl<'a> Planner<'a> {
     }
 
     /// A class replaces no machine.
-    fn class(&mut self, change: &Change, version: &Version) -> ObjectPlan {
-        let mut plan = ObjectPlan::of(CLASS, &self.cell.namespace, &change.name, Verdict::ReplacesNothing);
+    fn class(&mut self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
+        let mut plan = ObjectPlan::of(CLASS, &self.cell.namespace, &change.name, PlanVerdict::ReplacesNothing);
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
         }
@@ -176,7 +176,7 @@ impl<'a> Planner<'a> {
             ));
         }
         let Some(wanted) = &version.wanted else {
-            plan.verdict = Verdict::Deletes;
+            plan.verdict = PlanVerdict::Deletes;
             "DELETES the class".clone_into(&mut plan.headline);
             if !users.is_empty() {
                 plan.remarks.push("a finalizer keeps the class until no machine and no deployment uses it".to_owned());
@@ -185,10 +185,10 @@ impl<'a> Planner<'a> {
         };
         if let Some(live) = &version.live {
             let changed = differences::<MachineClass>(live, wanted);
-            let effect = |one: &Difference| if one.is_same { Effect::Same } else { Effect::NewMachines };
+            let effect = |one: &ValueDifference| if one.is_same { FieldEffect::Same } else { FieldEffect::NewMachines };
             plan.fields = changed.iter().map(|one| one.field(effect(one))).collect();
-            if plan.fields.iter().all(|one| one.effect == Effect::Same) {
-                (plan.verdict, plan.headline) = (Verdict::NoChange, Verdict::NoChange.words().to_owned());
+            if plan.fields.iter().all(|one| one.effect == FieldEffect::Same) {
+                (plan.verdict, plan.headline) = (PlanVerdict::NoChange, PlanVerdict::NoChange.words().to_owned());
             } else {
                 let restart = |(name, _): &(&String, usize)| {
                     format!("to replace them: mcm rollout restart {name} -n {}", self.cell.namespace)
@@ -196,7 +196,7 @@ impl<'a> Planner<'a> {
                 plan.remarks.extend(users.iter().map(restart));
             }
         } else {
-            (plan.verdict, plan.headline) = (Verdict::Creates, "CREATES the class".to_owned());
+            (plan.verdict, plan.headline) = (PlanVerdict::Creates, "CREATES the class".to_owned());
         }
         match serde_json::from_value::<MachineClass>(wanted.clone()) {
             Ok(class) => {
@@ -212,8 +212,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The plan for a deployment, or for a set that has none.
-    async fn deployment(&self, change: &Change, version: &Version) -> ObjectPlan {
-        let mut plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, Verdict::Unknown);
+    async fn deployment(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
+        let mut plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);
         let mut version = version.clone();
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
@@ -259,12 +259,12 @@ impl<'a> Planner<'a> {
 
     /// Why it is not known which machines a deployment has, or from which class it makes them.
     fn unknown_part(&self, name: &str, sets: &[&MachineSet], wanted: Option<&MachineDeployment>) -> Option<String> {
-        let is_needed = |one: &&Unread| one.refusal.is_some() && NEEDED.contains(&one.kind.as_str());
+        let is_needed = |one: &&UnreadKind| one.refusal.is_some() && NEEDED.contains(&one.kind.as_str());
         if let Some(unread) = self.cell.unread.iter().find(is_needed) {
             return Some(format!("you may not list {}", unread.kind));
         }
         let sets: BTreeSet<String> = sets.iter().map(|set| set.name_any()).collect();
-        let is_part = |one: &&Unreadable| match (one.kind.as_str(), &one.owner) {
+        let is_part = |one: &&UndecodableObject| match (one.kind.as_str(), &one.owner) {
             (SET, Some(owner)) => owner == name,
             (MACHINE, Some(owner)) => sets.contains(owner),
             (CLASS, _) => {
@@ -278,17 +278,17 @@ impl<'a> Planner<'a> {
 
     async fn play(
         &self,
-        change: &Change,
-        version: &Version,
+        change: &PlannedChange,
+        version: &ChangedObject,
         [live, wanted]: [Option<&MachineDeployment>; 2],
         sets: Vec<&MachineSet>,
         machines: Vec<&Machine>,
         mut plan: ObjectPlan,
-    ) -> Result<ObjectPlan, crate::rehearsal::play::Failure> {
+    ) -> Result<ObjectPlan, crate::rehearsal::play::RehearsalError> {
         let is_deployment = change.kind == DEPLOYMENT;
         let class = wanted.map(|wanted| wanted.spec.template.spec.class.name.clone());
         let strategy = wanted.and_then(|wanted| wanted.spec.strategy.in_place_update.as_ref());
-        let scene = Scene {
+        let scene = RehearsalFacts {
             now: self.facts.now,
             namespace: &self.cell.namespace,
             settings: &self.cell.settings,
@@ -309,22 +309,24 @@ impl<'a> Planner<'a> {
             _ => Vec::new(),
         };
         let cue = match (&version.live, &version.wanted) {
-            (_, None) => Some(Cue::Delete),
-            (None, Some(wanted)) => Some(Cue::Create(wanted.clone())),
-            (Some(_), Some(wanted)) => (change.wish != Wish::Nothing).then(|| Cue::Write(wanted.clone())),
+            (_, None) => Some(DeploymentWrite::Delete),
+            (None, Some(wanted)) => Some(DeploymentWrite::Create(wanted.clone())),
+            (Some(_), Some(wanted)) => {
+                (change.wish != ChangeContent::Nothing).then(|| DeploymentWrite::Write(wanted.clone()))
+            }
         };
         let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
-        let whole = Whole { live, wanted, sets, machines: &machines, nodes, now: scene.now };
-        let folds = if is_deployment { Fold::all_of(&whole) } else { Vec::new() };
+        let whole = WholeDeployment { live, wanted, sets, machines: &machines, nodes, now: scene.now };
+        let folds = if is_deployment { MachineFold::all_of(&whole) } else { Vec::new() };
         let (course, fold) = scene.play(&change.name, cue, &folds).await?;
         let policy = &self.cell.settings.machine;
-        Case { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
+        PlannedDeployment { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
         if let Some((fold, trust)) = fold {
             plan.remarks.push(fold.remark(trust));
             fold::mark(&mut plan, trust);
         }
         let under_way = outcome::under_way(&machines);
-        plan.is_settled = plan.verdict == Verdict::NoChange && plan.settles && under_way.is_none();
+        plan.is_settled = plan.verdict == PlanVerdict::NoChange && plan.settles && under_way.is_none();
         plan.remarks.extend(under_way);
 
         let of_deployment = wanted.filter(|_| is_deployment);
@@ -361,9 +363,9 @@ impl<'a> Planner<'a> {
 
 fn refused(plan: ObjectPlan) -> ObjectPlan {
     ObjectPlan {
-        verdict: Verdict::Refused,
-        headline: Verdict::Refused.words().to_owned(),
-        summary: Summary::default(),
+        verdict: PlanVerdict::Refused,
+        headline: PlanVerdict::Refused.words().to_owned(),
+        summary: PlanSummary::default(),
         ..plan
     }
 }
@@ -379,14 +381,14 @@ fn typed(kind: &str, value: &Value) -> serde_json::Result<MachineDeployment> {
 }
 
 /// The sets of a deployment; a set without one is alone.
-fn sets_of<'a>(facts: &'a Facts, kind: &str, name: &str) -> Vec<&'a MachineSet> {
+fn sets_of<'a>(facts: &'a NamespaceFacts, kind: &str, name: &str) -> Vec<&'a MachineSet> {
     match kind {
         SET => facts.sets.get(name).into_iter().collect(),
         _ => facts.family(name).map(|family| family.sets).unwrap_or_default(),
     }
 }
 
-fn machines_of<'a>(sets: &[&MachineSet], facts: &'a Facts) -> Vec<&'a Machine> {
+fn machines_of<'a>(sets: &[&MachineSet], facts: &'a NamespaceFacts) -> Vec<&'a Machine> {
     let mut machines: Vec<_> = sets.iter().flat_map(|set| facts.machines_of_set(&set.name_any())).collect();
     machines.sort_by_key(|machine| machine.name_any());
     machines

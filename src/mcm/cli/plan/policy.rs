@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        error::Misuse,
+        error::UsageError,
         objects,
-        reading::{memory, story::Manager},
+        reading::{memory, story::ManagerLease},
         run,
     },
     process::ReadOnly,
 };
 
 /// Flags by name.
-type Flags = BTreeMap<String, String>;
+type ManagerFlags = BTreeMap<String, String>;
 
 /// Gives the controllers of a rehearsal the flags of a file, or else those of the managers that answer, or else the defaults.
 /// The source in words.
 ///
 /// # Errors
 /// The file cannot be read, or a flag has an invalid value.
-pub(super) async fn apply(file: Option<&Path>, cell: &mut ReadOnly, managers: &[Manager]) -> Result<String> {
+pub(super) async fn apply(file: Option<&Path>, cell: &mut ReadOnly, managers: &[ManagerLease]) -> Result<String> {
     let (flags, source) = match file {
         Some(file) => (read(file)?, format!("those of {}", file.display())),
         None => asked(cell, managers).await,
@@ -31,13 +31,13 @@ pub(super) async fn apply(file: Option<&Path>, cell: &mut ReadOnly, managers: &[
     cell.settings = run::with_flags(&cell.settings, &flags).map_err(|error| {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Misuse { message: format!("flags of the manager: {message}"), hint: "see mcm run --help".to_owned() }
+        UsageError { message: format!("flags of the manager: {message}"), hint: "see mcm run --help".to_owned() }
     })?;
     Ok(source)
 }
 
-async fn asked(cell: &ReadOnly, managers: &[Manager]) -> (Flags, String) {
-    let (mut flags, mut from, mut problems) = (Flags::new(), Vec::new(), Vec::new());
+async fn asked(cell: &ReadOnly, managers: &[ManagerLease]) -> (ManagerFlags, String) {
+    let (mut flags, mut from, mut problems) = (ManagerFlags::new(), Vec::new(), Vec::new());
     for (manager, answer) in memory::settings(cell, managers).await {
         match answer {
             Ok(configz) => {
@@ -57,7 +57,7 @@ async fn asked(cell: &ReadOnly, managers: &[Manager]) -> (Flags, String) {
     (flags, source)
 }
 
-fn read(file: &Path) -> Result<Flags> {
+fn read(file: &Path) -> Result<ManagerFlags> {
     let text = objects::read_text(file)?;
     let flags = match serde_json::from_str::<Value>(&text) {
         Ok(configz) if configz["mcm"]["flags"].is_object() => of_configz(&configz),
@@ -66,13 +66,13 @@ fn read(file: &Path) -> Result<Flags> {
     if flags.is_empty() {
         let message = format!("{} has no flags", file.display());
         let hint = "write flags such as --machine-drain-timeout=2h, or the answer of /configz".to_owned();
-        return Err(Misuse { message, hint }.into());
+        return Err(UsageError { message, hint }.into());
     }
     Ok(flags)
 }
 
 /// The answer of `/configz`.
-fn of_configz(configz: &Value) -> Flags {
+fn of_configz(configz: &Value) -> ManagerFlags {
     let flags = configz["mcm"]["flags"].as_object().into_iter().flatten();
     let text = |value: &Value| match value {
         Value::Null => None,
@@ -83,12 +83,12 @@ fn of_configz(configz: &Value) -> Flags {
 }
 
 /// The flags of a command line, or of a list of arguments in a manifest, without comments.
-fn of_words(text: &str) -> Flags {
+fn of_words(text: &str) -> ManagerFlags {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let lines = lines.map(|line| line.split_once(" #").map_or(line, |(before, _)| before));
     let words = lines.flat_map(str::split_whitespace).map(|word| word.trim_matches(['"', '\'', ',', '[', ']']));
     let mut words = words.filter(|word| !word.is_empty() && *word != "-" && *word != "\\").peekable();
-    let mut flags = Flags::new();
+    let mut flags = ManagerFlags::new();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix("--") else { continue };
         let (name, value) = match flag.split_once('=') {
@@ -112,7 +112,7 @@ mod tests {
         flags::{ControlKubeconfig, TargetKubeconfig},
         run::reading_options,
     };
-    use mcm_driver_host::Catalogue;
+    use mcm_driver_host::DriverCatalogue;
 
     #[rstest]
     #[case::a_command_line(
@@ -127,7 +127,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
-        let settings = crate::process::settings(&process, true, Catalogue::default());
+        let settings = crate::process::settings(&process, true, DriverCatalogue::default());
         let given = run::with_flags(&settings, &read(file.path()).unwrap()).unwrap();
         assert_eq!(json!(given.machine.drain_timeout.to_string()), "45m0s");
         assert_eq!((given.overshoot.margins.up, given.overshoot.margins.down), (7, settings.overshoot.margins.down));

@@ -15,17 +15,17 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Effect, Field},
-    fields::{Difference, to_value},
-    fold::{Few, Fold, Trust},
+    answer::{ChangedField, FieldEffect},
+    fields::{ValueDifference, to_value},
+    fold::{DeploymentSample, FoldAccuracy, MachineFold},
     outcome::{effect, pause_between_rounds},
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
     rehearsal::{
-        cloud::{Pace, ready},
-        play::{Cue, Failure, Seed, Stage, play},
-        record::{Course, Ending},
+        cloud::{RehearsalTiming, ready},
+        play::{DeploymentWrite, RehearsalError, RehearsalSetup, SeedObject, play},
+        record::{RehearsalCourse, RehearsalEnding},
     },
 };
 use mcm_controllers::{Settings, machine_class::secret_refs};
@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const NEWS: Duration = Duration::from_secs(10);
 
 /// The facts that all rehearsals of a deployment share.
-pub(super) struct Scene<'a> {
+pub(super) struct RehearsalFacts<'a> {
     pub now: Timestamp,
     pub namespace: &'a str,
     pub settings: &'a Settings,
@@ -76,7 +76,7 @@ pub(super) struct Scene<'a> {
     pub join: Option<Duration>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> RehearsalFacts<'a> {
     /// Plays a change with few of the machines, if the course of all follows from that, or else with all.
     ///
     /// # Errors
@@ -84,9 +84,9 @@ impl<'a> Scene<'a> {
     pub(super) async fn play<'f>(
         &self,
         name: &str,
-        cue: Option<Cue>,
-        folds: &'f [Fold],
-    ) -> Result<(Course, Option<(&'f Fold, Trust)>), Failure> {
+        cue: Option<DeploymentWrite>,
+        folds: &'f [MachineFold],
+    ) -> Result<(RehearsalCourse, Option<(&'f MachineFold, FoldAccuracy)>), RehearsalError> {
         for fold in folds {
             let cue = cue.clone().map(|cue| fold.few.cue(cue));
             let course = self.with(&fold.few).play_all(name, cue, BUDGET_OF_FEW).await?;
@@ -98,7 +98,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The scene with the machines that are played.
-    fn with<'b>(&self, few: &'b Few) -> Scene<'b>
+    fn with<'b>(&self, few: &'b DeploymentSample) -> RehearsalFacts<'b>
     where
         'a: 'b,
     {
@@ -107,7 +107,7 @@ impl<'a> Scene<'a> {
         let of_played: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
         let is_of_played =
             |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| of_played.contains(name));
-        Scene {
+        RehearsalFacts {
             deployment: few.deployment.as_ref(),
             sets: few.sets.iter().collect(),
             nodes: self.nodes.as_ref().map(|nodes| nodes.iter().filter(is_of_played).cloned().collect()),
@@ -127,8 +127,13 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// The rehearsal did not come to an end.
-    async fn play_all(&self, name: &str, cue: Option<Cue>, budget: Duration) -> Result<Course, Failure> {
-        let mut seeds: Vec<Seed> = Vec::new();
+    async fn play_all(
+        &self,
+        name: &str,
+        cue: Option<DeploymentWrite>,
+        budget: Duration,
+    ) -> Result<RehearsalCourse, RehearsalError> {
+        let mut seeds: Vec<SeedObject> = Vec::new();
         seeds.extend(self.deployment.map(|value| (&DEPLOYMENTS, value.clone())));
         seeds.extend(self.sets.iter().map(|set| (&SETS, to_value(set))));
         seeds.extend(self.machines.iter().map(|machine| (&MACHINES, to_value(machine))));
@@ -141,7 +146,7 @@ impl<'a> Scene<'a> {
         }
         seeds.extend(self.seed_nodes());
         let (join, machines) = (self.join.unwrap_or(JOIN), self.machines.len().max(replicas_of(cue.as_ref())));
-        let stage = Stage {
+        let stage = RehearsalSetup {
             now: self.now,
             namespace: self.namespace.to_owned(),
             name: name.to_owned(),
@@ -149,16 +154,16 @@ impl<'a> Scene<'a> {
             cues: cue.into_iter().collect(),
             settings: Settings { slots: CALLS, ..self.settings.clone() },
             has_target: self.has_target,
-            pace: Pace { join, leave: LEAVE, update: UPDATE },
+            pace: RehearsalTiming { join, leave: LEAVE, update: UPDATE },
             selects: self.selects,
             judge: self.judge(),
             budget,
         };
         let mut courses = watched(stage, LIMIT, machines).await?;
-        courses.pop().ok_or(Failure::Ended)
+        courses.pop().ok_or(RehearsalError::Ended)
     }
 
-    fn seed_nodes(&self) -> Vec<Seed> {
+    fn seed_nodes(&self) -> Vec<SeedObject> {
         match &self.nodes {
             Some(nodes) => nodes.iter().map(|node| (&NODES, node.clone())).collect(),
             None => self.machines.iter().filter_map(|machine| assumed(machine)).map(|node| (&NODES, node)).collect(),
@@ -166,7 +171,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Classes are judged by the drivers of this build, as far as these serve them.
-    fn judge(&self) -> crate::rehearsal::cloud::Judge {
+    fn judge(&self) -> crate::rehearsal::cloud::ClassValidator {
         let drivers = Arc::clone(&self.settings.drivers);
         let classes: Vec<MachineClass> = self.classes.iter().map(|class| (*class).clone()).collect();
         Arc::new(move |served| {
@@ -182,10 +187,11 @@ impl<'a> Scene<'a> {
     pub(super) async fn fields(
         &self,
         live: &MachineDeployment,
-        differences: Vec<Difference>,
-    ) -> Result<Vec<Field>, Failure> {
-        let mut fields: Vec<Field> = differences.iter().map(known_effect).collect();
-        let mut played: Vec<usize> = (0..fields.len()).filter(|one| fields[*one].effect == Effect::Unknown).collect();
+        differences: Vec<ValueDifference>,
+    ) -> Result<Vec<ChangedField>, RehearsalError> {
+        let mut fields: Vec<ChangedField> = differences.iter().map(known_effect).collect();
+        let mut played: Vec<usize> =
+            (0..fields.len()).filter(|one| fields[*one].effect == FieldEffect::Unknown).collect();
         if played.is_empty() || played.len() > MOST_FIELDS {
             return Ok(fields);
         }
@@ -196,17 +202,17 @@ impl<'a> Scene<'a> {
             _ => 1,
         });
         let mut value = alone(live);
-        let mut cues = vec![Cue::Create(value.clone())];
+        let mut cues = vec![DeploymentWrite::Create(value.clone())];
         for one in &played {
             crate::api::patch::apply(&mut value, &differences[*one].patch());
-            cues.push(Cue::Write(value.clone()));
+            cues.push(DeploymentWrite::Write(value.clone()));
         }
         let classes: BTreeSet<&str> = differences
             .iter()
             .filter_map(|one| one.new.as_str())
             .chain([live.spec.template.spec.class.name.as_str()])
             .collect();
-        let mut seeds: Vec<Seed> = vec![(&SECRETS, placeholder(self.namespace, "rehearsal"))];
+        let mut seeds: Vec<SeedObject> = vec![(&SECRETS, placeholder(self.namespace, "rehearsal"))];
         seeds.extend(classes.into_iter().map(|name| {
             (
                 &CLASSES,
@@ -218,7 +224,7 @@ impl<'a> Scene<'a> {
             )
         }));
         let quick = Duration::from_secs(1);
-        let stage = Stage {
+        let stage = RehearsalSetup {
             now: self.now,
             namespace: self.namespace.to_owned(),
             name: live.name_any(),
@@ -226,13 +232,13 @@ impl<'a> Scene<'a> {
             cues,
             settings: self.settings.clone(),
             has_target: true,
-            pace: Pace { join: quick, leave: quick, update: quick },
+            pace: RehearsalTiming { join: quick, leave: quick, update: quick },
             selects: true,
             judge: Arc::new(|_| None),
             budget: BUDGET_OF_FIELDS,
         };
         let courses = watched(stage, LIMIT, 0).await?;
-        if courses.iter().any(|course| course.ending == Ending::Cut) {
+        if courses.iter().any(|course| course.ending == RehearsalEnding::Cut) {
             return Ok(fields);
         }
         for (pair, one) in courses.windows(2).zip(played) {
@@ -243,21 +249,21 @@ impl<'a> Scene<'a> {
 }
 
 /// The replicas that a deployment gets.
-fn replicas_of(cue: Option<&Cue>) -> usize {
+fn replicas_of(cue: Option<&DeploymentWrite>) -> usize {
     let replicas = match cue {
-        Some(Cue::Create(value) | Cue::Write(value)) => value["spec"]["replicas"].as_u64(),
-        Some(Cue::Delete) | None => None,
+        Some(DeploymentWrite::Create(value) | DeploymentWrite::Write(value)) => value["spec"]["replicas"].as_u64(),
+        Some(DeploymentWrite::Delete) | None => None,
     };
     replicas.and_then(|replicas| usize::try_from(replicas).ok()).unwrap_or_default()
 }
 
 /// The effect of a field that needs no rehearsal.
-fn known_effect(difference: &Difference) -> Field {
+fn known_effect(difference: &ValueDifference) -> ChangedField {
     let path: Vec<&str> = difference.path.iter().map(String::as_str).collect();
     let effect = match path.as_slice() {
-        _ if difference.is_same => Effect::Same,
-        ["spec", "replicas"] => Effect::Scale,
-        _ => Effect::Unknown,
+        _ if difference.is_same => FieldEffect::Same,
+        ["spec", "replicas"] => FieldEffect::Scale,
+        _ => FieldEffect::Unknown,
     };
     difference.field(effect)
 }
@@ -279,7 +285,11 @@ fn alone(live: &MachineDeployment) -> Value {
 }
 
 /// Plays, and shows progress.
-async fn watched(stage: Stage, limit: Duration, machines: usize) -> Result<Vec<Course>, Failure> {
+async fn watched(
+    stage: RehearsalSetup,
+    limit: Duration,
+    machines: usize,
+) -> Result<Vec<RehearsalCourse>, RehearsalError> {
     let progress = Arc::new(AtomicUsize::new(0));
     let playing = play(stage, &progress, limit);
     if machines < MANY {

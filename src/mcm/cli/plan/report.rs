@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::{
     answer::{
-        Action, Blocker, Bounds, Effect, Field, ObjectPlan, Plan, Round, Settled, Severity, Summary, Takes, Verdict,
+        Action, BlockerSeverity, ChangedField, FieldEffect, ObjectPlan, Plan, PlanBlocker, PlanSummary, PlanVerdict,
+        RolloutBounds, RolloutDuration, RolloutRound, SettledCounts,
     },
     outcome::seconds,
 };
-use crate::cli::terminal::{Look, Mark, wrapped};
+use crate::cli::terminal::{StatusMark, TerminalLook, wrapped};
 use mcm_rules::plan::counted;
 
 /// Columns of a path, and of old and new values, in 80 columns.
@@ -20,7 +21,7 @@ const VALUES: usize = 13;
 const EFFECT: usize = 36;
 
 /// The plan. With `all`, each machine has a line.
-pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
+pub(super) fn plan(look: TerminalLook, plan: &Plan, all: bool) -> String {
     let mut text = String::new();
     for object in &plan.objects {
         push_object(look, &mut text, object, all);
@@ -38,23 +39,23 @@ pub(super) fn plan(look: Look, plan: &Plan, all: bool) -> String {
     if !plan.notes.is_empty() || plan.flags.is_some() || plan.settled.is_some() {
         text.push('\n');
     }
-    let Summary { create, delete, in_place, unknown, .. } = plan.summary;
+    let PlanSummary { create, delete, in_place, unknown, .. } = plan.summary;
     let unknown = if unknown == 0 { String::new() } else { format!(" {} not judged.", counted(unknown, "object")) };
     let blocking = plan.objects.iter().flat_map(|object| &object.blockers);
-    let blocking = blocking.filter(|one| one.severity == Severity::Blocks).count();
+    let blocking = blocking.filter(|one| one.severity == BlockerSeverity::Blocks).count();
     let blocked = if blocking == 0 { String::new() } else { format!(" {} in the way.", counted(blocking, "thing")) };
     let sums = format!("Plan: create {create}, delete {delete}, update {in_place} in place.");
     let _ = writeln!(text, "{}{blocked}{unknown} Nothing was written.", look.bold(&sums));
     plain(look, text)
 }
 
-fn counts(settled: &Settled) -> String {
-    let Settled { deployments, sets } = *settled;
+fn counts(settled: &SettledCounts) -> String {
+    let SettledCounts { deployments, sets } = *settled;
     let sets = if sets == 0 { String::new() } else { format!(", {}", counted(sets, "MachineSet")) };
     format!("{}{sets}", counted(deployments, "MachineDeployment"))
 }
 
-fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {
+fn push_object(look: TerminalLook, text: &mut String, object: &ObjectPlan, all: bool) {
     let head = format!("{} {}/{}", object.kind, object.namespace, object.name);
     let gap = look.width.saturating_sub(head.chars().count() + object.headline.chars().count()).max(2);
     let headline = look.coloured(&object.headline, colour(object.verdict));
@@ -68,7 +69,7 @@ fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {
     }
     let end = match object.verdict {
         _ if object.settles => "done",
-        Verdict::Unknown => "not played any further",
+        PlanVerdict::Unknown => "not played any further",
         _ => "stops here",
     };
     push_rounds(text, &object.rounds, end);
@@ -90,21 +91,21 @@ fn push_object(look: Look, text: &mut String, object: &ObjectPlan, all: bool) {
     }
 }
 
-const fn colour(verdict: Verdict) -> &'static str {
+const fn colour(verdict: PlanVerdict) -> &'static str {
     match verdict {
-        Verdict::Replaces | Verdict::Deletes | Verdict::Refused => "31",
-        Verdict::UpdatesInPlace | Verdict::Unknown => "33",
-        Verdict::NoChange | Verdict::ReplacesNothing => "32",
-        Verdict::Creates | Verdict::ChangesWithoutARollout | Verdict::Scales => "1",
+        PlanVerdict::Replaces | PlanVerdict::Deletes | PlanVerdict::Refused => "31",
+        PlanVerdict::UpdatesInPlace | PlanVerdict::Unknown => "33",
+        PlanVerdict::NoChange | PlanVerdict::ReplacesNothing => "32",
+        PlanVerdict::Creates | PlanVerdict::ChangesWithoutARollout | PlanVerdict::Scales => "1",
     }
 }
 
-fn push_fields(look: Look, text: &mut String, object: &ObjectPlan) {
+fn push_fields(look: TerminalLook, text: &mut String, object: &ObjectPlan) {
     if object.fields.is_empty() {
         return;
     }
     text.push('\n');
-    let width = |of: fn(&Field) -> usize| object.fields.iter().map(of).max().unwrap_or_default();
+    let width = |of: fn(&ChangedField) -> usize| object.fields.iter().map(of).max().unwrap_or_default();
     let (path, columns) =
         (width(|field| short(&field.path).chars().count()), width(|field| values(field).chars().count()));
     let more = look.width.saturating_sub(80) / 2;
@@ -115,15 +116,15 @@ fn push_fields(look: Look, text: &mut String, object: &ObjectPlan) {
     let all = object.machines.len();
     for field in &object.fields {
         let effect = match field.effect {
-            Effect::Replace => look.coloured("replaces each machine", "31"),
-            Effect::InPlace => look.coloured("updates each machine in place", "33"),
-            Effect::Scale => "changes the number of machines".to_owned(),
-            Effect::Machines => format!("reaches {}, replaces none", counted(all, "machine")),
-            Effect::Nodes => format!("reaches {}, replaces none", counted(all, "Node")),
-            Effect::NewMachines => "only VMs created from now on".to_owned(),
-            Effect::Nothing => "changes no machine".to_owned(),
-            Effect::Same => "the same, written differently".to_owned(),
-            Effect::Unknown => "effect not found out".to_owned(),
+            FieldEffect::Replace => look.coloured("replaces each machine", "31"),
+            FieldEffect::InPlace => look.coloured("updates each machine in place", "33"),
+            FieldEffect::Scale => "changes the number of machines".to_owned(),
+            FieldEffect::Machines => format!("reaches {}, replaces none", counted(all, "machine")),
+            FieldEffect::Nodes => format!("reaches {}, replaces none", counted(all, "Node")),
+            FieldEffect::NewMachines => "only VMs created from now on".to_owned(),
+            FieldEffect::Nothing => "changes no machine".to_owned(),
+            FieldEffect::Same => "the same, written differently".to_owned(),
+            FieldEffect::Unknown => "effect not found out".to_owned(),
         };
         let (name, change) = (short(&field.path), values(field));
         let is_long = name.chars().count() > path || change.chars().count() > columns;
@@ -140,8 +141,8 @@ fn short(path: &str) -> &str {
     path.strip_prefix("spec.").unwrap_or(path)
 }
 
-fn values(field: &Field) -> String {
-    let sign = if field.effect == Effect::Same { "=" } else { "→" };
+fn values(field: &ChangedField) -> String {
+    let sign = if field.effect == FieldEffect::Same { "=" } else { "→" };
     format!("{} {sign} {}", value(&field.old), value(&field.new))
 }
 
@@ -159,8 +160,8 @@ fn value(value: &Value) -> String {
     }
 }
 
-fn push_bounds(text: &mut String, bounds: &Bounds) {
-    let Bounds { max_total, min_available, replicas, max_surge, max_unavailable } = bounds;
+fn push_bounds(text: &mut String, bounds: &RolloutBounds) {
+    let RolloutBounds { max_total, min_available, replicas, max_surge, max_unavailable } = bounds;
     let _ = writeln!(text, "\n  never more than {max_total} machines ({replicas} replicas + {max_surge} maxSurge)");
     let _ = writeln!(
         text,
@@ -168,19 +169,19 @@ fn push_bounds(text: &mut String, bounds: &Bounds) {
     );
 }
 
-fn push_rounds(text: &mut String, rounds: &[Round], end: &str) {
+fn push_rounds(text: &mut String, rounds: &[RolloutRound], end: &str) {
     if rounds.is_empty() {
         return;
     }
     let _ = writeln!(text, "\n  {:<36}{:>7}{:>7}{:>7}{:>7}{:>11}", "step", "old", "new", "going", "total", "available");
     for round in rounds {
-        let Round { old, new, going, total, available, .. } = round;
+        let RolloutRound { old, new, going, total, available, .. } = round;
         let what = format!("{:>4}  {}", round.first, acts(round, end));
         let _ = writeln!(text, "  {what:<36}{old:>7}{new:>7}{going:>7}{total:>7}{available:>11}");
     }
 }
 
-fn acts(round: &Round, end: &str) -> String {
+fn acts(round: &RolloutRound, end: &str) -> String {
     let parts = [(round.create, "create"), (round.drain, "drain"), (round.update, "update")];
     let parts: Vec<String> =
         parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{word} {count}")).collect();
@@ -208,7 +209,7 @@ fn push_machines(text: &mut String, object: &ObjectPlan) {
     }
 }
 
-fn push_time(look: Look, text: &mut String, takes: &Takes) {
+fn push_time(look: TerminalLook, text: &mut String, takes: &RolloutDuration) {
     text.push('\n');
     if let Some(expected) = takes.expected_seconds {
         let about = if expected < 120 { seconds(expected) } else { format!("{} min", (expected + 30) / 60) };
@@ -219,8 +220,8 @@ fn push_time(look: Look, text: &mut String, takes: &Takes) {
     look.section(text, label, &format!("at most {most} ({})", takes.timeouts));
 }
 
-fn push_blocker(look: Look, text: &mut String, blocker: &Blocker) {
-    let mark = look.mark(if blocker.severity == Severity::Blocks { Mark::Bad } else { Mark::Look });
+fn push_blocker(look: TerminalLook, text: &mut String, blocker: &PlanBlocker) {
+    let mark = look.mark(if blocker.severity == BlockerSeverity::Blocks { StatusMark::Bad } else { StatusMark::Look });
     let mut lines = String::new();
     look.section(&mut lines, "", &blocker.text);
     for (number, line) in lines.lines().enumerate() {
@@ -234,7 +235,7 @@ fn push_blocker(look: Look, text: &mut String, blocker: &Blocker) {
 }
 
 /// The text without characters that the terminal may not have.
-fn plain(look: Look, text: String) -> String {
+fn plain(look: TerminalLook, text: String) -> String {
     if look.unicode {
         text
     } else {

@@ -6,8 +6,8 @@ pub use std::{
 use rstest::rstest;
 
 use super::{
-    answer::{Effect, Summary},
-    outcome::Case,
+    answer::{FieldEffect, PlanSummary},
+    outcome::PlannedDeployment,
     *,
 };
 use crate::{
@@ -16,15 +16,17 @@ use crate::{
         flags::{ControlKubeconfig, TargetKubeconfig},
         run::reading_options,
     },
-    process::Unread,
+    process::UnreadKind,
     rehearsal::{
-        cloud::Pace,
-        play::{Cue, Seed, Stage, play},
-        record::Ending,
+        cloud::RehearsalTiming,
+        play::{DeploymentWrite, RehearsalSetup, SeedObject, play},
+        record::RehearsalEnding,
     },
 };
-use mcm_driver_host::Catalogue;
-use mcm_fake_api::{ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, Perfect, SECRETS, SETS, clock::VirtualClock};
+use mcm_driver_host::DriverCatalogue;
+use mcm_fake_api::{
+    ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
+};
 
 const NAMESPACE: &str = "demo";
 
@@ -72,11 +74,12 @@ impl Plane {
     }
 
     /// With a change of the objects.
-    async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<Seed>)) -> Self {
+    async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<SeedObject>)) -> Self {
         let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
-        let settings = crate::process::settings(&process, true, Catalogue::default());
+        let settings = crate::process::settings(&process, true, DriverCatalogue::default());
         let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
-        let mut seeds: Vec<Seed> = vec![(&CLASSES, class("small")), (&CLASSES, class("large")), (&SECRETS, secret)];
+        let mut seeds: Vec<SeedObject> =
+            vec![(&CLASSES, class("small")), (&CLASSES, class("large")), (&SECRETS, secret)];
         let classes = seeds.iter().map(|(kind, value)| {
             let mut value = value.clone();
             value["provider"] = json!("");
@@ -84,15 +87,15 @@ impl Plane {
         });
         // An hour ago, in whole seconds, so that ages are the same in each run.
         let now = Timestamp::from_second(Timestamp::now().as_second() - 3600).unwrap();
-        let stage = Stage {
+        let stage = RehearsalSetup {
             now,
             namespace: NAMESPACE.to_owned(),
             name: "pool".to_owned(),
             seeds: classes.collect(),
-            cues: vec![Cue::Create(deployment.clone())],
+            cues: vec![DeploymentWrite::Create(deployment.clone())],
             settings,
             has_target: true,
-            pace: Pace {
+            pace: RehearsalTiming {
                 join: Duration::from_secs(124),
                 leave: Duration::from_secs(5),
                 update: Duration::from_secs(60),
@@ -105,7 +108,7 @@ impl Plane {
         let course = &courses[0];
         assert_eq!(
             course.ending,
-            Ending::Settled,
+            RehearsalEnding::Settled,
             "{:?} {:?}\n{:#?}",
             course.waits,
             course.entries,
@@ -116,23 +119,23 @@ impl Plane {
         }
         seeds.extend(course.nodes.values().map(|node| (&NODES, elsewhere(node))));
         change(&mut seeds);
-        let server = ApiServer::new(&VirtualClock::starting(Timestamp::now()), Arc::new(Perfect));
+        let server = ApiServer::new(&VirtualClock::starting(Timestamp::now()), Arc::new(PerfectNetwork));
         for (kind, value) in seeds {
             server.seed(kind, value);
         }
         let client = server.client("plan");
         let uri = http::Uri::default();
-        let reach = Reach {
+        let reach = ReadOnlyClients {
             control: client.clone(),
             server: uri.clone(),
             target: Some((client, uri)),
             namespace: NAMESPACE.to_owned(),
         };
-        let cell = ReadOnly::of(&process, reach, Catalogue::default()).await;
+        let cell = ReadOnly::of(&process, reach, DriverCatalogue::default()).await;
         Self { server, cell }
     }
 
-    async fn plan(&self, changes: &[Change]) -> Plan {
+    async fn plan(&self, changes: &[PlannedChange]) -> Plan {
         let facts = reading::unplanned(&self.cell).await.unwrap();
         let mut plan = plan_of(&self.cell, &facts, changes, BTreeSet::new(), false).await.unwrap();
         plan.at = "2026-11-26T10:04:53Z".to_owned();
@@ -140,20 +143,20 @@ impl Plane {
     }
 
     async fn patched(&self, patch: Value) -> Plan {
-        self.plan(&[change(Wish::Patch(patch))]).await
+        self.plan(&[change(ChangeContent::Patch(patch))]).await
     }
 
     fn writes(&self) -> usize {
-        use mcm_fake_api::Verb;
-        let reads = [Verb::Get, Verb::List, Verb::Watch];
+        use mcm_fake_api::ApiVerb;
+        let reads = [ApiVerb::Get, ApiVerb::List, ApiVerb::Watch];
         let is_write =
-            |call: &&Arc<mcm_fake_api::Call>| !reads.contains(&call.verb) && !call.query.contains_key("dryRun");
+            |call: &&Arc<mcm_fake_api::ApiCall>| !reads.contains(&call.verb) && !call.query.contains_key("dryRun");
         self.server.calls().iter().filter(is_write).count()
     }
 }
 
-fn change(wish: Wish) -> Change {
-    Change { kind: DEPLOYMENT, name: "pool".to_owned(), wish }
+fn change(wish: ChangeContent) -> PlannedChange {
+    PlannedChange { kind: DEPLOYMENT, name: "pool".to_owned(), wish }
 }
 
 fn of_template(spec: &Value) -> Value {
@@ -161,7 +164,7 @@ fn of_template(spec: &Value) -> Value {
 }
 
 fn text(plan: &Plan) -> String {
-    report(Look::PLAIN, plan, Steps::Summary)
+    report(TerminalLook::PLAIN, plan, RoundDetail::Summary)
 }
 
 #[tokio::test]
@@ -172,7 +175,7 @@ async fn a_new_class_replaces_each_machine_within_the_bounds() {
     }));
     let plan = plane.patched(patch).await;
     insta::assert_snapshot!("new_class", text(&plan));
-    let wide = report(Look { width: 200, ..Look::PLAIN }, &plan, Steps::All);
+    let wide = report(TerminalLook { width: 200, ..TerminalLook::PLAIN }, &plan, RoundDetail::All);
     assert!(text(&plan).lines().count() <= 24 && wide.lines().count() <= 50, "{wide}");
     insta::assert_snapshot!("new_class_wide", wide);
     insta::assert_snapshot!("new_class_json", serde_json::to_string_pretty(&plan).unwrap());
@@ -184,17 +187,17 @@ async fn a_duration_that_is_written_differently_changes_nothing() {
     let plane = Plane::of(&deployment(2)).await;
     let plan = plane.patched(of_template(&json!({ "drainTimeout": "600s" }))).await;
     insta::assert_snapshot!("written_differently", text(&plan));
-    let nothing = plane.plan(&[change(Wish::Nothing)]).await;
-    assert_eq!(nothing.objects[0].verdict, Verdict::NoChange, "{nothing:?}");
+    let nothing = plane.plan(&[change(ChangeContent::Nothing)]).await;
+    assert_eq!(nothing.objects[0].verdict, PlanVerdict::NoChange, "{nothing:?}");
 }
 
 #[tokio::test]
 async fn replicas_scale_and_a_deletion_deletes() {
     let plane = Plane::of(&deployment(3)).await;
     for (name, wish) in [
-        ("scale_up", Wish::Patch(json!({ "spec": { "replicas": 5 } }))),
-        ("scale_down", Wish::Patch(json!({ "spec": { "replicas": 1 } }))),
-        ("delete", Wish::Delete),
+        ("scale_up", ChangeContent::Patch(json!({ "spec": { "replicas": 5 } }))),
+        ("scale_down", ChangeContent::Patch(json!({ "spec": { "replicas": 1 } }))),
+        ("delete", ChangeContent::Delete),
     ] {
         insta::assert_snapshot!(name, text(&plane.plan(&[change(wish)]).await));
     }
@@ -239,7 +242,7 @@ async fn a_class_replaces_nothing_and_a_new_deployment_is_created_with_it() {
 }
 
 /// Adds a set without a deployment and without the two machines that it wants.
-fn add_lone_set(seeds: &mut Vec<Seed>) {
+fn add_lone_set(seeds: &mut Vec<SeedObject>) {
     let of_pool = &seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1;
     let mut set: Value = serde_json::from_str(&of_pool.to_string().replace("\"pool\"", "\"alone\"")).unwrap();
     (set["metadata"]["name"], set["metadata"]["uid"]) = (json!("alone"), json!("alone"));
@@ -254,20 +257,20 @@ async fn without_a_named_object_sets_without_a_deployment_are_planned_and_settle
     let facts = reading::unplanned(&plane.cell).await.unwrap();
     let plan = plane.plan(&everything::changes(&facts).0).await.without_settled();
     insta::assert_snapshot!("everything", text(&plan));
-    assert_eq!(plan.settled, Some(answer::Settled { deployments: 1, sets: 0 }));
-    assert_eq!((plan.objects.len(), plan.objects[0].verdict), (1, Verdict::Scales), "{plan:?}");
+    assert_eq!(plan.settled, Some(answer::SettledCounts { deployments: 1, sets: 0 }));
+    assert_eq!((plan.objects.len(), plan.objects[0].verdict), (1, PlanVerdict::Scales), "{plan:?}");
     assert!(plan.objects[0].settles && plan.objects[0].bounds.is_none(), "{plan:?}");
 }
 
 /// The plan for a pool of two is settled, but for one machine in a phase.
 #[tokio::test]
 async fn a_deployment_with_a_machine_under_way_is_not_settled() {
-    let pending = |seeds: &mut Vec<Seed>| {
+    let pending = |seeds: &mut Vec<SeedObject>| {
         let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
         machine.unwrap().1["status"]["currentStatus"]["phase"] = json!("Pending");
     };
     let plane = Plane::with(&deployment(2), pending).await;
-    let plan = plane.plan(&[change(Wish::Nothing)]).await.without_settled();
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.without_settled();
     assert_eq!(plan.objects[0].remarks, ["already under way: 1 machine being created"], "{plan:?}");
 }
 
@@ -318,7 +321,7 @@ async fn the_effect_of_each_field_is_that_of_the_comparison_of_templates() {
         let object = &plan.objects[0];
         assert_eq!(object.fields.len(), 1, "{pointer}: {object:?}");
         let effect = object.fields[0].effect;
-        assert_eq!(effect == Effect::Replace, !is_equal, "{pointer}: {object:?}");
+        assert_eq!(effect == FieldEffect::Replace, !is_equal, "{pointer}: {object:?}");
         assert_eq!(object.summary.delete > 0, !is_equal, "{pointer}: {object:?}");
         told.push_str(&format!("{pointer}: {effect:?}\n"));
     }
@@ -334,13 +337,13 @@ async fn rounds_of_many_machines_are_folded() {
 }
 
 /// A machine with a separate annotation is unlike the others, so that all are played.
-fn unlike(seeds: &mut Vec<Seed>) {
+fn unlike(seeds: &mut Vec<SeedObject>) {
     let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES);
     machine.unwrap().1["metadata"]["annotations"]["note"] = json!("unlike the others");
 }
 
 /// Plans of the same change with few machines, and with all.
-async fn few_and_all(pool: &Value, wish: Wish) -> (ObjectPlan, ObjectPlan) {
+async fn few_and_all(pool: &Value, wish: ChangeContent) -> (ObjectPlan, ObjectPlan) {
     let few = Plane::of(pool).await.plan(&[change(wish.clone())]).await.objects.remove(0);
     let all = Plane::with(pool, unlike).await.plan(&[change(wish)]).await.objects.remove(0);
     (few, all)
@@ -377,7 +380,7 @@ async fn a_rollout_that_is_played_with_few_machines_equals_one_with_all(
 ) {
     let mut pool = deployment(replicas);
     pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
-    let wish = Wish::Patch(of_template(&json!({ "class": { "name": "small" } })));
+    let wish = ChangeContent::Patch(of_template(&json!({ "class": { "name": "small" } })));
     let (few, all) = few_and_all(&pool, wish).await;
     assert_same(few, all);
 }
@@ -395,13 +398,13 @@ async fn a_rollout_that_is_played_with_few_machines_equals_one_with_all(
 async fn a_change_that_is_played_with_few_machines_equals_one_with_all(#[case] spec: &Value) {
     let mut pool = deployment(40);
     pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": 10, "maxUnavailable": 10 });
-    let (few, all) = few_and_all(&pool, Wish::Patch(json!({ "spec": spec }))).await;
+    let (few, all) = few_and_all(&pool, ChangeContent::Patch(json!({ "spec": spec }))).await;
     assert_same(few, all);
 }
 
 #[tokio::test]
 async fn a_deletion_that_is_played_with_few_machines_equals_one_with_all() {
-    let (few, all) = few_and_all(&deployment(41), Wish::Delete).await;
+    let (few, all) = few_and_all(&deployment(41), ChangeContent::Delete).await;
     assert_same(few, all);
 }
 
@@ -410,7 +413,8 @@ async fn updates_in_place_that_are_played_with_few_machines_equal_those_with_all
     let mut pool = deployment(30);
     pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
         "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 10 } });
-    let (few, all) = few_and_all(&pool, Wish::Patch(of_template(&json!({ "class": { "name": "small" } })))).await;
+    let (few, all) =
+        few_and_all(&pool, ChangeContent::Patch(of_template(&json!({ "class": { "name": "small" } })))).await;
     assert_same(few, all);
 }
 
@@ -421,7 +425,8 @@ async fn updates_in_place_that_are_played_with_few_machines_equal_those_with_all
 async fn a_rollout_that_stops_is_played_once_with_few_machines_and_stops_as_with_all(#[case] amount: i32) {
     let mut pool = deployment(40);
     pool["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": amount, "maxUnavailable": amount });
-    let (few, all) = few_and_all(&pool, Wish::Patch(of_template(&json!({ "class": { "name": "nonesuch" } })))).await;
+    let (few, all) =
+        few_and_all(&pool, ChangeContent::Patch(of_template(&json!({ "class": { "name": "nonesuch" } })))).await;
     assert!(!few.settles, "{few:?}");
     assert_same(few, all);
 }
@@ -439,7 +444,7 @@ async fn a_creation_of_many_machines_is_played_with_few() {
 }
 
 /// A settled pool of many machines, copied from the first of a small one.
-fn crowd(seeds: &mut Vec<Seed>, count: usize) {
+fn crowd(seeds: &mut Vec<SeedObject>, count: usize) {
     let first = |kind| seeds.iter().find(|(one, _)| *one == kind).unwrap().1.clone();
     let (machine, node) = (first(&MACHINES), first(&NODES));
     let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
@@ -478,14 +483,14 @@ async fn changes_of_many_machines_are_answered() {
         let amounts = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
         json!({ "strategy": { "rollingUpdate": amounts }, "template": { "spec": { "class": { "name": "small" } } } })
     };
-    let patch = |spec: Value| Wish::Patch(json!({ "spec": spec }));
+    let patch = |spec: Value| ChangeContent::Patch(json!({ "spec": spec }));
     for (what, wish, verdict, (create, delete), is_estimate) in [
-        ("maxSurge 1", patch(rolled(json!(1), json!(0))), Verdict::Replaces, (count, count), false),
-        ("25 %", patch(rolled(json!("25%"), json!("25%"))), Verdict::Replaces, (count, count), false),
-        ("101 and 67", patch(rolled(json!(101), json!(67))), Verdict::Replaces, (count, count), true),
-        ("100 more", patch(json!({ "replicas": count + 100 })), Verdict::Scales, (100, 0), false),
-        ("100 left", patch(json!({ "replicas": 100 })), Verdict::Scales, (0, count - 100), false),
-        ("deletion", Wish::Delete, Verdict::Deletes, (0, count), false),
+        ("maxSurge 1", patch(rolled(json!(1), json!(0))), PlanVerdict::Replaces, (count, count), false),
+        ("25 %", patch(rolled(json!("25%"), json!("25%"))), PlanVerdict::Replaces, (count, count), false),
+        ("101 and 67", patch(rolled(json!(101), json!(67))), PlanVerdict::Replaces, (count, count), true),
+        ("100 more", patch(json!({ "replicas": count + 100 })), PlanVerdict::Scales, (100, 0), false),
+        ("100 left", patch(json!({ "replicas": 100 })), PlanVerdict::Scales, (0, count - 100), false),
+        ("deletion", ChangeContent::Delete, PlanVerdict::Deletes, (0, count), false),
     ] {
         let begun = std::time::Instant::now();
         let plan = plane.plan(&[change(wish)]).await;
@@ -505,7 +510,7 @@ async fn changes_of_many_machines_are_answered() {
 #[tokio::test]
 async fn changes_of_many_machines_of_which_some_differ_are_estimated() {
     let count = many();
-    let differ = |seeds: &mut Vec<Seed>| {
+    let differ = |seeds: &mut Vec<SeedObject>| {
         crowd(seeds, count);
         unlike(seeds);
         let mut machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES);
@@ -514,10 +519,10 @@ async fn changes_of_many_machines_of_which_some_differ_are_estimated() {
     let plane = Plane::with(&deployment(2), differ).await;
     let patch = |amounts: Value| json!({ "spec": { "strategy": { "rollingUpdate": amounts }, "template": { "spec": { "class": { "name": "small" } } } } });
     let wide = plane.patched(patch(json!({ "maxSurge": "25%", "maxUnavailable": "10%" }))).await.objects.remove(0);
-    assert_eq!((wide.verdict, wide.is_estimate, wide.settles), (Verdict::Replaces, true, true), "{wide:?}");
+    assert_eq!((wide.verdict, wide.is_estimate, wide.settles), (PlanVerdict::Replaces, true, true), "{wide:?}");
     assert_eq!((wide.summary.create, wide.summary.delete, wide.rounds.is_empty()), (count, count, false), "{wide:?}");
     let narrow = plane.patched(patch(json!({ "maxSurge": 1, "maxUnavailable": 0 }))).await.objects.remove(0);
-    assert_eq!((narrow.verdict, narrow.is_estimate, narrow.settles), (Verdict::Replaces, true, true), "{narrow:?}");
+    assert_eq!((narrow.verdict, narrow.is_estimate, narrow.settles), (PlanVerdict::Replaces, true, true), "{narrow:?}");
     assert_eq!((narrow.summary.create, narrow.summary.delete), (count, count), "{narrow:?}");
     assert_eq!((narrow.rounds.len(), &narrow.duration), (0, &None), "{narrow:?}");
 }
@@ -536,7 +541,7 @@ async fn of_many_machines_in_several_states_as_many_are_deleted_as_are_too_many(
     #[case] deleted: [usize; 3],
 ) {
     let count = many();
-    let unhealthy = |seeds: &mut Vec<Seed>| {
+    let unhealthy = |seeds: &mut Vec<SeedObject>| {
         crowd(seeds, count);
         let mut machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES);
         machines.nth(300).unwrap().1["status"]["currentStatus"]["phase"] = json!("Unknown");
@@ -551,7 +556,7 @@ async fn of_many_machines_in_several_states_as_many_are_deleted_as_are_too_many(
 }
 
 /// All but the first machines are those of a newer set.
-fn halfway(seeds: &mut Vec<Seed>, old: usize) {
+fn halfway(seeds: &mut Vec<SeedObject>, old: usize) {
     let set = seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1.clone();
     let text = |pointer: &str| set.pointer(pointer).unwrap().as_str().unwrap().to_owned();
     let (uid, name) = (text("/metadata/uid"), text("/metadata/name"));
@@ -589,7 +594,7 @@ fn sized(set: &Value, count: usize) -> Value {
 #[tokio::test]
 async fn numbers_are_an_estimate_if_the_replicas_change_during_a_rollout_of_many_machines() {
     let count = many();
-    let begun = |seeds: &mut Vec<Seed>| {
+    let begun = |seeds: &mut Vec<SeedObject>| {
         crowd(seeds, count);
         halfway(seeds, 20);
     };
@@ -597,7 +602,7 @@ async fn numbers_are_an_estimate_if_the_replicas_change_during_a_rollout_of_many
     let plan = plane.patched(json!({ "spec": { "replicas": count - 30 } })).await.objects.remove(0);
     let is_said = plan.remarks.iter().any(|remark| remark.starts_with("the numbers are an estimate"));
     assert!(plan.settles && plan.is_estimate && is_said, "{:?}", plan.remarks);
-    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.objects.remove(0);
     assert_eq!((plan.summary.create, plan.summary.delete), (20, 20), "{:?}", plan.remarks);
 }
 
@@ -624,13 +629,13 @@ async fn the_machines_that_the_autoscaler_chose_are_deleted(#[case] count: usize
 #[tokio::test]
 async fn one_of_many_machines_whose_node_is_missing_is_replaced_alone() {
     let count = many();
-    let lost = |seeds: &mut Vec<Seed>| {
+    let lost = |seeds: &mut Vec<SeedObject>| {
         crowd(seeds, count);
         let first = seeds.iter().position(|(kind, _)| *kind == &NODES).unwrap();
         seeds.remove(first);
     };
     let plane = Plane::with(&deployment(2), lost).await;
-    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.objects.remove(0);
     assert_eq!(names(&plan, Action::Replace), ["pool-0000"], "{:?}", plan.remarks);
     assert_eq!((plan.summary.create, plan.summary.delete), (1, 1), "{plan:?}");
 }
@@ -638,7 +643,7 @@ async fn one_of_many_machines_whose_node_is_missing_is_replaced_alone() {
 /// The guard against meltdowns counts machines, however many each of those that are played stands for.
 #[tokio::test]
 async fn unhealthy_machines_are_replaced_one_after_the_other_also_if_all_are_alike() {
-    let sick = |seeds: &mut Vec<Seed>| {
+    let sick = |seeds: &mut Vec<SeedObject>| {
         for (_, node) in seeds.iter_mut().filter(|(kind, _)| *kind == &NODES) {
             node["status"]["conditions"][0]["status"] = json!("Unknown");
         }
@@ -646,14 +651,14 @@ async fn unhealthy_machines_are_replaced_one_after_the_other_also_if_all_are_ali
     let mut pool = deployment(24);
     pool["spec"]["template"]["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("pool");
     let plane = Plane::with(&pool, sick).await;
-    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.objects.remove(0);
     assert_eq!((plan.summary.create, plan.is_estimate, plan.remarks.len()), (24, false, 0), "{plan:?}");
     assert!(plan.rounds.iter().all(|round| round.drain <= 1), "{:?}", plan.rounds);
 }
 
 #[tokio::test]
 async fn steps_of_many_unhealthy_machines_are_not_known() {
-    let sick = |seeds: &mut Vec<Seed>| {
+    let sick = |seeds: &mut Vec<SeedObject>| {
         crowd(seeds, many());
         for (_, node) in seeds.iter_mut().filter(|(kind, _)| *kind == &NODES) {
             node["status"]["conditions"][0]["status"] = json!("Unknown");
@@ -662,7 +667,7 @@ async fn steps_of_many_unhealthy_machines_are_not_known() {
     let mut pool = deployment(2);
     pool["spec"]["template"]["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!("pool");
     let plane = Plane::with(&pool, sick).await;
-    let plan = plane.plan(&[change(Wish::Nothing)]).await.objects.remove(0);
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.objects.remove(0);
     assert_eq!((plan.summary.create, plan.is_estimate, plan.rounds.len()), (many(), true, 0), "{:?}", plan.remarks);
     assert_eq!(plan.duration, None);
 }
@@ -672,7 +677,7 @@ async fn nodes_in_different_stages_of_an_update_are_not_alike() {
     let mut pool = deployment(24);
     pool["spec"]["strategy"] = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
         "orchestrationType": "Auto", "maxSurge": 0, "maxUnavailable": 8 } });
-    let selected = |seeds: &mut Vec<Seed>| {
+    let selected = |seeds: &mut Vec<SeedObject>| {
         let node = seeds.iter_mut().find(|(kind, _)| *kind == &NODES).unwrap();
         node.1["metadata"]["labels"][labels::CANDIDATE_FOR_UPDATE] = json!(labels::SET);
     };
@@ -699,13 +704,13 @@ async fn a_secret_that_a_new_class_names_has_to_exist_or_come_with_it() {
 /// Unknown is not absent: the controllers count such a machine, and a rehearsal without it would create another.
 #[tokio::test]
 async fn a_deployment_with_a_machine_that_cannot_be_decoded_is_not_judged() {
-    let break_one = |seeds: &mut Vec<Seed>| {
+    let break_one = |seeds: &mut Vec<SeedObject>| {
         let machine = seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES).unwrap();
         machine.1["spec"]["drainTimeout"] = json!("2 hours");
     };
     let plane = Plane::with(&deployment(3), break_one).await;
     let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
-    assert_eq!((plan.objects[0].verdict, plan.complete), (Verdict::Unknown, false), "{}", text(&plan));
+    assert_eq!((plan.objects[0].verdict, plan.complete), (PlanVerdict::Unknown, false), "{}", text(&plan));
     let reason = plan.objects[0].reason.clone().unwrap();
     assert!(reason.contains("cannot be read") && reason.contains("2 hours"), "{reason}");
 }
@@ -713,16 +718,16 @@ async fn a_deployment_with_a_machine_that_cannot_be_decoded_is_not_judged() {
 #[tokio::test]
 async fn a_deployment_whose_machines_may_not_be_listed_is_not_judged() {
     let mut plane = Plane::of(&deployment(1)).await;
-    plane.cell.unread = vec![Unread { kind: "machines".to_owned(), refusal: Some("forbidden".to_owned()) }];
+    plane.cell.unread = vec![UnreadKind { kind: "machines".to_owned(), refusal: Some("forbidden".to_owned()) }];
     let plan = plane.patched(json!({ "spec": { "replicas": 2 } })).await;
     assert_eq!(plan.objects[0].reason.as_deref(), Some("you may not list machines"), "{}", text(&plan));
 }
 
 #[rstest]
-#[case::left_out(None, Verdict::NoChange)]
-#[case::zero(Some(0), Verdict::Scales)]
+#[case::left_out(None, PlanVerdict::NoChange)]
+#[case::zero(Some(0), PlanVerdict::Scales)]
 #[tokio::test]
-async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32>, #[case] verdict: Verdict) {
+async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32>, #[case] verdict: PlanVerdict) {
     let applied = deployment(3);
     let plane = Plane::with(&applied, |seeds| {
         let live = seeds.iter_mut().find(|(kind, _)| *kind == &DEPLOYMENTS).unwrap();
@@ -746,16 +751,16 @@ async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32
 fn an_effect_on_one_object_is_refused_whatever_happens_to_others() {
     let object = |verdict, create, delete, actions: &[Action]| {
         let machine = |action: &Action| answer::MachinePlan { name: "m".to_owned(), action: *action, step: Some(1) };
-        let summary = Summary { create, delete, ..Summary::default() };
+        let summary = PlanSummary { create, delete, ..PlanSummary::default() };
         let machines = actions.iter().map(machine).collect();
         ObjectPlan { summary, machines, ..ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", verdict) }
     };
     let plan = |objects| Plan::of(Timestamp::UNIX_EPOCH, objects, Vec::new());
-    let shrinks = object(Verdict::Scales, 0, 2, &[Action::Delete, Action::Delete]);
-    let grows = object(Verdict::Scales, 5, 0, &[]);
+    let shrinks = object(PlanVerdict::Scales, 0, 2, &[Action::Delete, Action::Delete]);
+    let grows = object(PlanVerdict::Scales, 5, 0, &[]);
     assert!(FailOn::Delete.is_met(&plan(vec![shrinks, grows.clone()])), "others are created elsewhere");
     assert!(!FailOn::Delete.is_met(&plan(vec![grows])));
-    let cut = plan(vec![object(Verdict::Unknown, 1, 1, &[Action::Replace])]);
+    let cut = plan(vec![object(PlanVerdict::Unknown, 1, 1, &[Action::Replace])]);
     assert!(FailOn::Replace.is_met(&cut), "some of its machines are replaced in the rounds that were played");
     assert!(!FailOn::Delete.is_met(&cut));
 }
@@ -770,14 +775,19 @@ async fn a_change_without_a_rollout_is_played_with_few_machines_and_keeps_all() 
 
 #[test]
 fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
-    use crate::rehearsal::record::{Act, Course, Entry};
+    use crate::rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEntry};
 
     let deployment: MachineDeployment = serde_json::from_value(deployment(5)).unwrap();
-    let create =
-        Entry { at: Duration::ZERO, act: Act::Create, machine: "new".to_owned(), is_known: false, tallies: [].into() };
-    let course = Course {
+    let create = RehearsalEntry {
+        at: Duration::ZERO,
+        act: MachineTransition::Create,
+        machine: "new".to_owned(),
+        is_known: false,
+        tallies: [].into(),
+    };
+    let course = RehearsalCourse {
         entries: vec![create],
-        ending: Ending::Cut,
+        ending: RehearsalEnding::Cut,
         took: Duration::from_secs(1),
         objects: [].into(),
         nodes: [].into(),
@@ -785,9 +795,10 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
         kept: [].into(),
         waits: Vec::new(),
     };
-    let policy = mcm_controllers::machine::Policy::default();
-    let case = Case { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
-    let mut plan = ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", Verdict::Unknown);
+    let policy = mcm_controllers::machine::MachinePolicy::default();
+    let case =
+        PlannedDeployment { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
+    let mut plan = ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", PlanVerdict::Unknown);
     case.fill(&mut plan, &course);
     let plan = Plan::of(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
     assert!(!plan.complete);
@@ -801,11 +812,11 @@ fn the_schema_is_published() {
 
 #[test]
 fn remedies_of_waits_are_for_the_object_that_waits() {
-    use crate::rehearsal::record::Told;
+    use crate::rehearsal::record::RehearsalWait;
     use mcm_rules::plan::{Wait, WaitKind};
 
     let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
-    let told = |kind: &'static str, name: &str| Told { kind, name: name.to_owned(), wait: wait.clone() };
+    let told = |kind: &'static str, name: &str| RehearsalWait { kind, name: name.to_owned(), wait: wait.clone() };
     let found = obstacles::of_waits(&[told("MachineSet", "pool-1")], NAMESPACE);
     let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
     assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");

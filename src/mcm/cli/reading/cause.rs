@@ -2,14 +2,14 @@
 
 use kube::ResourceExt;
 
-use super::story::{CLASS, Chain, DEPLOYMENT, Facts, MACHINE, RuledOut, SET, owned_by};
+use super::story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, OwnerChain, RuledOut, SET, owned_by};
 use crate::api::{labels, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
-impl Facts {
+impl NamespaceFacts {
     /// Why anything happens to an object: the rollout of its deployment, and the size of its set.
-    pub(super) fn chain(&self, object: &Subject, owners: &[Subject]) -> Chain {
+    pub(super) fn chain(&self, object: &SubjectRef, owners: &[SubjectRef]) -> OwnerChain {
         let family = || [object].into_iter().chain(owners);
         let named = |kind: &str| family().find(|one| one.kind == kind).map(|one| one.name.as_str());
         let deployment = named(DEPLOYMENT).and_then(|name| self.deployments.get(name));
@@ -37,7 +37,7 @@ impl Facts {
             };
             up.push(format!("{age} set {name} has {} of {wanted} machines", self.count(&name)));
         }
-        Chain { up }
+        OwnerChain { up }
     }
 
     /// The set of the latest revision of a deployment.
@@ -50,10 +50,10 @@ impl Facts {
     }
 
     /// The usual causes that do not apply to an object.
-    pub(super) fn ruled_out(&self, object: &Subject, owners: &[Subject]) -> Vec<RuledOut> {
+    pub(super) fn ruled_out(&self, object: &SubjectRef, owners: &[SubjectRef]) -> Vec<RuledOut> {
         let mut found = Vec::new();
         let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
-        let family: Vec<&Subject> = [object].into_iter().chain(owners).collect();
+        let family: Vec<&SubjectRef> = [object].into_iter().chain(owners).collect();
         let named = |kind: &str| family.iter().find(|one| one.kind == kind).map(|one| one.name.as_str());
         if named(DEPLOYMENT).and_then(|name| self.deployments.get(name)).is_some_and(|one| !one.spec.paused) {
             rule_out("paused", "not paused");

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::story::{Facts, SET, owned_by};
+use super::story::{NamespaceFacts, SET, owned_by};
 use crate::api::{
     labels,
     machine::{Machine, MachineDeployment, MachineSet, MachineTemplate},
@@ -15,11 +15,11 @@ use crate::api::{
 };
 use mcm_controllers::{
     machine_deployment::revision_of,
-    object::condition::{self, Stored},
+    object::condition::{self, StoredCondition},
 };
 
 /// A deployment with its sets.
-pub(in crate::cli) struct Family<'a> {
+pub(in crate::cli) struct DeploymentFamily<'a> {
     pub deployment: &'a MachineDeployment,
     /// Its sets, the latest revision first.
     pub sets: Vec<&'a MachineSet>,
@@ -27,7 +27,7 @@ pub(in crate::cli) struct Family<'a> {
 
 /// A field that differs between two templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(in crate::cli) struct Change {
+pub(in crate::cli) struct TemplateChange {
     /// Path of the field, from the spec of the deployment.
     pub path: String,
     /// Its former value; empty if it was absent.
@@ -36,13 +36,13 @@ pub(in crate::cli) struct Change {
     pub new: String,
 }
 
-impl Facts {
+impl NamespaceFacts {
     /// A deployment with its sets; `None` if there is none of this name.
-    pub(in crate::cli) fn family(&self, name: &str) -> Option<Family<'_>> {
+    pub(in crate::cli) fn family(&self, name: &str) -> Option<DeploymentFamily<'_>> {
         let deployment = self.deployments.get(name)?;
         let mut sets: Vec<&MachineSet> = owned_by(&self.sets, name).filter_map(|name| self.sets.get(name)).collect();
         sets.sort_by_key(|set| (std::cmp::Reverse(revision_of(set)), set.name_any()));
-        Some(Family { deployment, sets })
+        Some(DeploymentFamily { deployment, sets })
     }
 
     /// The machines of a set.
@@ -52,7 +52,7 @@ impl Facts {
     }
 }
 
-impl<'a> Family<'a> {
+impl<'a> DeploymentFamily<'a> {
     /// The set of the current template, as the controller finds it.
     pub(in crate::cli) fn new_set(&self) -> Option<&'a MachineSet> {
         let equal = self.sets.iter().filter(|set| set.spec.makes(&self.deployment.spec.template));
@@ -81,7 +81,7 @@ impl<'a> Family<'a> {
 }
 
 /// Whether a set or deployment is frozen: by its label, or by the controllers, whose condition names the reason.
-pub(in crate::cli) fn is_frozen<C: Stored>(object: &impl ResourceExt, conditions: &[C]) -> bool {
+pub(in crate::cli) fn is_frozen<C: StoredCondition>(object: &impl ResourceExt, conditions: &[C]) -> bool {
     labels::is_true(object, labels::FREEZE) || condition::find(conditions, ConditionType::Frozen).is_some()
 }
 
@@ -91,11 +91,11 @@ pub(in crate::cli) fn is_set_frozen(set: &MachineSet) -> bool {
 }
 
 /// The fields that differ, in the order of their paths.
-pub(in crate::cli) fn changes(old: &MachineTemplate, new: &MachineTemplate) -> Vec<Change> {
+pub(in crate::cli) fn changes(old: &MachineTemplate, new: &MachineTemplate) -> Vec<TemplateChange> {
     let (old, new) = (fields_of(old), fields_of(new));
     let paths: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let value = |fields: &BTreeMap<String, String>, path: &String| fields.get(path).cloned().unwrap_or_default();
-    let change = |path: &String| Change { path: path.clone(), old: value(&old, path), new: value(&new, path) };
+    let change = |path: &String| TemplateChange { path: path.clone(), old: value(&old, path), new: value(&new, path) };
     paths.into_iter().map(change).filter(|change| change.old != change.new).collect()
 }
 
@@ -121,7 +121,7 @@ fn collect(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
     }
 }
 
-impl std::fmt::Display for Change {
+impl std::fmt::Display for TemplateChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let or_none = |text: &'_ str| if text.is_empty() { "(none)".to_owned() } else { text.to_owned() };
         write!(f, "{} {} → {}", self.path, or_none(&self.old), or_none(&self.new))

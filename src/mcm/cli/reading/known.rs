@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::story::{DEPLOYMENT, Facts, MACHINE, SET, budget_in};
+use super::story::{DEPLOYMENT, MACHINE, NamespaceFacts, SET, budget_in};
 use crate::{
     api::{
         GoDuration,
@@ -11,16 +11,16 @@ use crate::{
     },
     cli::terminal::{ago, short},
 };
-use mcm_rules::plan::{Subject, Wait, WaitKind};
+use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
 
-impl Facts {
-    pub(super) fn known(&self, object: &Subject) -> Known {
+impl NamespaceFacts {
+    pub(super) fn known(&self, object: &SubjectRef) -> ReportedState {
         let name = &object.name;
         let known = match object.kind.as_str() {
             DEPLOYMENT => self.deployments.get(name).map(of_deployment),
-            SET => self.sets.get(name).map(|set| Known { owners: self.owners(set), ..of_set(set) }),
+            SET => self.sets.get(name).map(|set| ReportedState { owners: self.owners(set), ..of_set(set) }),
             MACHINE => {
-                let of = |machine| Known { owners: self.owners(machine), ..of_machine(machine, self.now) };
+                let of = |machine| ReportedState { owners: self.owners(machine), ..of_machine(machine, self.now) };
                 self.machines.get(name).map(of)
             }
             _ => None,
@@ -29,7 +29,7 @@ impl Facts {
     }
 
     /// Owners, up to the deployment.
-    fn owners(&self, object: &impl ResourceExt) -> Vec<Subject> {
+    fn owners(&self, object: &impl ResourceExt) -> Vec<SubjectRef> {
         let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
             return Vec::new();
         };
@@ -44,13 +44,13 @@ impl Facts {
 
 /// The state of an object, as its status says.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ReportedState {
     pub state: String,
     pub since: Option<Timestamp>,
     pub failed: Option<String>,
     /// A wait that its status shows.
     pub shown: Option<Wait>,
-    pub owners: Vec<Subject>,
+    pub owners: Vec<SubjectRef>,
 }
 
 /// The condition of a Machine whose drain makes no progress.
@@ -108,7 +108,7 @@ fn error_of_cloud(text: &str) -> Option<(&str, &str)> {
     Some((code, rest.strip_suffix(']').unwrap_or(rest)))
 }
 
-fn of_deployment(deployment: &MachineDeployment) -> Known {
+fn of_deployment(deployment: &MachineDeployment) -> ReportedState {
     let status = deployment.status.clone().unwrap_or_default();
     let wanted = deployment.spec.replicas;
     let state = format!(
@@ -121,17 +121,17 @@ fn of_deployment(deployment: &MachineDeployment) -> Known {
         let text = summary.last_operation.description.as_str();
         format!("{}: {}", summary.name, error_of_cloud(text).map_or(text, |(_, message)| message))
     });
-    Known { state, since, failed, ..Known::default() }
+    ReportedState { state, since, failed, ..ReportedState::default() }
 }
 
-fn of_set(set: &MachineSet) -> Known {
+fn of_set(set: &MachineSet) -> ReportedState {
     let status = set.status.clone().unwrap_or_default();
     let state =
         format!("{} of {} machines, {} available", status.replicas, set.spec.replicas, status.available_replicas);
-    Known { state, ..Known::default() }
+    ReportedState { state, ..ReportedState::default() }
 }
 
-fn of_machine(machine: &Machine, now: Timestamp) -> Known {
+fn of_machine(machine: &Machine, now: Timestamp) -> ReportedState {
     let status = machine.status.clone().unwrap_or_default();
     let deleted = machine.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let phase = status.current_status.phase;
@@ -149,5 +149,5 @@ fn of_machine(machine: &Machine, now: Timestamp) -> Known {
         format!("{}{code}{age}", short(text))
     });
     let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
-    Known { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
+    ReportedState { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
 }

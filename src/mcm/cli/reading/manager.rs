@@ -12,7 +12,7 @@ const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// The manager of a role, as its Lease shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Manager {
+pub(in crate::cli) struct ManagerLease {
     /// Name of the Lease.
     pub lease: String,
     /// `sets` or `machines`.
@@ -31,7 +31,7 @@ pub(in crate::cli) struct Manager {
     pub exists: bool,
 }
 
-impl Manager {
+impl ManagerLease {
     /// Whether there is a Lease that no process renews. Without a Lease a manager may run without leader election.
     pub(in crate::cli) fn is_gone(&self, now: Timestamp) -> bool {
         self.exists && !self.is_alive(now)

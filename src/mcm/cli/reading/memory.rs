@@ -11,10 +11,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::manager::Manager;
+use super::manager::ManagerLease;
 use crate::{api::syntax::is_subdomain, process::ReadOnly};
 use mcm_controllers::MACHINES;
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 use mcm_runtime::{leader::is_own_form, paths::path_of};
 
 /// Time for an answer.
@@ -28,7 +28,7 @@ const MOST: usize = 5000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Memory {
     /// The objects that wait.
-    pub explained: Vec<Explained>,
+    pub explained: Vec<RememberedPlan>,
     /// The managers that answered, by the names of their pods or URLs.
     pub asked: Vec<String>,
     /// Why another one was not asked.
@@ -37,26 +37,26 @@ pub(in crate::cli) struct Memory {
 
 /// The answer of a manager.
 #[derive(Clone, Debug, Deserialize)]
-struct Waiters {
-    items: Vec<Explained>,
+struct WaiterList {
+    items: Vec<RememberedPlan>,
 }
 
 /// The last plan of an object.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Explained {
+pub(in crate::cli) struct RememberedPlan {
     /// The object.
-    pub object: Named,
+    pub object: WaiterRef,
     /// The last step of its last plan.
     #[serde(default)]
     pub step: Option<String>,
     /// Its waits.
-    pub waits: Vec<Remembered>,
+    pub waits: Vec<RememberedWait>,
 }
 
 /// A reference to an object.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub(in crate::cli) struct Named {
+pub(in crate::cli) struct WaiterRef {
     /// Kind.
     pub kind: String,
     /// Name. Its namespace was asked for.
@@ -65,7 +65,7 @@ pub(in crate::cli) struct Named {
 
 /// A wait that a manager remembers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub(in crate::cli) struct Remembered {
+pub(in crate::cli) struct RememberedWait {
     /// Kind of the wait. Another version may have other kinds.
     pub kind: String,
     /// Completes "waiting for".
@@ -81,11 +81,11 @@ pub(in crate::cli) struct Remembered {
 
 impl Memory {
     /// The last plan of an object. A manager joins those of several controllers.
-    pub(in crate::cli) fn of(&self, object: &Subject) -> Option<&Explained> {
+    pub(in crate::cli) fn of(&self, object: &SubjectRef) -> Option<&RememberedPlan> {
         self.explained.iter().find(|one| one.object.kind == object.kind && one.object.name == object.name)
     }
 
-    fn add(&mut self, whom: String, answer: Result<Waiters>) {
+    fn add(&mut self, whom: String, answer: Result<WaiterList>) {
         match answer {
             Ok(waiters) => {
                 self.explained.extend(waiters.items);
@@ -99,7 +99,7 @@ impl Memory {
 }
 
 /// Asks a manager at its URL, or the holders of the Leases through the API server. A problem is never fatal.
-pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Option<&Url>) -> Memory {
+pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[ManagerLease], url: Option<&Url>) -> Memory {
     let mut memory = Memory::default();
     let limit = MOST.to_string();
     let query = match question(&["explain"], &[("namespace", cell.namespace.as_str()), ("limit", limit.as_str())]) {
@@ -123,10 +123,10 @@ pub(in crate::cli) async fn ask(cell: &ReadOnly, managers: &[Manager], url: Opti
 /// The memory of a Node. Lists of what waits leave Nodes out, because other managers may have their machines.
 pub(in crate::cli) async fn of_node(
     cell: &ReadOnly,
-    managers: &[Manager],
+    managers: &[ManagerLease],
     url: Option<&Url>,
     node: &str,
-) -> Option<Explained> {
+) -> Option<RememberedPlan> {
     let query = question(&["explain", "node", &cell.namespace, node], &[]).ok()?;
     match url {
         Some(url) => within(get(url, &query)).await.ok(),
@@ -135,12 +135,16 @@ pub(in crate::cli) async fn of_node(
 }
 
 /// The settings of the holders of the Leases, with the names of their pods.
-pub(in crate::cli) async fn settings(cell: &ReadOnly, managers: &[Manager]) -> Vec<(String, Result<Value>)> {
+pub(in crate::cli) async fn settings(cell: &ReadOnly, managers: &[ManagerLease]) -> Vec<(String, Result<Value>)> {
     answers(cell, managers, "configz").await
 }
 
 /// Asks the holders of the Leases through the API server.
-async fn answers<T: DeserializeOwned>(cell: &ReadOnly, managers: &[Manager], query: &str) -> Vec<(String, Result<T>)> {
+async fn answers<T: DeserializeOwned>(
+    cell: &ReadOnly,
+    managers: &[ManagerLease],
+    query: &str,
+) -> Vec<(String, Result<T>)> {
     let (mut asked, mut answers) = (BTreeSet::new(), Vec::new());
     for manager in managers.iter().filter(|manager| is_own_form(&manager.holder)) {
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };

@@ -23,22 +23,22 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use self::story::{ByName, CONTROLLERS, DEPLOYMENT, Facts, Manager, Unreadable};
+use self::story::{ByName, CONTROLLERS, DEPLOYMENT, ManagerLease, NamespaceFacts, UndecodableObject};
 use super::{
-    error::Misuse,
+    error::UsageError,
     flags::{ControlKubeconfig, TargetKubeconfig},
     run,
 };
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    process::{DriverSources, Leadership, ProcessOptions, Reach, ReadOnly, Unread},
+    process::{DriverSources, ProcessOptions, ReadOnly, ReadOnlyClients, RoleLease, UnreadKind},
     simulated_cloud::{Cloud, CloudApi, Control},
 };
 use mcm_controllers::object::owner::controller_of;
 use mcm_driver::Guards;
-use mcm_driver_host::Catalogue;
-use mcm_rules::plan::Subject;
-use mcm_runtime::{guard::Guard, kind_cache::CachedKind, refusal::forbidden};
+use mcm_driver_host::DriverCatalogue;
+use mcm_rules::plan::SubjectRef;
+use mcm_runtime::{guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
 
 /// Duration of a Lease that says none.
 const LEASE: i32 = 15;
@@ -72,15 +72,15 @@ impl ReadingOptions {
     ///
     /// # Errors
     /// A kubeconfig cannot be used.
-    pub(super) async fn reach(&self) -> Result<Reach> {
-        Reach::load(&self.process(), self.namespace.clone()).await
+    pub(super) async fn reach(&self) -> Result<ReadOnlyClients> {
+        ReadOnlyClients::load(&self.process(), self.namespace.clone()).await
     }
 
     /// Reads the caches through clients of [`Self::reach`].
     ///
     /// # Errors
     /// A driver of this build cannot be opened.
-    pub(super) async fn cell(&self, reach: Reach) -> Result<ReadOnly> {
+    pub(super) async fn cell(&self, reach: ReadOnlyClients) -> Result<ReadOnly> {
         Ok(ReadOnly::of(&self.process(), reach, drivers()?).await)
     }
 
@@ -103,7 +103,7 @@ impl ReadingOptions {
 }
 
 /// The drivers of this build, which validate classes. None of them is asked anything else.
-pub(super) fn drivers() -> Result<Catalogue> {
+pub(super) fn drivers() -> Result<DriverCatalogue> {
     let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
         simulated_cloud: Some(&simulated_cloud),
@@ -118,32 +118,32 @@ pub(super) fn drivers() -> Result<Catalogue> {
 const PAGE: u32 = 500;
 
 /// The objects of a kind, and those that cannot be decoded.
-pub(super) struct Listed<K> {
+pub(super) struct DecodedList<K> {
     pub objects: ByName<K>,
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UndecodableObject>,
 }
 
 /// Lists the objects of a kind.
 ///
 /// # Errors
 /// The API server refuses the list, or cannot be reached.
-pub(super) async fn list<K>(control: &Client, namespace: &str) -> Result<Listed<K>>
+pub(super) async fn list<K>(control: &Client, namespace: &str) -> Result<DecodedList<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let api: Api<Guard<K>> = Api::namespaced(control.clone(), namespace);
+    let api: Api<GuardedObject<K>> = Api::namespaced(control.clone(), namespace);
     let (mut objects, mut unreadable) = (BTreeMap::new(), Vec::new());
     for object in pages(&api, ListParams::default()).await? {
         let name = object.name_any();
         match object {
-            Guard::Readable(object) => drop(objects.insert(name, object)),
-            Guard::Unreadable { metadata, error } => {
+            GuardedObject::Readable(object) => drop(objects.insert(name, object)),
+            GuardedObject::Unreadable { metadata, error } => {
                 let owner = controller_of(&metadata).map(|owner| owner.name.clone());
-                unreadable.push(Unreadable { kind: K::kind(&()).into_owned(), name, owner, error });
+                unreadable.push(UndecodableObject { kind: K::kind(&()).into_owned(), name, owner, error });
             }
         }
     }
-    Ok(Listed { objects, unreadable })
+    Ok(DecodedList { objects, unreadable })
 }
 
 /// All objects of a list, page by page: a part of a list is no answer.
@@ -178,12 +178,12 @@ pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
 }
 
 /// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
-async fn permitted<K>(cell: &ReadOnly) -> Result<Listed<K>>
+async fn permitted<K>(cell: &ReadOnly) -> Result<DecodedList<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     match list(&cell.control, &cell.namespace).await {
-        Err(error) if is_forbidden(&error) => Ok(Listed { objects: BTreeMap::new(), unreadable: Vec::new() }),
+        Err(error) if is_forbidden(&error) => Ok(DecodedList { objects: BTreeMap::new(), unreadable: Vec::new() }),
         listed => listed,
     }
 }
@@ -192,7 +192,7 @@ where
 ///
 /// # Errors
 /// A kind cannot be listed.
-pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
+pub(super) async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
     Ok(planned(cell, unplanned(cell).await?))
 }
 
@@ -200,17 +200,17 @@ pub(super) async fn facts(cell: &ReadOnly) -> Result<Facts> {
 ///
 /// # Errors
 /// A kind cannot be listed.
-pub(super) async fn unplanned(cell: &ReadOnly) -> Result<Facts> {
+pub(super) async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(Facts { unread: unread(cell), managers: managers(cell).await, ..facts })
+    Ok(NamespaceFacts { unread: unread(cell), managers: managers(cell).await, ..facts })
 }
 
 /// Reads the objects of a namespace, without plans for them.
 ///
 /// # Errors
 /// A kind cannot be listed.
-pub(super) async fn objects(control: &Client, namespace: &str, now: Timestamp) -> Result<Facts> {
+pub(super) async fn objects(control: &Client, namespace: &str, now: Timestamp) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(
         list(control, namespace),
         list(control, namespace),
@@ -220,10 +220,11 @@ pub(super) async fn objects(control: &Client, namespace: &str, now: Timestamp) -
     Ok(listed(namespace, now, lists))
 }
 
-type Lists = (Listed<MachineDeployment>, Listed<MachineSet>, Listed<Machine>, Listed<MachineClass>);
+type KindLists =
+    (DecodedList<MachineDeployment>, DecodedList<MachineSet>, DecodedList<Machine>, DecodedList<MachineClass>);
 
-fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes): Lists) -> Facts {
-    Facts {
+fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes): KindLists) -> NamespaceFacts {
+    NamespaceFacts {
         now,
         namespace: namespace.to_owned(),
         unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
@@ -243,13 +244,13 @@ fn unread(cell: &ReadOnly) -> Vec<String> {
 }
 
 /// The managers, as their Leases show them; none if these cannot be read.
-pub(super) async fn managers(cell: &ReadOnly) -> Vec<Manager> {
+pub(super) async fn managers(cell: &ReadOnly) -> Vec<ManagerLease> {
     cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default()
 }
 
 /// The same facts from the caches, which are up to date, without a request.
-pub(super) fn cached(cell: &ReadOnly, managers: Vec<Manager>) -> Facts {
-    let facts = Facts {
+pub(super) fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
+    let facts = NamespaceFacts {
         now: cell.clock.now(),
         namespace: cell.namespace.clone(),
         deployments: by_name(cell),
@@ -269,7 +270,7 @@ fn by_name<K: CachedKind>(cell: &ReadOnly) -> ByName<K> {
     cell.cached::<K>().into_iter().map(|object| (object.name_any(), Arc::unwrap_or_clone(object))).collect()
 }
 
-fn planned(cell: &ReadOnly, mut facts: Facts) -> Facts {
+fn planned(cell: &ReadOnly, mut facts: NamespaceFacts) -> NamespaceFacts {
     for (kind, controller) in CONTROLLERS {
         let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
         let previews = facts.names(kind).filter_map(preview).collect();
@@ -279,9 +280,9 @@ fn planned(cell: &ReadOnly, mut facts: Facts) -> Facts {
 }
 
 /// The manager of a Lease.
-pub(super) fn manager(leadership: &Leadership) -> Manager {
+pub(super) fn manager(leadership: &RoleLease) -> ManagerLease {
     let spec = leadership.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-    Manager {
+    ManagerLease {
         lease: leadership.role.lease.to_owned(),
         role: leadership.role.name.to_owned(),
         holder: spec.holder_identity.unwrap_or_default(),
@@ -292,7 +293,7 @@ pub(super) fn manager(leadership: &Leadership) -> Manager {
 }
 
 /// Facts that the answer could not take into account.
-pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
+pub(super) fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
     let mut notes = Vec::new();
     if !cell.unread.is_empty() {
         let unread: Vec<String> = cell.unread.iter().map(unread_text).collect();
@@ -308,7 +309,7 @@ pub(super) fn notes(cell: &ReadOnly, facts: &Facts) -> Vec<String> {
 }
 
 /// A kind that was not read, with the user who may not, such as `secrets (alice may not list secrets)`.
-fn unread_text(unread: &Unread) -> String {
+fn unread_text(unread: &UnreadKind) -> String {
     let kind = &unread.kind;
     let Some(refusal) = &unread.refusal else { return kind.clone() };
     format!("{kind} ({})", refused(refusal, kind))
@@ -324,7 +325,7 @@ pub(super) fn refused(refusal: &str, kind: &str) -> String {
 ///
 /// # Errors
 /// There is none.
-pub(super) fn find(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
+pub(super) fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
     facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
 }
 
@@ -332,17 +333,17 @@ pub(super) fn find(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
 ///
 /// # Errors
 /// There is none.
-pub(super) fn find_deployment(facts: &Facts, wanted: &str) -> Result<Subject, Misuse> {
+pub(super) fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
     let kind = if wanted.contains('/') { "" } else { "machinedeployment/" };
     let found = facts.find(&format!("{kind}{wanted}")).ok_or_else(|| unknown(wanted, facts))?;
     if found.kind == DEPLOYMENT {
         return Ok(found);
     }
     let message = format!("{} {} is no MachineDeployment", found.kind, found.name);
-    Err(Misuse { message, hint: format!("kubectl get machinedeployments -n {}", facts.namespace) })
+    Err(UsageError { message, hint: format!("kubectl get machinedeployments -n {}", facts.namespace) })
 }
 
-fn unknown(wanted: &str, facts: &Facts) -> Misuse {
+fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
     let namespace = &facts.namespace;
     if let Some((kind, _)) = wanted.split_once('/')
         && story::kind_of(kind).is_none()
@@ -352,12 +353,12 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
             "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why and mcm tree also read those of \
              Cluster API, such as cluster and machine.cluster.x-k8s.io, and mcm why pdb"
                 .to_owned();
-        return Misuse { message, hint };
+        return UsageError { message, hint };
     }
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
     if let Some(one) = facts.unreadable.iter().find(|one| one.name == name) {
         let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", one.kind.to_lowercase());
-        return Misuse { message: one.to_string(), hint };
+        return UsageError { message: one.to_string(), hint };
     }
     let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
     let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
@@ -365,7 +366,7 @@ fn unknown(wanted: &str, facts: &Facts) -> Misuse {
         Some((_, known)) => format!("did you mean {known}?"),
         None => format!("mcm why -n {namespace} lists what waits"),
     };
-    Misuse { message: format!("there is no {wanted} in namespace {namespace}"), hint }
+    UsageError { message: format!("there is no {wanted} in namespace {namespace}"), hint }
 }
 
 #[cfg(test)]
@@ -398,7 +399,8 @@ mod tests {
     #[test]
     fn a_kind_that_was_not_read_is_named_with_the_user_who_may_not() {
         let refusal = "secrets is forbidden: User \"alice\" cannot list resource \"secrets\" in API group \"\"";
-        let unread = |refusal: Option<&str>| Unread { kind: "secrets".to_owned(), refusal: refusal.map(str::to_owned) };
+        let unread =
+            |refusal: Option<&str>| UnreadKind { kind: "secrets".to_owned(), refusal: refusal.map(str::to_owned) };
         assert_eq!(unread_text(&unread(Some(refusal))), "secrets (alice may not list secrets)");
         assert_eq!(unread_text(&unread(Some("no"))), "secrets (this user may not list secrets)");
         assert_eq!(unread_text(&unread(None)), "secrets");

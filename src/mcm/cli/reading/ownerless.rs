@@ -1,6 +1,6 @@
 //! Machines with a VM, and sets with machines, that no other object controls. Pure.
 
-use super::story::{ByName, Facts};
+use super::story::{ByName, NamespaceFacts};
 use crate::api::machine::{Machine, MachineSet};
 use mcm_rules::plan::{counted, some_of};
 
@@ -18,7 +18,7 @@ pub(in crate::cli) fn ownerless(machines: &ByName<Machine>, sets: &ByName<Machin
     (!parts.is_empty()).then(|| format!("{}: no deployment counts or rolls them", parts.join(", and ")))
 }
 
-impl Facts {
+impl NamespaceFacts {
     /// The machines and sets of the namespace without an owner, in one sentence.
     pub(in crate::cli) fn ownerless(&self) -> Option<String> {
         ownerless(&self.machines, &self.sets)

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::story::{Answer, DEPLOYMENT, Facts, Told, Verdict};
+use super::story::{DEPLOYMENT, ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict};
 use crate::api::{
     machine::{Machine, MachineDeployment},
     reasons::{ConditionReason, ConditionType},
@@ -17,7 +17,7 @@ use mcm_rules::plan::WaitKind;
 /// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Progress {
+pub(in crate::cli) struct RolloutProgress {
     /// Name of the deployment.
     pub name: String,
     /// The revision of the current template; 0 before its set exists.
@@ -46,7 +46,7 @@ pub(in crate::cli) struct Progress {
 
 /// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) enum State {
+pub(in crate::cli) enum RolloutState {
     /// All machines have the current template and are available, and no other is left.
     Done,
     /// It is under way.
@@ -69,12 +69,13 @@ const UNDER_WAY: [WaitKind; 8] = [
     WaitKind::VolumeTurn,
 ];
 
-impl Facts {
+impl NamespaceFacts {
     /// The numbers of the rollout of a deployment.
-    pub(in crate::cli) fn progress(&self, name: &str) -> Option<Progress> {
+    pub(in crate::cli) fn progress(&self, name: &str) -> Option<RolloutProgress> {
         let family = self.family(name)?;
         let deployment = family.deployment;
-        let mut progress = Progress { name: name.to_owned(), wanted: deployment.spec.replicas, ..Progress::default() };
+        let mut progress =
+            RolloutProgress { name: name.to_owned(), wanted: deployment.spec.replicas, ..RolloutProgress::default() };
         let new_set = family.new_set().and_then(|set| set.metadata.name.as_deref());
         progress.revision = family.new_set().map(revision_of).unwrap_or_default();
         progress.classes.push(deployment.spec.template.spec.class.name.clone());
@@ -95,32 +96,32 @@ impl Facts {
     }
 
     /// The state of a rollout. `answer` is that of its deployment.
-    pub(in crate::cli) fn state(&self, progress: &Progress, answer: &Answer) -> State {
+    pub(in crate::cli) fn state(&self, progress: &RolloutProgress, answer: &ObjectAnswer) -> RolloutState {
         let Some(deployment) = self.deployments.get(&progress.name) else {
-            return State::Failed("the deployment was deleted".to_owned());
+            return RolloutState::Failed("the deployment was deleted".to_owned());
         };
         if is_complete(deployment, progress) {
-            return State::Done;
+            return RolloutState::Done;
         }
         if let Some(message) = missed_deadline(deployment) {
-            return State::Failed(message);
+            return RolloutState::Failed(message);
         }
         if deployment.spec.paused && progress.old > 0 {
-            return State::Blocked("it is paused".to_owned());
+            return RolloutState::Blocked("it is paused".to_owned());
         }
         match obstacle(answer) {
-            Some(reason) => State::Blocked(reason),
-            None if answer.verdict == Verdict::Unknown => State::Blocked(answer.state.clone()),
-            None if !answer.next.is_empty() && answer.verdict == Verdict::Blocked => {
+            Some(reason) => RolloutState::Blocked(reason),
+            None if answer.verdict == ObjectVerdict::Unknown => RolloutState::Blocked(answer.state.clone()),
+            None if !answer.next.is_empty() && answer.verdict == ObjectVerdict::Blocked => {
                 let state = self.manager_of(DEPLOYMENT).map(|manager| manager.state(self.now));
-                State::Blocked(state.unwrap_or_default())
+                RolloutState::Blocked(state.unwrap_or_default())
             }
-            None => State::Rolling,
+            None => RolloutState::Rolling,
         }
     }
 }
 
-impl Progress {
+impl RolloutProgress {
     fn count(&mut self, machine: &Machine, is_new: bool) {
         self.total += 1;
         self.up += i32::from(machine.is_available());
@@ -140,7 +141,7 @@ impl Progress {
 }
 
 /// As the Go program and the autoscaler judge it.
-fn is_complete(deployment: &MachineDeployment, progress: &Progress) -> bool {
+fn is_complete(deployment: &MachineDeployment, progress: &RolloutProgress) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
     let wanted = deployment.spec.replicas;
     status.observed_generation >= deployment.metadata.generation.unwrap_or_default()
@@ -154,10 +155,10 @@ fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
 }
 
 /// The worst wait of the deployment or one of its sets and machines that a rollout does not have when all is well.
-pub(in crate::cli) fn obstacle(answer: &Answer) -> Option<String> {
-    let is_obstacle = |wait: &&Told| !UNDER_WAY.contains(&wait.kind);
+pub(in crate::cli) fn obstacle(answer: &ObjectAnswer) -> Option<String> {
+    let is_obstacle = |wait: &&ExplainedWait| !UNDER_WAY.contains(&wait.kind);
     let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
-    let of_machine = |machine: &Answer| {
+    let of_machine = |machine: &ObjectAnswer| {
         let wait = machine.waits.iter().find(is_obstacle)?;
         Some(format!("{} waits for {}", machine.object.name, wait.text))
     };

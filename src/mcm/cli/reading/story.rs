@@ -13,18 +13,18 @@ use crate::{
         machine::{GROUP, Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
     },
     cli::{
-        reading::memory::{Memory, Remembered},
+        reading::memory::{Memory, RememberedWait},
         terminal::short,
     },
 };
 use mcm_controllers::object::authority;
-use mcm_rules::plan::{Preview, PreviewStep};
+use mcm_rules::plan::{PlanPreview, PreviewStep};
 use mcm_rules::plan::{
-    Subject, Wait, WaitKind,
-    guide::{End, Remedy},
+    SubjectRef, Wait, WaitKind,
+    guide::{WaitEnd, WaitRemedy},
 };
 
-pub(in crate::cli) use super::manager::Manager;
+pub(in crate::cli) use super::manager::ManagerLease;
 
 /// Controllers, by the kind of their objects, as in logs and metrics.
 pub(in crate::cli) const CONTROLLERS: [(&str, &str); 4] =
@@ -38,7 +38,7 @@ pub(in crate::cli) const CLASS: &str = "MachineClass";
 pub(in crate::cli) type ByName<T> = BTreeMap<String, T>;
 
 /// The facts: objects of one namespace, the plans for them, and the managers.
-pub(in crate::cli) struct Facts {
+pub(in crate::cli) struct NamespaceFacts {
     pub now: Timestamp,
     pub namespace: String,
     pub deployments: ByName<MachineDeployment>,
@@ -46,10 +46,10 @@ pub(in crate::cli) struct Facts {
     pub machines: ByName<Machine>,
     pub classes: ByName<MachineClass>,
     /// Objects that cannot be decoded, so that they are in none of the above.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UndecodableObject>,
     /// By kind.
-    pub previews: BTreeMap<&'static str, ByName<Preview>>,
-    pub managers: Vec<Manager>,
+    pub previews: BTreeMap<&'static str, ByName<PlanPreview>>,
+    pub managers: Vec<ManagerLease>,
     /// Kinds that could not be read, in the plural.
     pub unread: Vec<String>,
     /// The memory of the managers.
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Facts {
 
 /// A stored object that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct Unreadable {
+pub(in crate::cli) struct UndecodableObject {
     pub kind: String,
     pub name: String,
     /// Name of its controller.
@@ -67,7 +67,7 @@ pub(in crate::cli) struct Unreadable {
     pub error: String,
 }
 
-impl std::fmt::Display for Unreadable {
+impl std::fmt::Display for UndecodableObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} cannot be read: {}", self.kind, self.name, short(&self.error))
     }
@@ -75,7 +75,7 @@ impl std::fmt::Display for Unreadable {
 
 /// How an object is, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub(in crate::cli) enum Verdict {
+pub(in crate::cli) enum ObjectVerdict {
     /// As it should be.
     Settled,
     /// A controller acts.
@@ -91,7 +91,7 @@ pub(in crate::cli) enum Verdict {
 /// A wait with its entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Told {
+pub(in crate::cli) struct ExplainedWait {
     /// Kind of the wait.
     #[schemars(with = "String")]
     pub kind: WaitKind,
@@ -100,7 +100,7 @@ pub(in crate::cli) struct Told {
     /// The meaning of this kind of wait.
     pub meaning: &'static str,
     /// How it ends.
-    pub end: End,
+    pub end: WaitEnd,
     /// When the controllers look again or act, even if nothing changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -113,7 +113,7 @@ pub(in crate::cli) struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plans: Option<u32>,
     /// What a user can do.
-    pub remedies: Vec<Remedied>,
+    pub remedies: Vec<ObjectRemedy>,
 }
 
 /// A possible cause that does not apply.
@@ -127,7 +127,7 @@ pub(in crate::cli) struct RuledOut {
 
 /// Why anything happens to an object at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub(in crate::cli) struct Chain {
+pub(in crate::cli) struct OwnerChain {
     /// From the deployment down to the object.
     pub up: Vec<String>,
 }
@@ -135,7 +135,7 @@ pub(in crate::cli) struct Chain {
 /// An object of the chain from a Cluster to the Node of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Link {
+pub(in crate::cli) struct ChainLink {
     /// Kind.
     pub kind: String,
     /// API group, for kinds of Cluster API and of its provider mcm.
@@ -144,7 +144,7 @@ pub(in crate::cli) struct Link {
     /// Name.
     pub name: String,
     /// How it is.
-    pub verdict: Verdict,
+    pub verdict: ObjectVerdict,
     /// Its state in words.
     pub state: String,
     /// Completes "waits for".
@@ -152,8 +152,14 @@ pub(in crate::cli) struct Link {
     pub waits: Option<String>,
 }
 
-impl Link {
-    pub(super) fn new(kind: &str, api_group: Option<&'static str>, name: &str, verdict: Verdict, state: &str) -> Self {
+impl ChainLink {
+    pub(super) fn new(
+        kind: &str,
+        api_group: Option<&'static str>,
+        name: &str,
+        verdict: ObjectVerdict,
+        state: &str,
+    ) -> Self {
         let (kind, name, state) = (kind.to_owned(), name.to_owned(), state.to_owned());
         Self { kind, api_group, name, verdict, state, waits: None }
     }
@@ -169,7 +175,7 @@ impl Link {
 /// A condition that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Shown {
+pub(in crate::cli) struct FailingCondition {
     /// Type.
     #[serde(rename = "type")]
     pub type_: String,
@@ -191,17 +197,17 @@ pub(in crate::cli) fn titled(api_group: Option<&str>, kind: &str) -> String {
 
 /// A remedy for an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(in crate::cli) struct Remedied {
+pub(in crate::cli) struct ObjectRemedy {
     /// A command, or an instruction.
     pub text: String,
     /// What it does; empty if its text says so.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub note: &'static str,
     /// Its effect.
-    pub danger: mcm_rules::plan::guide::Danger,
+    pub danger: mcm_rules::plan::guide::RemedyDanger,
 }
 
-impl Remedied {
+impl ObjectRemedy {
     /// Whether its text can be run as it is.
     pub(in crate::cli) fn is_command(&self) -> bool {
         ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
@@ -211,14 +217,14 @@ impl Remedied {
 /// The answer for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Answer {
+pub(in crate::cli) struct ObjectAnswer {
     /// The object.
-    pub object: Subject,
+    pub object: SubjectRef,
     /// API group of its kind, for kinds of Cluster API and of its provider mcm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<&'static str>,
     /// How it is, with its machines.
-    pub verdict: Verdict,
+    pub verdict: ObjectVerdict,
     /// Its state in words.
     pub state: String,
     /// Since when it has been in this state.
@@ -228,38 +234,43 @@ pub(in crate::cli) struct Answer {
     /// The next steps of the controller.
     pub next: Vec<PreviewStep>,
     /// Its waits, the worst first.
-    pub waits: Vec<Told>,
+    pub waits: Vec<ExplainedWait>,
     /// The last step of the manager.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tried: Option<String>,
     /// Why anything happens to it at all.
-    pub chain: Chain,
+    pub chain: OwnerChain,
     /// Possible causes that do not apply.
     pub ruled_out: Vec<RuledOut>,
     /// The last operation, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// The objects that own it, the nearest first.
-    pub owners: Vec<Subject>,
+    pub owners: Vec<SubjectRef>,
     /// Those of its machines that are not settled, the worst first.
-    pub machines: Vec<Answer>,
+    pub machines: Vec<ObjectAnswer>,
     /// Those of its sets that wait for a user, such as frozen ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sets: Vec<Answer>,
+    pub sets: Vec<ObjectAnswer>,
     /// Kinds on which the answer depends, and which could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<&'static str>,
     /// For an object of Cluster API: the objects above and below it, from its Cluster down.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<Link>,
+    pub links: Vec<ChainLink>,
     /// For an object of Cluster API: its conditions that are not as they should be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Shown>,
+    pub conditions: Vec<FailingCondition>,
 }
 
-impl Answer {
+impl ObjectAnswer {
     /// Only what is known of every object.
-    pub(in crate::cli) fn new(object: Subject, verdict: Verdict, state: String, waits: Vec<Told>) -> Self {
+    pub(in crate::cli) fn new(
+        object: SubjectRef,
+        verdict: ObjectVerdict,
+        state: String,
+        waits: Vec<ExplainedWait>,
+    ) -> Self {
         Self {
             object,
             api_group: None,
@@ -269,7 +280,7 @@ impl Answer {
             next: Vec::new(),
             waits,
             tried: None,
-            chain: Chain::default(),
+            chain: OwnerChain::default(),
             ruled_out: Vec::new(),
             failed: None,
             owners: Vec::new(),
@@ -288,7 +299,7 @@ impl Answer {
 
     /// `KIND/NAME`, as `mcm why` takes it.
     pub(in crate::cli) fn argument(&self) -> String {
-        let Subject { kind, name, .. } = &self.object;
+        let SubjectRef { kind, name, .. } = &self.object;
         let is_shared = CONTROLLERS.iter().any(|(known, _)| known == kind);
         let group = self.api_group.filter(|_| is_shared).map(|group| format!(".{group}")).unwrap_or_default();
         format!("{}{group}/{name}", kind.to_lowercase())
@@ -303,12 +314,13 @@ impl Answer {
     }
 
     /// What a user can do: first against the causes of its own waits that only a user ends, then against those of its culprit.
-    pub(in crate::cli) fn remedies(&self) -> Vec<&Remedied> {
-        let (by_user, others): (Vec<&Told>, Vec<&Told>) = self.waits.iter().partition(|wait| wait.end == End::User);
+    pub(in crate::cli) fn remedies(&self) -> Vec<&ObjectRemedy> {
+        let (by_user, others): (Vec<&ExplainedWait>, Vec<&ExplainedWait>) =
+            self.waits.iter().partition(|wait| wait.end == WaitEnd::User);
         let of_culprit = self.culprit().map(|culprit| culprit.waits.iter().collect::<Vec<_>>());
         // Controllers end the other waits as soon as the culprit is gone.
         let others = if of_culprit.is_some() { Vec::new() } else { others };
-        let mut remedies: Vec<&Remedied> = Vec::new();
+        let mut remedies: Vec<&ObjectRemedy> = Vec::new();
         for remedy in
             by_user.into_iter().chain(of_culprit.unwrap_or_default()).chain(others).flat_map(|one| &one.remedies)
         {
@@ -320,7 +332,7 @@ impl Answer {
     }
 }
 
-impl Facts {
+impl NamespaceFacts {
     /// Whether the namespace has no object, as far as it could be read.
     pub(in crate::cli) fn is_empty(&self) -> bool {
         self.deployments.is_empty()
@@ -341,7 +353,7 @@ impl Facts {
     }
 
     /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
-    pub(in crate::cli) fn find(&self, text: &str) -> Option<Subject> {
+    pub(in crate::cli) fn find(&self, text: &str) -> Option<SubjectRef> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) => match kind_of(kind) {
                 Some(known) => (Some(known), name),
@@ -373,7 +385,7 @@ impl Facts {
     }
 
     /// An object that a manager remembers, of a kind as kubectl takes it.
-    fn remembered_object(&self, kind: &str, name: &str) -> Option<Subject> {
+    fn remembered_object(&self, kind: &str, name: &str) -> Option<SubjectRef> {
         let is_of = |known: &str| [known, &format!("{known}s")].iter().any(|known| known.eq_ignore_ascii_case(kind));
         let found = self.memory.explained.iter().find(|one| is_of(&one.object.kind) && one.object.name == name)?;
         Some(self.subject(&found.object.kind, name))
@@ -395,12 +407,12 @@ impl Facts {
     }
 
     /// A reference to an object of the namespace.
-    pub(in crate::cli) fn subject(&self, kind: &str, name: &str) -> Subject {
-        Subject { kind: kind.to_owned(), namespace: self.namespace.clone(), name: name.to_owned() }
+    pub(in crate::cli) fn subject(&self, kind: &str, name: &str) -> SubjectRef {
+        SubjectRef { kind: kind.to_owned(), namespace: self.namespace.clone(), name: name.to_owned() }
     }
 
     /// The answer for an object, with its machines that are not settled.
-    pub(in crate::cli) fn answer(&self, object: &Subject) -> Answer {
+    pub(in crate::cli) fn answer(&self, object: &SubjectRef) -> ObjectAnswer {
         let mut answer = self.alone(object);
         let machines = match object.kind.as_str() {
             DEPLOYMENT | SET => {
@@ -414,7 +426,7 @@ impl Facts {
             }
             _ => Vec::new(),
         };
-        answer.sets = sets.into_iter().filter(|set| set.waits.iter().any(|wait| wait.end == End::User)).collect();
+        answer.sets = sets.into_iter().filter(|set| set.waits.iter().any(|wait| wait.end == WaitEnd::User)).collect();
         let below = machines.iter().chain(&answer.sets).map(|one| one.verdict);
         answer.verdict = below.chain([answer.verdict]).max().unwrap_or(answer.verdict);
         answer.machines = machines;
@@ -422,7 +434,7 @@ impl Facts {
     }
 
     /// Everything that is not settled, the worst and longest first.
-    pub(in crate::cli) fn all(&self) -> Vec<Answer> {
+    pub(in crate::cli) fn all(&self) -> Vec<ObjectAnswer> {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
         let planned = |kind: &str| CONTROLLERS.iter().any(|(known, _)| *known == kind);
         let others = self.memory.explained.iter().map(|one| &one.object);
@@ -432,18 +444,18 @@ impl Facts {
             .collect();
         let every = every.chain(others.into_iter().map(|(kind, name)| self.subject(kind, name)));
         // A note says what could not be read. All objects that need it would hide those that wait.
-        let is_known = |answer: &Answer| answer.verdict != Verdict::Unknown || answer.unread.is_empty();
+        let is_known = |answer: &ObjectAnswer| answer.verdict != ObjectVerdict::Unknown || answer.unread.is_empty();
         unsettled(every.map(|object| self.alone(&object)).filter(is_known))
     }
 
-    fn alone(&self, object: &Subject) -> Answer {
+    fn alone(&self, object: &SubjectRef) -> ObjectAnswer {
         let facts = self.known(object);
         let preview = self.previews.get(object.kind.as_str()).and_then(|all| all.get(&object.name));
         let Some(preview) = preview else {
             let unknown = "cannot be planned: it is gone, or it cannot be read".to_owned();
-            let answer = Answer::new(object.clone(), Verdict::Unknown, unknown, Vec::new());
+            let answer = ObjectAnswer::new(object.clone(), ObjectVerdict::Unknown, unknown, Vec::new());
             let (failed, owners) = (facts.failed, facts.owners);
-            return self.answer_of_manager(object).unwrap_or(Answer { failed, owners, ..answer });
+            return self.answer_of_manager(object).unwrap_or(ObjectAnswer { failed, owners, ..answer });
         };
         // The plan is that of the native controllers, which leave such an object to its manager.
         let is_of_provider = self.is_of_provider(object);
@@ -453,10 +465,10 @@ impl Facts {
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
         let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
         let told = |wait: &Wait| match is_left(&wait) {
-            true => Told { end: End::Controllers, remedies: Vec::new(), ..self.told(wait, object) },
+            true => ExplainedWait { end: WaitEnd::Controllers, remedies: Vec::new(), ..self.told(wait, object) },
             false => self.told(wait, object),
         };
-        let mut waits: Vec<Told> = planned.into_iter().map(told).collect();
+        let mut waits: Vec<ExplainedWait> = planned.into_iter().map(told).collect();
         let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
@@ -475,13 +487,13 @@ impl Facts {
         }
         waits.sort_by_key(|wait| wait.end);
         let verdict = match self.verdict(&object.kind, &waits, &next) {
-            Verdict::Settled if !unread.is_empty() => Verdict::Unknown,
+            ObjectVerdict::Settled if !unread.is_empty() => ObjectVerdict::Unknown,
             verdict => verdict,
         };
-        let is_settled = verdict == Verdict::Settled;
-        Answer {
+        let is_settled = verdict == ObjectVerdict::Settled;
+        ObjectAnswer {
             tried: explained.and_then(|explained| explained.step.clone()),
-            chain: if is_settled { Chain::default() } else { self.chain(object, &facts.owners) },
+            chain: if is_settled { OwnerChain::default() } else { self.chain(object, &facts.owners) },
             ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
             state: facts.state,
             since: facts.since,
@@ -490,12 +502,12 @@ impl Facts {
             failed: facts.failed,
             owners: facts.owners,
             unread,
-            ..Answer::new(object.clone(), verdict, String::new(), Vec::new())
+            ..ObjectAnswer::new(object.clone(), verdict, String::new(), Vec::new())
         }
     }
 
     /// A wait with its entry in the catalogue.
-    fn told(&self, wait: &Wait, object: &Subject) -> Told {
+    fn told(&self, wait: &Wait, object: &SubjectRef) -> ExplainedWait {
         let guide = wait.kind.guide();
         let node = match object.kind.as_str() {
             MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
@@ -503,16 +515,16 @@ impl Facts {
         };
         // The VM of an MCMMachine stays when its MCM Machine is deleted.
         let is_apt =
-            |remedy: &&Remedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete machine ");
+            |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete machine ");
         let remedies = guide.remedies.iter().filter(is_apt);
         let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
         let Wait { kind, ref text, until } = *wait;
         let text = text.clone();
-        Told { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+        ExplainedWait { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
     }
 
     /// Whether a Machine is the VM of an MCMMachine.
-    pub(super) fn is_provided(&self, object: &Subject) -> bool {
+    pub(super) fn is_provided(&self, object: &SubjectRef) -> bool {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
         machine.is_some_and(|machine| {
             machine.owner_references().iter().any(|one| one.controller == Some(true) && one.kind == INFRASTRUCTURE)
@@ -520,7 +532,7 @@ impl Facts {
     }
 
     /// Whether the provider for Cluster API manages an object.
-    fn is_of_provider(&self, object: &Subject) -> bool {
+    fn is_of_provider(&self, object: &SubjectRef) -> bool {
         let meta = match object.kind.as_str() {
             MACHINE => self.machines.get(&object.name).map(|machine| &machine.metadata),
             CLASS => self.classes.get(&object.name).map(|class| &class.metadata),
@@ -530,7 +542,7 @@ impl Facts {
     }
 
     /// Whether a Machine has its VM and Node and is not deleted. A class has neither.
-    fn is_in_place(&self, object: &Subject) -> bool {
+    fn is_in_place(&self, object: &SubjectRef) -> bool {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
         machine.is_none_or(|machine| {
             !machine.is_terminating() && matches!(machine.phase(), MachinePhase::Running | MachinePhase::Available)
@@ -538,26 +550,26 @@ impl Facts {
     }
 
     /// The waits that a manager remembers, without routine checks and kinds of another version.
-    fn remembered(&self, waits: &[Remembered], object: &Subject) -> Vec<Told> {
-        let told = |wait: &Remembered| {
+    fn remembered(&self, waits: &[RememberedWait], object: &SubjectRef) -> Vec<ExplainedWait> {
+        let told = |wait: &RememberedWait| {
             let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
             let of_kind = self.told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
-            Some(Told { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
+            Some(ExplainedWait { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
         };
         waits.iter().filter_map(told).collect()
     }
 
     /// The answer for an object of a kind that only managers plan, such as a Secret.
-    fn answer_of_manager(&self, object: &Subject) -> Option<Answer> {
+    fn answer_of_manager(&self, object: &SubjectRef) -> Option<ObjectAnswer> {
         let explained = self.memory.of(object)?;
         let mut waits = self.remembered(&explained.waits, object);
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();
         let verdict = self.verdict(&object.kind, &waits, &[]);
-        Some(Answer {
+        Some(ObjectAnswer {
             tried: explained.step.clone(),
             since,
-            ..Answer::new(object.clone(), verdict, String::new(), waits)
+            ..ObjectAnswer::new(object.clone(), verdict, String::new(), waits)
         })
     }
 
@@ -572,28 +584,28 @@ impl Facts {
         self.unread.iter().any(|unread| unread == kind).then_some(kind)
     }
 
-    fn verdict(&self, kind: &str, waits: &[Told], next: &[PreviewStep]) -> Verdict {
-        if waits.iter().any(|wait| wait.end == End::User) {
-            return Verdict::Blocked;
+    fn verdict(&self, kind: &str, waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
+        if waits.iter().any(|wait| wait.end == WaitEnd::User) {
+            return ObjectVerdict::Blocked;
         }
         if !next.is_empty() {
             return if self.manager_of(kind).is_some_and(|manager| manager.is_gone(self.now)) {
-                Verdict::Blocked
+                ObjectVerdict::Blocked
             } else {
-                Verdict::Progressing
+                ObjectVerdict::Progressing
             };
         }
-        if waits.is_empty() { Verdict::Settled } else { Verdict::Waiting }
+        if waits.is_empty() { ObjectVerdict::Settled } else { ObjectVerdict::Waiting }
     }
 
     /// The manager whose controllers act on a kind.
-    pub(in crate::cli) fn manager_of(&self, kind: &str) -> Option<&Manager> {
+    pub(in crate::cli) fn manager_of(&self, kind: &str) -> Option<&ManagerLease> {
         let role = if kind == DEPLOYMENT || kind == SET { "sets" } else { "machines" };
         self.managers.iter().find(|manager| manager.role == role)
     }
 
     /// Names of the machines of a deployment or a set.
-    pub(in crate::cli) fn machines_below(&self, object: &Subject) -> Vec<String> {
+    pub(in crate::cli) fn machines_below(&self, object: &SubjectRef) -> Vec<String> {
         self.machines_of(object).cloned().collect()
     }
 
@@ -603,12 +615,12 @@ impl Facts {
     }
 
     /// The answer for a machine.
-    pub(in crate::cli) fn machine(&self, name: &str) -> Answer {
+    pub(in crate::cli) fn machine(&self, name: &str) -> ObjectAnswer {
         self.alone(&self.subject(MACHINE, name))
     }
 
     /// Names of the machines of a deployment or a set.
-    pub(in crate::cli) fn machines_of<'a>(&'a self, object: &'a Subject) -> impl Iterator<Item = &'a String> {
+    pub(in crate::cli) fn machines_of<'a>(&'a self, object: &'a SubjectRef) -> impl Iterator<Item = &'a String> {
         let sets: Vec<&str> = match object.kind.as_str() {
             SET => vec![&object.name],
             _ => owned_by(&self.sets, &object.name).map(String::as_str).collect(),
@@ -619,14 +631,19 @@ impl Facts {
 }
 
 /// Those that are not settled, the worst and longest first.
-pub(super) fn unsettled(answers: impl Iterator<Item = Answer>) -> Vec<Answer> {
-    let mut found: Vec<Answer> = answers.filter(|one| one.verdict != Verdict::Settled).collect();
+pub(super) fn unsettled(answers: impl Iterator<Item = ObjectAnswer>) -> Vec<ObjectAnswer> {
+    let mut found: Vec<ObjectAnswer> = answers.filter(|one| one.verdict != ObjectVerdict::Settled).collect();
     found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
     found
 }
 
 /// The text of a remedy for an object and the text of its wait; `None` if it is for objects or waits of another kind.
-pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&str>, wait: &str) -> Option<Remedied> {
+pub(in crate::cli) fn filled(
+    remedy: &WaitRemedy,
+    object: &SubjectRef,
+    node: Option<&str>,
+    wait: &str,
+) -> Option<ObjectRemedy> {
     let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
     let budget = budget_in(wait);
     let kind = object.kind.to_lowercase();
@@ -645,7 +662,7 @@ pub(in crate::cli) fn filled(remedy: &Remedy, object: &Subject, node: Option<&st
         Some(value) => Some(text.replace(place, value)),
         None => (!text.contains(place)).then_some(text),
     })?;
-    Some(Remedied { text, note: remedy.note, danger: remedy.danger })
+    Some(ObjectRemedy { text, note: remedy.note, danger: remedy.danger })
 }
 
 /// Namespace and name of the disruption budget that a text names.

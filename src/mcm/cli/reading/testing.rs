@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 
 use super::{
     memory::Memory,
-    story::{ByName, CLASS, DEPLOYMENT, Facts, MACHINE, Manager, SET},
+    story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET},
 };
-use crate::{api::machine::Machine, cli::terminal::Look};
-use mcm_rules::plan::{Preview, PreviewStep};
-use mcm_rules::plan::{Subject, Wait, WaitKind};
+use crate::{api::machine::Machine, cli::terminal::TerminalLook};
+use mcm_rules::plan::{PlanPreview, PreviewStep};
+use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
 
 /// Ten minutes after the epoch.
 pub(in crate::cli) const NOW: i64 = 600;
 /// A terminal of the usual size, without colours.
-pub(in crate::cli) const TERMINAL: Look = Look { width: 80, colours: false, unicode: true, is_terminal: true };
+pub(in crate::cli) const TERMINAL: TerminalLook =
+    TerminalLook { width: 80, colours: false, unicode: true, is_terminal: true };
 
 pub(in crate::cli) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -92,7 +93,12 @@ pub(in crate::cli) fn blocked(set: &str, suffix: &str) -> (String, Machine) {
 }
 
 /// The plan for an object.
-pub(in crate::cli) fn preview(kind: &'static str, name: &str, steps: &[&str], waits: &[(WaitKind, &str)]) -> Preview {
+pub(in crate::cli) fn preview(
+    kind: &'static str,
+    name: &str,
+    steps: &[&str],
+    waits: &[(WaitKind, &str)],
+) -> PlanPreview {
     let step = |action: &&str| PreviewStep {
         action: (*action).to_owned(),
         reason: "a reason".to_owned(),
@@ -101,14 +107,14 @@ pub(in crate::cli) fn preview(kind: &'static str, name: &str, steps: &[&str], wa
         is_look: false,
     };
     let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: None };
-    let object = Subject { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
+    let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
     let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
-    Preview { object, controller: "c", steps, waits }
+    PlanPreview { object, controller: "c", steps, waits }
 }
 
 /// Deployment `pool`, which rolls from class `large` (set `pool-6d689`) to `small` (set `pool-84dff`), with these machines; the plans
 /// of all are empty.
-pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> Facts {
+pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
     let up = i32::try_from(machines.iter().filter(|(_, machine)| machine.is_available()).count()).unwrap();
     let updated = machines.iter().filter(|(name, _)| name.starts_with("pool-84dff")).count();
     let deployment = json!({
@@ -131,9 +137,9 @@ pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> F
     let machines: ByName<Machine> = machines.into_iter().collect();
     let plans = |kind: &'static str, names: Vec<&String>| {
         let plans = names.into_iter().map(|name| (name.clone(), preview(kind, name, &[], &[])));
-        (kind, plans.collect::<ByName<Preview>>())
+        (kind, plans.collect::<ByName<PlanPreview>>())
     };
-    let manager = |role: &str| Manager {
+    let manager = |role: &str| ManagerLease {
         lease: format!("lease-of-{role}"),
         role: role.to_owned(),
         holder: "mcm-0".to_owned(),
@@ -141,7 +147,7 @@ pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> F
         lasts: SignedDuration::from_secs(15),
         exists: true,
     };
-    Facts {
+    NamespaceFacts {
         now: at(NOW),
         namespace: "demo".to_owned(),
         deployments: [object(DEPLOYMENT, "pool", None, &deployment)].into(),
@@ -163,7 +169,7 @@ pub(in crate::cli) fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> F
 }
 
 /// A rollout that a budget blocks: a new machine, an old one, and two whose drain makes no progress.
-pub(in crate::cli) fn blocked_pool() -> Facts {
+pub(in crate::cli) fn blocked_pool() -> NamespaceFacts {
     let none = json!({});
     let mut facts = pool(
         3,

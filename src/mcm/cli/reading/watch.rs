@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::cluster_api;
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::terminal::{Look, print, redraw},
+    cli::terminal::{TerminalLook, print, redraw},
     process::ReadOnly,
 };
 
@@ -36,7 +36,7 @@ const TICK: Duration = Duration::from_secs(5);
 pub(in crate::cli) async fn follow<T: PartialEq>(
     cell: &ReadOnly,
     object: Option<&str>,
-    look: Look,
+    look: TerminalLook,
     mut ask: impl AsyncFnMut() -> Result<(String, T)>,
     is_last: impl Fn(&T) -> bool,
 ) -> Result<T> {
@@ -89,7 +89,7 @@ where
     watcher(api, watcher::Config::default()).default_backoff().map(drop).boxed()
 }
 
-fn show(look: Look, text: &str) -> Result<bool> {
+fn show(look: TerminalLook, text: &str) -> Result<bool> {
     const CLEAR: &str = "\x1b[H\x1b[2J";
     if look.is_terminal { redraw(CLEAR, text) } else { print(&format!("{text}\n")) }
 }

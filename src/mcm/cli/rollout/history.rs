@@ -11,19 +11,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{
-    document::Document,
-    exit::{Answer, Exit},
-    format::{Format, OutputOptions},
+    document::JsonDocument,
+    exit::{CommandAnswer, CommandExit},
+    format::{OutputFormat, OutputOptions},
     reading::{
         self, ReadingOptions,
-        family::{Change, Family, changes},
-        story::Facts,
+        family::{DeploymentFamily, TemplateChange, changes},
+        story::NamespaceFacts,
     },
     table::table_for,
-    terminal::{Look, ago, wrapped},
+    terminal::{TerminalLook, ago, wrapped},
 };
 use mcm_controllers::machine_deployment::revision_of;
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
 const SOON: SignedDuration = SignedDuration::from_secs(30);
@@ -48,34 +48,34 @@ pub struct HistoryOptions {
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such deployment.
-pub(super) async fn run(options: HistoryOptions) -> Result<Answer> {
+pub(super) async fn run(options: HistoryOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     let facts = reading::facts(&cell).await?;
     let object = reading::find_deployment(&facts, &options.deployment)?;
     let revisions = facts.family(&object.name).map(|family| revisions(&facts, &family)).unwrap_or_default();
     let text = match options.output.format {
-        Format::Text => text(options.output.look(), &revisions, facts.now),
-        Format::Json => {
-            let history = History { deployment: &object, revisions: &revisions };
-            Document::of("RolloutHistory", facts.now, history).pretty()?
+        OutputFormat::Text => text(options.output.look(), &revisions, facts.now),
+        OutputFormat::Json => {
+            let history = RolloutHistory { deployment: &object, revisions: &revisions };
+            JsonDocument::of("RolloutHistory", facts.now, history).pretty()?
         }
     };
-    Ok(Answer { text, exit: Exit::Good })
+    Ok(CommandAnswer { text, exit: CommandExit::Good })
 }
 
 /// The answer as JSON.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "RolloutHistory")]
-struct History<'a> {
-    deployment: &'a Subject,
+struct RolloutHistory<'a> {
+    deployment: &'a SubjectRef,
     /// The latest first.
-    revisions: &'a [Revision],
+    revisions: &'a [DeploymentRevision],
 }
 
 /// A revision of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Revision {
+pub(in crate::cli) struct DeploymentRevision {
     pub revision: i64,
     /// Whether it is that of the current template.
     pub is_current: bool,
@@ -88,13 +88,13 @@ pub(in crate::cli) struct Revision {
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub created: Option<Timestamp>,
     /// Fields that differ from the revision before; empty for the oldest.
-    pub changes: Vec<Change>,
+    pub changes: Vec<TemplateChange>,
     /// The program that wrote the template before the set was created; empty if it is not known.
     pub by: String,
 }
 
 /// The revisions of a deployment, the latest first.
-pub(in crate::cli) fn revisions(facts: &Facts, family: &Family<'_>) -> Vec<Revision> {
+pub(in crate::cli) fn revisions(facts: &NamespaceFacts, family: &DeploymentFamily<'_>) -> Vec<DeploymentRevision> {
     let current = family.new_set().map(|set| set.name_any());
     let entries = family.deployment.metadata.managed_fields.as_deref().unwrap_or_default();
     let revision = |set: &&crate::api::machine::MachineSet| {
@@ -103,7 +103,7 @@ pub(in crate::cli) fn revisions(facts: &Facts, family: &Family<'_>) -> Vec<Revis
         let going = machines.iter().filter(|machine| machine.is_terminating()).count();
         let created = set.creation_timestamp().map(|time| time.0);
         let is_current = current.as_ref() == Some(&name);
-        Revision {
+        DeploymentRevision {
             revision: revision_of(set),
             is_current,
             class: set.spec.template.spec.class.name.clone(),
@@ -137,12 +137,12 @@ fn writer(entries: &[ManagedFieldsEntry], created: Option<Timestamp>) -> Option<
     entry.manager.clone()
 }
 
-fn text(look: Look, revisions: &[Revision], now: Timestamp) -> String {
+fn text(look: TerminalLook, revisions: &[DeploymentRevision], now: Timestamp) -> String {
     if revisions.is_empty() {
         return "there is no revision yet\n".to_owned();
     }
     let is_narrow = look.is_terminal && look.width < WIDE;
-    let row = |revision: &Revision| {
+    let row = |revision: &DeploymentRevision| {
         let current = if revision.is_current { " now" } else { "" };
         let going = if revision.going > 0 { format!(" (+{})", revision.going) } else { String::new() };
         let change = look.written(&texts(revision).join(", "));
@@ -174,8 +174,8 @@ fn text(look: Look, revisions: &[Revision], now: Timestamp) -> String {
 }
 
 /// The changes of a revision, as users read them.
-fn texts(revision: &Revision) -> Vec<String> {
-    revision.changes.iter().map(Change::to_string).collect()
+fn texts(revision: &DeploymentRevision) -> Vec<String> {
+    revision.changes.iter().map(TemplateChange::to_string).collect()
 }
 
 #[cfg(test)]

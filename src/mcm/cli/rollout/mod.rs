@@ -9,12 +9,12 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use super::{
-    exit::{Answer, Exit},
-    verbs::{self, DeploymentOptions, UndoOptions, Verb},
+    exit::{CommandAnswer, CommandExit},
+    verbs::{self, ChangeVerb, DeploymentOptions, UndoOptions},
 };
 pub use history::HistoryOptions;
 pub(super) use report::bar;
-pub use status::StatusOptions;
+pub use status::RolloutStatusOptions;
 
 /// Sub-commands of `mcm rollout`.
 #[derive(Debug, Subcommand)]
@@ -26,7 +26,7 @@ pub enum RolloutCommand {
     #[command(
         after_help = "Examples:\n  mcm rollout status pool -n demo\n  mcm rollout status pool -n demo --timeout 30m --fail-when-blocked 5m\n  mcm rollout status pool -n demo -o json | jq .state\n\nNext: mcm why pool -n demo says what a blocked rollout waits for."
     )]
-    Status(Box<StatusOptions>),
+    Status(Box<RolloutStatusOptions>),
     /// Show the revisions of a deployment, and what changed between them
     #[command(
         after_help = "Examples:\n  mcm rollout history pool -n demo\n  mcm rollout history pool -n demo -o json\n\nNext: mcm rollout undo pool -n demo --to-revision 1 returns to a revision."
@@ -62,16 +62,16 @@ pub enum RolloutCommand {
 ///
 /// # Errors
 /// The control cluster cannot be used, the rollout is blocked or failed, or the change makes no sense.
-pub async fn run(command: RolloutCommand) -> Result<Answer> {
+pub async fn run(command: RolloutCommand) -> Result<CommandAnswer> {
     match command {
         RolloutCommand::Status(options) => {
             status::run(*options).await?;
-            Ok(Answer { text: String::new(), exit: Exit::Good })
+            Ok(CommandAnswer { text: String::new(), exit: CommandExit::Good })
         }
         RolloutCommand::History(options) => history::run(*options).await,
         RolloutCommand::Undo(options) => verbs::run(options.verb()).await,
-        RolloutCommand::Pause(options) => verbs::run(options.verb(Verb::Pause)).await,
-        RolloutCommand::Resume(options) => verbs::run(options.verb(Verb::Resume)).await,
-        RolloutCommand::Restart(options) => verbs::run(options.verb(Verb::Restart)).await,
+        RolloutCommand::Pause(options) => verbs::run(options.verb(ChangeVerb::Pause)).await,
+        RolloutCommand::Resume(options) => verbs::run(options.verb(ChangeVerb::Resume)).await,
+        RolloutCommand::Restart(options) => verbs::run(options.verb(ChangeVerb::Restart)).await,
     }
 }

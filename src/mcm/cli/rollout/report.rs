@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::seen::Seen;
+use super::seen::RolloutSnapshot;
 use crate::cli::{
     reading::{
-        progress::{Progress, State},
-        story::Verdict,
+        progress::{RolloutProgress, RolloutState},
+        story::ObjectVerdict,
     },
-    terminal::{Look, Mark, ago, cut, wrapped},
+    terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
     why::report::reason,
 };
 
@@ -25,36 +25,36 @@ pub(super) fn clock(at: Timestamp) -> String {
 }
 
 /// The word of a state in JSON.
-pub(super) const fn word(state: &State) -> &'static str {
+pub(super) const fn word(state: &RolloutState) -> &'static str {
     match state {
-        State::Done => "Done",
-        State::Rolling => "Rolling",
-        State::Blocked(_) => "Blocked",
-        State::Failed(_) => "Failed",
+        RolloutState::Done => "Done",
+        RolloutState::Rolling => "Rolling",
+        RolloutState::Blocked(_) => "Blocked",
+        RolloutState::Failed(_) => "Failed",
     }
 }
 
 /// The reason of a state.
-pub(super) fn reason_of(state: &State) -> Option<&str> {
+pub(super) fn reason_of(state: &RolloutState) -> Option<&str> {
     match state {
-        State::Done | State::Rolling => None,
-        State::Blocked(reason) | State::Failed(reason) => Some(reason),
+        RolloutState::Done | RolloutState::Rolling => None,
+        RolloutState::Blocked(reason) | RolloutState::Failed(reason) => Some(reason),
     }
 }
 
 /// One line for a pipe, without the time.
-pub(super) fn line(seen: &Seen) -> String {
+pub(super) fn line(seen: &RolloutSnapshot) -> String {
     let text = match &seen.state {
-        State::Done => "done".to_owned(),
-        State::Rolling => now(seen),
-        State::Blocked(reason) => format!("blocked: {reason}"),
-        State::Failed(reason) => format!("failed: {reason}"),
+        RolloutState::Done => "done".to_owned(),
+        RolloutState::Rolling => now(seen),
+        RolloutState::Blocked(reason) => format!("blocked: {reason}"),
+        RolloutState::Failed(reason) => format!("failed: {reason}"),
     };
     format!("{}: {}: {text}", title(&seen.progress, " "), seen.progress.text())
 }
 
 /// The deployment and its revision, which has no number before its set exists.
-fn title(progress: &Progress, gap: &str) -> String {
+fn title(progress: &RolloutProgress, gap: &str) -> String {
     match progress.revision {
         0 => progress.name.clone(),
         revision => format!("{}{gap}revision {revision}", progress.name),
@@ -62,8 +62,8 @@ fn title(progress: &Progress, gap: &str) -> String {
 }
 
 /// The next step, or the worst wait.
-fn now(seen: &Seen) -> String {
-    if seen.answer.verdict == Verdict::Settled {
+fn now(seen: &RolloutSnapshot) -> String {
+    if seen.answer.verdict == ObjectVerdict::Settled {
         return "the status is not up to date yet".to_owned();
     }
     match seen.answer.next.first() {
@@ -73,15 +73,15 @@ fn now(seen: &Seen) -> String {
 }
 
 /// Some lines for a terminal.
-pub(super) fn frame(look: Look, seen: &Seen, blocked: Option<Timestamp>, at: Timestamp) -> String {
+pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<Timestamp>, at: Timestamp) -> String {
     let progress = &seen.progress;
     let (mark, word) = match &seen.state {
-        State::Done => (Mark::Good, "done".to_owned()),
-        State::Rolling => (Mark::Busy, "under way".to_owned()),
-        State::Blocked(_) => {
-            (Mark::Bad, format!("BLOCKED {}", blocked.map(|since| ago(at, since)).unwrap_or_default()))
+        RolloutState::Done => (StatusMark::Good, "done".to_owned()),
+        RolloutState::Rolling => (StatusMark::Busy, "under way".to_owned()),
+        RolloutState::Blocked(_) => {
+            (StatusMark::Bad, format!("BLOCKED {}", blocked.map(|since| ago(at, since)).unwrap_or_default()))
         }
-        State::Failed(_) => (Mark::Bad, "FAILED".to_owned()),
+        RolloutState::Failed(_) => (StatusMark::Bad, "FAILED".to_owned()),
     };
     let head = format!("{}   {}", title(progress, "   "), progress.classes.join(" → "));
     let head = cut(&head, look.width.saturating_sub(word.chars().count() + 4));
@@ -105,15 +105,15 @@ pub(super) fn frame(look: Look, seen: &Seen, blocked: Option<Timestamp>, at: Tim
             let _ = writeln!(text, "   {line}");
         }
     }
-    if matches!(seen.state, State::Blocked(_) | State::Failed(_)) {
+    if matches!(seen.state, RolloutState::Blocked(_) | RolloutState::Failed(_)) {
         let object = &seen.answer.object;
         let _ = writeln!(text, " more  mcm why {} -n {}", object.name, object.namespace);
     }
     look.written(&text)
 }
 
-fn numbers(progress: &Progress) -> String {
-    let Progress { new, starting, old, going, total, most, up, least, .. } = progress;
+fn numbers(progress: &RolloutProgress) -> String {
+    let RolloutProgress { new, starting, old, going, total, most, up, least, .. } = progress;
     let parts = [(new, "new"), (starting, "starting"), (old, "old"), (going, "going")];
     let parts = parts.iter().filter(|(number, name)| **number > 0 || *name == "new");
     let parts = parts.map(|(number, name)| format!("{number} {name}")).collect::<Vec<_>>().join("  ");
@@ -121,9 +121,9 @@ fn numbers(progress: &Progress) -> String {
 }
 
 /// A bar of machines: new, starting, old and going.
-pub(in crate::cli) fn bar(progress: &Progress, width: usize) -> String {
+pub(in crate::cli) fn bar(progress: &RolloutProgress, width: usize) -> String {
     let size = |number: i32| usize::try_from(number).unwrap_or_default();
-    let Progress { new, starting, old, going, total, wanted, .. } = progress;
+    let RolloutProgress { new, starting, old, going, total, wanted, .. } = progress;
     let whole = size(*total.max(wanted));
     if whole == 0 {
         return " ".repeat(width);

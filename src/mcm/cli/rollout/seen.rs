@@ -1,20 +1,20 @@
 //! A rollout as a command saw it.
 
 use crate::cli::reading::{
-    progress::{Progress, State},
-    story::{Answer, Facts},
+    progress::{RolloutProgress, RolloutState},
+    story::{NamespaceFacts, ObjectAnswer},
 };
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// A rollout at one time.
-pub(super) struct Seen {
-    pub progress: Progress,
-    pub state: State,
-    pub answer: Answer,
+pub(super) struct RolloutSnapshot {
+    pub progress: RolloutProgress,
+    pub state: RolloutState,
+    pub answer: ObjectAnswer,
 }
 
-impl Seen {
-    pub(super) fn of(facts: &Facts, object: &Subject) -> Option<Self> {
+impl RolloutSnapshot {
+    pub(super) fn of(facts: &NamespaceFacts, object: &SubjectRef) -> Option<Self> {
         let progress = facts.progress(&object.name)?;
         let answer = facts.answer(object);
         Some(Self { state: facts.state(&progress, &answer), progress, answer })

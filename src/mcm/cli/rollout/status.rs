@@ -9,24 +9,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{interval, sleep};
 
-use super::{report, seen::Seen};
+use super::{report, seen::RolloutSnapshot};
 use crate::{
     cli::{
-        document::Document,
-        exit::{Ended, Exit},
+        document::JsonDocument,
+        exit::{CommandExit, ExitError},
         flags::value,
-        format::{Format, OutputOptions},
+        format::{OutputFormat, OutputOptions},
         reading::{
             self, ReadingOptions,
-            progress::{Progress, State},
-            story::Answer,
+            progress::{RolloutProgress, RolloutState},
+            story::ObjectAnswer,
         },
-        terminal::{Look, redraw},
+        terminal::{TerminalLook, redraw},
     },
     process::ReadOnly,
 };
 use mcm_rules::plan::PreviewStep;
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// Time between two looks at the caches.
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ const LEASES: usize = 40;
 
 /// Options of the command.
 #[derive(Args, Debug)]
-pub struct StatusOptions {
+pub struct RolloutStatusOptions {
     /// Name of the MachineDeployment
     #[arg(value_name = "DEPLOYMENT")]
     deployment: String,
@@ -55,7 +55,7 @@ pub struct StatusOptions {
 ///
 /// # Errors
 /// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
-pub(super) async fn run(options: StatusOptions) -> Result<()> {
+pub(super) async fn run(options: RolloutStatusOptions) -> Result<()> {
     let cell = options.reading.open().await?;
     let object = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?;
     let name = &object.name;
@@ -63,10 +63,10 @@ pub(super) async fn run(options: StatusOptions) -> Result<()> {
     let Some(timeout) = options.timeout else { return follow.await };
     tokio::select! {
         ended = follow => ended,
-        () = sleep(timeout) => Err(Ended {
+        () = sleep(timeout) => Err(ExitError {
             message: format!("the rollout of {name} is not done after {timeout:?} (--timeout)"),
             hint: why(&cell, name),
-            exit: Exit::TimedOut,
+            exit: CommandExit::TimedOut,
         }
         .into()),
     }
@@ -76,9 +76,9 @@ fn why(cell: &ReadOnly, name: &str) -> String {
     format!("mcm why {name} -n {}", cell.namespace)
 }
 
-async fn follow(cell: &ReadOnly, object: &Subject, options: &StatusOptions) -> Result<()> {
+async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOptions) -> Result<()> {
     let (look, name) = (options.output.look(), &object.name);
-    let (mut watch, mut screen) = (Watch::default(), Screen::new(look, options.output.format));
+    let (mut watch, mut screen) = (StallDetector::default(), RolloutScreen::new(look, options.output.format));
     let mut managers = reading::managers(cell).await;
     let mut ticks = interval(LOOK);
     for tick in 1_usize.. {
@@ -87,21 +87,21 @@ async fn follow(cell: &ReadOnly, object: &Subject, options: &StatusOptions) -> R
             managers = reading::managers(cell).await;
         }
         let facts = reading::cached(cell, managers.clone());
-        let Some(seen) = Seen::of(&facts, object) else {
-            return Err(Ended::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
+        let Some(seen) = RolloutSnapshot::of(&facts, object) else {
+            return Err(ExitError::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };
         let blocked = watch.look(facts.now, &seen);
         screen.show(&seen, blocked, facts.now)?;
         match (&seen.state, blocked.zip(options.fail_when_blocked)) {
-            (State::Done, _) => return Ok(()),
-            (State::Failed(reason), _) => {
-                return Err(Ended::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
+            (RolloutState::Done, _) => return Ok(()),
+            (RolloutState::Failed(reason), _) => {
+                return Err(ExitError::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
             }
-            (State::Blocked(reason), Some((since, limit))) if is_longer(facts.now, since, limit) => {
+            (RolloutState::Blocked(reason), Some((since, limit))) if is_longer(facts.now, since, limit) => {
                 let since = report::clock(since);
                 let message =
                     format!("the rollout of {name} is blocked since {since} (--fail-when-blocked {limit:?}): {reason}");
-                return Err(Ended::no(message, why(cell, name)).into());
+                return Err(ExitError::no(message, why(cell, name)).into());
             }
             _ => {}
         }
@@ -115,19 +115,19 @@ fn is_longer(now: Timestamp, since: Timestamp, limit: Duration) -> bool {
 
 /// Finds out since when a rollout is blocked: its numbers have not changed since.
 #[derive(Default)]
-pub(super) struct Watch {
-    last: Option<Progress>,
+pub(super) struct StallDetector {
+    last: Option<RolloutProgress>,
     blocked: Option<Timestamp>,
 }
 
-impl Watch {
+impl StallDetector {
     /// Since when the rollout is blocked; `None` if it is not.
-    pub(super) fn look(&mut self, now: Timestamp, seen: &Seen) -> Option<Timestamp> {
+    pub(super) fn look(&mut self, now: Timestamp, seen: &RolloutSnapshot) -> Option<Timestamp> {
         let has_moved = self.last.as_ref().is_some_and(|last| *last != seen.progress);
-        if has_moved || !matches!(seen.state, State::Blocked(_)) {
+        if has_moved || !matches!(seen.state, RolloutState::Blocked(_)) {
             self.blocked = None;
         }
-        if matches!(seen.state, State::Blocked(_)) {
+        if matches!(seen.state, RolloutState::Blocked(_)) {
             self.blocked.get_or_insert(now);
         }
         self.last = Some(seen.progress.clone());
@@ -139,7 +139,7 @@ impl Watch {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "RolloutStatus")]
-struct Status<'a> {
+struct RolloutStatus<'a> {
     /// `Done`, `Rolling`, `Blocked` or `Failed`.
     state: &'static str,
     /// Why it is blocked, or failed.
@@ -147,15 +147,15 @@ struct Status<'a> {
     /// Since when the command sees no progress.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     blocked_since: Option<Timestamp>,
-    progress: &'a Progress,
+    progress: &'a RolloutProgress,
     /// The next steps of the controllers.
     next: &'a [PreviewStep],
     /// Machines that are not as they should be, with the reason.
-    machines: &'a [Answer],
+    machines: &'a [ObjectAnswer],
 }
 
-impl<'a> Status<'a> {
-    fn of(seen: &'a Seen, blocked_since: Option<Timestamp>) -> Self {
+impl<'a> RolloutStatus<'a> {
+    fn of(seen: &'a RolloutSnapshot, blocked_since: Option<Timestamp>) -> Self {
         Self {
             state: report::word(&seen.state),
             reason: report::reason_of(&seen.state),
@@ -168,30 +168,30 @@ impl<'a> Status<'a> {
 }
 
 /// Standard output: redrawn in place on a terminal, a line for each change elsewhere.
-struct Screen {
-    look: Look,
-    output: Format,
+struct RolloutScreen {
+    look: TerminalLook,
+    output: OutputFormat,
     shown: String,
     lines: usize,
 }
 
-impl Screen {
-    fn new(look: Look, output: Format) -> Self {
+impl RolloutScreen {
+    fn new(look: TerminalLook, output: OutputFormat) -> Self {
         Self { look, output, shown: String::new(), lines: 0 }
     }
 
-    fn show(&mut self, seen: &Seen, blocked: Option<Timestamp>, now: Timestamp) -> Result<()> {
-        let is_live = self.look.is_terminal && self.output == Format::Text;
+    fn show(&mut self, seen: &RolloutSnapshot, blocked: Option<Timestamp>, now: Timestamp) -> Result<()> {
+        let is_live = self.look.is_terminal && self.output == OutputFormat::Text;
         let (key, text) = match self.output {
-            Format::Json => {
-                let status = Status::of(seen, blocked);
-                (serde_json::to_string(&status)?, Document::of("RolloutStatus", now, status).line()?)
+            OutputFormat::Json => {
+                let status = RolloutStatus::of(seen, blocked);
+                (serde_json::to_string(&status)?, JsonDocument::of("RolloutStatus", now, status).line()?)
             }
-            Format::Text if is_live => {
+            OutputFormat::Text if is_live => {
                 let frame = report::frame(self.look, seen, blocked, now);
                 (frame.clone(), frame)
             }
-            Format::Text => {
+            OutputFormat::Text => {
                 let line = self.look.written(&report::line(seen));
                 (line.clone(), format!("{} {line}\n", report::clock(now)))
             }

@@ -17,14 +17,14 @@ use tokio::{
 
 use super::{
     events,
-    exit::{Answer, Exit},
-    reading::{self, ReadingOptions, story::Facts},
-    terminal::{Look, LookOptions},
+    exit::{CommandAnswer, CommandExit},
+    reading::{self, ReadingOptions, story::NamespaceFacts},
+    terminal::{LookOptions, TerminalLook},
     tree, why,
 };
 use crate::process::ReadOnly;
-use mcm_rules::plan::Subject;
-use view::{Effect, Model, Page, View};
+use mcm_rules::plan::SubjectRef;
+use view::{KeyEffect, TopModel, TopPage, TopViewState};
 
 /// Time between two looks at the caches.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,24 +46,29 @@ pub struct TopOptions {
 ///
 /// # Errors
 /// The control cluster cannot be read, or the terminal cannot be used.
-pub async fn run(options: TopOptions) -> Result<Answer> {
+pub async fn run(options: TopOptions) -> Result<CommandAnswer> {
     let look = options.look.stdout();
     let cell = options.reading.open().await?;
     if !look.is_terminal {
         let facts = reading::cached(&cell, reading::managers(&cell).await);
-        return Ok(Answer { text: view::plain(look, &Model::of(&facts)), exit: Exit::Good });
+        return Ok(CommandAnswer { text: view::plain(look, &TopModel::of(&facts)), exit: CommandExit::Good });
     }
     let terminal = ratatui::try_init().context("use the terminal")?;
     let ended = follow(terminal, cell, &options, look).await;
     ratatui::restore();
-    ended.map(|()| Answer { text: String::new(), exit: Exit::Good })
+    ended.map(|()| CommandAnswer { text: String::new(), exit: CommandExit::Good })
 }
 
-async fn follow(mut terminal: DefaultTerminal, mut cell: ReadOnly, options: &TopOptions, look: Look) -> Result<()> {
-    let (mut keys, mut view) = (keys(), View::default());
+async fn follow(
+    mut terminal: DefaultTerminal,
+    mut cell: ReadOnly,
+    options: &TopOptions,
+    look: TerminalLook,
+) -> Result<()> {
+    let (mut keys, mut view) = (keys(), TopViewState::default());
     let mut managers = reading::managers(&cell).await;
     let mut facts = reading::cached(&cell, managers.clone());
-    let mut model = Model::of(&facts);
+    let mut model = TopModel::of(&facts);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Vec::new();
@@ -80,16 +85,16 @@ async fn follow(mut terminal: DefaultTerminal, mut cell: ReadOnly, options: &Top
                 // A new size clears the screen.
                 Some(Event::Resize(..)) => shown.clear(),
                 Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match view.key(key, &model) {
-                    Effect::None => {}
-                    Effect::Quit => return Ok(()),
-                    Effect::Open(page, object) => view.open(page, text(&cell, &facts, page, &object, look).await),
-                    Effect::Namespace(namespace) => {
+                    KeyEffect::None => {}
+                    KeyEffect::Quit => return Ok(()),
+                    KeyEffect::Open(page, object) => view.open(page, text(&cell, &facts, page, &object, look).await),
+                    KeyEffect::Namespace(namespace) => {
                         let mut reading = options.reading.clone();
                         reading.namespace = Some(namespace);
                         cell = reading.open().await?;
                         managers = reading::managers(&cell).await;
                         facts = reading::cached(&cell, managers.clone());
-                        model = Model::of(&facts);
+                        model = TopModel::of(&facts);
                     }
                 },
                 Some(_) => {}
@@ -99,7 +104,7 @@ async fn follow(mut terminal: DefaultTerminal, mut cell: ReadOnly, options: &Top
                     managers = reading::managers(&cell).await;
                 }
                 facts = reading::cached(&cell, managers.clone());
-                model = Model::of(&facts);
+                model = TopModel::of(&facts);
             }
         }
     }
@@ -120,23 +125,29 @@ fn keys() -> mpsc::Receiver<Event> {
 }
 
 /// The text of a page about an object.
-async fn text(cell: &ReadOnly, facts: &Facts, page: Page, object: &Subject, look: Look) -> String {
-    let look = Look { colours: false, ..look };
+async fn text(
+    cell: &ReadOnly,
+    facts: &NamespaceFacts,
+    page: TopPage,
+    object: &SubjectRef,
+    look: TerminalLook,
+) -> String {
+    let look = TerminalLook { colours: false, ..look };
     match page {
-        Page::Why => {
+        TopPage::Why => {
             let notes = reading::notes(cell, facts);
             why::report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts.now)
         }
-        Page::Tree => {
+        TopPage::Tree => {
             let (branches, notes) = tree::grow(cell, facts, std::slice::from_ref(object)).await;
             notes.iter().fold(tree::report::text(look, &branches, false, facts.now), |text, note| {
                 format!("{text}note: {note}\n")
             })
         }
-        Page::Events => match events::lines(cell, facts, Some(object)).await {
+        TopPage::Events => match events::lines(cell, facts, Some(object)).await {
             Ok((lines, _)) => events::text(look, &lines, facts.now),
             Err(error) => format!("{error:#}\n"),
         },
-        Page::Help => view::HELP.to_owned(),
+        TopPage::Help => view::HELP.to_owned(),
     }
 }

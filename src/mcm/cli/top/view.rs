@@ -13,14 +13,14 @@ use ratatui::{
 
 use crate::cli::{
     reading::{
-        progress::{Progress, State},
-        story::{Answer, DEPLOYMENT, Facts, MACHINE, Verdict},
+        progress::{RolloutProgress, RolloutState},
+        story::{DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
     },
     rollout::bar,
-    terminal::{Look, Mark, ago, cut},
+    terminal::{StatusMark, TerminalLook, ago, cut},
     why::report::reason,
 };
-use mcm_rules::plan::{Subject, counted};
+use mcm_rules::plan::{SubjectRef, counted};
 
 /// Columns of the bar of a deployment.
 const BAR: usize = 8;
@@ -49,36 +49,36 @@ const KEYS: &str =
 const KEYS_SHORT: &str = " enter why  t tree  e events  l waiting  / filter  s sort  n ns  ? help  q quit";
 
 /// Everything that the screen shows.
-pub(super) struct Model {
+pub(super) struct TopModel {
     namespace: String,
     now: Timestamp,
     manager: String,
     phases: BTreeMap<String, usize>,
-    deployments: Vec<Deployment>,
+    deployments: Vec<DeploymentRow>,
 }
 
-struct Deployment {
-    object: Subject,
-    progress: Progress,
-    answer: Answer,
-    state: State,
-    machines: Vec<Row>,
+struct DeploymentRow {
+    object: SubjectRef,
+    progress: RolloutProgress,
+    answer: ObjectAnswer,
+    state: RolloutState,
+    machines: Vec<MachineRow>,
 }
 
 /// A machine.
-struct Row {
+struct MachineRow {
     name: String,
     phase: String,
     class: String,
     node: String,
     age: String,
-    verdict: Verdict,
+    verdict: ObjectVerdict,
     why: String,
 }
 
 /// A page over the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum TopPage {
     Why,
     Tree,
     Events,
@@ -87,17 +87,17 @@ pub(super) enum Page {
 
 /// An effect of a key outside the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum KeyEffect {
     None,
     Quit,
     /// Open a page about an object.
-    Open(Page, Subject),
+    Open(TopPage, SubjectRef),
     /// Show another namespace.
     Namespace(String),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sort {
+enum SortColumn {
     #[default]
     Name,
     State,
@@ -106,29 +106,29 @@ enum Sort {
 
 /// A text that the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Prompt {
+enum PromptField {
     Filter,
     Namespace,
 }
 
 /// The choices of the user.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct TopViewState {
     chosen: usize,
     only_waiting: bool,
     filter: String,
-    sort: Sort,
-    prompt: Option<(Prompt, String)>,
-    page: Option<(Page, String)>,
+    sort: SortColumn,
+    prompt: Option<(PromptField, String)>,
+    page: Option<(TopPage, String)>,
     scroll: usize,
 }
 
 /// A line of the screen with its role.
-pub(super) type Shown = (Tone, String);
+pub(super) type ScreenLine = (LineStyle, String);
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(super) enum LineStyle {
     Plain,
     Head,
     Chosen,
@@ -139,8 +139,8 @@ pub(super) enum Tone {
     Faint,
 }
 
-impl Model {
-    pub(super) fn of(facts: &Facts) -> Self {
+impl TopModel {
+    pub(super) fn of(facts: &NamespaceFacts) -> Self {
         let mut phases = BTreeMap::new();
         for machine in facts.machines.values() {
             let phase =
@@ -151,9 +151,10 @@ impl Model {
             let (object, progress) = (facts.subject(DEPLOYMENT, name), facts.progress(name)?);
             let answer = facts.answer(&object);
             let state = facts.state(&progress, &answer);
-            let mut machines: Vec<Row> = facts.machines_of(&object).filter_map(|name| row(facts, name)).collect();
+            let mut machines: Vec<MachineRow> =
+                facts.machines_of(&object).filter_map(|name| row(facts, name)).collect();
             machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
-            Some(Deployment { object, progress, answer, state, machines })
+            Some(DeploymentRow { object, progress, answer, state, machines })
         };
         let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
             true => format!("{} leads", manager.holder),
@@ -165,46 +166,46 @@ impl Model {
     }
 }
 
-fn row(facts: &Facts, name: &str) -> Option<Row> {
+fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {
     let machine = facts.machines.get(name)?;
     let answer = facts.answer(&facts.subject(MACHINE, name));
     let created = machine.metadata.creation_timestamp.as_ref();
-    Some(Row {
+    Some(MachineRow {
         name: name.to_owned(),
         phase: answer.state.clone(),
         class: machine.spec.class.name.clone(),
         node: machine.node_name().unwrap_or_default().to_owned(),
         age: created.map(|created| ago(facts.now, created.0)).unwrap_or_default(),
         verdict: answer.verdict,
-        why: if answer.verdict == Verdict::Settled { String::new() } else { reason(&answer) },
+        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { reason(&answer) },
     })
 }
 
-impl Deployment {
-    fn state(&self, now: Timestamp) -> (Mark, Tone, String) {
+impl DeploymentRow {
+    fn state(&self, now: Timestamp) -> (StatusMark, LineStyle, String) {
         let since = self.answer.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
         match &self.state {
-            State::Done => (Mark::Good, Tone::Good, format!("settled{since}")),
-            State::Rolling => (Mark::Busy, Tone::Busy, "rolling".to_owned()),
-            State::Blocked(_) => (Mark::Bad, Tone::Bad, format!("blocked{since}")),
-            State::Failed(_) => (Mark::Bad, Tone::Bad, format!("failed{since}")),
+            RolloutState::Done => (StatusMark::Good, LineStyle::Good, format!("settled{since}")),
+            RolloutState::Rolling => (StatusMark::Busy, LineStyle::Busy, "rolling".to_owned()),
+            RolloutState::Blocked(_) => (StatusMark::Bad, LineStyle::Bad, format!("blocked{since}")),
+            RolloutState::Failed(_) => (StatusMark::Bad, LineStyle::Bad, format!("failed{since}")),
         }
     }
 
     fn wait(&self) -> String {
         match &self.state {
-            State::Done => String::new(),
-            State::Rolling => reason(&self.answer),
-            State::Blocked(reason) | State::Failed(reason) => reason.clone(),
+            RolloutState::Done => String::new(),
+            RolloutState::Rolling => reason(&self.answer),
+            RolloutState::Blocked(reason) | RolloutState::Failed(reason) => reason.clone(),
         }
     }
 }
 
-impl View {
+impl TopViewState {
     /// Handles a key.
-    pub(super) fn key(&mut self, key: KeyEvent, model: &Model) -> Effect {
+    pub(super) fn key(&mut self, key: KeyEvent, model: &TopModel) -> KeyEffect {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Effect::Quit;
+            return KeyEffect::Quit;
         }
         if let Some((prompt, text)) = self.prompt.take() {
             return self.type_key(prompt, text, key.code);
@@ -215,87 +216,89 @@ impl View {
                 KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
                 _ => self.page = None,
             }
-            return Effect::None;
+            return KeyEffect::None;
         }
         let count = self.visible(model).len();
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Effect::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyEffect::Quit,
             KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(count.saturating_sub(1)),
-            KeyCode::Enter => return self.about(Page::Why, model),
-            KeyCode::Char('t') => return self.about(Page::Tree, model),
-            KeyCode::Char('e') => return self.about(Page::Events, model),
-            KeyCode::Char('?') => self.open(Page::Help, HELP.to_owned()),
+            KeyCode::Enter => return self.about(TopPage::Why, model),
+            KeyCode::Char('t') => return self.about(TopPage::Tree, model),
+            KeyCode::Char('e') => return self.about(TopPage::Events, model),
+            KeyCode::Char('?') => self.open(TopPage::Help, HELP.to_owned()),
             KeyCode::Char('l') => self.only_waiting = !self.only_waiting,
             KeyCode::Char('s') => {
                 self.sort = match self.sort {
-                    Sort::Name => Sort::State,
-                    Sort::State => Sort::Size,
-                    Sort::Size => Sort::Name,
+                    SortColumn::Name => SortColumn::State,
+                    SortColumn::State => SortColumn::Size,
+                    SortColumn::Size => SortColumn::Name,
                 }
             }
-            KeyCode::Char('/') => self.prompt = Some((Prompt::Filter, self.filter.clone())),
-            KeyCode::Char('n') => self.prompt = Some((Prompt::Namespace, String::new())),
+            KeyCode::Char('/') => self.prompt = Some((PromptField::Filter, self.filter.clone())),
+            KeyCode::Char('n') => self.prompt = Some((PromptField::Namespace, String::new())),
             _ => {}
         }
-        Effect::None
+        KeyEffect::None
     }
 
-    fn type_key(&mut self, prompt: Prompt, mut text: String, key: KeyCode) -> Effect {
+    fn type_key(&mut self, prompt: PromptField, mut text: String, key: KeyCode) -> KeyEffect {
         match key {
-            KeyCode::Esc => return Effect::None,
+            KeyCode::Esc => return KeyEffect::None,
             KeyCode::Enter => {
-                if prompt == Prompt::Namespace && !text.is_empty() {
+                if prompt == PromptField::Namespace && !text.is_empty() {
                     self.chosen = 0;
-                    return Effect::Namespace(text);
+                    return KeyEffect::Namespace(text);
                 }
-                return Effect::None;
+                return KeyEffect::None;
             }
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Char(sign) => text.push(sign),
             _ => {}
         }
-        if prompt == Prompt::Filter {
+        if prompt == PromptField::Filter {
             self.filter.clone_from(&text);
         }
         self.prompt = Some((prompt, text));
-        Effect::None
+        KeyEffect::None
     }
 
-    fn about(&self, page: Page, model: &Model) -> Effect {
+    fn about(&self, page: TopPage, model: &TopModel) -> KeyEffect {
         let chosen = self.chosen(model).map(|deployment| deployment.object.clone());
-        chosen.map_or(Effect::None, |object| Effect::Open(page, object))
+        chosen.map_or(KeyEffect::None, |object| KeyEffect::Open(page, object))
     }
 
     /// Shows a page over the list.
-    pub(super) fn open(&mut self, page: Page, text: String) {
+    pub(super) fn open(&mut self, page: TopPage, text: String) {
         (self.page, self.scroll) = (Some((page, text)), 0);
     }
 
-    fn visible<'a>(&self, model: &'a Model) -> Vec<&'a Deployment> {
-        let is_shown = |one: &&Deployment| {
-            (!self.only_waiting || one.state != State::Done) && one.progress.name.contains(&self.filter)
+    fn visible<'a>(&self, model: &'a TopModel) -> Vec<&'a DeploymentRow> {
+        let is_shown = |one: &&DeploymentRow| {
+            (!self.only_waiting || one.state != RolloutState::Done) && one.progress.name.contains(&self.filter)
         };
-        let mut found: Vec<&Deployment> = model.deployments.iter().filter(is_shown).collect();
+        let mut found: Vec<&DeploymentRow> = model.deployments.iter().filter(is_shown).collect();
         match self.sort {
-            Sort::Name => {}
-            Sort::State => found.sort_by_key(|one| std::cmp::Reverse((one.state != State::Done, one.answer.verdict))),
-            Sort::Size => found.sort_by_key(|one| std::cmp::Reverse(one.progress.total)),
+            SortColumn::Name => {}
+            SortColumn::State => {
+                found.sort_by_key(|one| std::cmp::Reverse((one.state != RolloutState::Done, one.answer.verdict)))
+            }
+            SortColumn::Size => found.sort_by_key(|one| std::cmp::Reverse(one.progress.total)),
         }
         found
     }
 
-    fn chosen<'a>(&self, model: &'a Model) -> Option<&'a Deployment> {
+    fn chosen<'a>(&self, model: &'a TopModel) -> Option<&'a DeploymentRow> {
         let visible = self.visible(model);
         visible.get(self.chosen.min(visible.len().saturating_sub(1))).copied()
     }
 
     /// The lines of the screen.
-    pub(super) fn lines(&self, model: &Model, look: Look, width: usize, height: usize) -> Vec<Shown> {
-        let mut lines = vec![(Tone::Head, head(model, width)), (Tone::Plain, phases(model))];
+    pub(super) fn lines(&self, model: &TopModel, look: TerminalLook, width: usize, height: usize) -> Vec<ScreenLine> {
+        let mut lines = vec![(LineStyle::Head, head(model, width)), (LineStyle::Plain, phases(model))];
         let foot = match &self.prompt {
-            Some((Prompt::Filter, text)) => format!(" filter: {text}_"),
-            Some((Prompt::Namespace, text)) => format!(" namespace: {text}_"),
+            Some((PromptField::Filter, text)) => format!(" filter: {text}_"),
+            Some((PromptField::Namespace, text)) => format!(" namespace: {text}_"),
             None if width > KEYS.chars().count() => KEYS.to_owned(),
             None => KEYS_SHORT.to_owned(),
         };
@@ -304,19 +307,19 @@ impl View {
             Some((_, text)) => {
                 let all = text.lines().count();
                 let skipped = self.scroll.min(all.saturating_sub(room));
-                lines.extend(text.lines().skip(skipped).take(room).map(|line| (Tone::Plain, format!(" {line}"))));
+                lines.extend(text.lines().skip(skipped).take(room).map(|line| (LineStyle::Plain, format!(" {line}"))));
             }
             None => self.push_list(&mut lines, model, look, width, room),
         }
         if height != WHOLE {
-            lines.resize(height.saturating_sub(1), (Tone::Plain, String::new()));
-            lines.push((Tone::Faint, foot));
+            lines.resize(height.saturating_sub(1), (LineStyle::Plain, String::new()));
+            lines.push((LineStyle::Faint, foot));
         }
-        let written = |(tone, text): Shown| (tone, look.written(cut(&text, width).trim_end()));
+        let written = |(tone, text): ScreenLine| (tone, look.written(cut(&text, width).trim_end()));
         lines.into_iter().map(written).collect()
     }
 
-    fn push_list(&self, lines: &mut Vec<Shown>, model: &Model, look: Look, width: usize, room: usize) {
+    fn push_list(&self, lines: &mut Vec<ScreenLine>, model: &TopModel, look: TerminalLook, width: usize, room: usize) {
         let visible = self.visible(model);
         let chosen = self.chosen.min(visible.len().saturating_sub(1));
         let name =
@@ -325,17 +328,17 @@ impl View {
             " {:<name$}  {:<BAR$}  {:<8}  {:<8}  {:<16} LONGEST WAIT",
             "DEPLOYMENT", "NEW", "UP", "TOTAL", "STATE"
         );
-        lines.push((Tone::Head, head));
+        lines.push((LineStyle::Head, head));
         if visible.is_empty() {
-            lines.push((Tone::Plain, format!(" no deployment in namespace {}", model.namespace)));
+            lines.push((LineStyle::Plain, format!(" no deployment in namespace {}", model.namespace)));
         }
         // A third of the screen at most is for the deployments; the chosen one is among those shown.
         let most = (room / 3).max(3);
         let first = chosen.saturating_sub(most.saturating_sub(1));
         for (number, one) in visible.iter().enumerate().skip(first).take(most) {
-            let Progress { up, wanted, total, most, .. } = one.progress;
+            let RolloutProgress { up, wanted, total, most, .. } = one.progress;
             let (mark, tone, state) = one.state(model.now);
-            let mark = Look { colours: false, ..look }.mark(mark);
+            let mark = TerminalLook { colours: false, ..look }.mark(mark);
             let pointer = if number == chosen { '▸' } else { ' ' };
             let (up, total) = (format!("{up}/{wanted}"), format!("{total}/{most}"));
             let text = format!(
@@ -344,7 +347,7 @@ impl View {
                 bar(&one.progress, BAR),
                 one.wait(),
             );
-            lines.push((if number == chosen { Tone::Chosen } else { tone }, text));
+            lines.push((if number == chosen { LineStyle::Chosen } else { tone }, text));
         }
         if let Some(one) = visible.get(chosen) {
             let left = room.saturating_sub(visible.len().saturating_sub(first).min(most) + 3);
@@ -353,11 +356,11 @@ impl View {
     }
 }
 
-fn push_machines(lines: &mut Vec<Shown>, deployment: &Deployment, width: usize, room: usize) {
+fn push_machines(lines: &mut Vec<ScreenLine>, deployment: &DeploymentRow, width: usize, room: usize) {
     let title = format!(" ── {} ", deployment.progress.name);
     let rule = "─".repeat(width.saturating_sub(title.chars().count()));
-    lines.push((Tone::Faint, format!("{title}{rule}")));
-    let widest = |text: fn(&Row) -> &String, least: usize, most: usize| {
+    lines.push((LineStyle::Faint, format!("{title}{rule}")));
+    let widest = |text: fn(&MachineRow) -> &String, least: usize, most: usize| {
         let widths = deployment.machines.iter().map(|row| text(row).chars().count());
         widths.max().unwrap_or(least).clamp(least, most)
     };
@@ -375,23 +378,23 @@ fn push_machines(lines: &mut Vec<Shown>, deployment: &Deployment, width: usize, 
             cut(of_class, class)
         )
     };
-    lines.push((Tone::Head, line(["MACHINE", "PHASE", "CLASS", "NODE", "AGE", "WAITS FOR"])));
+    lines.push((LineStyle::Head, line(["MACHINE", "PHASE", "CLASS", "NODE", "AGE", "WAITS FOR"])));
     let shown = if deployment.machines.len() > room { room.saturating_sub(1) } else { room };
     for row in deployment.machines.iter().take(shown) {
         let tone = match row.verdict {
-            Verdict::Settled => Tone::Plain,
-            Verdict::Progressing => Tone::Busy,
-            Verdict::Waiting => Tone::Look,
-            Verdict::Unknown | Verdict::Blocked => Tone::Bad,
+            ObjectVerdict::Settled => LineStyle::Plain,
+            ObjectVerdict::Progressing => LineStyle::Busy,
+            ObjectVerdict::Waiting => LineStyle::Look,
+            ObjectVerdict::Unknown | ObjectVerdict::Blocked => LineStyle::Bad,
         };
         lines.push((tone, line([&row.name, &row.phase, &row.class, &row.node, &row.age, &row.why])));
     }
     if let Some(more) = deployment.machines.len().checked_sub(shown).filter(|more| *more > 0) {
-        lines.push((Tone::Faint, format!(" and {more} more")));
+        lines.push((LineStyle::Faint, format!(" and {more} more")));
     }
 }
 
-fn head(model: &Model, width: usize) -> String {
+fn head(model: &TopModel, width: usize) -> String {
     let machines: usize = model.phases.values().sum();
     let (deployments, machines) = (counted(model.deployments.len(), "deployment"), counted(machines, "machine"));
     let left = format!(" mcm top   {}   {deployments}  {machines}", model.namespace);
@@ -402,29 +405,29 @@ fn head(model: &Model, width: usize) -> String {
     format!("{left}   {manager}{}{time} ", " ".repeat(gap))
 }
 
-fn phases(model: &Model) -> String {
+fn phases(model: &TopModel) -> String {
     let parts = model.phases.iter().map(|(phase, number)| format!("{phase} {number}"));
     format!(" {}", parts.collect::<Vec<_>>().join("   "))
 }
 
 /// One frame as text, of any height.
-pub(super) fn plain(look: Look, model: &Model) -> String {
-    let lines = View::default().lines(model, look, look.width.max(WIDE), WHOLE);
+pub(super) fn plain(look: TerminalLook, model: &TopModel) -> String {
+    let lines = TopViewState::default().lines(model, look, look.width.max(WIDE), WHOLE);
     lines.into_iter().map(|(_, text)| format!("{text}\n")).collect()
 }
 
 /// Draws lines.
-pub(super) fn draw(frame: &mut Frame<'_>, lines: &[Shown], look: Look) {
-    let style = |tone: Tone| match tone {
-        Tone::Chosen => Style::default().add_modifier(Modifier::REVERSED),
-        Tone::Head => Style::default().add_modifier(Modifier::BOLD),
+pub(super) fn draw(frame: &mut Frame<'_>, lines: &[ScreenLine], look: TerminalLook) {
+    let style = |tone: LineStyle| match tone {
+        LineStyle::Chosen => Style::default().add_modifier(Modifier::REVERSED),
+        LineStyle::Head => Style::default().add_modifier(Modifier::BOLD),
         _ if !look.colours => Style::default(),
-        Tone::Plain => Style::default(),
-        Tone::Good => Style::default().fg(Color::Green),
-        Tone::Busy => Style::default().fg(Color::Blue),
-        Tone::Look => Style::default().fg(Color::Yellow),
-        Tone::Bad => Style::default().fg(Color::Red),
-        Tone::Faint => Style::default().add_modifier(Modifier::DIM),
+        LineStyle::Plain => Style::default(),
+        LineStyle::Good => Style::default().fg(Color::Green),
+        LineStyle::Busy => Style::default().fg(Color::Blue),
+        LineStyle::Look => Style::default().fg(Color::Yellow),
+        LineStyle::Bad => Style::default().fg(Color::Red),
+        LineStyle::Faint => Style::default().add_modifier(Modifier::DIM),
     };
     let lines = lines.iter().map(|(tone, text)| Line::from(Span::styled(text.clone(), style(*tone))));
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), frame.area());

@@ -15,21 +15,21 @@ use crate::{
     },
     cli::{
         reading::{
-            progress::State,
-            story::{Answer, CLASS, DEPLOYMENT, Facts, MACHINE, SET, Verdict},
+            progress::RolloutState,
+            story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET},
         },
         terminal::ago,
         why::report::reason,
     },
 };
 use mcm_rules::{
-    drain::{PodFacts, Refusal},
-    plan::{Subject, counted},
+    drain::{EvictionRefusal, PodFacts},
+    plan::{SubjectRef, counted},
 };
 
 /// Nodes of machines, pods that a drain has to evict, and the budgets in their way.
 #[derive(Default)]
-pub(super) struct Surroundings {
+pub(super) struct NodeSurroundings {
     pub nodes: BTreeMap<String, Arc<Node>>,
     /// By Node.
     pub pods: BTreeMap<String, Vec<PodFacts>>,
@@ -41,7 +41,7 @@ pub(super) struct Surroundings {
 /// An object with those below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Branch {
+pub(in crate::cli) struct TreeBranch {
     pub kind: String,
     /// API group of the kind, for kinds of Cluster API and of its provider mcm.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub(in crate::cli) struct Branch {
     pub label: String,
     /// How it is; absent for objects that no controller plans.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<ObjectVerdict>,
     /// Its state in words.
     pub now: String,
     /// Since when.
@@ -69,9 +69,9 @@ pub(in crate::cli) struct Branch {
 }
 
 /// All objects of the namespace that nothing shown owns: deployments, and sets and machines without an owner here.
-pub(super) fn roots(facts: &Facts) -> Vec<Subject> {
+pub(super) fn roots(facts: &NamespaceFacts) -> Vec<SubjectRef> {
     let of_kind = |kind: &'static str| facts.names(kind).map(|name| facts.subject(kind, name));
-    let is_root = |object: &Subject| {
+    let is_root = |object: &SubjectRef| {
         let owner = facts.answer(object).owners.into_iter().next();
         owner.is_none_or(|owner| !facts.names(&owner.kind).any(|name| *name == owner.name) || owner.kind == CLASS)
     };
@@ -80,7 +80,7 @@ pub(super) fn roots(facts: &Facts) -> Vec<Subject> {
 }
 
 /// The tree of an object.
-pub(super) fn of(facts: &Facts, around: &Surroundings, object: &Subject) -> Branch {
+pub(super) fn of(facts: &NamespaceFacts, around: &NodeSurroundings, object: &SubjectRef) -> TreeBranch {
     match object.kind.as_str() {
         DEPLOYMENT => of_deployment(facts, around, object),
         SET => facts.sets.get(&object.name).map(|set| of_set(facts, around, set, "")).unwrap_or_default(),
@@ -91,8 +91,8 @@ pub(super) fn of(facts: &Facts, around: &Surroundings, object: &Subject) -> Bran
     }
 }
 
-pub(super) fn plain(object: &Subject, answer: &Answer) -> Branch {
-    Branch {
+pub(super) fn plain(object: &SubjectRef, answer: &ObjectAnswer) -> TreeBranch {
+    TreeBranch {
         kind: object.kind.clone(),
         api_group: answer.api_group,
         namespace: object.namespace.clone(),
@@ -100,12 +100,12 @@ pub(super) fn plain(object: &Subject, answer: &Answer) -> Branch {
         verdict: Some(answer.verdict),
         now: if answer.state.is_empty() { answer.verdict.word().to_owned() } else { answer.state.clone() },
         since: answer.since,
-        why: if answer.verdict == Verdict::Settled { String::new() } else { reason(answer) },
-        ..Branch::default()
+        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { reason(answer) },
+        ..TreeBranch::default()
     }
 }
 
-fn of_deployment(facts: &Facts, around: &Surroundings, object: &Subject) -> Branch {
+fn of_deployment(facts: &NamespaceFacts, around: &NodeSurroundings, object: &SubjectRef) -> TreeBranch {
     let answer = facts.answer(object);
     let mut branch = plain(object, &answer);
     let (Some(family), Some(progress)) = (facts.family(&object.name), facts.progress(&object.name)) else {
@@ -113,15 +113,15 @@ fn of_deployment(facts: &Facts, around: &Surroundings, object: &Subject) -> Bran
     };
     let state = facts.state(&progress, &answer);
     branch.now = match &state {
-        State::Done => format!("{} of {} running", progress.new, progress.wanted),
-        State::Rolling => format!("{} of {} new", progress.new, progress.wanted),
-        State::Blocked(_) => format!("{} of {} new, blocked", progress.new, progress.wanted),
-        State::Failed(_) => format!("{} of {} new, failed", progress.new, progress.wanted),
+        RolloutState::Done => format!("{} of {} running", progress.new, progress.wanted),
+        RolloutState::Rolling => format!("{} of {} new", progress.new, progress.wanted),
+        RolloutState::Blocked(_) => format!("{} of {} new, blocked", progress.new, progress.wanted),
+        RolloutState::Failed(_) => format!("{} of {} new, failed", progress.new, progress.wanted),
     };
     branch.why = match state {
-        State::Done => String::new(),
-        State::Rolling => reason(&answer),
-        State::Blocked(why) | State::Failed(why) => why,
+        RolloutState::Done => String::new(),
+        RolloutState::Rolling => reason(&answer),
+        RolloutState::Blocked(why) | RolloutState::Failed(why) => why,
     };
     let new = family.new_set().map(|set| set.name_any());
     let is_shown = |set: &&&MachineSet| {
@@ -132,7 +132,7 @@ fn of_deployment(facts: &Facts, around: &Surroundings, object: &Subject) -> Bran
     branch
 }
 
-fn of_set(facts: &Facts, around: &Surroundings, set: &MachineSet, age: &str) -> Branch {
+fn of_set(facts: &NamespaceFacts, around: &NodeSurroundings, set: &MachineSet, age: &str) -> TreeBranch {
     let object = facts.subject(SET, &set.name_any());
     // The answer without its machines, which have their own lines.
     let answer = facts.answer(&object);
@@ -155,7 +155,7 @@ fn of_set(facts: &Facts, around: &Surroundings, set: &MachineSet, age: &str) -> 
     branch
 }
 
-fn of_machine(facts: &Facts, around: &Surroundings, machine: &Machine) -> Branch {
+fn of_machine(facts: &NamespaceFacts, around: &NodeSurroundings, machine: &Machine) -> TreeBranch {
     let object = facts.subject(MACHINE, &machine.name_any());
     let answer = facts.answer(&object);
     let mut branch = plain(&object, &answer);
@@ -168,30 +168,30 @@ fn of_machine(facts: &Facts, around: &Surroundings, machine: &Machine) -> Branch
     branch
 }
 
-fn of_node(around: &Surroundings, name: &str, node: &Node) -> Branch {
+fn of_node(around: &NodeSurroundings, name: &str, node: &Node) -> TreeBranch {
     let is_ready = node.status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
     let pods = around.pods.get(name);
     let ready = if is_ready { "Ready" } else { "NotReady" };
-    let mut branch = Branch { kind: "Node".to_owned(), name: name.to_owned(), ..Branch::default() };
+    let mut branch = TreeBranch { kind: "Node".to_owned(), name: name.to_owned(), ..TreeBranch::default() };
     branch.now = if node.spec.unschedulable { format!("{ready}, cordoned") } else { ready.to_owned() };
     branch.why = pods.map(|pods| format!("{} left", counted(pods.len(), "pod"))).unwrap_or_default();
     branch.children = pods.into_iter().flatten().map(|pod| of_pod(around, pod)).collect();
     branch
 }
 
-fn of_pod(around: &Surroundings, pod: &PodFacts) -> Branch {
-    let mut branch = Branch {
+fn of_pod(around: &NodeSurroundings, pod: &PodFacts) -> TreeBranch {
+    let mut branch = TreeBranch {
         kind: "Pod".to_owned(),
         namespace: pod.pod.namespace.clone(),
         name: pod.pod.name.clone(),
-        ..Branch::default()
+        ..TreeBranch::default()
     };
     if let Some(since) = pod.terminating_since {
-        (branch.now, branch.since, branch.verdict) = ("ends".to_owned(), Some(since), Some(Verdict::Progressing));
+        (branch.now, branch.since, branch.verdict) = ("ends".to_owned(), Some(since), Some(ObjectVerdict::Progressing));
         return branch;
     }
-    (branch.now, branch.verdict) = ("not evicted".to_owned(), Some(Verdict::Waiting));
-    let refusal = Refusal::of(pod, &around.budgets, "");
+    (branch.now, branch.verdict) = ("not evicted".to_owned(), Some(ObjectVerdict::Waiting));
+    let refusal = EvictionRefusal::of(pod, &around.budgets, "");
     let budget = refusal.budget.as_deref().and_then(|budget| budget.split_once('/'));
     let allowed = |(namespace, name): (&str, &str)| {
         let is_it = |one: &&PodDisruptionBudget| {

@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use super::{
-    branch::{self, Branch, Surroundings, plain},
+    branch::{self, NodeSurroundings, TreeBranch, plain},
     surroundings,
 };
 use crate::{
     cli::{
-        error::Misuse,
+        error::UsageError,
         reading::{
             cluster_api::{
-                self, Sight, World,
+                self, CapiFacts, ObjectLookup,
                 chain::node_of,
-                object::{Kind, Object},
+                object::{CapiObject, Kind},
             },
-            story::{Facts, Link, MACHINE, Verdict},
+            story::{ChainLink, MACHINE, NamespaceFacts, ObjectVerdict},
         },
     },
     process::ReadOnly,
 };
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// Reads the objects of Cluster API, and grows the tree of one. With notes about what could not be read.
 ///
@@ -28,42 +28,42 @@ use mcm_rules::plan::Subject;
 /// There is no such object.
 pub(super) async fn grow(
     cell: &ReadOnly,
-    facts: &Facts,
+    facts: &NamespaceFacts,
     kind: Kind,
     name: &str,
-) -> Result<(Vec<Branch>, Vec<String>), Misuse> {
+) -> Result<(Vec<TreeBranch>, Vec<String>), UsageError> {
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
-    let world = World { facts, objects: &objects };
-    let below: Vec<Subject> = world.natives_below(kind, name);
+    let world = CapiFacts { facts, objects: &objects };
+    let below: Vec<SubjectRef> = world.natives_below(kind, name);
     let around = surroundings::read(cell, facts, &below).await;
     let tree = of(world, &around, kind, name)?;
     Ok((vec![tree], around.unread.into_iter().chain(objects.notes).collect()))
 }
 
 /// Grows the trees of all Clusters of the namespace, and of the MCM objects that belong to none. `None` without a Cluster.
-pub(super) async fn grow_all(cell: &ReadOnly, facts: &Facts) -> Option<(Vec<Branch>, Vec<String>)> {
+pub(super) async fn grow_all(cell: &ReadOnly, facts: &NamespaceFacts) -> Option<(Vec<TreeBranch>, Vec<String>)> {
     if !cluster_api::has_clusters(&cell.control, &cell.namespace).await {
         return None;
     }
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
     let around = surroundings::read(cell, facts, &branch::roots(facts)).await;
-    let trees = all(World { facts, objects: &objects }, &around);
+    let trees = all(CapiFacts { facts, objects: &objects }, &around);
     Some((trees, around.unread.into_iter().chain(objects.notes).collect()))
 }
 
 /// The trees of all Clusters, and then of the MCM objects that are in none of these.
-fn all(world: World<'_>, around: &Surroundings) -> Vec<Branch> {
-    let mut trees = Grower { world, around }.all(Kind::Cluster, world.objects.all(Kind::Cluster));
+fn all(world: CapiFacts<'_>, around: &NodeSurroundings) -> Vec<TreeBranch> {
+    let mut trees = CapiTreeBuilder { world, around }.all(Kind::Cluster, world.objects.all(Kind::Cluster));
     let mut shown = BTreeSet::new();
     trees.iter().for_each(|tree| collect_natives(tree, &mut shown));
-    let is_left = |root: &Subject| !shown.contains(&(root.kind.clone(), root.name.clone()));
+    let is_left = |root: &SubjectRef| !shown.contains(&(root.kind.clone(), root.name.clone()));
     let left = branch::roots(world.facts).into_iter().filter(is_left);
     trees.extend(left.map(|root| branch::of(world.facts, around, &root)));
     trees
 }
 
 /// Kind and name of each object without an API group of Cluster API.
-fn collect_natives(tree: &Branch, found: &mut BTreeSet<(String, String)>) {
+fn collect_natives(tree: &TreeBranch, found: &mut BTreeSet<(String, String)>) {
     if tree.api_group.is_none() {
         found.insert((tree.kind.clone(), tree.name.clone()));
     }
@@ -74,9 +74,14 @@ fn collect_natives(tree: &Branch, found: &mut BTreeSet<(String, String)>) {
 ///
 /// # Errors
 /// There is no such object.
-pub(super) fn of(world: World<'_>, around: &Surroundings, kind: Kind, name: &str) -> Result<Branch, Misuse> {
+pub(super) fn of(
+    world: CapiFacts<'_>,
+    around: &NodeSurroundings,
+    kind: Kind,
+    name: &str,
+) -> Result<TreeBranch, UsageError> {
     Ok(match world.objects.see(kind, name) {
-        Sight::Present(object) => Grower { world, around }.branch(kind, object),
+        ObjectLookup::Present(object) => CapiTreeBuilder { world, around }.branch(kind, object),
         _ => {
             let answer = world.answer(kind, name)?;
             plain(&answer.object, &answer)
@@ -84,13 +89,13 @@ pub(super) fn of(world: World<'_>, around: &Surroundings, kind: Kind, name: &str
     })
 }
 
-struct Grower<'a> {
-    world: World<'a>,
-    around: &'a Surroundings,
+struct CapiTreeBuilder<'a> {
+    world: CapiFacts<'a>,
+    around: &'a NodeSurroundings,
 }
 
-impl Grower<'_> {
-    fn branch(&self, kind: Kind, object: &Object) -> Branch {
+impl CapiTreeBuilder<'_> {
+    fn branch(&self, kind: Kind, object: &CapiObject) -> TreeBranch {
         let answer = self.world.brief(kind, object);
         let mut branch = plain(&answer.object, &answer);
         // The details of a state are in the answer of `mcm why`.
@@ -102,17 +107,17 @@ impl Grower<'_> {
         branch
     }
 
-    fn all<'b>(&self, kind: Kind, objects: impl Iterator<Item = &'b Object>) -> Vec<Branch> {
+    fn all<'b>(&self, kind: Kind, objects: impl Iterator<Item = &'b CapiObject>) -> Vec<TreeBranch> {
         objects.map(|object| self.branch(kind, object)).collect()
     }
 
-    fn children(&self, kind: Kind, object: &Object) -> Vec<Branch> {
+    fn children(&self, kind: Kind, object: &CapiObject) -> Vec<TreeBranch> {
         let (objects, name) = (self.world.objects, object.name());
         match kind {
             Kind::Cluster => self.of_cluster(object),
             Kind::MachineDeployment => {
                 let sets = objects.owned(Kind::MachineSet, (kind.name(), name));
-                let is_used = |set: &&Object| set.spec.replicas != Some(0) || set.status.replicas > 0;
+                let is_used = |set: &&CapiObject| set.spec.replicas != Some(0) || set.status.replicas > 0;
                 self.all(Kind::MachineSet, sets.filter(is_used))
             }
             Kind::MachineSet => self.all(Kind::Machine, objects.owned(Kind::Machine, (kind.name(), name))),
@@ -133,7 +138,7 @@ impl Grower<'_> {
         }
     }
 
-    fn of_cluster(&self, cluster: &Object) -> Vec<Branch> {
+    fn of_cluster(&self, cluster: &CapiObject) -> Vec<TreeBranch> {
         let (objects, name) = (self.world.objects, cluster.name());
         let infrastructure = &cluster.spec.infrastructure_ref;
         let mut children = self.referenced(Kind::MCMCluster, &infrastructure.kind, &infrastructure.name);
@@ -144,12 +149,12 @@ impl Grower<'_> {
             children.extend(of_control_plane);
         } else {
             let initialized = cluster.status.initialization.control_plane_initialized;
-            children.push(Branch {
+            children.push(TreeBranch {
                 kind: control_plane.kind.clone(),
                 name: control_plane.name.clone(),
                 now: if initialized { "initialized" } else { "not initialized" }.to_owned(),
                 children: of_control_plane,
-                ..Branch::default()
+                ..TreeBranch::default()
             });
         }
         children.extend(self.all(Kind::MachineDeployment, objects.in_cluster(Kind::MachineDeployment, name)));
@@ -157,7 +162,7 @@ impl Grower<'_> {
         let alone = sets.filter(|set| set.owner(Kind::MachineDeployment.name()).is_none());
         children.extend(self.all(Kind::MachineSet, alone));
         children.extend(self.all(Kind::MachinePool, objects.in_cluster(Kind::MachinePool, name)));
-        let is_owned = |machine: &Object| {
+        let is_owned = |machine: &CapiObject| {
             let owners = [Kind::MachineSet, Kind::MachinePool];
             machine.is_control_plane() || owners.iter().any(|kind| machine.owner(kind.name()).is_some())
         };
@@ -165,7 +170,7 @@ impl Grower<'_> {
         children
     }
 
-    fn of_machine(&self, machine: &Object) -> Vec<Branch> {
+    fn of_machine(&self, machine: &CapiObject) -> Vec<TreeBranch> {
         let infrastructure = &machine.spec.infrastructure_ref;
         let mut children = self.referenced(Kind::MCMMachine, &infrastructure.kind, &infrastructure.name);
         if let Some(node) = node_of(machine) {
@@ -175,17 +180,17 @@ impl Grower<'_> {
     }
 
     /// The infrastructure of an object, if it is of this provider; otherwise only its name.
-    fn referenced(&self, own: Kind, kind: &str, name: &str) -> Vec<Branch> {
+    fn referenced(&self, own: Kind, kind: &str, name: &str) -> Vec<TreeBranch> {
         match self.world.objects.see(own, name).known().filter(|_| kind == own.name()) {
             Some(object) => vec![self.branch(own, object)],
             None if name.is_empty() => Vec::new(),
-            None => vec![Branch { kind: kind.to_owned(), name: name.to_owned(), ..Branch::default() }],
+            None => vec![TreeBranch { kind: kind.to_owned(), name: name.to_owned(), ..TreeBranch::default() }],
         }
     }
 }
 
 /// Adds the Node of a Machine at the end of its branch, unless it is there.
-fn hang(branches: &mut Vec<Branch>, node: Branch) {
+fn hang(branches: &mut Vec<TreeBranch>, node: TreeBranch) {
     match branches.first_mut() {
         Some(first) if first.kind == node.kind => {}
         Some(first) => hang(&mut first.children, node),
@@ -193,20 +198,20 @@ fn hang(branches: &mut Vec<Branch>, node: Branch) {
     }
 }
 
-fn of_link(link: &Link) -> Branch {
-    let is_well = link.verdict == Verdict::Settled;
-    Branch {
+fn of_link(link: &ChainLink) -> TreeBranch {
+    let is_well = link.verdict == ObjectVerdict::Settled;
+    TreeBranch {
         kind: link.kind.clone(),
         name: link.name.clone(),
         now: if is_well { link.state.clone() } else { "not healthy".to_owned() },
         why: if is_well { String::new() } else { link.state.clone() },
-        ..Branch::default()
+        ..TreeBranch::default()
     }
 }
 
-impl World<'_> {
+impl CapiFacts<'_> {
     /// The MCM Machines below an object.
-    fn natives_below(&self, kind: Kind, name: &str) -> Vec<Subject> {
+    fn natives_below(&self, kind: Kind, name: &str) -> Vec<SubjectRef> {
         let machines = match (kind, self.objects.see(kind, name).known()) {
             (Kind::Machine, Some(machine)) => vec![machine],
             _ => self.objects.machines_below(kind, name),

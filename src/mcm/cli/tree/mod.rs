@@ -11,14 +11,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    document::Document,
-    exit::{Answer, Exit},
-    format::{Format, OutputOptions},
-    reading::{self, ReadingOptions, cluster_api::named, story::Facts, watch},
+    document::JsonDocument,
+    exit::{CommandAnswer, CommandExit},
+    format::{OutputFormat, OutputOptions},
+    reading::{self, ReadingOptions, cluster_api::named, story::NamespaceFacts, watch},
     why::report::empty,
 };
 use crate::process::ReadOnly;
-pub(super) use branch::Branch;
+pub(super) use branch::TreeBranch;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -42,8 +42,8 @@ pub struct TreeOptions {
 /// The answer as JSON.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "Tree")]
-struct Trees<'a> {
-    objects: &'a [Branch],
+struct TreeDocument<'a> {
+    objects: &'a [TreeBranch],
     /// Facts that could not be read.
     notes: &'a [String],
 }
@@ -52,19 +52,19 @@ struct Trees<'a> {
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
-pub async fn run(options: TreeOptions) -> Result<Answer> {
+pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     if !options.watch {
         let (text, _) = ask(&cell, &options).await?;
-        return Ok(Answer { text, exit: Exit::Good });
+        return Ok(CommandAnswer { text, exit: CommandExit::Good });
     }
     let (object, look) = (options.object.as_deref(), options.output.look());
     watch::follow(&cell, object, look, async || ask(&cell, &options).await, |_| false).await?;
-    Ok(Answer { text: String::new(), exit: Exit::Good })
+    Ok(CommandAnswer { text: String::new(), exit: CommandExit::Good })
 }
 
 /// The trees, as text and as they are.
-async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Branch>)> {
+async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
     let facts = reading::facts(cell).await?;
     let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
         Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
@@ -76,7 +76,7 @@ async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Bran
     };
     notes.extend(reading::notes(cell, &facts));
     let text = match options.output.format {
-        Format::Text => {
+        OutputFormat::Text => {
             let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
             if branches.is_empty() {
                 text = empty(&facts.namespace);
@@ -84,7 +84,9 @@ async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Bran
             notes.iter().for_each(|note| text += &format!("note: {note}\n"));
             text
         }
-        Format::Json => Document::of("Tree", facts.now, Trees { objects: &branches, notes: &notes }).pretty()?,
+        OutputFormat::Json => {
+            JsonDocument::of("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
+        }
     };
     Ok((text, branches))
 }
@@ -92,9 +94,9 @@ async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Bran
 /// The trees of objects, and notes about what could not be read.
 pub(super) async fn grow(
     cell: &ReadOnly,
-    facts: &Facts,
-    roots: &[mcm_rules::plan::Subject],
-) -> (Vec<Branch>, Vec<String>) {
+    facts: &NamespaceFacts,
+    roots: &[mcm_rules::plan::SubjectRef],
+) -> (Vec<TreeBranch>, Vec<String>) {
     let surroundings = surroundings::read(cell, facts, roots).await;
     let branches = roots.iter().map(|root| branch::of(facts, &surroundings, root)).collect();
     (branches, surroundings.unread)
@@ -110,11 +112,12 @@ mod tests {
 
     #[test]
     fn the_schema_is_published_and_a_tree_fits_it() {
-        published::<Document<Trees<'_>>>("tree");
+        published::<JsonDocument<TreeDocument<'_>>>("tree");
         let facts = blocked_pool();
-        let around = branch::Surroundings::default();
-        let objects: Vec<Branch> = branch::roots(&facts).iter().map(|root| branch::of(&facts, &around, root)).collect();
-        let document = Document::of("Tree", at(NOW), Trees { objects: &objects, notes: &[] });
-        fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+        let around = branch::NodeSurroundings::default();
+        let objects: Vec<TreeBranch> =
+            branch::roots(&facts).iter().map(|root| branch::of(&facts, &around, root)).collect();
+        let document = JsonDocument::of("Tree", at(NOW), TreeDocument { objects: &objects, notes: &[] });
+        fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::branch::Branch;
+use super::branch::TreeBranch;
 use crate::cli::{
-    reading::story::{MACHINE, Verdict, titled},
-    terminal::{Look, Mark, ago, cut, wrapped},
+    reading::story::{MACHINE, ObjectVerdict, titled},
+    terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
 };
 
 /// Machines that are alike and shown, before the others are counted.
@@ -17,16 +17,16 @@ const TAIL: usize = 7;
 /// The least width of the last column on a terminal.
 const LEAST_WHY: usize = 18;
 
-struct Row {
+struct TreeRow {
     name: String,
-    mark: Option<Mark>,
+    mark: Option<StatusMark>,
     now: String,
     since: String,
     why: String,
 }
 
 /// The trees as a table. Machines that are alike are counted, unless `all` are to be shown.
-pub(in crate::cli) fn text(look: Look, branches: &[Branch], all: bool, now: Timestamp) -> String {
+pub(in crate::cli) fn text(look: TerminalLook, branches: &[TreeBranch], all: bool, now: Timestamp) -> String {
     if branches.is_empty() {
         return String::new();
     }
@@ -37,8 +37,8 @@ pub(in crate::cli) fn text(look: Look, branches: &[Branch], all: bool, now: Time
     layout(look, &rows)
 }
 
-fn push(rows: &mut Vec<Row>, branch: &Branch, [first, rest]: [&str; 2], all: bool, now: Timestamp) {
-    rows.push(Row { name: format!("{first}{}", name_of(branch)), ..row(branch, now) });
+fn push(rows: &mut Vec<TreeRow>, branch: &TreeBranch, [first, rest]: [&str; 2], all: bool, now: Timestamp) {
+    rows.push(TreeRow { name: format!("{first}{}", name_of(branch)), ..row(branch, now) });
     let shown = if all { branch.children.clone() } else { grouped(&branch.children) };
     let mut reason = String::new();
     for (number, child) in shown.iter().enumerate() {
@@ -54,7 +54,7 @@ fn push(rows: &mut Vec<Row>, branch: &Branch, [first, rest]: [&str; 2], all: boo
     }
 }
 
-fn name_of(branch: &Branch) -> String {
+fn name_of(branch: &TreeBranch) -> String {
     let space = if branch.kind == "Pod" { format!("{}/", branch.namespace) } else { String::new() };
     let label = if branch.label.is_empty() { String::new() } else { format!("  {}", branch.label) };
     match branch.kind.as_str() {
@@ -63,29 +63,30 @@ fn name_of(branch: &Branch) -> String {
     }
 }
 
-fn row(branch: &Branch, now: Timestamp) -> Row {
+fn row(branch: &TreeBranch, now: Timestamp) -> TreeRow {
     let mark = match branch.verdict {
         // Machines that wait are not grouped, so a group of these has pods.
-        Some(Verdict::Waiting) if branch.kind == "Pod" || branch.kind.is_empty() => Some(Mark::Refused),
-        verdict => verdict.map(Verdict::mark),
+        Some(ObjectVerdict::Waiting) if branch.kind == "Pod" || branch.kind.is_empty() => Some(StatusMark::Refused),
+        verdict => verdict.map(ObjectVerdict::mark),
     };
     let since = branch.since.map(|since| ago(now, since)).unwrap_or_default();
-    Row { name: String::new(), mark, now: branch.now.clone(), since, why: branch.why.clone() }
+    TreeRow { name: String::new(), mark, now: branch.now.clone(), since, why: branch.why.clone() }
 }
 
 /// Siblings with one line for those that are alike: settled machines in one state, and pods with one reason.
-fn grouped(children: &[Branch]) -> Vec<Branch> {
-    let is_alike = |one: &Branch, other: &Branch| {
-        let is_settled = one.kind == MACHINE && one.verdict == Some(Verdict::Settled);
+fn grouped(children: &[TreeBranch]) -> Vec<TreeBranch> {
+    let is_alike = |one: &TreeBranch, other: &TreeBranch| {
+        let is_settled = one.kind == MACHINE && one.verdict == Some(ObjectVerdict::Settled);
         (is_settled || one.kind == "Pod")
             && (&one.kind, one.api_group) == (&other.kind, other.api_group)
             && (&one.verdict, &one.now, &one.why) == (&other.verdict, &other.now, &other.why)
     };
-    let mut shown: Vec<Branch> = Vec::new();
+    let mut shown: Vec<TreeBranch> = Vec::new();
     let mut left = children.to_vec();
     while !left.is_empty() {
         let first = left.remove(0);
-        let (alike, others): (Vec<Branch>, Vec<Branch>) = left.into_iter().partition(|other| is_alike(&first, other));
+        let (alike, others): (Vec<TreeBranch>, Vec<TreeBranch>) =
+            left.into_iter().partition(|other| is_alike(&first, other));
         left = others;
         let noun = first.kind.to_lowercase();
         let (now, why) = (first.now.clone(), first.why.clone());
@@ -94,7 +95,7 @@ fn grouped(children: &[Branch]) -> Vec<Branch> {
         if alike.len() > SHOWN {
             let what = if is_machine { now.clone() } else { format!("{noun}s") };
             let name = format!("{} more {what}", alike.len());
-            shown.push(Branch { name, verdict, now, why, ..Branch::default() });
+            shown.push(TreeBranch { name, verdict, now, why, ..TreeBranch::default() });
         } else {
             shown.extend(alike);
         }
@@ -113,10 +114,10 @@ fn cut_inside(text: &str, width: usize) -> String {
 }
 
 /// Reasons that the table has no room for, each with the first object that has it.
-fn push_reasons<'a>(look: Look, text: &mut String, rows: impl Iterator<Item = &'a Row>) {
-    let rows: Vec<&Row> = rows.collect();
+fn push_reasons<'a>(look: TerminalLook, text: &mut String, rows: impl Iterator<Item = &'a TreeRow>) {
+    let rows: Vec<&TreeRow> = rows.collect();
     // A deployment is blocked for the reason of a machine below it.
-    let is_of_other = |row: &Row| {
+    let is_of_other = |row: &TreeRow| {
         let cause = row.why.split_once(" waits for ").map(|(_, cause)| cause);
         cause.is_some_and(|cause| rows.iter().any(|other| other.why.starts_with(cause)))
     };
@@ -136,8 +137,8 @@ fn push_reasons<'a>(look: Look, text: &mut String, rows: impl Iterator<Item = &'
 }
 
 /// Columns as wide as their texts; on a terminal the last, and then the first, give way.
-fn layout(look: Look, rows: &[Row]) -> String {
-    let width = |text: fn(&Row) -> &String, head: &str| {
+fn layout(look: TerminalLook, rows: &[TreeRow]) -> String {
+    let width = |text: fn(&TreeRow) -> &String, head: &str| {
         rows.iter().map(|row| text(row).chars().count()).max().unwrap_or_default().max(head.len())
     };
     let (mut name, now, since) =
@@ -159,7 +160,7 @@ fn layout(look: Look, rows: &[Row]) -> String {
         let line = format!("{:<name$}  {state}  {:<since$}  {why}", cut_inside(&row.name, name), row.since);
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let is_cut = |row: &&Row| row.why.chars().count() > why_width;
+    let is_cut = |row: &&TreeRow| row.why.chars().count() > why_width;
     push_reasons(look, &mut text, rows.iter().filter(is_cut));
     look.written(&text)
 }

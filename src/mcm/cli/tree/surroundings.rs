@@ -9,21 +9,21 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use crate::{
     cli::reading::{
         self,
-        story::{Facts, MACHINE},
+        story::{MACHINE, NamespaceFacts},
     },
     process::ReadOnly,
 };
-use mcm_rules::{drain::PodFacts, plan::Subject};
+use mcm_rules::{drain::PodFacts, plan::SubjectRef};
 
-use super::branch::Surroundings;
+use super::branch::NodeSurroundings;
 
 /// Nodes whose pods are read. Each needs a request.
 const MOST_NODES: usize = 50;
 
 /// Reads what surrounds the machines of some objects.
-pub(super) async fn read(cell: &ReadOnly, facts: &Facts, roots: &[Subject]) -> Surroundings {
+pub(super) async fn read(cell: &ReadOnly, facts: &NamespaceFacts, roots: &[SubjectRef]) -> NodeSurroundings {
     let nodes = cell.nodes().into_iter().flatten().map(|node| (node.name_any(), node)).collect();
-    let mut found = Surroundings { nodes, ..Surroundings::default() };
+    let mut found = NodeSurroundings { nodes, ..NodeSurroundings::default() };
     let Some(target) = &cell.target else { return found };
     let drained: Vec<&str> = drained(facts, roots).into_iter().filter(|node| found.nodes.contains_key(*node)).collect();
     if drained.is_empty() {
@@ -54,7 +54,7 @@ pub(super) async fn read(cell: &ReadOnly, facts: &Facts, roots: &[Subject]) -> S
 }
 
 /// Names of the Nodes of machines that are deleted.
-fn drained<'a>(facts: &'a Facts, roots: &[Subject]) -> Vec<&'a str> {
+fn drained<'a>(facts: &'a NamespaceFacts, roots: &[SubjectRef]) -> Vec<&'a str> {
     let mut nodes = BTreeSet::new();
     for root in roots {
         let machines: Vec<&String> = match root.kind.as_str() {

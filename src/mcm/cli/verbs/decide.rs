@@ -3,27 +3,27 @@
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::verb::{Preserve, Verb};
+use super::verb::{ChangeVerb, PreserveTrigger};
 use crate::{
     api::{
         labels,
         machine::{Machine, MachineDeployment, MachineSet, PreserveMode, StrategyType},
     },
     cli::{
-        exit::Ended,
+        exit::ExitError,
         reading::{
-            family::{Family, changes, is_frozen, is_set_frozen},
-            story::{CLASS, DEPLOYMENT, Facts, MACHINE, SET, Unreadable},
+            family::{DeploymentFamily, changes, is_frozen, is_set_frozen},
+            story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
         },
     },
 };
 use mcm_controllers::machine_deployment::revision_of;
-use mcm_rules::plan::{Subject, shell::word};
+use mcm_rules::plan::{SubjectRef, shell::word};
 
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
-    pub object: Subject,
+pub(super) struct ObjectPatch {
+    pub object: SubjectRef,
     /// Its resource version when the change was decided.
     pub version: String,
     /// JSON merge patch.
@@ -36,10 +36,10 @@ pub(super) struct Change {
     pub next: Option<String>,
 }
 
-impl Change {
+impl ObjectPatch {
     /// The command of kubectl that does the same.
     pub(super) fn kubectl(&self) -> String {
-        let Subject { kind, namespace, name } = &self.object;
+        let SubjectRef { kind, namespace, name } = &self.object;
         let patch = self.patch.to_string();
         format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", kind.to_lowercase(), word(&patch))
     }
@@ -55,92 +55,106 @@ impl Change {
 }
 
 /// Decides about a verb for an object.
-pub(super) fn decide(facts: &Facts, verb: Verb, object: &Subject) -> Result<Change, Ended> {
-    let wrong = || Ended::no(format!("{} {} has no such state", object.kind, object.name), suitable(verb));
+pub(super) fn decide(facts: &NamespaceFacts, verb: ChangeVerb, object: &SubjectRef) -> Result<ObjectPatch, ExitError> {
+    let wrong = || ExitError::no(format!("{} {} has no such state", object.kind, object.name), suitable(verb));
     match verb {
-        Verb::Pause | Verb::Resume | Verb::Restart | Verb::Undo(_) => {
+        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) => {
             let family = facts.family(&object.name).filter(|_| object.kind == DEPLOYMENT).ok_or_else(wrong)?;
             of_deployment(facts, verb, object, &family)
         }
-        Verb::Freeze => freeze(facts, object),
-        Verb::Unfreeze => unfreeze(facts, object),
-        Verb::ForceDrain | Verb::Preserve(_) | Verb::Forget { .. } => {
+        ChangeVerb::Freeze => freeze(facts, object),
+        ChangeVerb::Unfreeze => unfreeze(facts, object),
+        ChangeVerb::ForceDrain | ChangeVerb::Preserve(_) | ChangeVerb::Forget { .. } => {
             let machine = facts.machines.get(&object.name).filter(|_| object.kind == MACHINE).ok_or_else(wrong)?;
             match verb {
-                Verb::ForceDrain => force_drain(object, machine),
-                Verb::Preserve(preserve) => keep(object, machine, preserve),
-                _ => forget(facts, object, machine, verb == Verb::Forget { leaves_vm: true }),
+                ChangeVerb::ForceDrain => force_drain(object, machine),
+                ChangeVerb::Preserve(preserve) => keep(object, machine, preserve),
+                _ => forget(facts, object, machine, verb == ChangeVerb::Forget { leaves_vm: true }),
             }
         }
     }
 }
 
-const fn suitable(verb: Verb) -> &'static str {
+const fn suitable(verb: ChangeVerb) -> &'static str {
     match verb {
-        Verb::Pause | Verb::Resume | Verb::Restart | Verb::Undo(_) => "name a MachineDeployment",
-        Verb::Freeze | Verb::Unfreeze => "name a MachineSet",
-        Verb::ForceDrain | Verb::Preserve(_) | Verb::Forget { .. } => "name a Machine",
+        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) => {
+            "name a MachineDeployment"
+        }
+        ChangeVerb::Freeze | ChangeVerb::Unfreeze => "name a MachineSet",
+        ChangeVerb::ForceDrain | ChangeVerb::Preserve(_) | ChangeVerb::Forget { .. } => "name a Machine",
     }
 }
 
-fn change(object: &Subject, of: &impl Resource, patch: Value, says: String) -> Change {
+fn change(object: &SubjectRef, of: &impl Resource, patch: Value, says: String) -> ObjectPatch {
     let version = of.meta().resource_version.clone().unwrap_or_default();
-    Change { object: object.clone(), version, patch, says, needs_consent: false, next: None }
+    ObjectPatch { object: object.clone(), version, patch, says, needs_consent: false, next: None }
 }
 
-fn deleted(object: &Subject, of: &impl Resource) -> Result<(), Ended> {
+fn deleted(object: &SubjectRef, of: &impl Resource) -> Result<(), ExitError> {
     if of.meta().deletion_timestamp.is_none() {
         return Ok(());
     }
-    let Subject { kind, namespace, name } = object;
-    Err(Ended::no(
+    let SubjectRef { kind, namespace, name } = object;
+    Err(ExitError::no(
         format!("{kind} {name} is being deleted"),
         format!("mcm why {}/{name} -n {namespace}", kind.to_lowercase()),
     ))
 }
 
-fn of_deployment(facts: &Facts, verb: Verb, object: &Subject, family: &Family<'_>) -> Result<Change, Ended> {
+fn of_deployment(
+    facts: &NamespaceFacts,
+    verb: ChangeVerb,
+    object: &SubjectRef,
+    family: &DeploymentFamily<'_>,
+) -> Result<ObjectPatch, ExitError> {
     let (deployment, name, namespace) = (family.deployment, &object.name, &object.namespace);
     deleted(object, deployment)?;
     let paused = || {
-        Ended::no(
+        ExitError::no(
             format!("MachineDeployment {name} is paused, so this would have no effect"),
             format!("mcm rollout resume {name} -n {namespace}"),
         )
     };
     let follow = Some(format!("mcm rollout status {name} -n {namespace}"));
     match (verb, deployment.spec.paused) {
-        (Verb::Pause, true) => Err(Ended::no(
+        (ChangeVerb::Pause, true) => Err(ExitError::no(
             format!("MachineDeployment {name} is paused already"),
             format!("mcm why {name} -n {namespace}"),
         )),
-        (Verb::Resume, false) => {
-            Err(Ended::no(format!("MachineDeployment {name} is not paused"), format!("mcm why {name} -n {namespace}")))
-        }
-        (Verb::Pause, false) => {
+        (ChangeVerb::Resume, false) => Err(ExitError::no(
+            format!("MachineDeployment {name} is not paused"),
+            format!("mcm why {name} -n {namespace}"),
+        )),
+        (ChangeVerb::Pause, false) => {
             let says = format!("pauses MachineDeployment {name}: machines are scaled, and not replaced");
             let next = Some(format!("mcm rollout resume {name} -n {namespace}"));
-            Ok(Change { next, ..change(object, deployment, json!({"spec": {"paused": true}}), says) })
+            Ok(ObjectPatch { next, ..change(object, deployment, json!({"spec": {"paused": true}}), says) })
         }
-        (Verb::Resume, true) => {
+        (ChangeVerb::Resume, true) => {
             let left = replaced(facts, family, family.new_set());
             let says = format!("resumes MachineDeployment {name}: {} left to replace", machines(left));
-            Ok(Change {
+            Ok(ObjectPatch {
                 next: follow,
                 needs_consent: left > 0,
                 ..change(object, deployment, json!({"spec": {"paused": false}}), says)
             })
         }
         (_, true) => Err(paused()),
-        (Verb::Undo(revision), false) => Ok(Change { next: follow, ..undo(facts, object, family, revision)? }),
-        (_, false) => Ok(Change { next: follow, ..restart(facts, object, family)? }),
+        (ChangeVerb::Undo(revision), false) => {
+            Ok(ObjectPatch { next: follow, ..undo(facts, object, family, revision)? })
+        }
+        (_, false) => Ok(ObjectPatch { next: follow, ..restart(facts, object, family)? }),
     }
 }
 
-fn restart(facts: &Facts, object: &Subject, family: &Family<'_>) -> Result<Change, Ended> {
+fn restart(
+    facts: &NamespaceFacts,
+    object: &SubjectRef,
+    family: &DeploymentFamily<'_>,
+) -> Result<ObjectPatch, ExitError> {
     let (deployment, name) = (family.deployment, &object.name);
     if deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate) {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("MachineDeployment {name} has the strategy InPlaceUpdate, which replaces no machine"),
             format!("kubectl delete machine NAME -n {} replaces one machine", object.namespace),
         ));
@@ -149,10 +163,15 @@ fn restart(facts: &Facts, object: &Subject, family: &Family<'_>) -> Result<Chang
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {labels::RESTARTED_AT: at}}}}});
     let left = replaced(facts, family, None);
     let says = format!("replaces {} of MachineDeployment {name}", machines(left));
-    Ok(Change { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+    Ok(ObjectPatch { needs_consent: left > 0, ..change(object, deployment, patch, says) })
 }
 
-fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64>) -> Result<Change, Ended> {
+fn undo(
+    facts: &NamespaceFacts,
+    object: &SubjectRef,
+    family: &DeploymentFamily<'_>,
+    wanted: Option<i64>,
+) -> Result<ObjectPatch, ExitError> {
     let (deployment, name) = (family.deployment, &object.name);
     let hint = format!("mcm rollout history {name} -n {}", object.namespace);
     let Some(set) = family.of_revision(wanted) else {
@@ -160,11 +179,11 @@ fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64
             Some(wanted) => format!("MachineDeployment {name} has no revision {wanted}"),
             None => format!("MachineDeployment {name} has no earlier revision"),
         };
-        return Err(Ended::no(message, hint));
+        return Err(ExitError::no(message, hint));
     };
     let revision = revision_of(set);
     if set.spec.makes(&deployment.spec.template) {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("MachineDeployment {name} has the template of revision {revision} already"),
             hint,
         ));
@@ -175,11 +194,11 @@ fn undo(facts: &Facts, object: &Subject, family: &Family<'_>, wanted: Option<i64
     let says =
         format!("returns MachineDeployment {name} to revision {revision} ({changes}): replaces {}", machines(left));
     let patch = json!({"spec": {"rollbackTo": {"revision": revision}}});
-    Ok(Change { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+    Ok(ObjectPatch { needs_consent: left > 0, ..change(object, deployment, patch, says) })
 }
 
 /// Machines of other sets, which a rollout to a set would replace.
-fn replaced(facts: &Facts, family: &Family<'_>, set: Option<&MachineSet>) -> usize {
+fn replaced(facts: &NamespaceFacts, family: &DeploymentFamily<'_>, set: Option<&MachineSet>) -> usize {
     let kept = set.and_then(|set| set.metadata.name.clone());
     let others = family.sets.iter().map(|set| set.name_any()).filter(|name| Some(name) != kept.as_ref());
     others.map(|name| facts.machines_of_set(&name).iter().filter(|one| !one.is_terminating()).count()).sum()
@@ -189,17 +208,17 @@ fn machines(number: usize) -> String {
     if number == 1 { "1 machine".to_owned() } else { format!("{number} machines") }
 }
 
-fn freeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
+fn freeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, ExitError> {
     let (name, namespace) = (&object.name, &object.namespace);
     let Some(set) = facts.sets.get(name).filter(|_| object.kind == SET) else {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("a freeze of {} {name} holds nothing back", object.kind),
             format!("freeze a MachineSet, or pause the rollout: mcm rollout pause {name} -n {namespace}"),
         ));
     };
     deleted(object, set)?;
     if labels::is_true(set, labels::FREEZE) {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("MachineSet {name} is frozen already"),
             format!("mcm unfreeze machineset/{name} -n {namespace}"),
         ));
@@ -209,15 +228,18 @@ fn freeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
          unless the set has too many machines"
     );
     let patch = json!({"metadata": {"labels": {labels::FREEZE: labels::TRUE}}});
-    Ok(Change { next: Some(format!("mcm why machineset/{name} -n {namespace}")), ..change(object, set, patch, says) })
+    Ok(ObjectPatch {
+        next: Some(format!("mcm why machineset/{name} -n {namespace}")),
+        ..change(object, set, patch, says)
+    })
 }
 
-fn unfreeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
+fn unfreeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, ExitError> {
     let (name, namespace) = (&object.name, &object.namespace);
     let patch = json!({"metadata": {"annotations": {labels::UNFREEZE: labels::TRUE}}});
     let says = format!("asks the controller to end the freeze of {} {name}", object.kind);
     let why = format!("mcm why {}/{name} -n {namespace}", object.kind.to_lowercase());
-    let not_frozen = || Ended::no(format!("{} {name} is not frozen", object.kind), why.clone());
+    let not_frozen = || ExitError::no(format!("{} {name} is not frozen", object.kind), why.clone());
     let change = match object.kind.as_str() {
         SET => {
             let set = facts.sets.get(name).filter(|set| is_set_frozen(set)).ok_or_else(not_frozen)?;
@@ -234,10 +256,10 @@ fn unfreeze(facts: &Facts, object: &Subject) -> Result<Change, Ended> {
         }
         _ => return Err(not_frozen()),
     };
-    Ok(Change { next: Some(why), ..change })
+    Ok(ObjectPatch { next: Some(why), ..change })
 }
 
-fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
+fn force_drain(object: &SubjectRef, machine: &Machine) -> Result<ObjectPatch, ExitError> {
     let (name, namespace) = (&object.name, &object.namespace);
     let is_drained_in_place =
         machine.node_name().is_some() && (machine.phase().as_str() == "InPlaceUpdating" || is_preserved(machine));
@@ -246,13 +268,13 @@ fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
     } else if is_drained_in_place {
         (labels::FORCE_DRAIN, "the machine stays")
     } else {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} is not drained"),
             format!("kubectl delete machine {name} -n {namespace} drains and replaces it"),
         ));
     };
     if labels::is_true(machine, label) {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("the drain of Machine {name} is forced already"),
             format!("mcm why machine/{name} -n {namespace}"),
         ));
@@ -260,71 +282,76 @@ fn force_drain(object: &Subject, machine: &Machine) -> Result<Change, Ended> {
     let says = format!("forces the drain of Machine {name}: deletes its pods and ignores their budgets; {what}");
     let patch = json!({"metadata": {"labels": {label: labels::TRUE}}});
     let next = Some(format!("mcm why machine/{name} -n {namespace}"));
-    Ok(Change { needs_consent: true, next, ..change(object, machine, patch, says) })
+    Ok(ObjectPatch { needs_consent: true, next, ..change(object, machine, patch, says) })
 }
 
 fn is_preserved(machine: &Machine) -> bool {
     machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some())
 }
 
-fn keep(object: &Subject, machine: &Machine, preserve: Preserve) -> Result<Change, Ended> {
+fn keep(object: &SubjectRef, machine: &Machine, preserve: PreserveTrigger) -> Result<ObjectPatch, ExitError> {
     let name = &object.name;
     if machine.is_terminating() {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} is being deleted, which cannot be undone"),
             format!("mcm why machine/{name} -n {}", object.namespace),
         ));
     }
     let (mode, says) = match preserve {
-        Preserve::Now => {
+        PreserveTrigger::Now => {
             (PreserveMode::Now, format!("keeps Machine {name} from now on, until its preserve timeout ends"))
         }
-        Preserve::WhenFailed => (PreserveMode::WhenFailed, format!("keeps Machine {name} once it fails")),
-        Preserve::Never => {
+        PreserveTrigger::WhenFailed => (PreserveMode::WhenFailed, format!("keeps Machine {name} once it fails")),
+        PreserveTrigger::Never => {
             (PreserveMode::Never, format!("keeps Machine {name} no longer: if it failed, it is replaced"))
         }
     };
     if machine.preserve_mode() == Some(mode) {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} has the annotation {}={} already", labels::PRESERVE, mode.as_str()),
             format!("mcm tree machine/{name} -n {}", object.namespace),
         ));
     }
     let patch = json!({"metadata": {"annotations": {labels::PRESERVE: mode.as_str()}}});
-    let needs_consent = preserve == Preserve::Never && machine.phase().as_str() == "Failed";
-    Ok(Change { needs_consent, ..change(object, machine, patch, says) })
+    let needs_consent = preserve == PreserveTrigger::Never && machine.phase().as_str() == "Failed";
+    Ok(ObjectPatch { needs_consent, ..change(object, machine, patch, says) })
 }
 
-fn forget(facts: &Facts, object: &Subject, machine: &Machine, leaves_vm: bool) -> Result<Change, Ended> {
+fn forget(
+    facts: &NamespaceFacts,
+    object: &SubjectRef,
+    machine: &Machine,
+    leaves_vm: bool,
+) -> Result<ObjectPatch, ExitError> {
     let (name, namespace) = (&object.name, &object.namespace);
     if machine.metadata.deletion_timestamp.is_none() {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} is not being deleted"),
             format!("kubectl delete machine {name} -n {namespace} deletes it with its VM"),
         ));
     }
     let finalizers: Vec<&String> = machine.finalizers().iter().filter(|one| *one != labels::FINALIZER).collect();
     if finalizers.len() == machine.finalizers().len() {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} has no finalizer of the machine controller"),
             format!("kubectl get machine {name} -n {namespace} -o jsonpath='{{.metadata.finalizers}}'"),
         ));
     }
     let class = &machine.spec.class.name;
     if facts.classes.contains_key(class) && !leaves_vm {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("MachineClass {class} exists, so the controller can delete the VM of Machine {name}"),
             format!("mcm why machine/{name} -n {namespace}; or add --leave-vm and delete the VM yourself"),
         ));
     }
-    let is_class = |one: &&Unreadable| one.kind == CLASS && one.name == *class;
+    let is_class = |one: &&UndecodableObject| one.kind == CLASS && one.name == *class;
     if let Some(class) = facts.unreadable.iter().find(is_class).filter(|_| !leaves_vm) {
         let hint = "correct it, and the controller deletes the VM; or add --leave-vm and delete the VM yourself";
-        return Err(Ended::no(class.to_string(), hint));
+        return Err(ExitError::no(class.to_string(), hint));
     }
     let vm = &machine.spec.provider_id;
     if !vm.is_empty() && !leaves_vm {
-        return Err(Ended::no(
+        return Err(ExitError::no(
             format!("Machine {name} has the VM {vm}, which would stay in the cloud"),
             format!("create MachineClass {class} again, or add --leave-vm and delete the VM yourself"),
         ));
@@ -332,7 +359,7 @@ fn forget(facts: &Facts, object: &Subject, machine: &Machine, leaves_vm: bool) -
     let vm = if vm.is_empty() { "no VM of it is known".to_owned() } else { format!("its VM {vm} stays in the cloud") };
     let says = format!("removes the finalizer of Machine {name}: {vm}");
     let patch = json!({"metadata": {"finalizers": finalizers}});
-    Ok(Change { needs_consent: true, ..change(object, machine, patch, says) })
+    Ok(ObjectPatch { needs_consent: true, ..change(object, machine, patch, says) })
 }
 
 #[cfg(test)]

@@ -20,14 +20,16 @@ use kube::{
 };
 
 use super::{
-    exit::{Answer, Ended, Exit},
+    exit::{CommandAnswer, CommandExit, ExitError},
     reading,
 };
 use crate::api::machine::{GROUP, VERSION};
-use decide::Change;
-use mcm_rules::plan::Subject;
-use mcm_runtime::kubeconfig::{self, Clusters, ControlKubeconfig, Fallback, TargetKubeconfig, UserAgent};
-pub use verb::{Preserve, Verb};
+use decide::ObjectPatch;
+use mcm_rules::plan::SubjectRef;
+use mcm_runtime::kubeconfig::{
+    self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
+};
+pub use verb::{ChangeVerb, PreserveTrigger};
 
 /// The field manager of these commands.
 const MANAGER: &str = "mcm-cli";
@@ -89,7 +91,7 @@ pub struct FreezeOptions {
 
 /// Options of a verb for a machine.
 #[derive(Args, Debug)]
-pub struct MachineOptions {
+pub struct MachineVerbOptions {
     /// Name of the Machine
     #[arg(value_name = "MACHINE")]
     machine: String,
@@ -133,7 +135,7 @@ pub enum DrainCommand {
     #[command(
         after_help = "Examples:\n  mcm drain force pool-6d689-gmjqk -n demo\n  mcm drain force pool-6d689-gmjqk -n demo --dry-run\n\nNext: mcm why machine/pool-6d689-gmjqk -n demo says what is left to wait for."
     )]
-    Force(Box<MachineOptions>),
+    Force(Box<MachineVerbOptions>),
 }
 
 /// Sub-commands of `mcm machine`.
@@ -158,8 +160,8 @@ pub enum MachineCommand {
 
 /// A verb with its object.
 #[derive(Debug)]
-pub struct Request {
-    verb: Verb,
+pub struct VerbRequest {
+    verb: ChangeVerb,
     /// `NAME` or `KIND/NAME`.
     object: String,
     /// The kind of the object if it has none; empty for any.
@@ -168,45 +170,47 @@ pub struct Request {
 }
 
 impl DeploymentOptions {
-    pub(super) fn verb(self, verb: Verb) -> Request {
-        Request { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+    pub(super) fn verb(self, verb: ChangeVerb) -> VerbRequest {
+        VerbRequest { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
     }
 }
 
 impl UndoOptions {
-    pub(super) fn verb(self) -> Request {
-        let verb = Verb::Undo(self.to_revision);
-        Request { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+    pub(super) fn verb(self) -> VerbRequest {
+        let verb = ChangeVerb::Undo(self.to_revision);
+        VerbRequest { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
     }
 }
 
 impl FreezeOptions {
-    pub(super) fn verb(self, verb: Verb) -> Request {
-        Request { verb, object: self.object, kind: "", writing: self.writing }
+    pub(super) fn verb(self, verb: ChangeVerb) -> VerbRequest {
+        VerbRequest { verb, object: self.object, kind: "", writing: self.writing }
     }
 }
 
 impl DrainCommand {
-    pub(super) fn verb(self) -> Request {
+    pub(super) fn verb(self) -> VerbRequest {
         let Self::Force(options) = self;
-        Request { verb: Verb::ForceDrain, object: options.machine, kind: "Machine", writing: options.writing }
+        VerbRequest { verb: ChangeVerb::ForceDrain, object: options.machine, kind: "Machine", writing: options.writing }
     }
 }
 
 impl MachineCommand {
-    pub(super) fn verb(self) -> Request {
+    pub(super) fn verb(self) -> VerbRequest {
         let (verb, object, writing) = match self {
             Self::Preserve(options) => {
                 let preserve = match (options.stop, options.when_failed) {
-                    (true, _) => Preserve::Never,
-                    (false, true) => Preserve::WhenFailed,
-                    (false, false) => Preserve::Now,
+                    (true, _) => PreserveTrigger::Never,
+                    (false, true) => PreserveTrigger::WhenFailed,
+                    (false, false) => PreserveTrigger::Now,
                 };
-                (Verb::Preserve(preserve), options.machine, options.writing)
+                (ChangeVerb::Preserve(preserve), options.machine, options.writing)
             }
-            Self::Forget(options) => (Verb::Forget { leaves_vm: options.leave_vm }, options.machine, options.writing),
+            Self::Forget(options) => {
+                (ChangeVerb::Forget { leaves_vm: options.leave_vm }, options.machine, options.writing)
+            }
         };
-        Request { verb, object, kind: "Machine", writing }
+        VerbRequest { verb, object, kind: "Machine", writing }
     }
 }
 
@@ -214,8 +218,8 @@ impl MachineCommand {
 ///
 /// # Errors
 /// The control cluster cannot be used, the change makes no sense, or the user says no.
-pub async fn run(request: Request) -> Result<Answer> {
-    let Request { verb, object, kind, writing } = request;
+pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
+    let VerbRequest { verb, object, kind, writing } = request;
     let (client, namespace) = connect(&writing).await?;
     let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
     // One time for all attempts: a change that contains it stays the same.
@@ -235,12 +239,13 @@ pub async fn run(request: Request) -> Result<Answer> {
     } else if let Some(next) = &change.next {
         text += &format!("next: {next}\n");
     }
-    Ok(Answer { text, exit: Exit::Good })
+    Ok(CommandAnswer { text, exit: CommandExit::Good })
 }
 
 async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
     let control = ControlKubeconfig::from(writing.kubeconfig.clone());
-    let clusters = Clusters::load(&control, &TargetKubeconfig::None, Fallback::LocalKubeconfig).await?;
+    let clusters =
+        ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
     let client = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
     kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
     let namespace = writing.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
@@ -248,11 +253,11 @@ async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
 }
 
 /// Asks on a terminal. Without one, `--yes` is needed.
-fn consent(change: &Change) -> Result<()> {
+fn consent(change: &ObjectPatch) -> Result<()> {
     let says = &change.says;
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let hint = "add --yes if you mean it, or --dry-run to try it";
-        return Err(Ended::no(format!("this needs a confirmation: {says}"), hint).into());
+        return Err(ExitError::no(format!("this needs a confirmation: {says}"), hint).into());
     }
     let mut screen = io::stderr().lock();
     write!(screen, "{says}\nContinue? [y/N] ").and_then(|()| screen.flush()).context("write to standard error")?;
@@ -260,7 +265,7 @@ fn consent(change: &Change) -> Result<()> {
     io::stdin().lock().take(MOST_ANSWER).read_line(&mut answer).context("read the answer")?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Ended::no("nothing was changed", "answer y, or add --yes").into()),
+        _ => Err(ExitError::no("nothing was changed", "answer y, or add --yes").into()),
     }
 }
 
@@ -268,13 +273,13 @@ fn consent(change: &Change) -> Result<()> {
 /// the change stays the same.
 async fn carry_out(
     client: &Client,
-    change: &Change,
+    change: &ObjectPatch,
     dry_run: bool,
-    decided: impl AsyncFn() -> Result<Change>,
+    decided: impl AsyncFn() -> Result<ObjectPatch>,
 ) -> Result<()> {
     let mut latest = change.clone();
     for _ in 0..MOST_ATTEMPTS {
-        if write(client, &latest, dry_run).await? == Written::Yes {
+        if write(client, &latest, dry_run).await? == PatchOutcome::Yes {
             return Ok(());
         }
         latest = decided().await?;
@@ -282,28 +287,28 @@ async fn carry_out(
             break;
         }
     }
-    let Subject { kind, name, .. } = &change.object;
+    let SubjectRef { kind, name, .. } = &change.object;
     let message = format!("{kind} {name} was changed meanwhile, so nothing was written");
-    Err(Ended { message, hint: "try again".to_owned(), exit: Exit::Failed }.into())
+    Err(ExitError { message, hint: "try again".to_owned(), exit: CommandExit::Failed }.into())
 }
 
 /// The answer of the API server to a patch.
 #[derive(PartialEq)]
-enum Written {
+enum PatchOutcome {
     Yes,
     /// The object was written since it was read.
     Conflict,
 }
 
 /// Sends the patch, with the resource version of the object that was read as its precondition.
-async fn write(client: &Client, change: &Change, dry_run: bool) -> Result<Written> {
-    let Subject { kind, namespace, name } = &change.object;
+async fn write(client: &Client, change: &ObjectPatch, dry_run: bool) -> Result<PatchOutcome> {
+    let SubjectRef { kind, namespace, name } = &change.object;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let parameters = PatchParams { dry_run, field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch(name, &parameters, &Patch::Merge(change.patch_at_version())).await {
-        Ok(_) => Ok(Written::Yes),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
+        Ok(_) => Ok(PatchOutcome::Yes),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(PatchOutcome::Conflict),
         Err(error) => Err(error).with_context(|| format!("patch {kind} {namespace}/{name}")),
     }
 }

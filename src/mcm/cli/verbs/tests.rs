@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::reading::testing::blocked_pool;
-use mcm_fake_api::{ApiServer, DEPLOYMENTS, Perfect, clock::VirtualClock};
+use mcm_fake_api::{ApiServer, DEPLOYMENTS, PerfectNetwork, clock::VirtualClock};
 
 /// An API server with a deployment that changes after each of the first `disturbed` readings.
 struct World {
@@ -21,7 +21,7 @@ struct World {
 
 impl World {
     fn new(disturbed: u32, disturbance: fn(&mut Value)) -> Self {
-        let server = ApiServer::new(&VirtualClock::new(), Arc::new(Perfect));
+        let server = ApiServer::new(&VirtualClock::new(), Arc::new(PerfectNetwork));
         let pool = serde_json::to_value(&blocked_pool().deployments["pool"]).unwrap();
         server.create(&DEPLOYMENTS, pool).unwrap();
         let client = server.client("test");
@@ -32,11 +32,11 @@ impl World {
         self.server.get(&DEPLOYMENTS, "demo", "pool").unwrap().value.clone()
     }
 
-    fn undo(&self) -> Result<Change> {
+    fn undo(&self) -> Result<ObjectPatch> {
         let mut facts = blocked_pool();
         let deployment = serde_json::from_value(self.deployment())?;
         facts.deployments.insert("pool".to_owned(), deployment);
-        let change = decide::decide(&facts, Verb::Undo(None), &facts.find("pool").unwrap())?;
+        let change = decide::decide(&facts, ChangeVerb::Undo(None), &facts.find("pool").unwrap())?;
         if self.readings.fetch_add(1, Ordering::Relaxed) < self.disturbed {
             self.server.edit(&DEPLOYMENTS, "demo", "pool", self.disturbance).unwrap();
         }

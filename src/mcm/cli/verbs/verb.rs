@@ -2,7 +2,7 @@
 
 /// A change of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum ChangeVerb {
     /// Pauses a rollout.
     Pause,
     /// Resumes it.
@@ -18,7 +18,7 @@ pub enum Verb {
     /// Forces the drain of a machine.
     ForceDrain,
     /// Keeps a machine.
-    Preserve(Preserve),
+    Preserve(PreserveTrigger),
     /// Removes the finalizer of a machine. `leaves_vm` allows that its VM stays.
     Forget {
         /// Whether the VM may stay.
@@ -28,7 +28,7 @@ pub enum Verb {
 
 /// When a machine is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preserve {
+pub enum PreserveTrigger {
     /// From now on.
     Now,
     /// When it fails.

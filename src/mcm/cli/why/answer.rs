@@ -4,19 +4,19 @@ use anyhow::Result;
 use clap::Args;
 use reqwest::Url;
 
-use super::{budget, document::Document, report};
+use super::{budget, document::ExplanationDocument, report};
 use crate::{
     cli::{
-        exit::Exit,
+        exit::CommandExit,
         flags::value,
-        format::{Format, OutputOptions},
+        format::{OutputFormat, OutputOptions},
         reading::{
             self, ReadingOptions,
-            cluster_api::{self, World},
+            cluster_api::{self, CapiFacts},
             memory,
-            story::{self, Facts, Verdict},
+            story::{self, NamespaceFacts, ObjectVerdict},
         },
-        terminal::Look,
+        terminal::TerminalLook,
     },
     process::ReadOnly,
 };
@@ -47,17 +47,17 @@ pub struct WhyOptions {
 }
 
 /// An answer that was printed, or is about to be.
-pub(super) struct Answered {
+pub(super) struct PrintedAnswer {
     pub text: String,
-    pub verdict: Verdict,
-    pub objects: Vec<story::Answer>,
+    pub verdict: ObjectVerdict,
+    pub objects: Vec<story::ObjectAnswer>,
 }
 
 /// The answer to the question of the options.
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
-pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Result<Answered> {
+pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLook) -> Result<PrintedAnswer> {
     let mut facts = reading::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
     if let Some(node) = options.object.as_deref().and_then(|wanted| facts.node_without_machine(wanted)) {
@@ -70,7 +70,7 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
             let mut objects = facts.all();
             if facts.may_have_cluster_api() {
                 let found = cluster_api::read(&cell.control, &cell.namespace).await;
-                objects = World { facts: &facts, objects: &found }.with_all(objects);
+                objects = CapiFacts { facts: &facts, objects: &found }.with_all(objects);
                 notes.extend(found.notes.into_iter().filter(|_| !facts.is_empty()));
             }
             let text = report::all(look, &objects, &facts, &notes);
@@ -83,16 +83,21 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: Look) -> Re
             (vec![answer], text)
         }
     };
-    let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(Verdict::Settled);
+    let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(ObjectVerdict::Settled);
     let text = match options.output.format {
-        Format::Text => text,
-        Format::Json => as_json(&objects, &facts, &notes)?,
+        OutputFormat::Text => text,
+        OutputFormat::Json => as_json(&objects, &facts, &notes)?,
     };
-    Ok(Answered { text, verdict, objects })
+    Ok(PrintedAnswer { text, verdict, objects })
 }
 
 /// The answer for one object.
-async fn one(cell: &ReadOnly, facts: &Facts, wanted: &str, notes: &mut Vec<String>) -> Result<story::Answer> {
+async fn one(
+    cell: &ReadOnly,
+    facts: &NamespaceFacts,
+    wanted: &str,
+    notes: &mut Vec<String>,
+) -> Result<story::ObjectAnswer> {
     if let Some(name) = budget::name_of(wanted) {
         return budget::answer(cell, facts, name).await;
     }
@@ -100,7 +105,7 @@ async fn one(cell: &ReadOnly, facts: &Facts, wanted: &str, notes: &mut Vec<Strin
         return Ok(facts.answer(&reading::find(facts, wanted)?));
     };
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
-    let answer = World { facts, objects: &objects }.answer(kind, name)?;
+    let answer = CapiFacts { facts, objects: &objects }.answer(kind, name)?;
     notes.extend(objects.notes);
     Ok(answer)
 }
@@ -109,8 +114,12 @@ async fn one(cell: &ReadOnly, facts: &Facts, wanted: &str, notes: &mut Vec<Strin
 ///
 /// # Errors
 /// They cannot be serialized, which does not happen.
-pub(in crate::cli) fn as_json(answers: &[story::Answer], facts: &Facts, notes: &[String]) -> Result<String> {
-    let document = Document {
+pub(in crate::cli) fn as_json(
+    answers: &[story::ObjectAnswer],
+    facts: &NamespaceFacts,
+    notes: &[String],
+) -> Result<String> {
+    let document = ExplanationDocument {
         api_version: crate::cli::document::VERSION,
         kind: "Explanation",
         at: facts.now,
@@ -123,10 +132,10 @@ pub(in crate::cli) fn as_json(answers: &[story::Answer], facts: &Facts, notes: &
 }
 
 /// The exit code of a verdict.
-pub(super) const fn exit(verdict: Verdict) -> Exit {
+pub(super) const fn exit(verdict: ObjectVerdict) -> CommandExit {
     match verdict {
-        Verdict::Settled | Verdict::Progressing => Exit::Good,
-        Verdict::Waiting => Exit::Waits,
-        Verdict::Unknown | Verdict::Blocked => Exit::No,
+        ObjectVerdict::Settled | ObjectVerdict::Progressing => CommandExit::Good,
+        ObjectVerdict::Waiting => CommandExit::Waits,
+        ObjectVerdict::Unknown | ObjectVerdict::Blocked => CommandExit::No,
     }
 }

@@ -8,15 +8,15 @@ use kube::{Api, ResourceExt, api::ListParams, core::Selector};
 
 use crate::{
     cli::{
-        error::Misuse,
+        error::UsageError,
         reading::{
             self,
-            story::{Answer, Facts, MACHINE, Verdict},
+            story::{MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
         },
     },
     process::ReadOnly,
 };
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
 /// The name of a budget, or `NAMESPACE/NAME`, in `pdb/NAME`.
 pub(super) fn name_of(wanted: &str) -> Option<&str> {
@@ -28,34 +28,34 @@ pub(super) fn name_of(wanted: &str) -> Option<&str> {
 ///
 /// # Errors
 /// There is no such budget, or it cannot be read.
-pub(super) async fn answer(cell: &ReadOnly, facts: &Facts, wanted: &str) -> Result<Answer> {
+pub(super) async fn answer(cell: &ReadOnly, facts: &NamespaceFacts, wanted: &str) -> Result<ObjectAnswer> {
     let budget = find(cell, wanted).await?;
     let nodes = nodes_of(cell, &budget).await?;
     let status = budget.status.clone().unwrap_or_default();
     let drained = facts.machines.iter().filter(|(_, machine)| {
         machine.metadata.deletion_timestamp.is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
     });
-    let machines: Vec<Answer> = match status.disruptions_allowed {
+    let machines: Vec<ObjectAnswer> = match status.disruptions_allowed {
         0 => drained.map(|(name, _)| facts.answer(&facts.subject(MACHINE, name))).collect(),
         _ => Vec::new(),
     };
     let is_never = status.disruptions_allowed == 0 && status.desired_healthy >= status.expected_pods;
     let never = if is_never { ". It can never allow one" } else { "" };
-    let object = Subject {
+    let object = SubjectRef {
         kind: "PodDisruptionBudget".to_owned(),
         namespace: budget.namespace().unwrap_or_default(),
         name: budget.name_any(),
     };
     let verdict = match (machines.is_empty(), is_never) {
-        (true, _) => Verdict::Settled,
-        (false, true) => Verdict::Blocked,
-        (false, false) => Verdict::Waiting,
+        (true, _) => ObjectVerdict::Settled,
+        (false, true) => ObjectVerdict::Blocked,
+        (false, false) => ObjectVerdict::Waiting,
     };
     let state = format!(
         "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
         status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy
     );
-    Ok(Answer { machines, ..Answer::new(object, verdict, state, Vec::new()) })
+    Ok(ObjectAnswer { machines, ..ObjectAnswer::new(object, verdict, state, Vec::new()) })
 }
 
 async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
@@ -71,12 +71,12 @@ async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
     let mut found = found.into_iter();
     match (found.next(), found.next()) {
         (Some(budget), None) => Ok(budget),
-        (Some(_), Some(_)) => Err(Misuse {
+        (Some(_), Some(_)) => Err(UsageError {
             message: format!("several namespaces have a PodDisruptionBudget {name}"),
             hint: format!("name one: {}", names.join(", ")),
         }
         .into()),
-        (None, _) => Err(Misuse {
+        (None, _) => Err(UsageError {
             message: format!("there is no PodDisruptionBudget {wanted} in the target cluster"),
             hint: "kubectl get pdb -A lists them".to_owned(),
         }

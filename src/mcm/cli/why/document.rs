@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::reading::story::{Answer, Manager};
+use crate::cli::reading::story::{ManagerLease, ObjectAnswer};
 
 /// Answers about objects.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "Explanation")]
-pub(super) struct Document<'a> {
+pub(super) struct ExplanationDocument<'a> {
     /// `cli.mcm/v1`.
     pub api_version: &'static str,
     /// `Explanation`.
@@ -19,9 +19,9 @@ pub(super) struct Document<'a> {
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// The object, or everything that is not settled.
-    pub objects: &'a [Answer],
+    pub objects: &'a [ObjectAnswer],
     /// The managers, as their Leases show them.
-    pub managers: &'a [Manager],
+    pub managers: &'a [ManagerLease],
     /// The managers that were asked and answered.
     pub asked: &'a [String],
     /// Facts that the answer could not take into account.
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn the_schema_is_published_and_an_answer_fits_it() {
-        published::<Document<'_>>("explanation");
+        published::<ExplanationDocument<'_>>("explanation");
         let answers = crate::cli::reading::story::tests::answers();
-        let document = Document {
+        let document = ExplanationDocument {
             api_version: crate::cli::document::VERSION,
             kind: "Explanation",
             at: Timestamp::UNIX_EPOCH,
@@ -46,6 +46,6 @@ mod tests {
             asked: &[],
             notes: &[],
         };
-        fits::<Document<'_>>(&serde_json::to_value(&document).unwrap());
+        fits::<ExplanationDocument<'_>>(&serde_json::to_value(&document).unwrap());
     }
 }

@@ -7,11 +7,11 @@ pub(super) mod report;
 
 use anyhow::Result;
 
-use self::answer::{Answered, ask, exit};
+use self::answer::{PrintedAnswer, ask, exit};
 use super::{
-    exit::Answer,
+    exit::CommandAnswer,
     reading::{
-        story::{self, Verdict},
+        story::{self, ObjectVerdict},
         watch,
     },
 };
@@ -22,16 +22,18 @@ pub(super) use answer::as_json;
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
-pub async fn run(options: WhyOptions) -> Result<Answer> {
+pub async fn run(options: WhyOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     let look = options.output.look();
     if !options.watch {
-        let Answered { text, verdict, .. } = ask(&cell, &options, look).await?;
-        return Ok(Answer { text, exit: exit(verdict) });
+        let PrintedAnswer { text, verdict, .. } = ask(&cell, &options, look).await?;
+        return Ok(CommandAnswer { text, exit: exit(verdict) });
     }
-    let parts = |Answered { text, verdict, objects }| (text, (objects, verdict));
+    let parts = |PrintedAnswer { text, verdict, objects }| (text, (objects, verdict));
     let ask = async || ask(&cell, &options, look).await.map(parts);
-    let is_last = |(_, verdict): &(Vec<story::Answer>, Verdict)| options.until_settled && *verdict == Verdict::Settled;
+    let is_last = |(_, verdict): &(Vec<story::ObjectAnswer>, ObjectVerdict)| {
+        options.until_settled && *verdict == ObjectVerdict::Settled
+    };
     let (_, verdict) = watch::follow(&cell, options.object.as_deref(), look, ask, is_last).await?;
-    Ok(Answer { text: String::new(), exit: exit(verdict) })
+    Ok(CommandAnswer { text: String::new(), exit: exit(verdict) })
 }

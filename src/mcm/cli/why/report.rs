@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 
 use crate::cli::{
-    reading::story::{Answer, CLASS, Facts, Manager, Remedied, Told, Verdict},
+    reading::story::{CLASS, ExplainedWait, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectRemedy, ObjectVerdict},
     table::table,
-    terminal::{Look, Mark, ago, short},
+    terminal::{StatusMark, TerminalLook, ago, short},
 };
-use mcm_rules::plan::guide::End;
+use mcm_rules::plan::guide::WaitEnd;
 
 /// Columns of a mark and the space behind it.
 const MARK: usize = 2;
@@ -16,7 +16,7 @@ const MOST_MACHINES: usize = 10;
 /// Steps that are shown.
 const MOST_STEPS: usize = 5;
 
-impl Verdict {
+impl ObjectVerdict {
     /// As users read it.
     pub(in crate::cli) const fn word(self) -> &'static str {
         match self {
@@ -29,22 +29,22 @@ impl Verdict {
     }
 
     /// The mark beside the word.
-    pub(in crate::cli) const fn mark(self) -> Mark {
+    pub(in crate::cli) const fn mark(self) -> StatusMark {
         match self {
-            Self::Settled => Mark::Good,
-            Self::Progressing => Mark::Busy,
-            Self::Waiting => Mark::Look,
-            Self::Unknown => Mark::Refused,
-            Self::Blocked => Mark::Bad,
+            Self::Settled => StatusMark::Good,
+            Self::Progressing => StatusMark::Busy,
+            Self::Waiting => StatusMark::Look,
+            Self::Unknown => StatusMark::Refused,
+            Self::Blocked => StatusMark::Bad,
         }
     }
 }
 
 /// The answer for one object. `manager` is the manager whose controllers act on it.
 pub(in crate::cli) fn one(
-    look: Look,
-    answer: &Answer,
-    manager: Option<&Manager>,
+    look: TerminalLook,
+    answer: &ObjectAnswer,
+    manager: Option<&ManagerLease>,
     notes: &[String],
     now: Timestamp,
 ) -> String {
@@ -57,7 +57,7 @@ pub(in crate::cli) fn one(
         text.push('\n');
         push_wait(look, &mut text, wait, now);
         let is_last = answer.waits.get(number + 1).is_none_or(|next| next.kind != wait.kind);
-        match culprit.as_ref().filter(|_| wait.end == End::Controllers) {
+        match culprit.as_ref().filter(|_| wait.end == WaitEnd::Controllers) {
             _ if !is_last => {}
             Some(culprit) => look.section(&mut text, "because", culprit),
             None => push_meaning(look, &mut text, wait),
@@ -102,7 +102,7 @@ pub(in crate::cli) fn one(
 }
 
 /// Everything that is not settled in a namespace.
-pub(super) fn all(look: Look, answers: &[Answer], facts: &Facts, notes: &[String]) -> String {
+pub(super) fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts, notes: &[String]) -> String {
     let (now, namespace) = (facts.now, &facts.namespace);
     let mut text = String::new();
     if facts.is_empty() && answers.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn all(look: Look, answers: &[Answer], facts: &Facts, notes: &[String
     } else if answers.is_empty() {
         text = format!("nothing waits in namespace {namespace}\n");
     } else {
-        let row = |answer: &Answer| {
+        let row = |answer: &ObjectAnswer| {
             let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
             let object = format!("{}/{}", answer.title(), answer.object.name);
             [object, answer.verdict.word().to_owned(), since, reason(answer)]
@@ -136,7 +136,7 @@ pub(in crate::cli) fn empty(namespace: &str) -> String {
     )
 }
 
-fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
+fn head(look: TerminalLook, answer: &ObjectAnswer, now: Timestamp) -> String {
     let object = &answer.object;
     let head = format!("{} {}/{} is {}", answer.title(), object.namespace, object.name, answer.verdict.word());
     let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
@@ -150,7 +150,7 @@ fn head(look: Look, answer: &Answer, now: Timestamp) -> String {
     text
 }
 
-fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
+fn push_wait(look: TerminalLook, text: &mut String, wait: &ExplainedWait, now: Timestamp) {
     look.section(text, "waits for", &wait.text);
     if let Some(since) = wait.since {
         let plans = match wait.plans {
@@ -166,12 +166,12 @@ fn push_wait(look: Look, text: &mut String, wait: &Told, now: Timestamp) {
     }
 }
 
-fn push_meaning(look: Look, text: &mut String, wait: &Told) {
+fn push_meaning(look: TerminalLook, text: &mut String, wait: &ExplainedWait) {
     look.section(text, "because", wait.meaning);
     look.section(text, "", &format!("({:?}: {})", wait.kind, wait.end.text()));
 }
 
-fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp) {
+fn push_machines(look: TerminalLook, text: &mut String, answer: &ObjectAnswer, now: Timestamp) {
     for (number, set) in answer.sets.iter().enumerate() {
         if number == 0 {
             text.push('\n');
@@ -194,7 +194,7 @@ fn push_machines(look: Look, text: &mut String, answer: &Answer, now: Timestamp)
 }
 
 /// The objects above and below one of Cluster API, and its conditions.
-fn push_links(look: Look, text: &mut String, answer: &Answer) {
+fn push_links(look: TerminalLook, text: &mut String, answer: &ObjectAnswer) {
     if !answer.links.is_empty() {
         text.push('\n');
     }
@@ -219,13 +219,13 @@ fn push_links(look: Look, text: &mut String, answer: &Answer) {
 }
 
 /// The worst wait, failure or next step in one line.
-pub(in crate::cli) fn reason(answer: &Answer) -> String {
+pub(in crate::cli) fn reason(answer: &ObjectAnswer) -> String {
     let wait = answer.waits.first().map(|wait| wait.text.clone());
     let step = answer.next.first().map(|step| format!("next: {}: {}", step.action, step.reason));
     wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())
 }
 
-fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
+fn push_remedies(look: TerminalLook, text: &mut String, answer: &ObjectAnswer) {
     let remedies = answer.remedies();
     let more = answer.culprit();
     let more = more.map(|culprit| format!("mcm why {} -n {}", culprit.argument(), culprit.object.namespace));
@@ -240,8 +240,8 @@ fn push_remedies(look: Look, text: &mut String, answer: &Answer) {
             false => look.section(text, label, line),
         }
         match remedies.get(number) {
-            Some(Remedied { note: "", danger, .. }) => look.section(text, "", &format!("({})", danger.text())),
-            Some(Remedied { note, danger, .. }) => look.section(text, "", &format!("({}: {note})", danger.text())),
+            Some(ObjectRemedy { note: "", danger, .. }) => look.section(text, "", &format!("({})", danger.text())),
+            Some(ObjectRemedy { note, danger, .. }) => look.section(text, "", &format!("({}: {note})", danger.text())),
             None => look.section(text, "", "(safe: says more about it)"),
         }
     }

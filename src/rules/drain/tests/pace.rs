@@ -37,8 +37,8 @@ impl Budget {
 #[test]
 fn a_drain_of_100_pods_under_a_budget_of_5_takes_as_long_as_the_budget_permits() {
     let mut left: Vec<PodFacts> = (0..PODS).map(|number| pod(&format!("p{number:03}"))).collect();
-    let (mut attempts, mut budget, volumes) = (Attempts::new(), Budget::default(), Volumes::default());
-    let (mut evicted, mut rounds) = (BTreeMap::<Arc<str>, i64>::new(), Rounds::default());
+    let (mut attempts, mut budget, volumes) = (PodAttempts::new(), Budget::default(), VolumeTracker::default());
+    let (mut evicted, mut rounds) = (BTreeMap::<Arc<str>, i64>::new(), DrainRounds::default());
     let (mut now, mut wake, mut seen, mut calls) = (0, 0, 0, 0);
     loop {
         assert!(now < 600_000, "no end: {} pods are left", left.len());
@@ -52,10 +52,12 @@ fn a_drain_of_100_pods_under_a_budget_of_5_takes_as_long_as_the_budget_permits()
         left.retain(|pod| evicted.get(&pod.pod.uid).is_none_or(|evicted| now < evicted + TERMINATES));
         attempts.retain(|uid, _| left.iter().any(|pod| pod.pod.uid == *uid));
         rounds.listed(&left);
-        let allowance = Allowance { version: budget.version.to_string(), disruptions: i32::try_from(allows).unwrap() };
+        let allowance =
+            DisruptionAllowance { version: budget.version.to_string(), disruptions: i32::try_from(allows).unwrap() };
         let mut allowances = BTreeMap::from([("ns/b".to_owned(), allowance)]);
         let plan = loop {
-            let round = Round { allowances: &allowances, now: at(now), ..round_with(&attempts, &rounds, &volumes) };
+            let round =
+                DrainRuleInput { allowances: &allowances, now: at(now), ..round_with(&attempts, &rounds, &volumes) };
             let plan = plan(&left, &round);
             if plan.calls.is_empty() {
                 break plan;
@@ -65,16 +67,22 @@ fn a_drain_of_100_pods_under_a_budget_of_5_takes_as_long_as_the_budget_permits()
                 let answer = if budget.allows(now) > 0 {
                     budget.evicted_at.push(now);
                     evicted.insert(call.pod.uid.clone(), now);
-                    Answer::Accepted
+                    DrainAnswer::Accepted
                 } else {
                     let version = Some(budget.version.to_string());
                     let (message, budget) = ("no".to_owned(), Some("ns/b".to_owned()));
-                    Answer::Refused(Refusal { message, budget, version, is_misconfigured: false, is_of_several: false })
+                    DrainAnswer::Refused(EvictionRefusal {
+                        message,
+                        budget,
+                        version,
+                        is_misconfigured: false,
+                        is_of_several: false,
+                    })
                 };
                 let before = attempts.get(&call.pod.uid);
                 let count = before.map_or(0, |attempt| attempt.count) + 1;
                 let since = before.and_then(|attempt| attempt.evicting_since).or(Some(at(now)));
-                let attempt = Attempt { method: call.method, at: at(now), count, answer, evicting_since: since };
+                let attempt = DrainAttempt { method: call.method, at: at(now), count, answer, evicting_since: since };
                 attempts.insert(call.pod.uid, attempt);
             }
             allowances.clear();

@@ -27,7 +27,7 @@ impl fmt::Display for PatchStep {
     }
 }
 
-impl Plannable for Wanted {
+impl PlanInput for Wanted {
     type Action = PatchStep;
     const STEPS_DEPEND_ON_ORDER: bool = false;
 

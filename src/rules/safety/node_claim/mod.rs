@@ -78,7 +78,7 @@ pub enum NodeClaim {
 impl NodeClaim {
     /// The claim of a Machine to a Node. `born`: when the Node was created, by the clock of the Machine's cluster.
     pub fn new(node: &Node, machine: &Machine, report: &VmReport, born: Option<Timestamp>) -> Self {
-        Claimant { node, machine, report, born }.claim()
+        NodeClaimant { node, machine, report, born }.claim()
     }
 
     /// Whether the objects alone show that the Node is the Machine's.
@@ -140,14 +140,14 @@ impl<'a> NodeOwner<'a> {
     }
 }
 
-struct Claimant<'a> {
+struct NodeClaimant<'a> {
     node: &'a Node,
     machine: &'a Machine,
     report: &'a VmReport,
     born: Option<Timestamp>,
 }
 
-impl Claimant<'_> {
+impl NodeClaimant<'_> {
     fn claim(&self) -> NodeClaim {
         let owner = NodeOwner::of(self.node);
         if owner.as_ref().is_some_and(|owner| owner.is(self.machine)) {
@@ -296,7 +296,7 @@ pub fn key_of(provider_id: &str) -> Option<String> {
 
 /// Whether a Node certainly has the VM that a Machine names.
 pub fn has_named_vm(node: &Node, machine: &Machine) -> bool {
-    Claimant { node, machine, report: &VmReport::Pending, born: None }.compared_to_spec() == Some(true)
+    NodeClaimant { node, machine, report: &VmReport::Pending, born: None }.compared_to_spec() == Some(true)
 }
 
 /// Whether two provider IDs belong to one VM; `None` if that is not certain. Components write the ID of one VM in several

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::{body, cache::Bounds, trust::Watched};
+use crate::{body, cache::CacheBounds, trust::MonitoredCache};
 
 /// An API server of Nodes that can go silent.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ impl Server {
     }
 
     fn limited_client(&self) -> Client {
-        body::within(self.client(), body::Limits::TARGET)
+        body::within(self.client(), body::ResponseLimits::TARGET)
     }
 
     async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
@@ -117,12 +117,12 @@ fn failure(code: u16) -> Value {
 
 struct World {
     server: Server,
-    cache: Arc<Cache<Node>>,
+    cache: Arc<ObjectCache<Node>>,
     told: Arc<Mutex<Vec<bool>>>,
     _watch: AbortOnDropHandle<()>,
 }
 
-const LIVENESS: Liveness = Liveness::TARGET;
+const LIVENESS: WatchTiming = WatchTiming::TARGET;
 
 fn world() -> World {
     world_of(Server::default())
@@ -134,8 +134,8 @@ fn world_of(server: Server) -> World {
 
 /// Responses have the limits of targets, and the cache holds so many Nodes.
 fn bounded_world_of(server: Server, most: usize) -> World {
-    let cache = Cache::<Node>::new(&[], |_| {});
-    cache.limit(Bounds::for_objects(most));
+    let cache = ObjectCache::<Node>::new(&[], |_| {});
+    cache.limit(CacheBounds::for_objects(most));
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     cache.on_trust(move |trust| tell.lock().push(trust.is_trusted()));
@@ -395,7 +395,7 @@ async fn objects_that_are_large_are_listed_in_smaller_pages() {
     assert_eq!((world.cache.len(), world.server.listings()), (200, 1 + 4), "one page of 500 and four of 50");
     assert!(took < Duration::from_secs(5) && !world.cache.is_over_limit(), "{took:?}");
 
-    let fresh = Cache::<Node>::new(&[], |_| {});
+    let fresh = ObjectCache::<Node>::new(&[], |_| {});
     let api = Api::all(server.limited_client());
     fresh.refresh(&api).await.unwrap_err();
     fresh.refresh(&api).await.unwrap();

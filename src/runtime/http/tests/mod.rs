@@ -12,32 +12,32 @@ use tokio::{
 };
 
 use super::*;
-use crate::metrics::{Collect, Exposition};
+use crate::metrics::{MetricCollector, TextExposition};
 use mcm_driver::tls::use_ring;
 
 struct Running {
     url: String,
-    endpoints: Endpoints,
-    serving: Serving,
+    endpoints: HttpEndpoints,
+    serving: RunningServer,
 }
 
 async fn run(profiling: bool) -> Running {
-    run_within(profiling, Limits::default()).await
+    run_within(profiling, ConnectionLimits::default()).await
 }
 
-async fn run_within(profiling: bool, limits: Limits) -> Running {
-    let endpoints = Endpoints {
-        metrics: Metrics::new(),
-        readiness: Readiness::default(),
+async fn run_within(profiling: bool, limits: ConnectionLimits) -> Running {
+    let endpoints = HttpEndpoints {
+        metrics: MetricsRegistry::new(),
+        readiness: ProcessReadiness::default(),
         shutdown: CancellationToken::new(),
-        activity: Activity::default(),
+        activity: ControllerActivity::default(),
         diagnostics: true,
         cells: Arc::default(),
         config: Arc::new(json!({ "mcm": {} })),
-        readers: Readers::Local,
+        readers: DiagnosticReaders::Local,
         profiling,
     };
-    let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let server = EndpointServer::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let url = format!("http://{}", server.address());
     Running { url, endpoints: endpoints.clone(), serving: server.serve_within(endpoints, limits) }
 }
@@ -63,8 +63,8 @@ async fn health_is_ok_until_the_shutdown() {
 #[tokio::test]
 async fn health_is_lost_while_the_controllers_run_no_tasks() {
     let mut endpoints = run(false).await.endpoints;
-    endpoints.activity = Activity::silent_for(Duration::from_secs(90));
-    let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    endpoints.activity = ControllerActivity::silent_for(Duration::from_secs(90));
+    let server = EndpointServer::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let url = format!("http://{}", server.address());
     let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
     assert_eq!(running.get("/healthz").await, (500, "the controllers have run no task for 90 s".to_owned()));
@@ -101,22 +101,22 @@ async fn readiness_is_taken_back_when_the_answer_to_a_question_changes() {
 
 #[tokio::test]
 async fn a_process_with_many_cells_is_ready_while_one_of_them_runs_and_names_the_problems_of_cells_on_request() {
-    let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let server = EndpointServer::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let url = format!("http://{}", server.address());
-    let endpoints = Endpoints {
-        metrics: Metrics::new(),
-        readiness: Readiness::of_cells(),
+    let endpoints = HttpEndpoints {
+        metrics: MetricsRegistry::new(),
+        readiness: ProcessReadiness::of_cells(),
         shutdown: CancellationToken::new(),
-        activity: Activity::default(),
+        activity: ControllerActivity::default(),
         diagnostics: false,
         cells: Arc::default(),
         config: Arc::new(json!({ "mcm": {} })),
-        readers: Readers::Local,
+        readers: DiagnosticReaders::Local,
         profiling: false,
     };
     let running = Running { url, endpoints: endpoints.clone(), serving: server.serve(endpoints) };
     assert_eq!(running.get("/readyz?verbose").await, (200, "OK".to_owned()), "there are no cells");
-    let [a, b] = ["a", "b"].map(|cell| running.endpoints.readiness.expect(Readiness::run_of_cell(cell)));
+    let [a, b] = ["a", "b"].map(|cell| running.endpoints.readiness.expect(ProcessReadiness::run_of_cell(cell)));
     a.missing("no such file");
     b.missing("not started: the limit of open files");
     let none = "cell a: run: no such file\ncell b: run: not started: the limit of open files\n";
@@ -184,8 +184,8 @@ struct Held {
     is_open: bool,
 }
 
-impl Collect for Gate {
-    fn collect(&self, _: &mut Exposition) {
+impl MetricCollector for Gate {
+    fn collect(&self, _: &mut TextExposition) {
         let mut state = self.state.lock().unwrap();
         state.now += 1;
         state.most = state.most.max(state.now);
@@ -268,7 +268,7 @@ async fn concurrent_scrapes_are_bounded_even_for_clients_that_disconnect() {
 
 #[tokio::test]
 async fn a_scrape_that_takes_too_long_breaks_off() {
-    let limits = Limits { lifetime: Duration::from_millis(300), ..Limits::default() };
+    let limits = ConnectionLimits { lifetime: Duration::from_millis(300), ..ConnectionLimits::default() };
     let running = run_within(false, limits).await;
     let gate = Keeper::of(&running);
     assert_eq!(answer(running.begin_scrape().await).await, "");
@@ -290,8 +290,8 @@ async fn profiles_are_refused_where_they_were_asked_for(#[case] profiling: bool,
 
 #[tokio::test]
 async fn a_taken_port_is_named() {
-    let first = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-    let error = Server::bind(first.address()).await.unwrap_err();
+    let first = EndpointServer::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let error = EndpointServer::bind(first.address()).await.unwrap_err();
     assert!(error.to_string().contains(&first.address().to_string()), "{error}");
 }
 

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::World;
-use crate::object::gate::Obstacle;
+use crate::object::gate::ManagerObstacle;
 
 /// O7: the object has the content of its class, so its deletion does not end in want of it.
 #[rstest]
@@ -40,7 +40,7 @@ fn mv6_a_native_machine_without_a_vm_blocks_a_move() {
 /// T26: nothing is made, changed or deleted beside a Go MCM, which would take native Machines for its own.
 #[test]
 fn t26_nothing_is_done_beside_a_native_manager() {
-    let obstacle = |is_certain| Some(Obstacle { on: "a Lease to expire".to_owned(), is_certain });
+    let obstacle = |is_certain| Some(ManagerObstacle { on: "a Lease to expire".to_owned(), is_certain });
     let mut world = World::with_data();
     world.obstacle = obstacle(false);
     assert_eq!(world.pass(), ["a Lease to expire"]);

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::super::apply::read_natives;
-use mcm_runtime::{cache::Key, objects::Objects};
+use mcm_runtime::{cache::Key, objects::CachedApi};
 
 /// One native Machine that cannot be decoded does not prevent the adoption of other VMs, and keeps its own.
 #[rstest]
@@ -26,7 +26,7 @@ async fn an_unreadable_native_machine_keeps_its_vm_only(#[case] vm: &str, #[case
         let answer = http::Response::new(Body::from(list.to_string().into_bytes()));
         async move { Ok::<_, Infallible>(answer) }
     });
-    let natives = Objects::namespaced(&mcm_controllers::machine::CACHE.empty(), &Client::new(service, "ns"));
+    let natives = CachedApi::namespaced(&mcm_controllers::machine::CACHE.empty(), &Client::new(service, "ns"));
     assert_eq!(read_natives(&natives, "ns", vm).await.unwrap().as_deref(), expected);
     assert!(natives.cache.get(&Key::new("ns", "sound")).is_some());
 }

@@ -4,11 +4,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, Session, plan::plan},
+    super::{Action, McmMachineSession, plan::plan},
     world::World,
 };
 use crate::{
-    object::view::{Owner, View},
+    object::view::{ObjectView, OwnerView},
     testing::world::{class, condition},
 };
 use mcm_rules::plan::Step;
@@ -577,8 +577,8 @@ fn the_object_says_whether_its_machine_is_being_deleted_or_gone() {
 /// Unknown is not absent.
 #[test]
 fn an_object_whose_machine_cannot_be_read_is_not_deletable() {
-    let mut snapshot = World::provisioned().snapshot(Session::default());
-    snapshot.owner = Owner::Named(View::Unknown);
+    let mut snapshot = World::provisioned().snapshot(McmMachineSession::default());
+    snapshot.owner = OwnerView::Named(ObjectView::Unknown);
     let plan = plan(&snapshot);
     let [Step { action: Action::WriteStatus(status), .. }] = plan.steps.as_slice() else { panic!("{plan}") };
     let [ready, deletable] = ["Ready", "Deletable"].map(|type_| condition(&status.conditions, type_));

@@ -9,12 +9,12 @@ use std::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::{Action, Memory, Session, Snapshot, plan::plan};
+use super::super::{Action, McmMachineSession, Memory, Snapshot, plan::plan};
 use crate::{
     object::{
-        gate::Obstacle,
+        gate::ManagerObstacle,
         observe::owner_of,
-        view::{Owner, View},
+        view::{ObjectView, OwnerView},
     },
     provider::class,
     testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
@@ -83,7 +83,7 @@ pub(super) struct World {
     pub unseen_rival: Option<String>,
     pub secrets: Vec<String>,
     /// A native manager beside the provider.
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<ManagerObstacle>,
     /// The infrastructure of the Cluster, of another provider.
     pub network: Value,
     pub filter: Option<String>,
@@ -196,10 +196,11 @@ impl World {
         } }));
     }
 
-    pub fn snapshot(&self, session: Session) -> Snapshot {
+    pub fn snapshot(&self, session: McmMachineSession) -> Snapshot {
         let object: Arc<MCMMachine> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "Machine").is_some();
-        let owner: Owner<Machine> = if named { Owner::Named(view(self.machine.as_ref())) } else { Owner::None };
+        let owner: OwnerView<Machine> =
+            if named { OwnerView::Named(view(self.machine.as_ref())) } else { OwnerView::None };
         let infrastructure = view(self.infrastructure.as_ref());
         let zone = owner.known().map(|machine| machine.spec.failure_domain.clone()).unwrap_or_default();
         let name = class::in_zone(&object.spec.machine_class_ref, &zone, &infrastructure);
@@ -210,7 +211,7 @@ impl World {
             class: view(self.classes.get(&name)),
             own_class: view(self.classes.get("m")),
             native: view(self.native.as_ref()),
-            bootstrap: if has_data { View::Present(().into()) } else { View::Missing },
+            bootstrap: if has_data { ObjectView::Present(().into()) } else { ObjectView::Missing },
             cluster: view(self.cluster.as_ref()),
             watch_filter: self.filter.clone(),
             now: Timestamp::from_second(1_800_000_000 + self.now).unwrap(),
@@ -228,7 +229,7 @@ impl World {
 
     /// Plans and executes until there is nothing to do. Returns the waits of the object.
     pub fn pass(&mut self) -> Vec<String> {
-        let mut session = Session::default();
+        let mut session = McmMachineSession::default();
         for _ in 0..20 {
             if self.object.is_none() {
                 return Vec::new();
@@ -247,7 +248,7 @@ impl World {
         panic!("it does not come to an end:\n{}", self.story);
     }
 
-    fn execute(&mut self, plan: Plan<Action>, session: &mut Session) {
+    fn execute(&mut self, plan: Plan<Action>, session: &mut McmMachineSession) {
         let writes =
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");
@@ -315,7 +316,7 @@ impl World {
 
     /// The VM of the object.
     pub fn vm_id(&self) -> String {
-        self.snapshot(Session::default()).machine_of_vm().unwrap().spec.provider_id.clone()
+        self.snapshot(McmMachineSession::default()).machine_of_vm().unwrap().spec.provider_id.clone()
     }
 
     pub fn status(&self) -> MCMMachineStatus {

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::world::World;
-use crate::object::gate::Obstacle;
+use crate::object::gate::ManagerObstacle;
 
 /// T26: a pool makes and changes nothing beside a Go MCM, which would take its machines for its own.
 #[test]
 fn t26_nothing_is_done_beside_a_native_manager() {
     let mut world = World::running();
-    world.obstacle = Some(Obstacle { on: "a Lease to expire".to_owned(), is_certain: true });
+    world.obstacle = Some(ManagerObstacle { on: "a Lease to expire".to_owned(), is_certain: true });
     world.set_pool(&json!({ "spec": { "replicas": 9 } }));
     assert_eq!(world.pass(), ["a Lease to expire"]);
     assert_eq!((world.condition("Ready").as_str(), world.log.len()), ("False MachineControllerManagerActive", 1));
@@ -26,7 +26,7 @@ fn t26_nothing_is_done_beside_a_native_manager() {
 #[test]
 fn t26_a_deployment_of_a_native_manager_can_be_shown() {
     let mut world = World::running();
-    world.obstacle = Some(Obstacle { on: "a Lease to expire".to_owned(), is_certain: true });
+    world.obstacle = Some(ManagerObstacle { on: "a Lease to expire".to_owned(), is_certain: true });
     world.set_object(&json!({ "spec": { "machineClassRef": null, "machineDeploymentRef": { "name": "p" } } }));
     world.set_pool(&json!({ "metadata": { "annotations": { "cluster.x-k8s.io/replicas-managed-by": "mcm" } } }));
     world.pass();

@@ -10,12 +10,12 @@ use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::{Action, Member, Session, Snapshot, members::machine_of, plan::plan};
+use super::super::{Action, MachinePoolMember, McmMachinePoolSession, Snapshot, members::machine_of, plan::plan};
 use crate::{
     object::{
-        gate::Obstacle,
+        gate::ManagerObstacle,
         observe::owner_of,
-        view::{Owner, View},
+        view::{ObjectView, OwnerView},
     },
     testing::world::{class, cluster, condition, deleted, infrastructure_ref, owned_by, parsed, view},
 };
@@ -46,7 +46,7 @@ pub(super) struct World {
     /// Native Machines whose Nodes have the taint of the autoscaler.
     pub tainted: Vec<String>,
     /// A native manager beside the provider.
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<ManagerObstacle>,
     pub filter: Option<String>,
     /// Every action, as text.
     pub log: Vec<String>,
@@ -164,11 +164,11 @@ impl World {
         }
     }
 
-    pub fn snapshot(&self, session: &Session) -> Snapshot {
+    pub fn snapshot(&self, session: &McmMachinePoolSession) -> Snapshot {
         let object: Arc<MCMMachinePool> = parsed(self.object.as_ref().unwrap());
         let named = owner_of(&object.metadata, "MachinePool").is_some();
-        let owner: Owner<mcm_conversion::types::MachinePool> =
-            if named { Owner::Named(view(self.pool.as_ref())) } else { Owner::None };
+        let owner: OwnerView<mcm_conversion::types::MachinePool> =
+            if named { OwnerView::Named(view(self.pool.as_ref())) } else { OwnerView::None };
         let secret = owner.known().and_then(|pool| pool.spec.template.spec.bootstrap.data_secret_name.clone());
         let has_data = secret.is_some_and(|name| self.secrets.contains(&name));
         let used = self.deployments.values().map(|one| &one["spec"]["template"]["spec"]["class"]["name"]);
@@ -177,7 +177,7 @@ impl World {
         let classes = self.classes.iter().map(|(name, class)| (name.clone(), view(Some(class))));
         let members = all::<mcm_conversion::types::MCMMachine>(&self.members).into_iter().map(|(name, object)| {
             let machine = machine_of(&object, view(self.machines.get(&name)));
-            (name, Member { object, machine })
+            (name, MachinePoolMember { object, machine })
         });
         Snapshot {
             classes: classes.collect(),
@@ -186,7 +186,7 @@ impl World {
             machines: all(&self.natives),
             unreadable_machines: self.unreadable_machines.clone(),
             unreadable_deployments: self.unreadable_deployments.clone(),
-            bootstrap: if has_data { View::Present(().into()) } else { View::Missing },
+            bootstrap: if has_data { ObjectView::Present(().into()) } else { ObjectView::Missing },
             cluster: view(self.cluster.as_ref()),
             infrastructure: view(self.infrastructure.as_ref()),
             nodes_unknown: self.nodes_unknown.clone(),
@@ -203,7 +203,7 @@ impl World {
 
     /// Plans and executes until there is nothing to do. Returns the waits of the object.
     pub fn pass(&mut self) -> Vec<String> {
-        let mut session = Session::default();
+        let mut session = McmMachinePoolSession::default();
         for _ in 0..20 {
             if self.object.is_none() {
                 return Vec::new();
@@ -218,7 +218,7 @@ impl World {
         panic!("it does not come to an end:\n{}", self.story);
     }
 
-    fn execute(&mut self, plan: Plan<Action>, session: &mut Session) {
+    fn execute(&mut self, plan: Plan<Action>, session: &mut McmMachinePoolSession) {
         let writes =
             plan.steps.iter().filter(|step| matches!(step.action, Action::PatchSelf(_) | Action::WriteStatus(_)));
         assert!(writes.count() <= 1, "the second write would meet another resource version");

@@ -7,22 +7,22 @@ use kube::{
 };
 use parking_lot::RwLock;
 
-use crate::stand_in::standing::Answer;
+use crate::stand_in::standing::CoreCheckResult;
 use mcm_conversion::types::names;
-use mcm_runtime::{handlers::Handlers, objects::chain};
+use mcm_runtime::{handlers::HandlerList, objects::chain};
 
-type Handler = dyn Fn() + Send + Sync;
+type CoreChangeHandler = dyn Fn() + Send + Sync;
 
 /// The last look. Kinds of one cell share it.
 #[derive(Default)]
-pub(in crate::stand_in) struct Core {
-    asked: RwLock<Option<Answer>>,
-    handlers: Handlers<Handler>,
+pub(in crate::stand_in) struct CoreCheckState {
+    asked: RwLock<Option<CoreCheckResult>>,
+    handlers: HandlerList<CoreChangeHandler>,
 }
 
-impl Core {
+impl CoreCheckState {
     /// The result of the last poll; `None` if there was none.
-    pub fn asked(&self) -> Option<Answer> {
+    pub fn asked(&self) -> Option<CoreCheckResult> {
         self.asked.read().clone()
     }
 
@@ -36,7 +36,7 @@ impl Core {
         *self.asked.write() = None;
     }
 
-    pub(in super::super) fn heard(&self, answer: Answer) {
+    pub(in super::super) fn heard(&self, answer: CoreCheckResult) {
         let before = self.asked.write().replace(answer.clone());
         if before != Some(answer) {
             self.handlers.each(|handler| handler());

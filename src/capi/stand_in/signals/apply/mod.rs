@@ -5,29 +5,29 @@ use std::sync::Arc;
 use kube::Client;
 
 use crate::stand_in::{
-    observe::{Definition, Ground},
+    observe::{ClusterScopedCrd, PreconditionReader},
     settings::{ROLE_NAME, Settings},
     standing,
 };
 use mcm_runtime::{
-    cell::{Builder, Kind},
-    poll::{self, Poll, PollResult},
+    cell::{CellBuilder, Kind},
+    poll::{self, PollResult, PollTask},
 };
 
 mod memory;
 
-pub(in crate::stand_in) use memory::Core;
+pub(in crate::stand_in) use memory::CoreCheckState;
 
 pub(in crate::stand_in) const KIND: Kind<Settings> = Kind { role: ROLE_NAME, register };
 
 /// Polls for signs of core.
-struct Signals {
-    core: Arc<Core>,
-    ground: Ground,
+struct CoreSignalPoller {
+    core: Arc<CoreCheckState>,
+    ground: PreconditionReader,
     control: Client,
 }
 
-impl Poll for Signals {
+impl PollTask for CoreSignalPoller {
     const NAME: &'static str = "coreprovider";
 
     async fn poll(&self) -> PollResult {
@@ -40,12 +40,13 @@ impl Poll for Signals {
     }
 }
 
-fn register(builder: &mut Builder<'_>, _: &Settings) {
-    let core = builder.shared::<Core>();
-    let signals = Signals { core, ground: Ground::new(builder), control: builder.config().control.clone() };
+fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
+    let core = builder.shared::<CoreCheckState>();
+    let signals =
+        CoreSignalPoller { core, ground: PreconditionReader::new(builder), control: builder.config().control.clone() };
     let poller = poll::register(builder, signals);
     // clusterctl labels the definitions of core before anything else, and those are watched.
-    builder.on_change::<Definition>(move |change| {
+    builder.on_change::<ClusterScopedCrd>(move |change| {
         if standing::is_of_core(&change.key.name) || change.key.name == standing::INVENTORY {
             poller.request();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::{
-    machine::{Action, Snapshot, memory::NodeWrite, status, steps::is_refused, views::NodeView},
+    machine::{Action, Snapshot, memory::NodeWrite, status, steps::is_refused, views::TargetNodeView},
     object::in_place,
 };
 use mcm_api::{
@@ -17,7 +17,9 @@ use mcm_rules::plan::{Event, Plan};
 /// The Node, if the Machine can be updated in place.
 pub(super) fn node_of(snapshot: &Snapshot) -> Option<Arc<Node>> {
     match snapshot.own_node() {
-        NodeView::Present(node) if node.metadata.deletion_timestamp.is_none() && !snapshot.machine.is_terminating() => {
+        TargetNodeView::Present(node)
+            if node.metadata.deletion_timestamp.is_none() && !snapshot.machine.is_terminating() =>
+        {
             Some(node)
         }
         _ => None,

@@ -9,11 +9,11 @@ use serde_json::json;
 use super::condition::{enter, node_of};
 use crate::{
     machine::{
-        Action, Policy, Snapshot,
+        Action, MachinePolicy, Snapshot,
         conditions::{self, NeverMet},
-        draining::{self, Outcome},
+        draining::{self, NodeDrainProgress},
         memory::NodeWrite,
-        progress::Progress,
+        progress::DeletionProgress,
         status,
         steps::wait_for_write,
     },
@@ -31,7 +31,7 @@ use mcm_rules::{
 };
 
 /// When the drain is forced; `None` if it is forced now, or the Node is not drained for an update.
-pub(in super::super::super) fn forced_from(snapshot: &Snapshot, policy: &Policy) -> Option<Timestamp> {
+pub(in super::super::super) fn forced_from(snapshot: &Snapshot, policy: &MachinePolicy) -> Option<Timestamp> {
     let node = node_of(snapshot)?;
     is_due(&node).then(|| drain_policy_of(snapshot, policy, &node).forced_from())?
 }
@@ -42,7 +42,7 @@ pub(super) fn is_due(node: &Node) -> bool {
 }
 
 /// Cordons and drains the Node. Then the Machine is `InPlaceUpdating`, and after that the Node `DrainSuccessful`.
-pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy, node: &Arc<Node>) {
+pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, node: &Arc<Node>) {
     let drain = drain_policy_of(snapshot, policy, node);
     let name = node.metadata.name.as_deref().unwrap_or_default();
     if !node.spec.unschedulable {
@@ -57,19 +57,19 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Policy
         return;
     }
     match draining::plan(plan, snapshot, policy, &drain, node) {
-        Outcome::Drained => finish(plan, snapshot, node, name),
-        Outcome::Blocked(error) => blocked(plan, snapshot, &error),
-        Outcome::Busy { refused_by } if !refused_by.is_empty() && !drain.is_forced(snapshot.now) => {
+        NodeDrainProgress::Drained => finish(plan, snapshot, node, name),
+        NodeDrainProgress::Blocked(error) => blocked(plan, snapshot, &error),
+        NodeDrainProgress::Busy { refused_by } if !refused_by.is_empty() && !drain.is_forced(snapshot.now) => {
             let budgets = refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             tell(plan, snapshot, &format!("Evictions are refused by the disruption budget {budgets}. "), None);
         }
-        Outcome::Busy { .. } if draining::is_condition_outdated(snapshot) => tell(plan, snapshot, "", None),
-        Outcome::Busy { .. } => {}
+        NodeDrainProgress::Busy { .. } if draining::is_condition_outdated(snapshot) => tell(plan, snapshot, "", None),
+        NodeDrainProgress::Busy { .. } => {}
     }
 }
 
 /// The deadline counts from the selection.
-fn drain_policy_of(snapshot: &Snapshot, policy: &Policy, node: &Node) -> DrainPolicy {
+fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy, node: &Node) -> DrainPolicy {
     let machine = &snapshot.machine;
     let condition = in_place::condition_of(&node.status.conditions);
     let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
@@ -101,7 +101,7 @@ fn blocked(plan: &mut Plan<Action>, snapshot: &Snapshot, error: &str) {
 fn tell(plan: &mut Plan<Action>, snapshot: &Snapshot, story: &str, event: Option<Event>) {
     let (stored, now) = (status::stored(&snapshot.machine), snapshot.now);
     let mut next = stored.clone();
-    let text = Progress::Drain.after(story);
+    let text = DeletionProgress::Drain.after(story);
     next.last_operation = status::operation(OperationType::DrainNode, OperationState::Processing, text, now);
     conditions::set_drain_blocked(&mut next.conditions, &snapshot.memory.never_met_budgets(), now);
     if !status::is_news(&stored, &next, now) {

@@ -16,7 +16,7 @@ mod drain;
 use k8s_openapi::api::core::v1::NodeCondition;
 
 use crate::{
-    machine::{Action, Policy, Snapshot, conditions, status},
+    machine::{Action, MachinePolicy, Snapshot, conditions, status},
     object::in_place::{self, UpdateResult},
 };
 use condition::{enter, node_of};
@@ -30,7 +30,7 @@ use mcm_rules::plan::{Event, Plan, WaitKind};
 pub(in super::super) use drain::forced_from;
 
 /// Plans the next step of the in-place update of the Machine's own Node.
-pub(in super::super) fn plan(snapshot: &Snapshot, policy: &Policy) -> Plan<Action> {
+pub(in super::super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     let Some(node) = node_of(snapshot) else { return plan };
     let progress = in_place::progress_of(&node.status.conditions);

@@ -18,14 +18,14 @@ use crate::machine::{
 use mcm_api::{labels, machine::MachinePhase};
 use mcm_driver::{Code, DriverError};
 use mcm_rules::{
-    plan::Plannable,
-    safety::meltdown::{Group, PermitKey},
+    plan::PlanInput,
+    safety::meltdown::{MeltdownGroup, PermitKey},
 };
 use mcm_runtime::{
     cache::Key,
     fence::{self, LeaseFence},
-    reconcile::Observe,
-    worker::{Handler, Requeue},
+    reconcile::SnapshotReader,
+    worker::{KeyReconciler, RequeueTime},
 };
 
 const NAMESPACE: &str = "/api/v1/namespaces/ns";
@@ -43,7 +43,7 @@ async fn no_driver_is_called_for_a_machine_once_the_lease_is_lost() {
         None
     });
     let requeue = fence::within(fence, shop.reconcile()).await.unwrap();
-    assert!(matches!(requeue, Requeue::After(_)), "{requeue:?}");
+    assert!(matches!(requeue, RequeueTime::After(_)), "{requeue:?}");
     assert!(shop.cloud.calls.lock().is_empty());
     shop.reconcile().await.unwrap();
     assert_eq!(*shop.cloud.calls.lock(), ["status", "create"], "the next leader goes on");
@@ -154,7 +154,7 @@ async fn a_machine_that_a_live_read_does_not_find_leaves_the_cache() {
     shop.api.rule(|call| call.is("PATCH", "/machines/m").then_some(Reply::DoAndLose));
     assert!(shop.reconcile().await.is_err());
     shop.api.remove(&format!("{MACHINES}/m"));
-    assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
+    assert_eq!(shop.reconcile().await.unwrap(), RequeueTime::OnChange);
     assert!(shop.context.machines.cache.get(&key()).is_none());
 }
 
@@ -189,7 +189,7 @@ async fn who_is_out_of_service_counts(#[case] sibling: &str, #[case] expected: &
     shop.wait(3600);
     shop.reconcile().await.unwrap();
     assert_eq!(shop.stored().phase().as_str(), expected);
-    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: MeltdownGroup::Deployment("pool".to_owned()) }];
     let (held, _) =
         take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling"));
     assert!(held.is_some(), "the permit was given back");
@@ -205,7 +205,7 @@ async fn a_permit_is_kept_while_nobody_knows_whether_it_was_used() {
     let mut is_first = true;
     shop.api
         .rule(move |call| (call.is("PATCH", "/m/status") && std::mem::take(&mut is_first)).then_some(Reply::DoAndLose));
-    let permit = [PermitKey { namespace: "ns".to_owned(), group: Group::Deployment("pool".to_owned()) }];
+    let permit = [PermitKey { namespace: "ns".to_owned(), group: MeltdownGroup::Deployment("pool".to_owned()) }];
     let take =
         || take_permit(&shop.context.permits, &shop.context.machines.cache, &permit, &Key::new("ns", "sibling")).0;
     assert!(shop.reconcile().await.is_err());
@@ -241,7 +241,7 @@ async fn no_driver_is_called_before_the_second_secret_of_the_class_exists(#[case
         true => shop.deleted(),
         false => shop.machine("m", json!({})),
     }
-    assert_eq!(shop.reconcile().await.unwrap(), Requeue::OnChange);
+    assert_eq!(shop.reconcile().await.unwrap(), RequeueTime::OnChange);
     let told = shop.stored().status.unwrap().last_operation.description;
     assert!(told.starts_with("Waiting for the Secret ns/cloudprovider, which does not exist"), "{told}");
     assert!(shop.cloud.calls.lock().is_empty());
@@ -271,7 +271,7 @@ async fn the_id_of_a_vm_is_stored_alone_if_its_label_is_refused(#[case] code: u1
     let told = stored.status.unwrap().last_operation.description;
     assert!(told.starts_with("Waiting for the API server to accept a write of the Machine: "), "{told}");
     assert!(told.contains("labels.node is refused"), "{told}");
-    assert_eq!(requeue, Requeue::At(at(105)));
+    assert_eq!(requeue, RequeueTime::At(at(105)));
     assert_eq!(shop.cloud.calls.lock().iter().filter(|call| **call == "create").count(), 1);
 }
 
@@ -299,7 +299,7 @@ async fn a_machine_that_needs_its_slot_no_more_does_not_keep_the_others_of_the_a
         for key in &waiting {
             let runtime = tokio::runtime::Handle::current();
             let requeue = tokio::task::block_in_place(|| runtime.block_on(inner.reconciler.handle(key)));
-            assert!(matches!(requeue, Ok(Requeue::OnChange)), "{requeue:?}");
+            assert!(matches!(requeue, Ok(RequeueTime::OnChange)), "{requeue:?}");
         }
         change(&inner);
     }));
@@ -376,7 +376,7 @@ async fn a_long_reconcile_lets_others_have_its_slot() {
         }
     };
     let requeue = reconciled.await.unwrap();
-    assert!(matches!(requeue, Requeue::After(Duration::ZERO)), "{requeue:?}");
+    assert!(matches!(requeue, RequeueTime::After(Duration::ZERO)), "{requeue:?}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use super::{
     NODE, PODS, Shop, csi, forced, key,
 };
 use mcm_api::machine::Machine;
-use mcm_runtime::limiter::Rate;
+use mcm_runtime::limiter::RequestRate;
 
 #[tokio::test]
 async fn only_the_pods_of_its_node_are_evicted_and_only_this_incarnation_of_them() {
@@ -109,7 +109,7 @@ async fn force_is_seen_while_a_drain_is_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn evictions_of_all_nodes_have_one_rate_and_deletes_none() {
-    let shop = Shop::with_evictions(Rate { qps: 1.0, burst: 1 });
+    let shop = Shop::with_evictions(RequestRate { qps: 1.0, burst: 1 });
     shop.deleted();
     shop.known_node(&ready());
     for number in 0..3 {
@@ -119,7 +119,7 @@ async fn evictions_of_all_nodes_have_one_rate_and_deletes_none() {
     shop.reconcile().await.unwrap();
     assert_eq!((shop.calls("POST", "/eviction").len(), began.elapsed().as_secs()), (3, 2));
 
-    let shop = Shop::with_evictions(Rate { qps: 1.0, burst: 1 });
+    let shop = Shop::with_evictions(RequestRate { qps: 1.0, burst: 1 });
     forced(&shop);
     shop.pod("p", "n");
     let began = tokio::time::Instant::now();

@@ -20,7 +20,7 @@ use super::{
     world::{at, ready},
 };
 use crate::{
-    machine::apply::{Lanes, Machines, Ports},
+    machine::apply::{MachineContext, MachineReconciler, ReconcileSlots},
     node,
 };
 use mcm_api::{
@@ -31,22 +31,22 @@ use mcm_driver::{
     Capabilities, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, cloud::Coalescer,
     spec::Problems,
 };
-use mcm_driver_host::Catalogue;
+use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
-    cache::{Cache, Cached, Key},
-    clock::{Clock, ManualClock},
-    events::Events,
-    guard::Guard,
-    limiter::Rate,
-    metrics::Metrics,
-    objects::Objects,
-    owners::Owners,
-    queue::{Pacing, Queue},
-    reconcile::{Loop, States},
-    secrets::Secrets,
+    cache::{CacheableKind, Key, ObjectCache},
+    clock::{ManualClock, TimeSource},
+    events::EventRecorder,
+    guard::GuardedObject,
+    limiter::RequestRate,
+    metrics::MetricsRegistry,
+    objects::CachedApi,
+    owners::VmOwners,
+    queue::{QueuePacing, WorkQueue},
+    reconcile::{ObjectStateMap, ReconcileLoop},
+    secrets::SecretCache,
     server_clock::ServerClock,
-    target::{Assignment, Target, TargetClients, TargetId, Targets},
-    worker::{Handler, ReconcileError, Requeue},
+    target::{CellTargets, TargetAssignment, TargetClients, TargetCluster, TargetId},
+    worker::{KeyReconciler, ReconcileError, RequeueTime},
 };
 
 const MACHINES: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/ns/machines";
@@ -139,12 +139,12 @@ struct Shop {
     api: Api,
     cloud: Arc<Cloud>,
     clock: ManualClock,
-    context: Arc<Ports>,
-    target: Arc<Target>,
+    context: Arc<MachineContext>,
+    target: Arc<TargetCluster>,
     target_clock: Option<ServerClock>,
-    states: Arc<States<Machines>>,
-    reconciler: Loop<Machines>,
-    metrics: Metrics,
+    states: Arc<ObjectStateMap<MachineReconciler>>,
+    reconciler: ReconcileLoop<MachineReconciler>,
+    metrics: MetricsRegistry,
 }
 
 fn key() -> Key {
@@ -152,26 +152,26 @@ fn key() -> Key {
 }
 
 /// The first listing is over, and had nothing.
-fn filled<K: Cached>(cache: &Cache<K>) {
+fn filled<K: CacheableKind>(cache: &ObjectCache<K>) {
     cache.observe(Event::Init);
     cache.observe(Event::InitDone);
 }
 
 impl Shop {
     fn new() -> Self {
-        Self::with_evictions(Rate { qps: 0.0, burst: 0 })
+        Self::with_evictions(RequestRate { qps: 0.0, burst: 0 })
     }
 
-    fn with_evictions(evictions: Rate) -> Self {
+    fn with_evictions(evictions: RequestRate) -> Self {
         Self::with(evictions, None)
     }
 
     /// The clock of the target cluster is ahead by so many seconds.
     fn with_target_ahead(seconds: i64) -> Self {
-        Self::with(Rate { qps: 0.0, burst: 0 }, Some(seconds))
+        Self::with(RequestRate { qps: 0.0, burst: 0 }, Some(seconds))
     }
 
-    fn with(evictions: Rate, target_ahead: Option<i64>) -> Self {
+    fn with(evictions: RequestRate, target_ahead: Option<i64>) -> Self {
         let (api, cloud, clock) = (Api::default(), Arc::new(Cloud::default()), ManualClock::at(at(100)));
         let client = api.client();
         let (machines, classes, secrets) =
@@ -179,21 +179,21 @@ impl Shop {
         filled(&machines);
         filled(&classes);
         filled(&secrets);
-        let targets = Targets::new(Assignment::One(TargetId::only()), node::cache);
+        let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache);
         let target_clock = target_ahead.map(|ahead| ServerClock::that_created_at(at(100 + ahead), &clock));
         let clients = TargetClients { evictions, clock: target_clock.clone(), ..TargetClients::one(&client) };
         let target = targets.connect(&TargetId::only(), &clients);
         filled(&target.nodes.cache);
-        let (time, metrics): (Arc<dyn Clock>, _) = (Arc::new(clock.clone()), Metrics::new());
-        let queue = Queue::new("machine", Pacing::default());
-        let context = Arc::new(Ports {
-            machines: Arc::new(Objects::namespaced(&machines, &client)),
-            classes: Arc::new(Objects::namespaced(&classes, &client)),
-            secrets: Secrets::new(secrets, &client),
-            owners: Arc::new(Owners::new(&client)),
+        let (time, metrics): (Arc<dyn TimeSource>, _) = (Arc::new(clock.clone()), MetricsRegistry::new());
+        let queue = WorkQueue::new("machine", QueuePacing::default());
+        let context = Arc::new(MachineContext {
+            machines: Arc::new(CachedApi::namespaced(&machines, &client)),
+            classes: Arc::new(CachedApi::namespaced(&classes, &client)),
+            secrets: SecretCache::new(secrets, &client),
+            owners: Arc::new(VmOwners::new(&client)),
             targets,
-            drivers: Arc::new(Catalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
-            lanes: Arc::new(Lanes::new(1, Arc::clone(&queue))),
+            drivers: Arc::new(DriverCatalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
+            lanes: Arc::new(ReconcileSlots::new(1, Arc::clone(&queue))),
             queue: Arc::clone(&queue),
             permits: Arc::default(),
             holds: Arc::default(),
@@ -201,13 +201,13 @@ impl Shop {
             policy: Arc::default(),
             checks: Coalescer::new(Duration::ZERO),
             freed: Arc::default(),
-            events: Events::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
+            events: EventRecorder::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.of(),
             clock: time,
         });
-        let states = Arc::<States<Machines>>::default();
-        let reconciler = Loop::new(
-            Arc::new(Machines { context: Arc::clone(&context) }),
+        let states = Arc::<ObjectStateMap<MachineReconciler>>::default();
+        let reconciler = ReconcileLoop::new(
+            Arc::new(MachineReconciler { context: Arc::clone(&context) }),
             queue,
             Arc::clone(&states),
             Arc::new(mcm_runtime::clock::SystemClock),
@@ -244,7 +244,7 @@ impl Shop {
     fn forget(&self, name: &str) {
         let machines = &self.context.machines.cache;
         let gone = machines.get(&Key::new("ns", name)).unwrap();
-        machines.observe(Event::Delete(Guard::Readable(Machine::clone(&gone))));
+        machines.observe(Event::Delete(GuardedObject::Readable(Machine::clone(&gone))));
     }
 
     /// A Machine with VM and Node name, in a phase.
@@ -337,7 +337,7 @@ impl Shop {
         serde_json::from_value(self.api.get(&format!("{MACHINES}/m")).unwrap()).unwrap()
     }
 
-    async fn reconcile(&self) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self) -> Result<RequeueTime, ReconcileError> {
         self.reconciler.handle(&key()).await
     }
 

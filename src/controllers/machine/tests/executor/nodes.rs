@@ -15,7 +15,7 @@ use super::{
 use mcm_api::machine::MachinePhase;
 use mcm_runtime::{
     cache::Key,
-    worker::{Handler, Requeue},
+    worker::{KeyReconciler, RequeueTime},
 };
 
 #[rstest]
@@ -56,7 +56,7 @@ async fn a_node_that_cannot_be_read_is_waited_for(
     let requeue = shop.reconcile().await.unwrap();
     assert_eq!(shop.api.told(), ["GET n"], "nothing is written, and the cloud is not called");
     assert!(shop.cloud.calls.lock().is_empty());
-    assert_eq!(requeue, Requeue::At(at(3705)));
+    assert_eq!(requeue, RequeueTime::At(at(3705)));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::{
 };
 use mcm_api::machine::Machine;
 use mcm_driver::{Code, DriverError};
-use mcm_runtime::guard::Guard;
+use mcm_runtime::guard::GuardedObject;
 
 #[tokio::test]
 async fn a_volume_is_followed_from_its_claim_to_another_node() {
@@ -59,11 +59,11 @@ async fn volumes_are_awaited_although_the_machine_could_not_be_read_for_a_while(
     assert_eq!(shop.calls("POST", "/eviction").len(), 1);
     let machine = shop.stored();
     let newer = |version: &str| ObjectMeta { resource_version: Some(version.to_owned()), ..machine.metadata.clone() };
-    let unreadable = Guard::Unreadable { metadata: Box::new(newer("998")), error: "a wrong type".to_owned() };
+    let unreadable = GuardedObject::Unreadable { metadata: Box::new(newer("998")), error: "a wrong type".to_owned() };
     shop.context.machines.cache.observe(Event::Apply(unreadable));
     shop.reconcile().await.unwrap();
     shop.wait(10);
-    let readable = Guard::Readable(Machine { metadata: newer("999"), ..machine.clone() });
+    let readable = GuardedObject::Readable(Machine { metadata: newer("999"), ..machine.clone() });
     shop.context.machines.cache.observe(Event::Apply(readable));
     shop.reconcile().await.unwrap();
     assert!(shop.cloud.vm.lock().is_some(), "the pod is gone, and its volume is still attached");
@@ -108,7 +108,7 @@ async fn a_vm_stays_until_the_volume_attachments_of_its_node_are_gone() {
     assert!(shop.cloud.vm.lock().is_some(), "its pods were evicted by another client");
     while shop.context.queue.take().now_or_never().is_some() {}
     let attachments = shop.target.attachments.demand();
-    attachments.cache.observe(Event::Delete(Guard::Readable(serde_json::from_value(mine).unwrap())));
+    attachments.cache.observe(Event::Delete(GuardedObject::Readable(serde_json::from_value(mine).unwrap())));
     assert_eq!(shop.context.queue.take().now_or_never().map(|(key, _)| key), Some(key()), "the change enqueues it");
     shop.reconcile().await.unwrap();
     assert!(shop.cloud.vm.lock().is_none());

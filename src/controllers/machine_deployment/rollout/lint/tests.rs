@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::machine_deployment::{Policy, UnreadableMachine, plan};
+use crate::machine_deployment::{DeploymentPolicy, UnreadableMachine, plan};
 use mcm_api::{machine::MachinePhase, node::Node};
 
 /// An old set of 3 that serve and a new one of 1 that serves, with a surge of 1.
@@ -32,7 +32,7 @@ fn snapshot(strategy: Value) -> Snapshot {
         })
     };
     Snapshot {
-        policy: Policy { annotate_nodes: true, has_target: true },
+        policy: DeploymentPolicy { annotate_nodes: true, has_target: true },
         deployment: serde_json::from_value(deployment).unwrap(),
         sets: [set("old", 3, "v1"), set("new", 1, "v2")].map(|set| serde_json::from_value(set).unwrap()).to_vec(),
         machines: [machine("a", "old"), machine("b", "old"), machine("c", "old"), machine("n", "new")]
@@ -59,7 +59,7 @@ fn resize(snapshot: &Snapshot, set: usize, replicas: i32) -> Step<Action> {
     Step { action: Action::PatchSet { set: snapshot.sets[set].clone(), patch }, reason: String::new(), event: None }
 }
 
-fn rules(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<Rule> {
+fn rules(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<PlanRule> {
     lint(snapshot, steps).into_iter().map(|violation| violation.rule).collect()
 }
 
@@ -70,11 +70,11 @@ fn rolling() -> Value {
 #[rstest]
 #[case::nothing(3, 1, vec![])]
 #[case::one_may_go(2, 1, vec![])]
-#[case::two_may_not(1, 1, vec![Rule::TooFewAvailable])]
-#[case::none_may_come(3, 2, vec![Rule::TooManyMachines])]
-#[case::not_even_while_another_goes(2, 2, vec![Rule::TooManyMachines])]
-#[case::everything_at_once(0, 3, vec![Rule::TooManyMachines, Rule::TooFewAvailable])]
-fn a_rolling_update_keeps_its_bounds(#[case] old: i32, #[case] new: i32, #[case] expected: Vec<Rule>) {
+#[case::two_may_not(1, 1, vec![PlanRule::TooFewAvailable])]
+#[case::none_may_come(3, 2, vec![PlanRule::TooManyMachines])]
+#[case::not_even_while_another_goes(2, 2, vec![PlanRule::TooManyMachines])]
+#[case::everything_at_once(0, 3, vec![PlanRule::TooManyMachines, PlanRule::TooFewAvailable])]
+fn a_rolling_update_keeps_its_bounds(#[case] old: i32, #[case] new: i32, #[case] expected: Vec<PlanRule>) {
     let snapshot = snapshot(rolling());
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, old), resize(&snapshot, 1, new)]), expected);
 }
@@ -86,7 +86,7 @@ fn a_preserved_machine_that_outlives_one_that_serves_is_excused() {
     machine["status"]["currentStatus"] = json!({"phase": "Failed", "preserveExpiryTime": "2026-01-02T00:00:00Z"});
     snapshot.machines[0] = serde_json::from_value(machine).unwrap();
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), []);
-    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), [Rule::TooFewAvailable]);
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), [PlanRule::TooFewAvailable]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn fewer_replicas_delete_the_machine_that_is_marked_even_if_only_that_one_serves
     pending["status"]["currentStatus"]["phase"] = json!("Pending");
     snapshot.machines = vec![marked.into(), serde_json::from_value(pending).unwrap()];
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 1)]), []);
-    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), [Rule::TooFewAvailable], "nobody asked for that");
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), [PlanRule::TooFewAvailable], "nobody asked for that");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn a_machine_that_the_plan_marks_is_the_one_that_its_set_deletes() {
     let patch = json!({"metadata": {"annotations": {labels::PRIORITY: "1"}}});
     let mark = Action::PatchMachine { machine: snapshot.machines[2].clone(), patch };
     let mark = Step { action: mark, reason: String::new(), event: None };
-    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), [Rule::TooFewAvailable], "the chosen one would stay");
+    assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 2)]), [PlanRule::TooFewAvailable], "the chosen one would stay");
     assert_eq!(rules(&snapshot, &[mark.clone(), resize(&snapshot, 0, 2)]), []);
-    assert_eq!(rules(&snapshot, &[mark, resize(&snapshot, 0, 1)]), [Rule::TooFewAvailable]);
+    assert_eq!(rules(&snapshot, &[mark, resize(&snapshot, 0, 1)]), [PlanRule::TooFewAvailable]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_machine_that_was_updated_in_place_is_not_deleted_and_one_that_is_not_availa
     Arc::make_mut(&mut updated.machines[0]).labels_mut().extend([result]);
     Arc::make_mut(&mut updated.deployment).spec.replicas = 3;
     assert_eq!(rules(&updated, &[resize(&updated, 0, 2)]), [], "two can be deleted, and two stay");
-    assert_eq!(rules(&updated, &[resize(&updated, 0, 1)]), [Rule::TooFewAvailable]);
+    assert_eq!(rules(&updated, &[resize(&updated, 0, 1)]), [PlanRule::TooFewAvailable]);
 
     let mut pending = paused();
     first(&mut pending);
@@ -177,7 +177,7 @@ fn a_machine_that_was_updated_in_place_is_not_deleted_and_one_that_is_not_availa
     pending.nodes = nodes;
     Arc::make_mut(&mut pending.machines[1]).status.get_or_insert_default().current_status.phase = MachinePhase::Pending;
     assert_eq!(rules(&pending, &[resize(&pending, 0, 2)]), [], "the one with the priority goes, the pending one stays");
-    assert_eq!(rules(&pending, &[resize(&pending, 0, 1)]), [Rule::TooFewAvailable]);
+    assert_eq!(rules(&pending, &[resize(&pending, 0, 1)]), [PlanRule::TooFewAvailable]);
 }
 
 #[test]
@@ -186,16 +186,20 @@ fn calls_in_flight_take_room_and_do_not_serve() {
     creating.machines.remove(0);
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), []);
     let creates = ["x".to_owned()].into();
-    creating.in_flight.insert("old".to_owned(), crate::machine_set::InFlight { creates, ..Default::default() });
-    assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [Rule::TooManyMachines]);
+    creating
+        .in_flight
+        .insert("old".to_owned(), crate::machine_set::SetWritesInFlight { creates, ..Default::default() });
+    assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [PlanRule::TooManyMachines]);
     creating.machines.remove(0);
     let unreadable = UnreadableMachine { name: "x".to_owned(), set_uid: "old".to_owned(), is_terminating: false };
     creating.unreadable_machines.push(unreadable);
     assert_eq!(rules(&creating, &[resize(&creating, 0, 2), resize(&creating, 1, 2)]), [], "it is one machine");
     let mut deleting = snapshot(rolling());
     let deletes = ["a".to_owned()].into();
-    deleting.in_flight.insert("old".to_owned(), crate::machine_set::InFlight { deletes, ..Default::default() });
-    assert_eq!(rules(&deleting, &[resize(&deleting, 0, 1)]), [Rule::TooFewAvailable]);
+    deleting
+        .in_flight
+        .insert("old".to_owned(), crate::machine_set::SetWritesInFlight { deletes, ..Default::default() });
+    assert_eq!(rules(&deleting, &[resize(&deleting, 0, 1)]), [PlanRule::TooFewAvailable]);
 }
 
 #[test]
@@ -203,14 +207,14 @@ fn recreate_has_machines_of_one_template() {
     let mut snapshot = snapshot(json!({"type": "Recreate"}));
     snapshot.machines.pop();
     assert_eq!(rules(&snapshot, &[resize(&snapshot, 0, 0)]), []);
-    assert!(rules(&snapshot, &[resize(&snapshot, 0, 0), resize(&snapshot, 1, 3)]).contains(&Rule::Overlap));
+    assert!(rules(&snapshot, &[resize(&snapshot, 0, 0), resize(&snapshot, 1, 3)]).contains(&PlanRule::Overlap));
 }
 
 #[test]
 fn a_set_with_machines_is_not_deleted_while_its_deployment_stays() {
     let mut snapshot = snapshot(rolling());
     let delete = Step { action: Action::DeleteSet(snapshot.sets[0].clone()), reason: String::new(), event: None };
-    assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [Rule::DeletesInUse]);
+    assert_eq!(rules(&snapshot, std::slice::from_ref(&delete)), [PlanRule::DeletesInUse]);
     let mut deployment = (*snapshot.deployment).clone();
     deployment.metadata.deletion_timestamp = Some(Time(snapshot.now));
     snapshot.deployment = deployment.into();
@@ -356,7 +360,7 @@ proptest! {
             json!({"type": "RollingUpdate", "rollingUpdate": knobs})
         };
         let snapshot = sketched(strategy, replicas, resized.unwrap_or(replicas), is_paused, &sets);
-        let plan = plan(&snapshot, &Policy { annotate_nodes: true, has_target: true });
+        let plan = plan(&snapshot, &DeploymentPolicy { annotate_nodes: true, has_target: true });
         prop_assert_eq!(lint(&snapshot, &plan.steps), []);
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::{super::api_server::Object, desired_state::POOL, in_place, kubelet::ready_status};
+use super::super::{super::api_server::ServerObject, desired_state::POOL, in_place, kubelet::ready_status};
 use mcm_api::{labels, machine::PreserveMode};
 
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub(super) struct MachineFacts {
 }
 
 impl MachineFacts {
-    pub(super) fn of(object: &Object, before: Option<&Self>, now: Instant) -> Self {
+    pub(super) fn of(object: &ServerObject, before: Option<&Self>, now: Instant) -> Self {
         let value = &object.value;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let status = &value["status"]["currentStatus"];
@@ -152,7 +152,7 @@ pub(super) struct SetFacts {
 }
 
 impl SetFacts {
-    pub(super) fn update(&mut self, set: &Object) {
+    pub(super) fn update(&mut self, set: &ServerObject) {
         let replicas = set.value["spec"]["replicas"].as_u64().and_then(|count| usize::try_from(count).ok());
         let replicas = replicas.unwrap_or_default();
         if replicas != self.replicas {
@@ -198,7 +198,7 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
-    pub(super) fn of(node: Option<&Object>, before: Option<&Self>) -> Self {
+    pub(super) fn of(node: Option<&ServerObject>, before: Option<&Self>) -> Self {
         let now = Instant::now();
         let Some(node) = node else { return Self { gone_at: Some(now), ..Self::default() } };
         let result = in_place::result_of(node);

@@ -23,13 +23,13 @@ use tokio::time::Instant;
 
 use self::facts::{MachineFacts, NodeFacts, SetFacts};
 use super::{
-    super::api_server::{ApiServer, MACHINES, NODES, OUTSIDE, Object, PODS, SETS, Write},
+    super::api_server::{ApiServer, MACHINES, NODES, OUTSIDE, PODS, SETS, ServerObject, WriteRecord},
     cloud::Cloud,
     desired_state::{DesiredState, Strategy},
     faults::Faults,
 };
 use mcm_api::{labels, machine::Machine};
-use mcm_runtime::clock::Clock;
+use mcm_runtime::clock::TimeSource;
 
 /// A process may not know a younger fact yet: watches are late, and requests take time.
 const NEWS: Duration = Duration::from_secs(70);
@@ -204,7 +204,7 @@ impl Ledger {
     }
 
     /// After each write.
-    pub(super) fn saw(&mut self, write: &Write<'_>, faults: &Faults, cloud: &Cloud, target: &ApiServer) {
+    pub(super) fn saw(&mut self, write: &WriteRecord<'_>, faults: &Faults, cloud: &Cloud, target: &ApiServer) {
         let by_process = &*write.call.caller != OUTSIDE;
         if !write.changed() {
             return;
@@ -225,7 +225,7 @@ impl Ledger {
         }
     }
 
-    fn saw_machine(&mut self, write: &Write<'_>, by_process: bool, faults: &Faults, cloud: &Cloud) {
+    fn saw_machine(&mut self, write: &WriteRecord<'_>, by_process: bool, faults: &Faults, cloud: &Cloud) {
         let now = Instant::now();
         let new = write.after.map(|object| {
             let before = self.machines.get(object.uid());
@@ -408,7 +408,7 @@ impl Ledger {
         });
     }
 
-    fn saw_set(&mut self, write: &Write<'_>) {
+    fn saw_set(&mut self, write: &WriteRecord<'_>) {
         match (write.before, write.after) {
             (_, Some(new)) => self.sets.entry(new.uid().to_owned()).or_default().update(new),
             (Some(old), None) => drop(self.sets.remove(old.uid())),
@@ -416,7 +416,14 @@ impl Ledger {
         }
     }
 
-    fn saw_node(&mut self, write: &Write<'_>, by_process: bool, faults: &Faults, cloud: &Cloud, target: &ApiServer) {
+    fn saw_node(
+        &mut self,
+        write: &WriteRecord<'_>,
+        by_process: bool,
+        faults: &Faults,
+        cloud: &Cloud,
+        target: &ApiServer,
+    ) {
         let name = write.before.or(write.after).map(|node| node.name().to_owned()).unwrap_or_default();
         let facts = NodeFacts::of(write.after, self.nodes.get(&name));
         if by_process {
@@ -430,15 +437,16 @@ impl Ledger {
         self.nodes.insert(name, facts);
     }
 
-    fn check_node_write(&mut self, write: &Write<'_>, name: &str, faults: &Faults, cloud: &Cloud) {
+    fn check_node_write(&mut self, write: &WriteRecord<'_>, name: &str, faults: &Faults, cloud: &Cloud) {
         const MARK: &str = mcm_api::labels::NOT_MANAGED;
-        let is_marked =
-            |node: Option<&Object>| node.is_some_and(|node| !node.value["metadata"]["annotations"][MARK].is_null());
+        let is_marked = |node: Option<&ServerObject>| {
+            node.is_some_and(|node| !node.value["metadata"]["annotations"][MARK].is_null())
+        };
         if is_marked(write.before) != is_marked(write.after) && write.after.is_some() {
             *self.marks.entry(name.to_owned()).or_default() += 1;
         }
-        let is_deleted =
-            write.before.is_some_and(|node| !node.is_terminating()) && write.after.is_none_or(Object::is_terminating);
+        let is_deleted = write.before.is_some_and(|node| !node.is_terminating())
+            && write.after.is_none_or(ServerObject::is_terminating);
         if is_deleted {
             let vm = write.before.and_then(|node| node.value["spec"]["providerID"].as_str()).unwrap_or_default();
             let has_vm = cloud.vms.contains_key(vm);
@@ -447,7 +455,7 @@ impl Ledger {
     }
 
     /// Pods go only from Nodes that are drained.
-    fn saw_pod(&mut self, write: &Write<'_>, faults: &Faults, cloud: &Cloud) {
+    fn saw_pod(&mut self, write: &WriteRecord<'_>, faults: &Faults, cloud: &Cloud) {
         let Some(pod) = write.before else { return };
         self.saw_eviction(write, pod, faults);
         let (name, node) = (pod.name(), pod.value["spec"]["nodeName"].as_str().unwrap_or_default());

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{super::faults::Faults, Ledger, MachineFacts, NEWS, SetFacts};
 use mcm_api::machine::PreserveMode;
-use mcm_runtime::clock::Clock;
+use mcm_runtime::clock::TimeSource;
 
 /// How far the clocks of two processes are apart at most, and more.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(62);

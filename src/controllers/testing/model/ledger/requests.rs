@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        super::api_server::{Call, OUTSIDE, Verb},
+        super::api_server::{ApiCall, ApiVerb, OUTSIDE},
         faults::Faults,
     },
     Ledger,
@@ -12,7 +12,7 @@ use super::{
 
 impl Ledger {
     /// Each request that writes.
-    pub(in super::super) fn check_request(&mut self, call: &Call, faults: &Faults) {
+    pub(in super::super) fn check_request(&mut self, call: &ApiCall, faults: &Faults) {
         if &*call.caller == OUTSIDE || is_harmless(call) {
             return;
         }
@@ -21,19 +21,19 @@ impl Ledger {
         }
         let (has_uid, has_version) = (call.uid().is_some(), call.version().is_some());
         let is_safe = match call.verb {
-            Verb::Create if call.subresource == "eviction" => has_uid,
-            Verb::Create | Verb::Get | Verb::List | Verb::Watch => true,
-            Verb::Update => has_version,
-            Verb::MergePatch => has_version || has_uid,
+            ApiVerb::Create if call.subresource == "eviction" => has_uid,
+            ApiVerb::Create | ApiVerb::Get | ApiVerb::List | ApiVerb::Watch => true,
+            ApiVerb::Update => has_version,
+            ApiVerb::MergePatch => has_version || has_uid,
             // Names single entries of lists, so it needs no version.
-            Verb::StrategicPatch => has_uid,
-            Verb::Delete => has_uid,
+            ApiVerb::StrategicPatch => has_uid,
+            ApiVerb::Delete => has_uid,
         };
         faults.must(is_safe, || format!("{} without a precondition", call.subject()));
     }
 }
 
 /// Events may be written twice, and a bootstrap token has a name that only one Machine uses.
-fn is_harmless(call: &Call) -> bool {
+fn is_harmless(call: &ApiCall) -> bool {
     call.kind.plural == "events" || call.kind.plural == "secrets" && call.name.starts_with("bootstrap-token-")
 }

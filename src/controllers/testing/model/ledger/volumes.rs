@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        super::api_server::{Object, Write},
+        super::api_server::{ServerObject, WriteRecord},
         faults::Faults,
         volumes::volumes_of,
     },
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// A process evicted a pod.
-    pub(super) fn saw_eviction(&mut self, write: &Write<'_>, pod: &Object, faults: &Faults) {
+    pub(super) fn saw_eviction(&mut self, write: &WriteRecord<'_>, pod: &ServerObject, faults: &Faults) {
         let volumes: BTreeSet<String> = volumes_of(pod).into_iter().collect();
         if write.call.subresource != "eviction" || pod.is_terminating() || volumes.is_empty() {
             return;

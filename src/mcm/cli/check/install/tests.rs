@@ -2,41 +2,45 @@ use rstest::rstest;
 
 use super::*;
 use crate::cli::check::finding::exit;
-use crate::cli::exit::Exit;
+use crate::cli::exit::CommandExit;
 
-fn server(skew: Option<i64>) -> Server {
-    Server { version: "v1.36.3".to_owned(), skew: skew.map(SignedDuration::from_secs) }
+fn server(skew: Option<i64>) -> ServerFacts {
+    ServerFacts { version: "v1.36.3".to_owned(), skew: skew.map(SignedDuration::from_secs) }
 }
 
 #[rstest]
-#[case::none(Target::None, Level::Good, "there is no target cluster")]
-#[case::answers(Target::Answers(server(None)), Level::Good, "target cluster v1.36.3 answer")]
-#[case::fails(Target::Fails("no route".to_owned()), Level::Problem, "the target cluster does not: no route")]
-fn a_target_cluster_answers_or_is_a_problem(#[case] target: Target, #[case] level: Level, #[case] text: &str) {
+#[case::none(TargetReachability::None, CheckLevel::Good, "there is no target cluster")]
+#[case::answers(TargetReachability::Answers(server(None)), CheckLevel::Good, "target cluster v1.36.3 answer")]
+#[case::fails(TargetReachability::Fails("no route".to_owned()), CheckLevel::Problem, "the target cluster does not: no route")]
+fn a_target_cluster_answers_or_is_a_problem(
+    #[case] target: TargetReachability,
+    #[case] level: CheckLevel,
+    #[case] text: &str,
+) {
     let finding = clusters(&server(None), &target);
     assert_eq!(finding.result, level);
     assert!(finding.text.contains(text), "{finding:?}");
 }
 
 #[rstest]
-#[case(Some(3), Some(-3), Level::Good, "agree")]
-#[case(None, None, Level::Good, "agree")]
-#[case(Some(-90), None, Level::Note, "the clock of the control cluster is 1m30s behind that of this computer")]
-#[case(None, Some(7200), Level::Note, "the clock of the target cluster is 2h ahead of that of this computer")]
+#[case(Some(3), Some(-3), CheckLevel::Good, "agree")]
+#[case(None, None, CheckLevel::Good, "agree")]
+#[case(Some(-90), None, CheckLevel::Note, "the clock of the control cluster is 1m30s behind that of this computer")]
+#[case(None, Some(7200), CheckLevel::Note, "the clock of the target cluster is 2h ahead of that of this computer")]
 fn a_clock_that_differs_is_named(
     #[case] control: Option<i64>,
     #[case] target: Option<i64>,
-    #[case] level: Level,
+    #[case] level: CheckLevel,
     #[case] text: &str,
 ) {
-    let finding = clocks(&server(control), &Target::Answers(server(target)));
+    let finding = clocks(&server(control), &TargetReachability::Answers(server(target)));
     assert_eq!(finding.result, level);
     assert!(finding.text.contains(text), "{finding:?}");
 }
 
 #[test]
 fn every_unreadable_object_is_named() {
-    let unreadable = |name: &str| Unreadable {
+    let unreadable = |name: &str| UndecodableObject {
         kind: "Machine".to_owned(),
         name: name.to_owned(),
         owner: None,
@@ -46,7 +50,7 @@ fn every_unreadable_object_is_named() {
     let findings = objects(&kinds, &[unreadable("a"), unreadable("b")]);
     assert_eq!(findings.len(), 2);
     assert_eq!(findings[1].text, "Machine b cannot be read: drainTimeout: 2 hours is no duration");
-    assert_eq!(exit(&findings), Exit::No);
+    assert_eq!(exit(&findings), CommandExit::No);
 }
 
 #[test]
@@ -54,45 +58,48 @@ fn kinds_that_may_not_be_listed_are_open_questions() {
     let kinds =
         [Kind { name: "class", objects: Err("forbidden".to_owned()) }, Kind { name: "machine", objects: Ok(1) }];
     let findings = objects(&kinds, &[]);
-    assert_eq!(findings, [Finding::unknown("objects", "classes not read: forbidden")]);
-    assert_eq!(exit(&findings), Exit::Good);
+    assert_eq!(findings, [CheckFinding::unknown("objects", "classes not read: forbidden")]);
+    assert_eq!(exit(&findings), CommandExit::Good);
 }
 
-fn class(name: &str, driver: Result<(), String>, lines: Vec<Line>) -> Class {
-    Class { name: name.to_owned(), provider: "AWS".to_owned(), driver, lines }
+fn class(name: &str, driver: Result<(), String>, lines: Vec<ClassFinding>) -> InstalledClass {
+    InstalledClass { name: name.to_owned(), provider: "AWS".to_owned(), driver, lines }
 }
 
 #[test]
 fn a_class_without_a_driver_is_one_problem() {
-    let line = Line::new(Verdict::Error, "provider", "not served");
+    let line = ClassFinding::new(ClassFindingVerdict::Error, "provider", "not served");
     let all = [class("a", Ok(()), Vec::new()), class("b", Err("no driver for b".to_owned()), vec![line])];
-    assert_eq!(drivers(&all, &[]), [Finding::problem("drivers", "no driver for b")]);
-    assert_eq!(classes(&all), [Finding::good("classes", "1 of 1 valid")]);
+    assert_eq!(drivers(&all, &[]), [CheckFinding::problem("drivers", "no driver for b")]);
+    assert_eq!(classes(&all), [CheckFinding::good("classes", "1 of 1 valid")]);
 }
 
 #[test]
 fn errors_of_a_class_are_problems_and_warnings_are_notes() {
     let lines = vec![
-        Line::new(Verdict::Error, "providerSpec.ami", "is missing"),
-        Line::new(Verdict::Warning, "x", "is unknown"),
+        ClassFinding::new(ClassFindingVerdict::Error, "providerSpec.ami", "is missing"),
+        ClassFinding::new(ClassFindingVerdict::Warning, "x", "is unknown"),
     ];
     let findings = classes(&[class("a", Ok(()), lines)]);
-    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [Level::Problem, Level::Note]);
+    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [CheckLevel::Problem, CheckLevel::Note]);
     assert_eq!(findings[0].text, "no VM can be created from class a: providerSpec.ami is missing");
 }
 
 #[test]
 fn a_secret_that_may_not_be_read_is_named_once() {
-    let unread = || Secret::Unread("forbidden".to_owned());
-    assert_eq!(secrets(&[unread(), unread(), Secret::There]), [Finding::unknown("secrets", "not read: forbidden")]);
-    let missing = secrets(&[Secret::Missing("s".to_owned(), "c".to_owned())]);
-    assert_eq!(missing[0].result, Level::Problem);
-    assert_eq!(secrets(&[Secret::There]), [Finding::good("secrets", "1 of 1 there")]);
+    let unread = || SecretPresence::Unread("forbidden".to_owned());
+    assert_eq!(
+        secrets(&[unread(), unread(), SecretPresence::There]),
+        [CheckFinding::unknown("secrets", "not read: forbidden")]
+    );
+    let missing = secrets(&[SecretPresence::Missing("s".to_owned(), "c".to_owned())]);
+    assert_eq!(missing[0].result, CheckLevel::Problem);
+    assert_eq!(secrets(&[SecretPresence::There]), [CheckFinding::good("secrets", "1 of 1 there")]);
 }
 
 #[test]
 fn a_lease_without_a_holder_is_a_note() {
-    let manager = |renewed| Manager {
+    let manager = |renewed| ManagerLease {
         lease: "machine-controller".to_owned(),
         role: "machines".to_owned(),
         holder: "mcm-0".to_owned(),
@@ -102,13 +109,14 @@ fn a_lease_without_a_holder_is_a_note() {
     };
     let now = Timestamp::from_second(1000).unwrap();
     let findings = leases(&Ok(vec![manager(998), manager(100)]), now);
-    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [Level::Good, Level::Note]);
-    assert_eq!(leases(&Err("forbidden".to_owned()), now), [Finding::unknown("leases", "not read: forbidden")]);
+    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [CheckLevel::Good, CheckLevel::Note]);
+    assert_eq!(leases(&Err("forbidden".to_owned()), now), [CheckFinding::unknown("leases", "not read: forbidden")]);
 }
 
 #[test]
 fn waits_are_notes_that_name_the_next_command() {
-    let pool = Subject { kind: "MachineDeployment".to_owned(), namespace: "demo".to_owned(), name: "pool".to_owned() };
+    let pool =
+        SubjectRef { kind: "MachineDeployment".to_owned(), namespace: "demo".to_owned(), name: "pool".to_owned() };
     let finding = waits(&Ok(vec![pool]), "demo");
     assert_eq!(finding.text, "1 object waits for a user: MachineDeployment pool");
     assert_eq!(finding.next.as_deref(), Some("mcm why -n demo"));

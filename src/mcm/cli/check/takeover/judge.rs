@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::workload::{Container, MACHINE_CONTROLLER, Workload};
+use super::workload::{GoContainer, GoDeployment, MACHINE_CONTROLLER};
 use crate::{
     api::machine::MachineDeployment,
     cli::{
-        check::finding::{Finding, some_of},
-        reading::story::{ByName, Manager},
+        check::finding::{CheckFinding, some_of},
+        reading::story::{ByName, ManagerLease},
         terminal::{ago, span},
     },
 };
@@ -16,24 +16,24 @@ use crate::{
 const ENOUGH: i64 = 30;
 
 /// The user may not read the Deployments.
-pub(super) fn unread_workloads(error: &anyhow::Error) -> Finding {
+pub(super) fn unread_workloads(error: &anyhow::Error) -> CheckFinding {
     let message = match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.message.clone(),
         _ => format!("{error:#}"),
     };
     let text = format!("not read: {message}; flags, permissions and grace period of the Go programs were not checked");
-    Finding::unknown("deployment", text).then("ask an administrator")
+    CheckFinding::unknown("deployment", text).then("ask an administrator")
 }
 
 /// No Deployment runs a Go program.
-pub(super) fn no_workload(namespace: &str) -> Finding {
+pub(super) fn no_workload(namespace: &str) -> CheckFinding {
     let text = "no Deployment runs machine-controller-manager or machine-controller: its flags, permissions and grace period \
                 were not checked";
-    Finding::unknown("deployment", text).then(format!("kubectl get deployments -n {namespace}"))
+    CheckFinding::unknown("deployment", text).then(format!("kubectl get deployments -n {namespace}"))
 }
 
 /// Flags of the containers.
-pub(super) fn flags(workload: &Workload) -> Vec<Finding> {
+pub(super) fn flags(workload: &GoDeployment) -> Vec<CheckFinding> {
     const CHECK: &str = "flags";
     let mut findings = Vec::new();
     let (mut count, mut ignored) = (0, Vec::new());
@@ -41,16 +41,16 @@ pub(super) fn flags(workload: &Workload) -> Vec<Finding> {
         let name = &container.name;
         let Some(flags) = &container.flags else {
             let text = format!("container {name} starts {} by a script: its flags were not read", container.program);
-            findings.push(Finding::unknown(CHECK, text));
+            findings.push(CheckFinding::unknown(CHECK, text));
             continue;
         };
         count += flags.count;
         ignored.extend(flags.without_effect.clone());
         if !flags.unknown.is_empty() {
             let text = format!("container {name} has flags that mcm does not know: {}", some_of(&flags.unknown));
-            findings.push(Finding::problem(CHECK, text).then("remove them"));
+            findings.push(CheckFinding::problem(CHECK, text).then("remove them"));
         } else if let Err(error) = &flags.options {
-            findings.push(Finding::problem(CHECK, format!("container {name} would not start: {error}")));
+            findings.push(CheckFinding::problem(CHECK, format!("container {name} would not start: {error}")));
         }
     }
     if findings.is_empty() {
@@ -60,18 +60,18 @@ pub(super) fn flags(workload: &Workload) -> Vec<Finding> {
             0 => String::new(),
             number => format!("; {number} without effect: {}", some_of(&ignored)),
         };
-        findings.push(Finding::good(CHECK, format!("{count} of {count} known{ignored}")));
+        findings.push(CheckFinding::good(CHECK, format!("{count} of {count} known{ignored}")));
     }
     findings
 }
 
 /// A container without a command runs the program of its image. Gardener deploys its sidecars so.
-pub(super) fn entry_points(workload: &Workload) -> Vec<Finding> {
+pub(super) fn entry_points(workload: &GoDeployment) -> Vec<CheckFinding> {
     let without = workload.containers.iter().filter(|container| !container.has_command);
     without
         .map(|container| {
             let text = format!("container {} names no command, so it runs the program of its image", container.name);
-            Finding::note("command", text).then(format!(
+            CheckFinding::note("command", text).then(format!(
                 "use an image whose entry point is /{0}, or set its command to [/{0}]",
                 container.program
             ))
@@ -80,11 +80,11 @@ pub(super) fn entry_points(workload: &Workload) -> Vec<Finding> {
 }
 
 /// Whether a pod has the time to release its Leases.
-pub(super) fn grace(workload: &Workload, namespace: &str) -> Vec<Finding> {
+pub(super) fn grace(workload: &GoDeployment, namespace: &str) -> Vec<CheckFinding> {
     const CHECK: &str = "grace";
-    let Workload { name, grace, .. } = workload;
+    let GoDeployment { name, grace, .. } = workload;
     if *grace >= ENOUGH {
-        return vec![Finding::good(
+        return vec![CheckFinding::good(
             CHECK,
             format!("a pod of {name} has {grace} s to end its work and release its Leases"),
         )];
@@ -95,30 +95,34 @@ pub(super) fn grace(workload: &Workload, namespace: &str) -> Vec<Finding> {
         "terminationGracePeriodSeconds of {name} is {grace}: a pod that is ended while it works does not release its Leases{lease}"
     );
     let patch = format!(r#"{{"spec":{{"template":{{"spec":{{"terminationGracePeriodSeconds":{ENOUGH}}}}}}}}}"#);
-    vec![Finding::note(CHECK, text).then(format!("kubectl patch deployment {name} -n {namespace} -p '{patch}'"))]
+    vec![CheckFinding::note(CHECK, text).then(format!("kubectl patch deployment {name} -n {namespace} -p '{patch}'"))]
 }
 
 /// Two pods without leader election would act at once.
-pub(super) fn election(workload: &Workload) -> Option<Finding> {
+pub(super) fn election(workload: &GoDeployment) -> Option<CheckFinding> {
     if workload.elects() || !workload.overlaps {
         return None;
     }
     let text =
         format!("{} runs without leader election, and its pods overlap during a change: two would act", workload.name);
-    Some(Finding::problem("election", text).then("remove --leader-elect=false, or set the strategy to Recreate"))
+    Some(CheckFinding::problem("election", text).then("remove --leader-elect=false, or set the strategy to Recreate"))
 }
 
 /// Leases, and how long a successor waits for them.
-pub(super) fn leases(managers: &Result<Vec<Manager>, String>, workloads: &[Workload], now: Timestamp) -> Vec<Finding> {
+pub(super) fn leases(
+    managers: &Result<Vec<ManagerLease>, String>,
+    workloads: &[GoDeployment],
+    now: Timestamp,
+) -> Vec<CheckFinding> {
     const CHECK: &str = "leases";
     let managers = match managers {
         Ok(managers) => managers,
-        Err(cause) => return vec![Finding::unknown(CHECK, format!("not read: {cause}"))],
+        Err(cause) => return vec![CheckFinding::unknown(CHECK, format!("not read: {cause}"))],
     };
     let judged = managers.iter().map(|manager| {
-        let Manager { lease, holder, .. } = manager;
+        let ManagerLease { lease, holder, .. } = manager;
         if !manager.is_alive(now) {
-            return Finding::note(CHECK, manager.state(now));
+            return CheckFinding::note(CHECK, manager.state(now));
         }
         let renewed = manager.renewed.map(|at| ago(now, at)).unwrap_or_default();
         let text = format!(
@@ -126,8 +130,8 @@ pub(super) fn leases(managers: &Result<Vec<Manager>, String>, workloads: &[Workl
             span(manager.lasts)
         );
         match workloads.is_empty() || workloads.iter().any(|one| holder.starts_with(&one.name)) {
-            true => Finding::good(CHECK, text),
-            false => Finding::note(CHECK, format!("{text}. The holder is no pod of the Deployments above"))
+            true => CheckFinding::good(CHECK, text),
+            false => CheckFinding::note(CHECK, format!("{text}. The holder is no pod of the Deployments above"))
                 .then("end the other program first, or both wait for the same Lease"),
         }
     });
@@ -135,7 +139,7 @@ pub(super) fn leases(managers: &Result<Vec<Manager>, String>, workloads: &[Workl
 }
 
 /// Rollouts that are under way.
-pub(super) fn settled(deployments: &ByName<MachineDeployment>) -> Finding {
+pub(super) fn settled(deployments: &ByName<MachineDeployment>) -> CheckFinding {
     const CHECK: &str = "settled";
     let rolling = deployments.iter().filter_map(|(name, deployment)| {
         let status = deployment.status.clone().unwrap_or_default();
@@ -146,9 +150,9 @@ pub(super) fn settled(deployments: &ByName<MachineDeployment>) -> Finding {
     });
     let rolling: Vec<String> = rolling.collect();
     match rolling.len() {
-        0 => Finding::good(CHECK, "no deployment is rolling"),
-        1 => Finding::note(CHECK, format!("{} is rolling, and is taken over in the middle", rolling[0])),
-        number => Finding::note(
+        0 => CheckFinding::good(CHECK, "no deployment is rolling"),
+        1 => CheckFinding::note(CHECK, format!("{} is rolling, and is taken over in the middle", rolling[0])),
+        number => CheckFinding::note(
             CHECK,
             format!("{number} are rolling, and are taken over in the middle: {}", some_of(&rolling)),
         ),
@@ -156,17 +160,18 @@ pub(super) fn settled(deployments: &ByName<MachineDeployment>) -> Finding {
 }
 
 /// The ServiceAccount of this cluster has no rights in another one.
-pub(super) fn target_rights(workload: &Workload) -> Finding {
+pub(super) fn target_rights(workload: &GoDeployment) -> CheckFinding {
     let text =
         format!("in the target cluster not checked: {} reads its kubeconfig from a file of its pods", workload.name);
-    Finding::unknown("permissions", text).then("mcm check --target-kubeconfig FILE shows the rights of that kubeconfig")
+    CheckFinding::unknown("permissions", text)
+        .then("mcm check --target-kubeconfig FILE shows the rights of that kubeconfig")
 }
 
 /// The suffix of the tag of the image whose entry point is `/machine-controller`.
 const OF_SIDECAR: &str = "-machine-controller";
 
 /// The image for a container. One without a command needs the image that starts its program: another tag, with another digest.
-fn image_of(container: &Container, image: &str) -> String {
+fn image_of(container: &GoContainer, image: &str) -> String {
     let tagged = image.split('@').next().unwrap_or(image);
     let has_tag = tagged.rsplit('/').next().is_some_and(|last| last.contains(':'));
     let plain = tagged.strip_suffix(OF_SIDECAR).unwrap_or(tagged);
@@ -179,7 +184,7 @@ fn image_of(container: &Container, image: &str) -> String {
 }
 
 /// The command that replaces the image.
-pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str) -> Vec<Finding> {
+pub(super) fn image(image: Option<&str>, workloads: &[GoDeployment], namespace: &str) -> Vec<CheckFinding> {
     const CHECK: &str = "image";
     let Some(image) = image else { return Vec::new() };
     let ours = env!("CARGO_PKG_VERSION");
@@ -187,10 +192,10 @@ pub(super) fn image(image: Option<&str>, workloads: &[Workload], namespace: &str
     let is_ours = tag.is_some_and(|(_, tag)| tag.trim_start_matches('v') == ours);
     let text = format!("the flags and drivers above are those of this program, version {ours}");
     let finding = match is_ours {
-        true => Finding::good(CHECK, text),
-        false => Finding::note(CHECK, format!("{text}; {image} may have others")),
+        true => CheckFinding::good(CHECK, text),
+        false => CheckFinding::note(CHECK, format!("{text}; {image} may have others")),
     };
-    let set = |workload: &Workload| {
+    let set = |workload: &GoDeployment| {
         let containers = workload.containers.iter();
         let containers = containers.map(|container| format!("{}={}", container.name, image_of(container, image)));
         let containers = containers.collect::<Vec<_>>().join(" ");

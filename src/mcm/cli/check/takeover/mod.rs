@@ -9,24 +9,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt, api::ListParams};
 
-use self::workload::Workload;
+use self::workload::GoDeployment;
 use super::{
-    finding::Finding,
+    finding::CheckFinding,
     install,
     output::answer,
     read,
-    rights::{self, In, Who},
+    rights::{self, ReviewedIdentity, RuleCluster},
     stored::stored_findings,
 };
 use crate::{
     cli::{
-        error::Misuse,
-        exit::Answer,
+        error::UsageError,
+        exit::CommandAnswer,
         flags::ReadFlags,
         format::OutputOptions,
         reading::{self, ReadingOptions},
     },
-    process::Reach,
+    process::ReadOnlyClients,
 };
 
 /// Options of the command.
@@ -45,7 +45,7 @@ pub struct TakeoverOptions {
 }
 
 /// Checks whether the Go programs of a namespace can be replaced.
-pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Result<Answer> {
+pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Result<CommandAnswer> {
     let reach = options.reading.reach().await?;
     let control = read::control(&reach).await?;
     let drivers = reading::drivers()?;
@@ -74,43 +74,45 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
         findings.push(judge::settled(&deployments.objects));
     }
     findings.extend(install::frozen(&stored.frozen(), &namespace));
-    findings.push(install::clocks(&control, &install::Target::None));
+    findings.push(install::clocks(&control, &install::TargetReachability::None));
     findings.extend(judge::image(options.image.as_deref(), &workloads, &namespace));
     answer("Takeover", &namespace, &findings, options.output)
 }
 
 /// Deployments that run a Go program.
-async fn workloads(reach: &Reach, wanted: Option<&str>, read_flags: ReadFlags) -> Result<Vec<Workload>> {
+async fn workloads(reach: &ReadOnlyClients, wanted: Option<&str>, read_flags: ReadFlags) -> Result<Vec<GoDeployment>> {
     let api: Api<Deployment> = Api::namespaced(reach.control.clone(), &reach.namespace);
     let Some(name) = wanted else {
         let all = api.list(&ListParams::default()).await.context("list deployments")?;
         return Ok(all
             .items
             .iter()
-            .map(|one| Workload::of(one, read_flags))
+            .map(|one| GoDeployment::of(one, read_flags))
             .filter(|one| !one.containers.is_empty())
             .collect());
     };
     let found = api.get_opt(name).await.with_context(|| format!("read Deployment {name}"))?;
-    let found = found.ok_or_else(|| Misuse {
+    let found = found.ok_or_else(|| UsageError {
         message: format!("there is no Deployment {name} in namespace {}", reach.namespace),
         hint: "leave out --deployment to look at all of them".to_owned(),
     })?;
-    let workload = Workload::of(&found, read_flags);
+    let workload = GoDeployment::of(&found, read_flags);
     if workload.containers.is_empty() {
         let hint = "mcm check takeover looks for machine-controller-manager and machine-controller".to_owned();
-        return Err(Misuse { message: format!("Deployment {} runs no Go program", found.name_any()), hint }.into());
+        return Err(UsageError { message: format!("Deployment {} runs no Go program", found.name_any()), hint }.into());
     }
     Ok(vec![workload])
 }
 
 /// The rights of the ServiceAccount of the pods.
-async fn permissions(reach: &Reach, workload: &Workload) -> Vec<Finding> {
-    let who = Who::service_account(&reach.namespace, &workload.service_account);
+async fn permissions(reach: &ReadOnlyClients, workload: &GoDeployment) -> Vec<CheckFinding> {
+    let who = ReviewedIdentity::service_account(&reach.namespace, &workload.service_account);
     let same = workload.has_one_cluster().then_some(&reach.control);
     let answers = read::rights(Some(&who), &reach.control, same, &reach.namespace).await;
-    let mut findings: Vec<Finding> =
-        [In::Control, In::Target].into_iter().flat_map(|of| rights::judge(&who, of, &answers)).collect();
+    let mut findings: Vec<CheckFinding> = [RuleCluster::Control, RuleCluster::Target]
+        .into_iter()
+        .flat_map(|of| rights::judge(&who, of, &answers))
+        .collect();
     if same.is_none() {
         findings.push(judge::target_rights(workload));
     }

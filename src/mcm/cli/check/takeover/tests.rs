@@ -7,9 +7,9 @@ use crate::{
     api::machine::MachineDeployment,
     cli::{
         args::go_flags,
-        check::{finding::Level, report},
-        reading::story::Manager,
-        terminal::Look,
+        check::{finding::CheckLevel, report},
+        reading::story::ManagerLease,
+        terminal::TerminalLook,
     },
 };
 
@@ -46,10 +46,10 @@ fn gardener() -> Value {
     })
 }
 
-fn workload(change: impl FnOnce(&mut Value)) -> Workload {
+fn workload(change: impl FnOnce(&mut Value)) -> GoDeployment {
     let mut deployment = gardener();
     change(&mut deployment);
-    Workload::of(&serde_json::from_value(deployment).unwrap(), go_flags)
+    GoDeployment::of(&serde_json::from_value(deployment).unwrap(), go_flags)
 }
 
 fn nothing(_: &mut Value) {}
@@ -72,7 +72,7 @@ fn the_programs_are_found_by_command_image_or_name() {
 #[test]
 fn flags_without_effect_are_named() {
     let findings = judge::flags(&workload(nothing));
-    assert_eq!(findings, [Finding::good("flags", "14 of 14 known; 1 without effect: --min-resync-period")]);
+    assert_eq!(findings, [CheckFinding::good("flags", "14 of 14 known; 1 without effect: --min-resync-period")]);
 }
 
 #[rstest]
@@ -82,7 +82,7 @@ fn a_flag_that_stops_a_container_is_a_problem(#[case] flag: &str, #[case] text: 
     let findings = judge::flags(&workload(|deployment| {
         container(deployment, 0)["command"].as_array_mut().unwrap().push(flag.into());
     }));
-    assert_eq!((findings.len(), findings[0].result), (1, Level::Problem), "{findings:?}");
+    assert_eq!((findings.len(), findings[0].result), (1, CheckLevel::Problem), "{findings:?}");
     assert!(findings[0].text.contains(text), "{findings:?}");
 }
 
@@ -91,7 +91,7 @@ fn flags_in_a_script_are_an_open_question() {
     let findings = judge::flags(&workload(|deployment| {
         container(deployment, 0)["command"] = json!(["sh", "-c", "exec ./machine-controller-manager --v=3"]);
     }));
-    assert_eq!((findings.len(), findings[0].result), (1, Level::Unknown));
+    assert_eq!((findings.len(), findings[0].result), (1, CheckLevel::Unknown));
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn a_container_without_a_command_depends_on_its_image() {
 }
 
 #[rstest]
-#[case(5, Level::Note)]
-#[case(30, Level::Good)]
-fn a_short_grace_period_is_a_note(#[case] seconds: i64, #[case] level: Level) {
+#[case(5, CheckLevel::Note)]
+#[case(30, CheckLevel::Good)]
+fn a_short_grace_period_is_a_note(#[case] seconds: i64, #[case] level: CheckLevel) {
     let workload = workload(|deployment| {
         deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = seconds.into();
     });
@@ -124,8 +124,8 @@ fn pods_that_overlap_need_leader_election(#[case] flag: &str, #[case] strategy: 
     assert_eq!(judge::election(&workload).is_some(), is_problem);
 }
 
-fn manager(holder: &str, renewed: i64) -> Manager {
-    Manager {
+fn manager(holder: &str, renewed: i64) -> ManagerLease {
+    ManagerLease {
         lease: "machine-controller".to_owned(),
         role: "machines".to_owned(),
         holder: holder.to_owned(),
@@ -136,10 +136,14 @@ fn manager(holder: &str, renewed: i64) -> Manager {
 }
 
 #[rstest]
-#[case::pod("machine-controller-manager-7d4-x_uuid", 998, Level::Good)]
-#[case::other("laptop_uuid", 998, Level::Note)]
-#[case::gone("machine-controller-manager-7d4-x_uuid", 100, Level::Note)]
-fn the_holder_of_a_lease_is_a_pod_of_the_deployment(#[case] holder: &str, #[case] renewed: i64, #[case] level: Level) {
+#[case::pod("machine-controller-manager-7d4-x_uuid", 998, CheckLevel::Good)]
+#[case::other("laptop_uuid", 998, CheckLevel::Note)]
+#[case::gone("machine-controller-manager-7d4-x_uuid", 100, CheckLevel::Note)]
+fn the_holder_of_a_lease_is_a_pod_of_the_deployment(
+    #[case] holder: &str,
+    #[case] renewed: i64,
+    #[case] level: CheckLevel,
+) {
     let now = Timestamp::from_second(1000).unwrap();
     let findings = judge::leases(&Ok(vec![manager(holder, renewed)]), &[workload(nothing)], now);
     assert_eq!(findings[0].result, level, "{findings:?}");
@@ -158,7 +162,7 @@ fn a_deployment_that_rolls_is_a_note() {
     }));
     let finding = judge::settled(&[("pool-a".to_owned(), settled), ("pool-b".to_owned(), rolling)].into());
     assert_eq!(finding.text, "pool-b (3 of 8) is rolling, and is taken over in the middle");
-    assert_eq!(judge::settled(&[].into()).result, Level::Good);
+    assert_eq!(judge::settled(&[].into()).result, CheckLevel::Good);
 }
 
 #[rstest]
@@ -171,7 +175,7 @@ fn a_sidecar_without_a_command_gets_the_image_that_starts_its_program(
     #[case] manager: &str,
     #[case] sidecar: &str,
 ) {
-    let next = |workload: Workload| judge::image(Some(image), &[workload], "demo")[0].next.clone().unwrap();
+    let next = |workload: GoDeployment| judge::image(Some(image), &[workload], "demo")[0].next.clone().unwrap();
     let set = |sidecar: &str| {
         let names = ["machine-controller-manager", "machine-controller-manager-provider-aws"];
         format!("kubectl set image deployment/{0} -n demo {0}={manager} {1}={sidecar}", names[0], names[1])
@@ -195,5 +199,5 @@ fn the_whole_report_at_eighty_columns() {
         vec![judge::no_workload("shoot--dev--one")],
     ]
     .concat();
-    insta::assert_snapshot!(report::text(Look::PLAIN, &findings));
+    insta::assert_snapshot!(report::text(TerminalLook::PLAIN, &findings));
 }

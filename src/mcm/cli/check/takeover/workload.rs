@@ -19,7 +19,7 @@ pub(super) const MACHINE_CONTROLLER: &str = "machine-controller";
 const PROVIDER: &str = "machine-controller-manager-provider-";
 
 /// A Deployment.
-pub(super) struct Workload {
+pub(super) struct GoDeployment {
     pub name: String,
     /// Whether two pods may run at the same time while it is changed.
     pub overlaps: bool,
@@ -27,11 +27,11 @@ pub(super) struct Workload {
     pub grace: i64,
     pub service_account: String,
     /// Its containers that run a Go program.
-    pub containers: Vec<Container>,
+    pub containers: Vec<GoContainer>,
 }
 
 /// A container that runs a Go program.
-pub(super) struct Container {
+pub(super) struct GoContainer {
     pub name: String,
     /// The program that it replaces.
     pub program: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Container {
     pub flags: Option<GoFlags>,
 }
 
-impl Workload {
+impl GoDeployment {
     pub(super) fn of(deployment: &Deployment, read: ReadFlags) -> Self {
         let spec = deployment.spec.clone().unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
@@ -51,7 +51,7 @@ impl Workload {
             overlaps: strategy.as_deref() != Some("Recreate") || spec.replicas.unwrap_or(1) > 1,
             grace: pod.termination_grace_period_seconds.unwrap_or(GRACE),
             service_account: service_account(&pod),
-            containers: pod.containers.iter().filter_map(|container| Container::of(container, read)).collect(),
+            containers: pod.containers.iter().filter_map(|container| GoContainer::of(container, read)).collect(),
         }
     }
 
@@ -87,7 +87,7 @@ fn service_account(pod: &PodSpec) -> String {
     name.filter(|name| !name.is_empty()).cloned().unwrap_or_else(|| "default".to_owned())
 }
 
-impl Container {
+impl GoContainer {
     fn of(container: &PodContainer, read: ReadFlags) -> Option<Self> {
         let words: Vec<String> = [&container.command, &container.args]
             .into_iter()

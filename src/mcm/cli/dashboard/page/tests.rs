@@ -2,43 +2,43 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::cli::{
-    events::Line,
-    reading::story::{DEPLOYMENT, MACHINE, Manager, Remedied, Told},
+    events::EventLine,
+    reading::story::{DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, ObjectRemedy},
 };
 use mcm_rules::plan::{
-    Subject, WaitKind,
-    guide::{Danger, End},
+    SubjectRef, WaitKind,
+    guide::{RemedyDanger, WaitEnd},
 };
 
 /// Would be a program, if any part of the page took it as it is.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&";
 
-fn subject(kind: &str, name: &str) -> Subject {
-    Subject { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() }
+fn subject(kind: &str, name: &str) -> SubjectRef {
+    SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() }
 }
 
-fn answer(kind: &str, name: &str, text: &str) -> Answer {
-    let remedy = Remedied { text: text.to_owned(), note: "a note", danger: Danger::KillsPods };
-    let wait = Told {
+fn answer(kind: &str, name: &str, text: &str) -> ObjectAnswer {
+    let remedy = ObjectRemedy { text: text.to_owned(), note: "a note", danger: RemedyDanger::KillsPods };
+    let wait = ExplainedWait {
         kind: WaitKind::Eviction,
         text: text.to_owned(),
         meaning: "A budget allows no eviction.",
-        end: End::Others,
+        end: WaitEnd::Others,
         until: Some(Timestamp::from_second(660).unwrap()),
         since: None,
         plans: None,
         remedies: vec![remedy],
     };
-    Answer {
+    ObjectAnswer {
         since: Some(Timestamp::from_second(360).unwrap()),
         failed: Some(text.to_owned()),
-        ..Answer::new(subject(kind, name), Verdict::Blocked, text.to_owned(), vec![wait])
+        ..ObjectAnswer::new(subject(kind, name), ObjectVerdict::Blocked, text.to_owned(), vec![wait])
     }
 }
 
 /// A page whose every text is the given one.
 fn shown(text: &str) -> String {
-    let line = Line {
+    let line = EventLine {
         first: Timestamp::from_second(400).unwrap(),
         last: Timestamp::from_second(500).unwrap(),
         kind: text.to_owned(),
@@ -48,7 +48,7 @@ fn shown(text: &str) -> String {
         is_warning: true,
         count: 14,
     };
-    let managers = [Manager {
+    let managers = [ManagerLease {
         lease: text.to_owned(),
         role: "sets".to_owned(),
         holder: text.to_owned(),
@@ -56,21 +56,21 @@ fn shown(text: &str) -> String {
         lasts: jiff::SignedDuration::from_secs(15),
         exists: true,
     }];
-    let bar = Bar { wanted: 3, new: 1, old: 2, going: 1, available: 2 };
+    let bar = MachineBar { wanted: 3, new: 1, old: 2, going: 1, available: 2 };
     let machine = answer(MACHINE, text, text);
-    let chosen = Chosen {
-        answer: Answer { machines: vec![machine.clone()], ..answer(DEPLOYMENT, text, text) },
+    let chosen = ChosenDeployment {
+        answer: ObjectAnswer { machines: vec![machine.clone()], ..answer(DEPLOYMENT, text, text) },
         bar,
         strategy: text.to_owned(),
         machines: vec![machine],
         events: vec![&line],
     };
-    page(&View {
+    page(&DashboardView {
         namespace: text,
         now: Timestamp::from_second(600).unwrap(),
-        deployments: vec![Row {
+        deployments: vec![DashboardRow {
             name: text.to_owned(),
-            verdict: Verdict::Blocked,
+            verdict: ObjectVerdict::Blocked,
             since: Some(Timestamp::from_second(360).unwrap()),
             bar,
         }],

@@ -15,7 +15,7 @@ use serde_json::json;
 const ADMINISTRATORS: &str = "system:masters";
 
 /// The files, by what they are for.
-pub struct Identities {
+pub struct ControlPlaneIdentities {
     /// CA of all certificates.
     pub ca: PathBuf,
     /// Certificate of the API server.
@@ -31,7 +31,7 @@ pub struct Identities {
 }
 
 /// Writes them to a folder. The API server listens on this port of 127.0.0.1.
-pub fn write(folder: &Path, port: u16) -> Result<Identities> {
+pub fn write(folder: &Path, port: u16) -> Result<ControlPlaneIdentities> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.distinguished_name = named("mcm-demo-ca", None);
@@ -60,7 +60,7 @@ pub fn write(folder: &Path, port: u16) -> Result<Identities> {
     let ca = file("ca.crt", &ca)?;
     let certificate = file("administrator.crt", &administrator)?;
     let key = file("administrator.key", &administrator_key.serialize_pem())?;
-    Ok(Identities {
+    Ok(ControlPlaneIdentities {
         server: file("server.crt", &server)?,
         server_key: file("server.key", &server_key.serialize_pem())?,
         service_accounts: file("service-accounts.pub", &service_accounts.public_key_pem())?,

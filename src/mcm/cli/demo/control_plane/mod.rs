@@ -14,10 +14,10 @@ use anyhow::{Context, Result, bail};
 use kube::Client;
 use tokio::{task::JoinHandle, time::Instant};
 
-use self::identities::Identities;
-pub use self::programs::Programs;
+use self::identities::ControlPlaneIdentities;
+pub use self::programs::ControlPlanePrograms;
 use super::{
-    process::{Process, free_port},
+    process::{ChildProcess, free_port},
     stage,
 };
 
@@ -30,13 +30,13 @@ const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,ser
 /// The processes, and the kubelets.
 #[derive(Default)]
 pub struct ControlPlane {
-    processes: Vec<Process>,
+    processes: Vec<ChildProcess>,
     kubelets: Option<JoinHandle<()>>,
 }
 
 impl ControlPlane {
     /// Starts it with its state and its logs in these folders. Returns the kubeconfig of an administrator.
-    pub async fn start(&mut self, programs: &Programs, state: &Path, logs: &Path) -> Result<PathBuf> {
+    pub async fn start(&mut self, programs: &ControlPlanePrograms, state: &Path, logs: &Path) -> Result<PathBuf> {
         fs::create_dir_all(logs).context("create the log directory")?;
         fs::create_dir_all(state).context("create the directory of the control plane")?;
         let etcd = free_port(26_000)?;
@@ -84,12 +84,12 @@ impl ControlPlane {
     }
 
     fn launch(&mut self, name: &'static str, program: &Path, flags: &[String], logs: &Path) -> Result<()> {
-        let process = Process::start(name, program, flags, logs.join(format!("{name}.log")), false)?;
+        let process = ChildProcess::start(name, program, flags, logs.join(format!("{name}.log")), false)?;
         self.processes.push(process);
         Ok(())
     }
 
-    fn last(&mut self) -> Result<&mut Process> {
+    fn last(&mut self) -> Result<&mut ChildProcess> {
         self.processes.last_mut().context("no process was started")
     }
 }
@@ -109,7 +109,7 @@ fn etcd_flags(state: &Path, port: u16) -> [String; 7] {
     ]
 }
 
-fn api_server_flags(identities: &Identities, etcd: u16, port: u16) -> [String; 13] {
+fn api_server_flags(identities: &ControlPlaneIdentities, etcd: u16, port: u16) -> [String; 13] {
     let file = |flag: &str, file: &Path| format!("--{flag}={}", file.display());
     [
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
@@ -128,7 +128,7 @@ fn api_server_flags(identities: &Identities, etcd: u16, port: u16) -> [String; 1
     ]
 }
 
-async fn until_ready(process: &mut Process, client: &Client) -> Result<()> {
+async fn until_ready(process: &mut ChildProcess, client: &Client) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < START_LIMIT {
         let request = http::Request::get("/readyz").body(Vec::new())?;

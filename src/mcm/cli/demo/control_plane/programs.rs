@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::error::Misuse;
+use crate::cli::error::UsageError;
 
 /// Versions in the command that downloads them; those of the tests.
 const KUBERNETES: &str = "v1.36.3";
@@ -17,7 +17,7 @@ const NAMES: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "
 
 /// The programs of a control plane.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Programs {
+pub struct ControlPlanePrograms {
     /// etcd.
     pub etcd: PathBuf,
     /// kube-apiserver.
@@ -28,15 +28,15 @@ pub struct Programs {
     pub scheduler: PathBuf,
 }
 
-impl Programs {
+impl ControlPlanePrograms {
     /// Finds them in a directory of the user's choice. Without one, in `KUBEBUILDER_ASSETS`, the default of which is
     /// `/usr/local/kubebuilder/bin`, and then in `PATH`.
-    pub fn find(given: Option<&Path>) -> Result<Self, Misuse> {
+    pub fn find(given: Option<&Path>) -> Result<Self, UsageError> {
         let assets = env::var_os("KUBEBUILDER_ASSETS").unwrap_or_else(|| "/usr/local/kubebuilder/bin".into());
         Self::find_in(&directories(given, &assets, &env::var_os("PATH").unwrap_or_default()), given)
     }
 
-    fn find_in(directories: &[PathBuf], given: Option<&Path>) -> Result<Self, Misuse> {
+    fn find_in(directories: &[PathBuf], given: Option<&Path>) -> Result<Self, UsageError> {
         let found =
             NAMES.map(|name| directories.iter().map(|directory| directory.join(name)).find(|file| file.is_file()));
         match found {
@@ -46,7 +46,7 @@ impl Programs {
             found => {
                 let pairs = NAMES.into_iter().zip(&found);
                 let missing: Vec<&str> = pairs.filter(|(_, file)| file.is_none()).map(|(name, _)| name).collect();
-                Err(Misuse { message: text(&missing, given), hint: hint(&missing) })
+                Err(UsageError { message: text(&missing, given), hint: hint(&missing) })
             }
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     fn programs_are_found_in_the_assets_before_the_path() {
         let (assets, path) = (directory(&NAMES[..2]), directory(&NAMES));
         let directories = directories(None, assets.path().as_os_str(), path.path().as_os_str());
-        let found = Programs::find_in(&directories, None).unwrap();
+        let found = ControlPlanePrograms::find_in(&directories, None).unwrap();
         assert_eq!(found.etcd, assets.path().join("etcd"));
         assert_eq!(found.scheduler, path.path().join("kube-scheduler"));
     }
@@ -128,7 +128,7 @@ mod tests {
     fn a_given_directory_is_the_only_one() {
         let (given, other) = (directory(&NAMES[1..]), directory(&NAMES));
         let directories = directories(Some(given.path()), other.path().as_os_str(), other.path().as_os_str());
-        let missing = Programs::find_in(&directories, Some(given.path())).unwrap_err();
+        let missing = ControlPlanePrograms::find_in(&directories, Some(given.path())).unwrap_err();
         let place = given.path().display();
         let text =
             format!("start a control plane for the demo: there is no etcd in {place} (--control-plane-binaries)");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_hint_is_a_command_that_a_shell_can_read() {
-        let missing = Programs::find_in(&[], None).unwrap_err();
+        let missing = ControlPlanePrograms::find_in(&[], None).unwrap_err();
         assert!(missing.message.ends_with(
             "no etcd, no kube-apiserver, no kube-controller-manager, no kube-scheduler in $KUBEBUILDER_ASSETS or $PATH"
         ));

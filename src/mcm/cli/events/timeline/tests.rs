@@ -13,10 +13,10 @@ fn event(kind: &str, name: &str, reason: &str, second: i64, more: &Value) -> Eve
     serde_json::from_value(value).unwrap()
 }
 
-fn shown(object: &str, events: &[Event]) -> Vec<Line> {
+fn shown(object: &str, events: &[Event]) -> Vec<EventLine> {
     let facts = blocked_pool();
     let object = facts.find(object).unwrap();
-    lines(&Members::of(&facts, Some(&object)), events)
+    lines(&EventSubjects::of(&facts, Some(&object)), events)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn events_that_are_alike_are_one_line() {
 fn a_changed_template_is_in_the_list() {
     let facts = blocked_pool();
     let object = facts.find("pool").unwrap();
-    let lines = changes(&facts, &Members::of(&facts, Some(&object)));
+    let lines = changes(&facts, &EventSubjects::of(&facts, Some(&object)));
     let texts: Vec<&str> = lines.iter().map(|line| line.message.as_str()).collect();
     assert_eq!(texts, ["revision 4: template.spec.class.name large → small"]);
 }
@@ -90,12 +90,14 @@ fn a_terminal_gets_lines_that_fit_and_a_pipe_gets_all() {
     let narrow = text(TERMINAL, &lines, at(NOW));
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     insta::assert_snapshot!("80-columns", narrow);
-    insta::assert_snapshot!("200-columns", text(Look { width: 200, ..TERMINAL }, &lines, at(NOW)));
-    insta::assert_snapshot!("pipe", text(Look::PLAIN, &lines, at(NOW)));
-    let ascii = text(Look { unicode: false, ..TERMINAL }, &lines, at(NOW));
+    insta::assert_snapshot!("200-columns", text(TerminalLook { width: 200, ..TERMINAL }, &lines, at(NOW)));
+    insta::assert_snapshot!("pipe", text(TerminalLook::PLAIN, &lines, at(NOW)));
+    let ascii = text(TerminalLook { unicode: false, ..TERMINAL }, &lines, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");
     let printed = json_lines(&lines);
     assert_eq!(printed.lines().count(), 2);
-    crate::cli::document::tests::published::<Line>("event");
-    printed.lines().for_each(|line| crate::cli::document::tests::fits::<Line>(&serde_json::from_str(line).unwrap()));
+    crate::cli::document::tests::published::<EventLine>("event");
+    printed
+        .lines()
+        .for_each(|line| crate::cli::document::tests::fits::<EventLine>(&serde_json::from_str(line).unwrap()));
 }

@@ -1,18 +1,18 @@
 use super::*;
 use crate::cli::{
     plan::{
-        Steps,
-        answer::{ObjectPlan, Verdict},
+        RoundDetail,
+        answer::{ObjectPlan, PlanVerdict},
         report,
     },
-    terminal::Look,
+    terminal::TerminalLook,
 };
 
 /// The plan of a namespace with a deployment that is scaled and 20 that are settled.
 fn plan(namespace: &str, notes: &[&str], flags: &str) -> Plan {
-    let object = ObjectPlan::of(DEPLOYMENT, namespace, "pool", Verdict::Scales);
+    let object = ObjectPlan::of(DEPLOYMENT, namespace, "pool", PlanVerdict::Scales);
     let mut plan = Plan::of(Timestamp::UNIX_EPOCH, vec![object], notes.iter().map(|&note| note.to_owned()).collect());
-    (plan.flags, plan.settled) = (Some(flags.to_owned()), Some(Settled { deployments: 20, sets: 1 }));
+    (plan.flags, plan.settled) = (Some(flags.to_owned()), Some(SettledCounts { deployments: 20, sets: 1 }));
     plan
 }
 
@@ -30,7 +30,7 @@ fn the_plans_of_namespaces_are_one_with_each_note_once_and_the_namespaces_that_m
     let plan = joined(Timestamp::UNIX_EPOCH, plans.into(), &refused.into());
     assert!(!plan.complete && plan.objects.len() == 3, "{plan:?}");
     assert_eq!(plan.unread, ["v", "w", "x", "y", "z"]);
-    insta::assert_snapshot!("all_namespaces", report(Look::PLAIN, &plan, Steps::Summary));
+    insta::assert_snapshot!("all_namespaces", report(TerminalLook::PLAIN, &plan, RoundDetail::Summary));
 }
 
 #[test]

@@ -10,12 +10,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::whole::{
-    Few, MOST_PLAYED, Trust, Whole, conditions_of, in_order, is_of_known, replicas_of, resized, set_of, settled_set,
+    DeploymentSample, FoldAccuracy, MOST_PLAYED, WholeDeployment, conditions_of, in_order, is_of_known, replicas_of,
+    resized, set_of, settled_set,
 };
 use crate::{
     api::machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
     cli::plan::{fields::to_value, outcome::starts_of_rounds},
-    rehearsal::record::{Act, Course, Ending, Entry, Tallies, Tally},
+    rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, SetTally, TalliesBySet},
 };
 use mcm_controllers::{machine_deployment::bounds_of, object::deletion_order::priority};
 
@@ -25,7 +26,7 @@ const FEWEST: usize = 12;
 const GOAL: usize = 40;
 
 /// Machines of which one is played. They are alike, or about.
-struct Group {
+struct MachineGroup {
     /// In the order of deletion. The first is played.
     names: Vec<String>,
     /// UID of their set.
@@ -37,9 +38,9 @@ struct Group {
 }
 
 /// Machines of a deployment in groups.
-pub(super) struct Groups {
+pub(super) struct GroupFold {
     /// In the order of deletion.
-    groups: Vec<Group>,
+    groups: Vec<MachineGroup>,
     /// How many machines a new one stands for, about.
     scale: usize,
     /// Each stands for the same number, and so do the bounds.
@@ -59,15 +60,15 @@ pub(super) struct Groups {
 }
 
 /// Numbers of a deployment, and of its part that is played.
-struct Scale<'a> {
-    whole: &'a Whole<'a>,
+struct FoldScale<'a> {
+    whole: &'a WholeDeployment<'a>,
     by: usize,
     is_in_proportion: bool,
 }
 
-impl Groups {
+impl GroupFold {
     /// Groups of the same size; `None` if there is no common divisor. The machines are alike.
-    pub(super) fn even(whole: &Whole<'_>) -> Option<(Few, Self)> {
+    pub(super) fn even(whole: &WholeDeployment<'_>) -> Option<(DeploymentSample, Self)> {
         let (before, after) = (replicas_of(whole.live), whole.replicas_after());
         settled_set(whole)?;
         // The change is made before the controllers begin, so that the bounds before it do not matter.
@@ -75,11 +76,11 @@ impl Groups {
         let amounts = amounts.filter_map(|amount| usize::try_from(amount).ok());
         let divisor = amounts.fold(greatest_common_divisor(before, after), greatest_common_divisor);
         let most = (2..=whole.size() / FEWEST).rev().find(|one| divisor.is_multiple_of(*one))?;
-        Some(Self::of(&Scale { whole, by: most, is_in_proportion: true }, true, true))
+        Some(Self::of(&FoldScale { whole, by: most, is_in_proportion: true }, true, true))
     }
 
     /// Groups of about the same size; `None` if all machines have to be played.
-    pub(super) fn uneven(whole: &Whole<'_>, is_alike: bool) -> Option<(Few, Self)> {
+    pub(super) fn uneven(whole: &WholeDeployment<'_>, is_alike: bool) -> Option<(DeploymentSample, Self)> {
         let size = whole.size();
         let at_once: i32 = whole.wanted.into_iter().flat_map(amounts_of).sum();
         let by_bounds = usize::try_from(at_once).unwrap_or_default() / 2;
@@ -89,21 +90,22 @@ impl Groups {
             true => (size.div_ceil(GOAL), false),
             false => (size.div_ceil(FEWEST), true),
         };
-        (by >= 2).then(|| Self::of(&Scale { whole, by, is_in_proportion }, false, is_alike))
+        (by >= 2).then(|| Self::of(&FoldScale { whole, by, is_in_proportion }, false, is_alike))
     }
 
-    fn of(scale: &Scale<'_>, is_even: bool, is_alike: bool) -> (Few, Self) {
+    fn of(scale: &FoldScale<'_>, is_even: bool, is_alike: bool) -> (DeploymentSample, Self) {
         let whole = scale.whole;
         let (before, after) = (replicas_of(whole.live), whole.replicas_after());
         let present = whole.machines.iter().filter(|machine| !machine.is_terminating()).count();
-        let groups: Vec<Group> = kinds(whole).iter().flat_map(|(kind, machines)| scale.parts(kind, machines)).collect();
+        let groups: Vec<MachineGroup> =
+            kinds(whole).iter().flat_map(|(kind, machines)| scale.parts(kind, machines)).collect();
         let live = groups.iter().filter(|group| !group.is_going).count();
         let few_before = scale.moved(live, present, before);
         let deleted = groups.iter().filter(|group| group.is_surplus).count();
         let added = after.saturating_sub(before).div_ceil(scale.by);
         let few_after = if deleted > 0 { live - deleted } else { scale.moved(few_before, before, after) };
-        let replicas = Replicas { before, few_before, few_after };
-        let few = Few {
+        let replicas = FoldReplicas { before, few_before, few_after };
+        let few = DeploymentSample {
             machines: groups.iter().filter_map(|group| group.names.first().cloned()).collect(),
             size: groups.len().max(few_after),
             deployment: whole.live.map(|live| scale.deployment(live, few_before, (present, groups.len()))),
@@ -111,7 +113,7 @@ impl Groups {
             sets: whole.sets.iter().map(|set| scale.set(set, &groups, &replicas)).collect(),
         };
         let surplus = if whole.wanted.is_none() { groups.len() } else { deleted };
-        let &Scale { by, is_in_proportion, .. } = scale;
+        let &FoldScale { by, is_in_proportion, .. } = scale;
         let is_shared_out = whole.is_shared_out();
         (
             few,
@@ -135,12 +137,12 @@ impl Groups {
     }
 
     /// The course with all machines.
-    pub(super) fn unfold(&self, course: Course, pause: Duration) -> (Course, Trust) {
+    pub(super) fn unfold(&self, course: RehearsalCourse, pause: Duration) -> (RehearsalCourse, FoldAccuracy) {
         let trust = self.trust(&course, pause);
-        let groups: BTreeMap<&str, &Group> =
+        let groups: BTreeMap<&str, &MachineGroup> =
             self.groups.iter().filter_map(|group| Some((group.names.first()?.as_str(), group))).collect();
         let mut new = self.sizes_of_new(&course, &groups);
-        let (mut tallies, mut last) = (Sums::default(), Tallies::new());
+        let (mut tallies, mut last) = (TallySums::default(), TalliesBySet::new());
         for group in &self.groups {
             tallies.add(group, group.names.len());
             tally(&mut last, group);
@@ -158,51 +160,56 @@ impl Groups {
             let after = tallies.written();
             for position in 0..size {
                 let machine = group.and_then(|group| group.names.get(position)).unwrap_or(&entry.machine).clone();
-                entries.push(Entry { machine, tallies: after.clone(), ..entry.clone() });
+                entries.push(RehearsalEntry { machine, tallies: after.clone(), ..entry.clone() });
             }
         }
         tallies.follow(&last, &course.tallies, self.scale);
         let kept = course.kept.iter().filter_map(|(name, moved)| Some((groups.get(name.as_str())?, *moved)));
         let kept: BTreeMap<String, bool> =
             kept.flat_map(|(group, moved)| group.names.iter().map(move |name| (name.clone(), moved))).collect();
-        let is_new = |entry: &&Entry| entry.act == Act::Create && !entry.is_known;
+        let is_new = |entry: &&RehearsalEntry| entry.act == MachineTransition::Create && !entry.is_known;
         let left = kept.len() + entries.iter().filter(is_new).count();
         // The order of deletion changed meanwhile, so that groups were deleted or kept of which a part should be.
-        let is_counted = course.ending != Ending::Settled || left >= self.wanted && kept.len() <= self.wanted;
-        let trust = if is_counted && !self.is_shared_out { trust } else { Trust::Kinds };
-        (Course { entries, tallies: tallies.written(), kept, ..course }, trust)
+        let is_counted = course.ending != RehearsalEnding::Settled || left >= self.wanted && kept.len() <= self.wanted;
+        let trust = if is_counted && !self.is_shared_out { trust } else { FoldAccuracy::Kinds };
+        (RehearsalCourse { entries, tallies: tallies.written(), kept, ..course }, trust)
     }
 
-    fn trust(&self, course: &Course, pause: Duration) -> Trust {
+    fn trust(&self, course: &RehearsalCourse, pause: Duration) -> FoldAccuracy {
         // So few unhealthy machines are replaced at a time, however many there are.
-        let has_failed = course.entries.iter().any(|entry| entry.act == Act::Fail && entry.is_known);
+        let has_failed = course.entries.iter().any(|entry| entry.act == MachineTransition::Fail && entry.is_known);
         if !self.is_in_proportion || has_failed {
-            return Trust::Fates;
+            return FoldAccuracy::Fates;
         }
         let starts = starts_of_rounds(course, pause);
         let order = self.groups.iter().filter_map(|group| group.names.first()).map(String::as_str);
         let is_in_order = in_order(order, &course.entries, &starts).is_some();
         let is_exact = self.is_alike && is_in_order && (self.is_even || self.is_one_round(course, &starts));
-        if is_exact { Trust::Exact } else { Trust::Estimate }
+        if is_exact { FoldAccuracy::Exact } else { FoldAccuracy::Estimate }
     }
 
     /// All machines are created or deleted at once, so that it does not matter how many one stands for.
-    fn is_one_round(&self, course: &Course, starts: &[usize]) -> bool {
-        let count = |act: Act| course.entries.iter().filter(|entry| entry.act == act).count();
-        let drained = course.entries.iter().filter(is_of_known(Act::Drain)).count();
-        course.ending == Ending::Settled
+    fn is_one_round(&self, course: &RehearsalCourse, starts: &[usize]) -> bool {
+        let count = |act: MachineTransition| course.entries.iter().filter(|entry| entry.act == act).count();
+        let drained = course.entries.iter().filter(is_of_known(MachineTransition::Drain)).count();
+        course.ending == RehearsalEnding::Settled
             && starts.len() <= 1
-            && [Act::Update, Act::Fail].into_iter().all(|act| count(act) == 0)
-            && (count(Act::Create), count(Act::Drain), drained) == (self.added, self.surplus, self.surplus)
+            && [MachineTransition::Update, MachineTransition::Fail].into_iter().all(|act| count(act) == 0)
+            && (count(MachineTransition::Create), count(MachineTransition::Drain), drained)
+                == (self.added, self.surplus, self.surplus)
             && (self.added == 0 || self.surplus == 0)
     }
 
     /// How many machines each new one stands for, in the order of their creation.
-    fn sizes_of_new(&self, course: &Course, groups: &BTreeMap<&str, &Group>) -> impl Iterator<Item = usize> + use<> {
-        let created = course.entries.iter().filter(|entry| entry.act == Act::Create).count();
+    fn sizes_of_new(
+        &self,
+        course: &RehearsalCourse,
+        groups: &BTreeMap<&str, &MachineGroup>,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let created = course.entries.iter().filter(|entry| entry.act == MachineTransition::Create).count();
         let kept = course.kept.keys().filter_map(|name| groups.get(name.as_str())).map(|group| group.names.len());
         let total = match course.ending {
-            Ending::Settled if !self.is_even => self.wanted.saturating_sub(kept.sum()),
+            RehearsalEnding::Settled if !self.is_even => self.wanted.saturating_sub(kept.sum()),
             _ => created * self.scale,
         };
         (0..created).map(move |at| part(total, created, at).len())
@@ -210,18 +217,18 @@ impl Groups {
 }
 
 /// Replicas of a deployment before a change, and those of its part before and after it.
-struct Replicas {
+struct FoldReplicas {
     before: usize,
     few_before: usize,
     few_after: usize,
 }
 
-impl Scale<'_> {
+impl FoldScale<'_> {
     /// Groups of machines of one kind.
-    fn parts(&self, kind: &Kind, machines: &[&Machine]) -> Vec<Group> {
+    fn parts(&self, kind: &Kind, machines: &[&Machine]) -> Vec<MachineGroup> {
         let count = machines.len().div_ceil(self.by);
         let groups = (0..count).filter_map(|at| machines.get(part(machines.len(), count, at)));
-        let group = |machines: &[&Machine]| Group {
+        let group = |machines: &[&Machine]| MachineGroup {
             names: machines.iter().map(|machine| machine.name_any()).collect(),
             set: kind.set.clone(),
             is_going: kind.is_going,
@@ -268,7 +275,7 @@ impl Scale<'_> {
         value
     }
 
-    fn set(&self, set: &MachineSet, groups: &[Group], replicas: &Replicas) -> MachineSet {
+    fn set(&self, set: &MachineSet, groups: &[MachineGroup], replicas: &FoldReplicas) -> MachineSet {
         let uid = set.uid().unwrap_or_default();
         let of_set = groups.iter().filter(|group| group.set == uid && !group.is_going);
         let (machines, groups) =
@@ -318,7 +325,7 @@ struct Kind {
 }
 
 /// Machines by their kind, in the order of deletion. Those that are too many come first.
-fn kinds<'a>(whole: &Whole<'a>) -> BTreeMap<Kind, Vec<&'a Machine>> {
+fn kinds<'a>(whole: &WholeDeployment<'a>) -> BTreeMap<Kind, Vec<&'a Machine>> {
     let surplus: BTreeSet<String> = whole.surplus().into_iter().map(ResourceExt::name_any).collect();
     let (choice, nodes) = (whole.choice(), whole.nodes_by_name());
     let node_of = |machine: &Machine| match machine.node_name() {
@@ -356,10 +363,10 @@ fn amounts_of(deployment: &MachineDeployment) -> [i32; 2] {
 
 /// Tallies of all machines.
 #[derive(Default)]
-struct Sums(BTreeMap<String, [i64; 3]>);
+struct TallySums(BTreeMap<String, [i64; 3]>);
 
-impl Sums {
-    fn add(&mut self, group: &Group, count: usize) {
+impl TallySums {
+    fn add(&mut self, group: &MachineGroup, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let sum = self.0.entry(group.set.clone()).or_default();
         let is = [!group.is_going, !group.is_going && group.is_running, group.is_going];
@@ -369,10 +376,10 @@ impl Sums {
     }
 
     /// A machine that stands for so many changed these tallies of the part.
-    fn follow(&mut self, before: &Tallies, after: &Tallies, size: usize) {
+    fn follow(&mut self, before: &TalliesBySet, after: &TalliesBySet, size: usize) {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         for set in before.keys().chain(after.keys().filter(|set| !before.contains_key(*set))) {
-            let numbers = |tallies: &Tallies| tallies.get(set).copied().map_or([0; 3], numbers_of);
+            let numbers = |tallies: &TalliesBySet| tallies.get(set).copied().map_or([0; 3], numbers_of);
             let sum = self.0.entry(set.clone()).or_default();
             for ((number, before), after) in sum.iter_mut().zip(numbers(before)).zip(numbers(after)) {
                 *number += (after - before) * size;
@@ -380,24 +387,24 @@ impl Sums {
         }
     }
 
-    fn written(&self) -> Tallies {
+    fn written(&self) -> TalliesBySet {
         let count = |number: i64| usize::try_from(number).unwrap_or_default();
-        let tally = |[live, running, going]: [i64; 3]| Tally {
+        let tally = |[live, running, going]: [i64; 3]| SetTally {
             live: count(live),
             running: count(running),
             going: count(going),
         };
         let tallies = self.0.iter().map(|(set, numbers)| (set.clone(), tally(*numbers)));
-        tallies.filter(|(_, tally)| *tally != Tally::default()).collect()
+        tallies.filter(|(_, tally)| *tally != SetTally::default()).collect()
     }
 }
 
-fn numbers_of(tally: Tally) -> [i64; 3] {
+fn numbers_of(tally: SetTally) -> [i64; 3] {
     [tally.live, tally.running, tally.going].map(|number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 /// Counts the machine that is played.
-fn tally(tallies: &mut Tallies, group: &Group) {
+fn tally(tallies: &mut TalliesBySet, group: &MachineGroup) {
     let tally = tallies.entry(group.set.clone()).or_default();
     tally.live += usize::from(!group.is_going);
     tally.running += usize::from(!group.is_going && group.is_running);

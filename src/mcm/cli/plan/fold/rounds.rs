@@ -5,11 +5,11 @@ use std::{ops::Range, time::Duration};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::whole::{Few, Whole, in_order, is_of_known, resized, settled_set};
+use super::whole::{DeploymentSample, WholeDeployment, in_order, is_of_known, resized, settled_set};
 use crate::{
     api::machine::{MachineDeployment, MachineSet, StrategyType},
     cli::plan::{fields::to_value, outcome::starts_of_rounds},
-    rehearsal::record::{Act, Course, Ending, Entry, Tallies},
+    rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, TalliesBySet},
 };
 use mcm_controllers::machine_deployment::bounds_of;
 
@@ -23,7 +23,7 @@ const EQUAL: usize = 3;
 const MOST_IN_TURN: usize = 2;
 
 /// The machines at the beginning and at the end of the order in which they are deleted. The rounds of the others repeat.
-pub(super) struct Rounds {
+pub(super) struct RoundFold {
     /// Names in the order in which their set deletes them.
     order: Vec<String>,
     /// Machines at the beginning and at the end of the order, so many each, are played.
@@ -32,9 +32,9 @@ pub(super) struct Rounds {
     set: String,
 }
 
-impl Rounds {
+impl RoundFold {
     /// Leaves machines out whose rounds equal those of others; `None` if all have to be played. The machines are alike.
-    pub(super) fn of(whole: &Whole<'_>) -> Option<(Few, Self)> {
+    pub(super) fn of(whole: &WholeDeployment<'_>) -> Option<(DeploymentSample, Self)> {
         let (live, wanted) = whole.live.zip(whole.wanted)?;
         let is_rolled = |one: &MachineDeployment| one.spec.strategy.kind() == Some(StrategyType::RollingUpdate);
         if !is_rolled(live) || !is_rolled(wanted) || wanted.spec.replicas != live.spec.replicas {
@@ -54,7 +54,7 @@ impl Rounds {
         let less = i32::try_from(left_out).ok()?;
         let rounds = Self { order: whole.in_order(), ends: (played / 2, played - played / 2), set: set.uid()? };
         let smaller = |one: &&MachineSet| smaller_set(one, if one.uid() == set.uid() { less } else { 0 });
-        let few = Few {
+        let few = DeploymentSample {
             machines: rounds.played().map(str::to_owned).collect(),
             size: played,
             deployment: Some(smaller_deployment(live, less)?),
@@ -81,13 +81,23 @@ impl Rounds {
     }
 
     /// The course with all machines; `None` if it does not follow from that with few. A longer pause than this ends a round.
-    pub(super) fn unfold(&self, mut course: Course, pause: Duration) -> Option<Course> {
-        let is_known_act = |entry: &Entry| matches!(entry.act, Act::Create | Act::Join | Act::Drain | Act::Gone);
+    pub(super) fn unfold(&self, mut course: RehearsalCourse, pause: Duration) -> Option<RehearsalCourse> {
+        let is_known_act = |entry: &RehearsalEntry| {
+            matches!(
+                entry.act,
+                MachineTransition::Create
+                    | MachineTransition::Join
+                    | MachineTransition::Drain
+                    | MachineTransition::Gone
+            )
+        };
         let left_out = i64::try_from(self.left_out()).ok()?;
         let starts = starts_of_rounds(&course, pause);
         let rest = in_order(self.played(), &course.entries, &starts)?;
         // It stops before it comes to the others, or does not begin.
-        if matches!(course.ending, Ending::Rests | Ending::Stuck) && rest >= self.ends.1 || course.entries.is_empty() {
+        if matches!(course.ending, RehearsalEnding::Rests | RehearsalEnding::Stuck) && rest >= self.ends.1
+            || course.entries.is_empty()
+        {
             course.kept.extend(self.others().iter().map(|name| (name.clone(), false)));
             for entry in &mut course.entries {
                 add(&mut entry.tallies, &self.set, left_out);
@@ -95,7 +105,7 @@ impl Rounds {
             add(&mut course.tallies, &self.set, left_out);
             return Some(course);
         }
-        if course.ending != Ending::Settled || !course.entries.iter().all(is_known_act) || rest > 0 {
+        if course.ending != RehearsalEnding::Settled || !course.entries.iter().all(is_known_act) || rest > 0 {
             return None;
         }
         let new = course.tallies.keys().next().filter(|_| course.tallies.len() == 1)?.clone();
@@ -122,7 +132,7 @@ impl Rounds {
         }
         push(block.end..course.entries.len(), times, left_out);
         let mut names = self.order.iter();
-        for entry in entries.iter_mut().filter(|entry| entry.act == Act::Drain && entry.is_known) {
+        for entry in entries.iter_mut().filter(|entry| entry.act == MachineTransition::Drain && entry.is_known) {
             entry.machine.clone_from(names.next()?);
         }
         add(&mut course.tallies, &new, left_out);
@@ -132,18 +142,18 @@ impl Rounds {
     }
 }
 
-fn drained(entries: &[Entry]) -> impl Iterator<Item = &str> {
-    entries.iter().filter(is_of_known(Act::Drain)).map(|entry| entry.machine.as_str())
+fn drained(entries: &[RehearsalEntry]) -> impl Iterator<Item = &str> {
+    entries.iter().filter(is_of_known(MachineTransition::Drain)).map(|entry| entry.machine.as_str())
 }
 
 /// The entries of a round that equals those around it, and the number of machines that it replaces. Machines that join within seconds
 /// are created and drained in rounds of each; several rounds are then taken as one.
-fn repeated(entries: &[Entry], starts: &[usize]) -> Option<(Range<usize>, usize)> {
+fn repeated(entries: &[RehearsalEntry], starts: &[usize]) -> Option<(Range<usize>, usize)> {
     (1..=MOST_IN_TURN).find_map(|in_turn| repeated_in_turn(entries, starts, in_turn))
 }
 
-fn repeated_in_turn(entries: &[Entry], starts: &[usize], in_turn: usize) -> Option<(Range<usize>, usize)> {
-    let acts = |round: &Range<usize>| -> Vec<(Act, bool)> {
+fn repeated_in_turn(entries: &[RehearsalEntry], starts: &[usize], in_turn: usize) -> Option<(Range<usize>, usize)> {
+    let acts = |round: &Range<usize>| -> Vec<(MachineTransition, bool)> {
         entries[round.clone()].iter().map(|entry| (entry.act, entry.is_known)).collect()
     };
     let (first, middle) = starts.windows(EQUAL * in_turn + 1).find_map(|starts| {
@@ -152,22 +162,24 @@ fn repeated_in_turn(entries: &[Entry], starts: &[usize], in_turn: usize) -> Opti
         let of_first = acts(&rounds[0]);
         rounds.iter().all(|round| acts(round) == of_first).then(|| (rounds[0].clone(), rounds[1].clone()))
     })?;
-    let count = |act: Act| entries[middle.clone()].iter().filter(|entry| entry.act == act).count();
+    let count = |act: MachineTransition| entries[middle.clone()].iter().filter(|entry| entry.act == act).count();
     let at_once = drained(&entries[middle.clone()]).count();
-    let is_steady =
-        at_once > 0 && [Act::Create, Act::Join, Act::Drain, Act::Gone].into_iter().all(|act| count(act) == at_once);
+    let is_steady = at_once > 0
+        && [MachineTransition::Create, MachineTransition::Join, MachineTransition::Drain, MachineTransition::Gone]
+            .into_iter()
+            .all(|act| count(act) == at_once);
     let last = |round: &Range<usize>| entries.get(round.end.checked_sub(1)?).map(|entry| live(&entry.tallies));
     let is_even = last(&first) == last(&middle);
     (is_steady && is_even).then_some((middle, at_once))
 }
 
 /// Machines of all sets that are not being deleted.
-fn live(tallies: &Tallies) -> (usize, usize, usize) {
+fn live(tallies: &TalliesBySet) -> (usize, usize, usize) {
     tallies.values().fold((0, 0, 0), |sum, tally| (sum.0 + tally.live, sum.1 + tally.running, sum.2 + tally.going))
 }
 
 /// Adds running machines to a set.
-fn add(tallies: &mut Tallies, set: &str, count: i64) {
+fn add(tallies: &mut TalliesBySet, set: &str, count: i64) {
     if count == 0 {
         return;
     }

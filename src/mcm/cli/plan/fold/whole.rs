@@ -13,8 +13,8 @@ use crate::{
         reasons::NodeConditionType,
     },
     rehearsal::{
-        play::Cue,
-        record::{Act, Entry},
+        play::DeploymentWrite,
+        record::{MachineTransition, RehearsalEntry},
     },
 };
 use mcm_controllers::{
@@ -29,7 +29,7 @@ use mcm_controllers::{
 pub(super) const MOST_PLAYED: usize = 300;
 
 /// A deployment that is about to change.
-pub(in crate::cli::plan) struct Whole<'a> {
+pub(in crate::cli::plan) struct WholeDeployment<'a> {
     /// As it is; `None` if it is created.
     pub live: Option<&'a MachineDeployment>,
     /// As it will be; `None` if it is deleted.
@@ -42,7 +42,7 @@ pub(in crate::cli::plan) struct Whole<'a> {
 }
 
 /// The part of a deployment that is played.
-pub(in crate::cli::plan) struct Few {
+pub(in crate::cli::plan) struct DeploymentSample {
     /// Names of the machines.
     pub machines: BTreeSet<String>,
     /// The most machines that are wanted at a time.
@@ -57,7 +57,7 @@ pub(in crate::cli::plan) struct Few {
 
 /// How far a course with few machines is that of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli::plan) enum Trust {
+pub(in crate::cli::plan) enum FoldAccuracy {
     /// The fates are, but not of how many machines.
     Kinds,
     /// The fate of each machine is.
@@ -68,18 +68,18 @@ pub(in crate::cli::plan) enum Trust {
     Exact,
 }
 
-impl Few {
+impl DeploymentSample {
     /// The same change of this part.
-    pub(in crate::cli::plan) fn cue(&self, cue: Cue) -> Cue {
+    pub(in crate::cli::plan) fn cue(&self, cue: DeploymentWrite) -> DeploymentWrite {
         match (cue, &self.wanted) {
-            (Cue::Create(_), Some(wanted)) => Cue::Create(wanted.clone()),
-            (Cue::Write(_), Some(wanted)) => Cue::Write(wanted.clone()),
+            (DeploymentWrite::Create(_), Some(wanted)) => DeploymentWrite::Create(wanted.clone()),
+            (DeploymentWrite::Write(_), Some(wanted)) => DeploymentWrite::Write(wanted.clone()),
             (cue, _) => cue,
         }
     }
 }
 
-impl<'a> Whole<'a> {
+impl<'a> WholeDeployment<'a> {
     /// The machines, now or in the end.
     pub(super) fn size(&self) -> usize {
         self.machines.len().max(self.replicas_after())
@@ -161,10 +161,10 @@ impl<'a> Whole<'a> {
     }
 
     /// The choice of the autoscaler.
-    pub(super) fn choice(&self) -> Choice<'a> {
+    pub(super) fn choice(&self) -> AutoscalerChoice<'a> {
         let of_sets = self.sets.iter().filter_map(|set| scaled_at(&set.metadata)).max();
         let of_deployment = self.wanted.and_then(|wanted| scaled_at(&wanted.metadata));
-        Choice { listed: self.wanted.map(chosen).unwrap_or_default(), scaled_at: of_deployment.max(of_sets) }
+        AutoscalerChoice { listed: self.wanted.map(chosen).unwrap_or_default(), scaled_at: of_deployment.max(of_sets) }
     }
 
     /// The machines differ only in their identity and their times, and the deployment is settled.
@@ -194,12 +194,12 @@ impl<'a> Whole<'a> {
 }
 
 /// The machines that the autoscaler chose: their set deletes them first, and even if their number is right.
-pub(super) struct Choice<'a> {
+pub(super) struct AutoscalerChoice<'a> {
     listed: BTreeSet<&'a str>,
     scaled_at: Option<Timestamp>,
 }
 
-impl Choice<'_> {
+impl AutoscalerChoice<'_> {
     pub(super) fn has(&self, machine: &Machine) -> bool {
         self.listed.contains(machine.name_any().as_str()) || is_chosen(machine, self.scaled_at)
     }
@@ -215,7 +215,7 @@ pub(super) fn replicas_of(deployment: Option<&MachineDeployment>) -> usize {
 }
 
 /// The set with all machines of a deployment that is settled.
-pub(super) fn settled_set<'a>(whole: &Whole<'a>) -> Option<&'a MachineSet> {
+pub(super) fn settled_set<'a>(whole: &WholeDeployment<'a>) -> Option<&'a MachineSet> {
     let live = whole.live?;
     let is_plain = |one: &MachineDeployment| !one.spec.paused && one.spec.rollback_to.is_none();
     let replicas = live.spec.replicas;
@@ -313,12 +313,17 @@ pub(super) fn conditions_of(node: &Value) -> Vec<Value> {
 }
 
 /// Each round drains or updates the next machines of this order. The number of machines that are left in the end.
-pub(super) fn in_order<'a>(order: impl Iterator<Item = &'a str>, entries: &[Entry], starts: &[usize]) -> Option<usize> {
+pub(super) fn in_order<'a>(
+    order: impl Iterator<Item = &'a str>,
+    entries: &[RehearsalEntry],
+    starts: &[usize],
+) -> Option<usize> {
     let mut names = order;
     let ends = starts.iter().skip(1).copied().chain([entries.len()]);
     for (start, end) in starts.iter().zip(ends) {
-        let touched =
-            entries[*start..end].iter().filter(|one| is_of_known(Act::Drain)(one) || is_of_known(Act::Update)(one));
+        let touched = entries[*start..end]
+            .iter()
+            .filter(|one| is_of_known(MachineTransition::Drain)(one) || is_of_known(MachineTransition::Update)(one));
         let mut touched: Vec<&str> = touched.map(|entry| entry.machine.as_str()).collect();
         let mut expected: Vec<&str> = names.by_ref().take(touched.len()).collect();
         touched.sort_unstable();
@@ -330,6 +335,6 @@ pub(super) fn in_order<'a>(order: impl Iterator<Item = &'a str>, entries: &[Entr
     Some(names.count())
 }
 
-pub(super) fn is_of_known(act: Act) -> impl Fn(&&Entry) -> bool {
+pub(super) fn is_of_known(act: MachineTransition) -> impl Fn(&&RehearsalEntry) -> bool {
     move |entry| entry.act == act && entry.is_known
 }

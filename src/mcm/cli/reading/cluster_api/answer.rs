@@ -1,24 +1,24 @@
 //! The answers for objects of Cluster API. Pure.
 
 use super::{
-    Sight, World,
+    CapiFacts, ObjectLookup,
     chain::state,
-    object::{Kind, Object},
+    object::{CapiObject, Kind},
 };
 use crate::cli::{
-    error::Misuse,
-    reading::story::{Answer, RuledOut, Shown, Verdict, unsettled},
+    error::UsageError,
+    reading::story::{FailingCondition, ObjectAnswer, ObjectVerdict, RuledOut, unsettled},
 };
-use mcm_rules::plan::Subject;
+use mcm_rules::plan::SubjectRef;
 
-impl World<'_> {
+impl CapiFacts<'_> {
     /// The answer for an object, with its machines that are not settled.
     ///
     /// # Errors
     /// There is none.
-    pub(in crate::cli) fn answer(&self, kind: Kind, name: &str) -> Result<Answer, Misuse> {
+    pub(in crate::cli) fn answer(&self, kind: Kind, name: &str) -> Result<ObjectAnswer, UsageError> {
         match self.objects.see(kind, name) {
-            Sight::Present(object) => {
+            ObjectLookup::Present(object) => {
                 let machines = self.objects.machines_below(kind, name);
                 let machines = machines.into_iter().map(|machine| self.brief(Kind::Machine, machine));
                 let mut machines = unsettled(machines);
@@ -27,33 +27,33 @@ impl World<'_> {
                 }
                 let answer = self.brief(kind, object);
                 let ruled_out = match answer.verdict {
-                    Verdict::Settled => Vec::new(),
+                    ObjectVerdict::Settled => Vec::new(),
                     _ => self.ruled_out(kind, object),
                 };
-                let verdict = machines.iter().map(|one| one.verdict).fold(answer.verdict, Verdict::max);
-                Ok(Answer { verdict, machines, ruled_out, links: self.links(kind, object), ..answer })
+                let verdict = machines.iter().map(|one| one.verdict).fold(answer.verdict, ObjectVerdict::max);
+                Ok(ObjectAnswer { verdict, machines, ruled_out, links: self.links(kind, object), ..answer })
             }
-            Sight::Unknown => {
+            ObjectLookup::Unknown => {
                 let state = "it could not be read".to_owned();
-                Ok(Answer {
+                Ok(ObjectAnswer {
                     api_group: Some(kind.group()),
-                    ..Answer::new(self.subject(kind, name), Verdict::Unknown, state, Vec::new())
+                    ..ObjectAnswer::new(self.subject(kind, name), ObjectVerdict::Unknown, state, Vec::new())
                 })
             }
-            Sight::Missing => Err(self.missing(kind, name)),
+            ObjectLookup::Missing => Err(self.missing(kind, name)),
         }
     }
 
     /// Everything that is not settled, with the objects of Cluster API, which have the waits of their MCM Machines.
-    pub(in crate::cli) fn with_all(&self, natives: Vec<Answer>) -> Vec<Answer> {
-        let is_shown = |answer: &Answer| !self.facts.is_provided(&answer.object);
+    pub(in crate::cli) fn with_all(&self, natives: Vec<ObjectAnswer>) -> Vec<ObjectAnswer> {
+        let is_shown = |answer: &ObjectAnswer| !self.facts.is_provided(&answer.object);
         unsettled(natives.into_iter().filter(is_shown).chain(self.unsettled()))
     }
 
-    fn unsettled(&self) -> Vec<Answer> {
+    fn unsettled(&self) -> Vec<ObjectAnswer> {
         let every = Kind::ALL.into_iter().flat_map(|kind| self.objects.all(kind).map(move |object| (kind, object)));
         // A Machine has the waits of its infrastructure.
-        let is_shown = |(kind, object): &(Kind, &Object)| match kind {
+        let is_shown = |(kind, object): &(Kind, &CapiObject)| match kind {
             Kind::MCMMachine => object.owner(Kind::Machine.name()).is_none(),
             Kind::MCMMachinePool => object.owner(Kind::MachinePool.name()).is_none(),
             _ => true,
@@ -61,11 +61,11 @@ impl World<'_> {
         unsettled(every.filter(is_shown).map(|(kind, object)| self.brief(kind, object)))
     }
 
-    fn subject(&self, kind: Kind, name: &str) -> Subject {
+    fn subject(&self, kind: Kind, name: &str) -> SubjectRef {
         self.facts.subject(kind.name(), name)
     }
 
-    fn natives_of_pool(&self, kind: Kind, object: &Object) -> Vec<Answer> {
+    fn natives_of_pool(&self, kind: Kind, object: &CapiObject) -> Vec<ObjectAnswer> {
         let name = match kind {
             Kind::MachinePool => &object.spec.template.spec.infrastructure_ref.name,
             _ => object.name(),
@@ -74,7 +74,7 @@ impl World<'_> {
     }
 
     /// The answer without the objects around it.
-    pub(in crate::cli) fn brief(&self, kind: Kind, object: &Object) -> Answer {
+    pub(in crate::cli) fn brief(&self, kind: Kind, object: &CapiObject) -> ObjectAnswer {
         let waits = self.waits(kind, object);
         let verdict = Self::verdict(&waits);
         let native = match kind {
@@ -85,33 +85,33 @@ impl World<'_> {
         let native = native.and_then(|object| self.native(object));
         let (failed, tried) = native.map(|native| (native.failed, native.tried)).unwrap_or_default();
         let owners = self.owners(object);
-        let conditions = object.notable().into_iter().map(|(version, condition)| Shown {
+        let conditions = object.notable().into_iter().map(|(version, condition)| FailingCondition {
             type_: condition.type_.clone(),
             status: condition.status.clone(),
             reason: condition.reason.clone(),
             message: condition.message.clone(),
             version,
         });
-        Answer {
+        ObjectAnswer {
             api_group: Some(kind.group()),
             since: object.since(),
-            failed: failed.filter(|_| verdict != Verdict::Settled),
-            tried: tried.filter(|_| verdict != Verdict::Settled),
+            failed: failed.filter(|_| verdict != ObjectVerdict::Settled),
+            tried: tried.filter(|_| verdict != ObjectVerdict::Settled),
             conditions: conditions.collect(),
             owners,
-            ..Answer::new(self.subject(kind, object.name()), verdict, state(kind, object), waits)
+            ..ObjectAnswer::new(self.subject(kind, object.name()), verdict, state(kind, object), waits)
         }
     }
 
     /// The nearest owner that is a controller, with those above it.
-    fn owners(&self, object: &Object) -> Vec<Subject> {
+    fn owners(&self, object: &CapiObject) -> Vec<SubjectRef> {
         let owners = object.metadata.owner_references.iter().flatten();
         let controller = owners.filter(|owner| owner.controller == Some(true));
         controller.map(|owner| self.facts.subject(&owner.kind, &owner.name)).collect()
     }
 
     /// The usual causes that do not apply to an object.
-    fn ruled_out(&self, kind: Kind, object: &Object) -> Vec<RuledOut> {
+    fn ruled_out(&self, kind: Kind, object: &CapiObject) -> Vec<RuledOut> {
         let mut found = Vec::new();
         let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
         let cluster = if kind == Kind::Cluster { Some(object) } else { self.objects.cluster_of(object).known() };
@@ -131,7 +131,7 @@ impl World<'_> {
         found
     }
 
-    fn missing(&self, kind: Kind, name: &str) -> Misuse {
+    fn missing(&self, kind: Kind, name: &str) -> UsageError {
         let namespace = &self.facts.namespace;
         let alike = self.objects.names(kind).map(|known| (strsim::jaro_winkler(known, name), known));
         let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
@@ -139,6 +139,6 @@ impl World<'_> {
             Some((_, known)) => format!("did you mean {}?", kind.argument(known)),
             None => format!("kubectl get {}.{} -n {namespace} lists them", kind.plural(), kind.group()),
         };
-        Misuse { message: format!("there is no {} in namespace {namespace}", kind.argument(name)), hint }
+        UsageError { message: format!("there is no {} in namespace {namespace}", kind.argument(name)), hint }
     }
 }

@@ -2,17 +2,17 @@
 
 use jiff::Timestamp;
 
-use super::object::{Kind, Object};
-use crate::cli::reading::story::{Remedied, Told};
+use super::object::{CapiObject, Kind};
+use crate::cli::reading::story::{ExplainedWait, ObjectRemedy};
 use mcm_rules::plan::{
     WaitKind,
-    guide::{Danger, End},
+    guide::{RemedyDanger, WaitEnd},
     shell::word,
 };
 
 /// Why an object of Cluster API waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum WaitCause {
     /// An annotation or the Cluster pauses it.
     Paused,
     /// The MachineDeployment is paused.
@@ -60,13 +60,13 @@ pub(super) enum Cause {
 }
 
 /// An object that waits, for the texts of remedies.
-pub(super) struct Place<'a> {
+pub(super) struct WaitingObject<'a> {
     pub kind: Kind,
-    pub object: &'a Object,
+    pub object: &'a CapiObject,
     pub namespace: &'a str,
 }
 
-impl Place<'_> {
+impl WaitingObject<'_> {
     fn kubectl(&self, kind: Kind, verb: &str, name: &str) -> String {
         let argument = kind.argument(&word(name)).replacen('/', " ", 1);
         format!("kubectl {verb} {argument} -n {}", self.namespace)
@@ -91,94 +91,105 @@ impl Place<'_> {
     }
 }
 
-impl Cause {
+impl WaitCause {
     /// The wait for this cause.
-    pub(super) fn told(self, place: &Place<'_>, text: impl Into<String>, until: Option<Timestamp>) -> Told {
+    pub(super) fn told(
+        self,
+        place: &WaitingObject<'_>,
+        text: impl Into<String>,
+        until: Option<Timestamp>,
+    ) -> ExplainedWait {
         let (kind, end, meaning) = self.entry();
         let text = text.into();
-        Told { kind, text, meaning, end, until, since: None, plans: None, remedies: self.remedies(place) }
+        ExplainedWait { kind, text, meaning, end, until, since: None, plans: None, remedies: self.remedies(place) }
     }
 
-    const fn entry(self) -> (WaitKind, End, &'static str) {
+    const fn entry(self) -> (WaitKind, WaitEnd, &'static str) {
         match self {
             Self::Paused => {
-                (WaitKind::Hold, End::User, "A paused object is not reconciled, neither by core nor by providers.")
+                (WaitKind::Hold, WaitEnd::User, "A paused object is not reconciled, neither by core nor by providers.")
             }
-            Self::PausedRollout => (WaitKind::Paused, End::User, "A paused MachineDeployment does not roll out."),
+            Self::PausedRollout => (WaitKind::Paused, WaitEnd::User, "A paused MachineDeployment does not roll out."),
             Self::Core => (
                 WaitKind::Owner,
-                End::Others,
+                WaitEnd::Others,
                 "Cluster API core acts first: it sets owners, and reads the objects that a Machine names.",
             ),
             Self::Bootstrap => (
                 WaitKind::Infrastructure,
-                End::Others,
+                WaitEnd::Others,
                 "No VM is created before the bootstrap provider has stored the bootstrap data of the Machine in a Secret.",
             ),
             Self::ControlPlane => (
                 WaitKind::Infrastructure,
-                End::Others,
+                WaitEnd::Others,
                 "Workers get bootstrap data, and Nodes are looked at, once the first Machine of the control plane has a Node.",
             ),
             Self::ClusterInfrastructure => (
                 WaitKind::Infrastructure,
-                End::Others,
+                WaitEnd::Others,
                 "No machine is created before the infrastructure of the Cluster is provisioned.",
             ),
-            Self::Class => (WaitKind::Class, End::User, "The class of the VM, or its Secret, cannot be used."),
+            Self::Class => (WaitKind::Class, WaitEnd::User, "The class of the VM, or its Secret, cannot be used."),
             Self::Obstacle => (
                 WaitKind::SpecCorrection,
-                End::User,
+                WaitEnd::User,
                 "The provider never guesses in such a case, because a VM could be lost.",
             ),
             Self::LoadBalancer => (
                 WaitKind::CloudOperation,
-                End::Others,
+                WaitEnd::Others,
                 "A VM of the control plane is registered in the load balancer before it counts as provisioned, and deregistered before it is deleted.",
             ),
-            Self::Vm => (WaitKind::CloudOperation, End::Others, "The cloud works on the VM."),
+            Self::Vm => (WaitKind::CloudOperation, WaitEnd::Others, "The cloud works on the VM."),
             Self::OtherProvider => (
                 WaitKind::Infrastructure,
-                End::Others,
+                WaitEnd::Others,
                 "The machine belongs to another infrastructure provider, whose controllers have the details.",
             ),
             Self::Provider => (
                 WaitKind::Infrastructure,
-                End::Others,
+                WaitEnd::Others,
                 "The controllers of the provider have not acted: they may not run.",
             ),
             Self::NodeJoin => {
-                (WaitKind::NodeJoin, End::Others, "The VM runs, but its kubelet has not joined the cluster.")
+                (WaitKind::NodeJoin, WaitEnd::Others, "The VM runs, but its kubelet has not joined the cluster.")
             }
             Self::NodeHealth => {
-                (WaitKind::NodeHealth, End::Others, "The kubelet reports a problem, or nothing at all.")
+                (WaitKind::NodeHealth, WaitEnd::Others, "The kubelet reports a problem, or nothing at all.")
             }
             Self::Connection => {
-                (WaitKind::NodesUnknown, End::Others, "Core does not reach the API server of the workload cluster.")
+                (WaitKind::NodesUnknown, WaitEnd::Others, "Core does not reach the API server of the workload cluster.")
             }
             Self::Drain => (
                 WaitKind::Eviction,
-                End::Others,
+                WaitEnd::Others,
                 "Core evicts the pods of the Node before the VM is deleted, and waits for budgets and for pods that terminate.",
             ),
-            Self::Volumes => (WaitKind::VolumeDetachment, End::Others, "Volumes are still attached to the Node."),
+            Self::Volumes => (WaitKind::VolumeDetachment, WaitEnd::Others, "Volumes are still attached to the Node."),
             Self::Hook => {
-                (WaitKind::Finalizers, End::Others, "An annotation of another controller holds the deletion.")
+                (WaitKind::Finalizers, WaitEnd::Others, "An annotation of another controller holds the deletion.")
             }
-            Self::Deletion => (WaitKind::MachineDeletion, End::Others, "A deletion removes one part after the other."),
-            Self::Remediation => {
-                (WaitKind::Replacement, End::Others, "A health check failed, so the owner of the Machine replaces it.")
+            Self::Deletion => {
+                (WaitKind::MachineDeletion, WaitEnd::Others, "A deletion removes one part after the other.")
             }
-            Self::Machines => (WaitKind::MachineAvailability, End::Controllers, "Machines have to become available."),
+            Self::Remediation => (
+                WaitKind::Replacement,
+                WaitEnd::Others,
+                "A health check failed, so the owner of the Machine replaces it.",
+            ),
+            Self::Machines => {
+                (WaitKind::MachineAvailability, WaitEnd::Controllers, "Machines have to become available.")
+            }
             Self::Rollout => (
                 WaitKind::Rollout,
-                End::Controllers,
+                WaitEnd::Controllers,
                 "Machines with a former template are replaced one after the other.",
             ),
         }
     }
 
-    fn remedies(self, place: &Place<'_>) -> Vec<Remedied> {
+    fn remedies(self, place: &WaitingObject<'_>) -> Vec<ObjectRemedy> {
         let namespace = place.namespace;
         let describe = || safe(place.own("describe"), "shows its conditions and its events");
         let nodes = || {
@@ -205,7 +216,7 @@ impl Cause {
             Self::PausedRollout => {
                 let command = format!("{} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'", place.own("patch"));
                 let note = "resumes it, and rolls out a new template";
-                vec![Remedied { text: command, note, danger: Danger::ReplacesMachines }]
+                vec![ObjectRemedy { text: command, note, danger: RemedyDanger::ReplacesMachines }]
             }
             Self::Bootstrap => match &place.object.spec.bootstrap.config_ref {
                 config if config.name.is_empty() => {
@@ -245,7 +256,7 @@ impl Cause {
                 let mut all = vec![nodes(), safe("see the console of the VM, and the log of cloud-init on it", "")];
                 if place.is_machine() {
                     let note = "its MachineSet creates another one";
-                    all.push(Remedied { text: place.own("delete"), note, danger: Danger::ReplacesMachines });
+                    all.push(ObjectRemedy { text: place.own("delete"), note, danger: RemedyDanger::ReplacesMachines });
                 }
                 all
             }
@@ -261,7 +272,11 @@ impl Cause {
                 vec![
                     nodes(),
                     safe("kubectl get pdb -A", "in the workload cluster: shows the budgets that allow no disruption"),
-                    Remedied { text: command, note: "deletes the VM without a drain", danger: Danger::KillsPods },
+                    ObjectRemedy {
+                        text: command,
+                        note: "deletes the VM without a drain",
+                        danger: RemedyDanger::KillsPods,
+                    },
                 ]
             }
             Self::Volumes => {
@@ -271,7 +286,7 @@ impl Cause {
                 vec![
                     nodes(),
                     safe("kubectl get volumeattachments", "in the workload cluster"),
-                    Remedied { text, note, danger: Danger::LosesData },
+                    ObjectRemedy { text, note, danger: RemedyDanger::LosesData },
                 ]
             }
             Self::Hook => vec![
@@ -293,6 +308,6 @@ impl Cause {
     }
 }
 
-fn safe(text: impl Into<String>, note: &'static str) -> Remedied {
-    Remedied { text: text.into(), note, danger: Danger::Safe }
+fn safe(text: impl Into<String>, note: &'static str) -> ObjectRemedy {
+    ObjectRemedy { text: text.into(), note, danger: RemedyDanger::Safe }
 }

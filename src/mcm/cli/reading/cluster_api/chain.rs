@@ -1,14 +1,14 @@
 //! The chain of objects from a Cluster down to the Node of a Machine. Pure.
 
 use super::{
-    Sight, World,
-    object::{Kind, Object, Reference},
+    CapiFacts, ObjectLookup,
+    object::{CapiObject, CapiReference, Kind},
 };
-use crate::cli::reading::story::{DEPLOYMENT, Link, MACHINE, NODE, Verdict};
+use crate::cli::reading::story::{ChainLink, DEPLOYMENT, MACHINE, NODE, ObjectVerdict};
 
-impl World<'_> {
+impl CapiFacts<'_> {
     /// The objects above and below an object, from its Cluster down.
-    pub(super) fn links(&self, kind: Kind, object: &Object) -> Vec<Link> {
+    pub(super) fn links(&self, kind: Kind, object: &CapiObject) -> Vec<ChainLink> {
         let mut links = Vec::new();
         if kind != Kind::Cluster && !object.cluster_name().is_empty() {
             links.push(self.link(Kind::Cluster, object.cluster_name()));
@@ -29,7 +29,7 @@ impl World<'_> {
             Kind::Machine => self.push_machine(&mut links, object),
             Kind::MCMMachine => {
                 match object.owner(Kind::Machine.name()).map(|name| self.objects.see(Kind::Machine, name)) {
-                    Some(Sight::Present(machine)) => self.push_machine(&mut links, machine),
+                    Some(ObjectLookup::Present(machine)) => self.push_machine(&mut links, machine),
                     _ => {
                         links.push(self.of(kind, object));
                         links.extend(self.native_link(object));
@@ -52,7 +52,7 @@ impl World<'_> {
         links
     }
 
-    fn push_machine(&self, links: &mut Vec<Link>, machine: &Object) {
+    fn push_machine(&self, links: &mut Vec<ChainLink>, machine: &CapiObject) {
         let pool = machine.owner(Kind::MachinePool.name()).map(|name| self.link(Kind::MachinePool, name));
         let set = machine.owner(Kind::MachineSet.name());
         let owner = set.and_then(|name| self.objects.see(Kind::MachineSet, name).known());
@@ -73,23 +73,33 @@ impl World<'_> {
         links.extend(node_of(machine));
     }
 
-    fn link(&self, kind: Kind, name: &str) -> Link {
+    fn link(&self, kind: Kind, name: &str) -> ChainLink {
         match self.objects.see(kind, name) {
-            Sight::Present(object) => self.of(kind, object),
-            Sight::Missing => Link::new(kind.name(), Some(kind.group()), name, Verdict::Waiting, "does not exist"),
-            Sight::Unknown => Link::new(kind.name(), Some(kind.group()), name, Verdict::Unknown, "not read"),
+            ObjectLookup::Present(object) => self.of(kind, object),
+            ObjectLookup::Missing => {
+                ChainLink::new(kind.name(), Some(kind.group()), name, ObjectVerdict::Waiting, "does not exist")
+            }
+            ObjectLookup::Unknown => {
+                ChainLink::new(kind.name(), Some(kind.group()), name, ObjectVerdict::Unknown, "not read")
+            }
         }
     }
 
-    fn of(&self, kind: Kind, object: &Object) -> Link {
+    fn of(&self, kind: Kind, object: &CapiObject) -> ChainLink {
         let waits = self.waits(kind, object);
         let (verdict, state) = (Self::verdict(&waits), state(kind, object));
         let waits = waits.into_iter().next().map(|wait| wait.text);
-        Link { waits, ..Link::new(kind.name(), Some(kind.group()), object.name(), verdict, &state) }
+        ChainLink { waits, ..ChainLink::new(kind.name(), Some(kind.group()), object.name(), verdict, &state) }
     }
 
     /// The infrastructure of an object, of this provider or of another.
-    fn referenced(&self, kind: Kind, reference: &Reference, owner: &Object, condition: &str) -> Option<Link> {
+    fn referenced(
+        &self,
+        kind: Kind,
+        reference: &CapiReference,
+        owner: &CapiObject,
+        condition: &str,
+    ) -> Option<ChainLink> {
         if reference.kind == kind.name() {
             return Some(self.link(kind, &reference.name));
         }
@@ -97,50 +107,50 @@ impl World<'_> {
     }
 
     /// An object that is not read: a condition of another object shows its state.
-    fn other(reference: &Reference, owner: &Object, condition: &str) -> Option<Link> {
+    fn other(reference: &CapiReference, owner: &CapiObject, condition: &str) -> Option<ChainLink> {
         if reference.name.is_empty() {
             return None;
         }
         let (verdict, state) = match owner.condition(condition) {
-            Some(one) if one.is_true() => (Verdict::Settled, "ready".to_owned()),
-            Some(one) => (Verdict::Waiting, one.text()),
-            None => (Verdict::Unknown, "not read".to_owned()),
+            Some(one) if one.is_true() => (ObjectVerdict::Settled, "ready".to_owned()),
+            Some(one) => (ObjectVerdict::Waiting, one.text()),
+            None => (ObjectVerdict::Unknown, "not read".to_owned()),
         };
-        Some(Link::new(&reference.kind, None, &reference.name, verdict, &state))
+        Some(ChainLink::new(&reference.kind, None, &reference.name, verdict, &state))
     }
 
-    fn native_link(&self, object: &Object) -> Option<Link> {
+    fn native_link(&self, object: &CapiObject) -> Option<ChainLink> {
         let native = self.native(object)?;
         let waits = native.waits.first().map(|wait| wait.text.clone());
-        Some(Link { waits, ..Link::new(MACHINE, None, &native.object.name, native.verdict, &native.state) })
+        Some(ChainLink { waits, ..ChainLink::new(MACHINE, None, &native.object.name, native.verdict, &native.state) })
     }
 
-    fn pool_links(&self, pool: &str) -> Vec<Link> {
-        let of = |native: crate::cli::reading::story::Answer| {
+    fn pool_links(&self, pool: &str) -> Vec<ChainLink> {
+        let of = |native: crate::cli::reading::story::ObjectAnswer| {
             let waits = native.waits.first().map(|wait| wait.text.clone());
-            Link { waits, ..Link::new(DEPLOYMENT, None, &native.object.name, native.verdict, &native.state) }
+            ChainLink { waits, ..ChainLink::new(DEPLOYMENT, None, &native.object.name, native.verdict, &native.state) }
         };
         self.deployments_of(pool).into_iter().map(of).collect()
     }
 }
 
 /// The Node of a Machine, as core sees it.
-pub(in crate::cli) fn node_of(machine: &Object) -> Option<Link> {
+pub(in crate::cli) fn node_of(machine: &CapiObject) -> Option<ChainLink> {
     let name = &machine.status.node_ref.name;
     if name.is_empty() {
         return None;
     }
     let (verdict, state) = match machine.condition("NodeHealthy") {
-        Some(one) if one.is_true() => (Verdict::Settled, "healthy".to_owned()),
-        Some(one) if one.status == "False" => (Verdict::Waiting, one.text()),
-        Some(one) => (Verdict::Unknown, one.text()),
-        None => (Verdict::Unknown, "not looked at".to_owned()),
+        Some(one) if one.is_true() => (ObjectVerdict::Settled, "healthy".to_owned()),
+        Some(one) if one.status == "False" => (ObjectVerdict::Waiting, one.text()),
+        Some(one) => (ObjectVerdict::Unknown, one.text()),
+        None => (ObjectVerdict::Unknown, "not looked at".to_owned()),
     };
-    Some(Link::new(NODE, None, name, verdict, &state))
+    Some(ChainLink::new(NODE, None, name, verdict, &state))
 }
 
 /// The state of an object in words.
-pub(super) fn state(kind: Kind, object: &Object) -> String {
+pub(super) fn state(kind: Kind, object: &CapiObject) -> String {
     let status = &object.status;
     let phase = if object.is_deleting() { "Deleting" } else { status.phase.as_str() };
     match kind {
@@ -167,7 +177,7 @@ pub(super) fn state(kind: Kind, object: &Object) -> String {
         Kind::Machine => phase.to_owned(),
         Kind::MCMCluster | Kind::MCMMachine | Kind::MCMMachinePool => {
             let ready = object.condition("Ready");
-            let is_paused = object.condition("Paused").is_some_and(super::object::Condition::is_true);
+            let is_paused = object.condition("Paused").is_some_and(super::object::CapiCondition::is_true);
             match ready {
                 _ if object.is_deleting() => "deleting".to_owned(),
                 _ if is_paused => "paused".to_owned(),

@@ -13,15 +13,15 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::object::{Kind, Object};
-use super::story::{ByName, Facts};
+use self::object::{CapiObject, Kind};
+use super::story::{ByName, NamespaceFacts};
 
 pub(in crate::cli) use observe::{changes, has_clusters, read};
 
 /// The objects of Cluster API in a namespace. A kind that was not read is absent.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct Objects {
-    by_kind: BTreeMap<Kind, ByName<Object>>,
+pub(in crate::cli) struct CapiObjects {
+    by_kind: BTreeMap<Kind, ByName<CapiObject>>,
     /// Objects that cannot be decoded.
     unreadable: BTreeSet<(&'static str, String)>,
     /// Notes about what could not be read.
@@ -30,18 +30,18 @@ pub(in crate::cli) struct Objects {
 
 /// An object, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli) enum Sight<'a> {
+pub(in crate::cli) enum ObjectLookup<'a> {
     /// It could not be read.
     Unknown,
     /// It does not exist.
     Missing,
     /// It exists.
-    Present(&'a Object),
+    Present(&'a CapiObject),
 }
 
-impl<'a> Sight<'a> {
+impl<'a> ObjectLookup<'a> {
     /// The object, if it is known to exist.
-    pub(in crate::cli) fn known(self) -> Option<&'a Object> {
+    pub(in crate::cli) fn known(self) -> Option<&'a CapiObject> {
         match self {
             Self::Present(object) => Some(object),
             Self::Unknown | Self::Missing => None,
@@ -49,46 +49,46 @@ impl<'a> Sight<'a> {
     }
 }
 
-impl Objects {
+impl CapiObjects {
     /// An object of a kind.
-    pub(in crate::cli) fn see(&self, kind: Kind, name: &str) -> Sight<'_> {
+    pub(in crate::cli) fn see(&self, kind: Kind, name: &str) -> ObjectLookup<'_> {
         match self.by_kind.get(&kind) {
             Some(all) => match all.get(name) {
-                Some(object) => Sight::Present(object),
-                None if self.unreadable.contains(&(kind.name(), name.to_owned())) => Sight::Unknown,
-                None => Sight::Missing,
+                Some(object) => ObjectLookup::Present(object),
+                None if self.unreadable.contains(&(kind.name(), name.to_owned())) => ObjectLookup::Unknown,
+                None => ObjectLookup::Missing,
             },
-            None => Sight::Unknown,
+            None => ObjectLookup::Unknown,
         }
     }
 
     /// The objects of a kind that were read.
-    pub(in crate::cli) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+    pub(in crate::cli) fn all(&self, kind: Kind) -> impl Iterator<Item = &CapiObject> {
         self.by_kind.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Names of all objects that `KIND/NAME` may mean, for suggestions.
     pub(super) fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
-        self.all(kind).map(Object::name)
+        self.all(kind).map(CapiObject::name)
     }
 
     /// The Cluster of an object.
-    pub(super) fn cluster_of(&self, object: &Object) -> Sight<'_> {
+    pub(super) fn cluster_of(&self, object: &CapiObject) -> ObjectLookup<'_> {
         self.see(Kind::Cluster, object.cluster_name())
     }
 
     /// The objects of a kind in a Cluster.
-    pub(in crate::cli) fn in_cluster<'a>(&'a self, kind: Kind, cluster: &str) -> impl Iterator<Item = &'a Object> {
+    pub(in crate::cli) fn in_cluster<'a>(&'a self, kind: Kind, cluster: &str) -> impl Iterator<Item = &'a CapiObject> {
         self.all(kind).filter(move |object| object.cluster_name() == cluster)
     }
 
     /// The objects of a kind with an owner.
-    pub(in crate::cli) fn owned<'a>(&'a self, kind: Kind, owner: (&str, &str)) -> impl Iterator<Item = &'a Object> {
+    pub(in crate::cli) fn owned<'a>(&'a self, kind: Kind, owner: (&str, &str)) -> impl Iterator<Item = &'a CapiObject> {
         self.all(kind).filter(move |object| object.owner(owner.0) == Some(owner.1))
     }
 
     /// The Machines of a Cluster, MachineDeployment, MachineSet or MachinePool.
-    pub(in crate::cli) fn machines_below<'a>(&'a self, kind: Kind, name: &str) -> Vec<&'a Object> {
+    pub(in crate::cli) fn machines_below<'a>(&'a self, kind: Kind, name: &str) -> Vec<&'a CapiObject> {
         match kind {
             Kind::Cluster => self.in_cluster(Kind::Machine, name).collect(),
             Kind::MachineDeployment => {
@@ -103,9 +103,9 @@ impl Objects {
 
 /// All facts about a namespace with Cluster API.
 #[derive(Clone, Copy)]
-pub(in crate::cli) struct World<'a> {
-    pub facts: &'a Facts,
-    pub objects: &'a Objects,
+pub(in crate::cli) struct CapiFacts<'a> {
+    pub facts: &'a NamespaceFacts,
+    pub objects: &'a CapiObjects,
 }
 
 /// Kind and name of an object of Cluster API in `KIND/NAME`; `None` for objects of `machine.sapcloud.io`.

@@ -117,88 +117,88 @@ impl Kind {
 /// An object of any of these kinds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct Object {
+pub(in crate::cli) struct CapiObject {
     pub metadata: ObjectMeta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: CapiSpec,
+    pub status: CapiStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Spec {
+pub(in crate::cli) struct CapiSpec {
     pub cluster_name: String,
     pub paused: Option<bool>,
     pub replicas: Option<i32>,
     /// Of Clusters and Machines.
-    pub infrastructure_ref: Reference,
+    pub infrastructure_ref: CapiReference,
     /// Of Clusters.
-    pub control_plane_ref: Reference,
+    pub control_plane_ref: CapiReference,
     /// Of Machines.
-    pub bootstrap: Bootstrap,
+    pub bootstrap: CapiBootstrap,
     /// Of MachinePools.
-    pub template: Template,
+    pub template: CapiTemplate,
     #[serde(rename = "providerID")]
     pub provider_id: String,
-    pub deletion: Deletion,
+    pub deletion: MachineDeletionSpec,
 }
 
 /// A reference in the namespace of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct Reference {
+pub(in crate::cli) struct CapiReference {
     pub kind: String,
     pub name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Bootstrap {
-    pub config_ref: Reference,
+pub(in crate::cli) struct CapiBootstrap {
+    pub config_ref: CapiReference,
     pub data_secret_name: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct Template {
+pub(in crate::cli) struct CapiTemplate {
     pub spec: TemplateSpec,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(in crate::cli) struct TemplateSpec {
-    pub infrastructure_ref: Reference,
-    pub bootstrap: Bootstrap,
+    pub infrastructure_ref: CapiReference,
+    pub bootstrap: CapiBootstrap,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Deletion {
+pub(in crate::cli) struct MachineDeletionSpec {
     /// 0 for no limit.
     pub node_drain_timeout_seconds: i32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Status {
+pub(in crate::cli) struct CapiStatus {
     pub phase: String,
-    pub node_ref: Reference,
+    pub node_ref: CapiReference,
     /// Of MachinePools.
-    pub node_refs: Vec<Reference>,
+    pub node_refs: Vec<CapiReference>,
     /// Of MCMMachines: the MCM Machine.
-    pub machine_ref: Reference,
-    pub initialization: Initialization,
+    pub machine_ref: CapiReference,
+    pub initialization: InitializationStatus,
     pub replicas: i32,
     pub available_replicas: i32,
     pub up_to_date_replicas: i32,
     pub deletion: DeletionStatus,
     /// Conditions of v1beta2.
-    pub conditions: Vec<Condition>,
-    pub deprecated: Deprecated,
+    pub conditions: Vec<CapiCondition>,
+    pub deprecated: DeprecatedStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Initialization {
+pub(in crate::cli) struct InitializationStatus {
     /// Of Clusters.
     pub infrastructure_provisioned: bool,
     /// Of Clusters.
@@ -215,20 +215,20 @@ pub(in crate::cli) struct DeletionStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct Deprecated {
-    v1beta1: Former,
+pub(in crate::cli) struct DeprecatedStatus {
+    v1beta1: V1Beta1Status,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Former {
-    conditions: Vec<Condition>,
+struct V1Beta1Status {
+    conditions: Vec<CapiCondition>,
 }
 
 /// A condition of either version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(in crate::cli) struct Condition {
+pub(in crate::cli) struct CapiCondition {
     #[serde(rename = "type")]
     pub type_: String,
     pub status: String,
@@ -237,7 +237,7 @@ pub(in crate::cli) struct Condition {
     pub last_transition_time: Option<Time>,
 }
 
-impl Condition {
+impl CapiCondition {
     pub(super) fn is_true(&self) -> bool {
         self.status == "True"
     }
@@ -255,29 +255,29 @@ const RENAMED: [(&str, &str); 1] = [("BootstrapConfigReady", "BootstrapReady")];
 const UNDER_WAY: [&str; 7] =
     ["Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp", "Updating"];
 
-impl Object {
+impl CapiObject {
     /// Its name.
     pub(in crate::cli) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// A condition, of v1beta2 or else of v1beta1.
-    pub(super) fn condition(&self, type_: &str) -> Option<&Condition> {
+    pub(super) fn condition(&self, type_: &str) -> Option<&CapiCondition> {
         let former = RENAMED.iter().find(|(known, _)| *known == type_).map_or(type_, |(_, former)| former);
         let deprecated = &self.status.deprecated.v1beta1.conditions;
         find(&self.status.conditions, type_).or_else(|| find(deprecated, former))
     }
 
     /// A condition that is not True.
-    pub(super) fn lacks(&self, type_: &str) -> Option<&Condition> {
+    pub(super) fn lacks(&self, type_: &str) -> Option<&CapiCondition> {
         self.condition(type_).filter(|one| !one.is_true())
     }
 
     /// The conditions that are not as they should be, with their version. Those of v1beta1 that repeat another are left out.
-    pub(super) fn notable(&self) -> Vec<(&'static str, &Condition)> {
-        let is_notable = |one: &&Condition| one.is_true() == UNDER_WAY.contains(&one.type_.as_str());
+    pub(super) fn notable(&self) -> Vec<(&'static str, &CapiCondition)> {
+        let is_notable = |one: &&CapiCondition| one.is_true() == UNDER_WAY.contains(&one.type_.as_str());
         let mut found: Vec<_> = self.status.conditions.iter().filter(is_notable).map(|one| ("v1beta2", one)).collect();
-        let is_told = |former: &Condition| {
+        let is_told = |former: &CapiCondition| {
             let current = RENAMED.iter().find(|(_, known)| *known == former.type_).map_or("", |(current, _)| current);
             let mut all = self.status.conditions.iter();
             all.any(|one| one.type_ == former.type_ || one.type_ == current || one.message == former.message)
@@ -330,6 +330,6 @@ impl Object {
     }
 }
 
-fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+fn find<'a>(conditions: &'a [CapiCondition], type_: &str) -> Option<&'a CapiCondition> {
     conditions.iter().find(|one| one.type_ == type_)
 }

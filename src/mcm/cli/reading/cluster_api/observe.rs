@@ -18,16 +18,16 @@ use kube::{
 };
 
 use super::{
-    Objects,
-    object::{Kind, Object},
+    CapiObjects,
+    object::{CapiObject, Kind},
 };
 use crate::cli::{reading::all_pages, terminal::short};
 use mcm_runtime::refusal::forbidden;
 
 /// Reads all objects of Cluster API in a namespace. Kinds that cannot be read are unknown, and a note names each.
-pub(in crate::cli) async fn read(control: &Client, namespace: &str) -> Objects {
+pub(in crate::cli) async fn read(control: &Client, namespace: &str) -> CapiObjects {
     let lists = join_all(Kind::ALL.map(|kind| list(control, namespace, kind))).await;
-    let mut found = Objects::default();
+    let mut found = CapiObjects::default();
     let mut absent = Vec::new();
     for (kind, list) in Kind::ALL.into_iter().zip(lists) {
         match list {
@@ -89,14 +89,14 @@ async fn list(control: &Client, namespace: &str, kind: Kind) -> kube::Result<Vec
     all_pages(&api(control, namespace, kind), ListParams::default()).await
 }
 
-impl Objects {
+impl CapiObjects {
     pub(super) fn add(&mut self, kind: Kind, objects: Vec<DynamicObject>) {
         let mut of_kind = BTreeMap::new();
         for object in objects {
             let name = object.name_any();
-            let decoded = serde_json::from_value::<Object>(object.data);
+            let decoded = serde_json::from_value::<CapiObject>(object.data);
             match decoded {
-                Ok(decoded) => drop(of_kind.insert(name, Object { metadata: object.metadata, ..decoded })),
+                Ok(decoded) => drop(of_kind.insert(name, CapiObject { metadata: object.metadata, ..decoded })),
                 Err(error) => {
                     let kind = kind.name();
                     self.notes.push(format!("{kind} {name} cannot be read: {}", short(&error.to_string())));

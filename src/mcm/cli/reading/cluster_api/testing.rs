@@ -3,11 +3,11 @@
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{Objects, object::Kind};
+use super::{CapiObjects, object::Kind};
 use crate::{
     api::machine::Machine,
     cli::reading::{
-        story::{Facts, MACHINE},
+        story::{MACHINE, NamespaceFacts},
         testing::{at, object, pool, preview},
     },
 };
@@ -22,7 +22,7 @@ pub(in crate::cli) fn condition(type_: &str, status: &str, reason: &str, message
 }
 
 /// Facts without objects of `machine.sapcloud.io`.
-pub(in crate::cli) fn nothing() -> Facts {
+pub(in crate::cli) fn nothing() -> NamespaceFacts {
     let mut facts = pool(0, Vec::new());
     (facts.deployments, facts.sets, facts.classes) = Default::default();
     facts.managers.clear();
@@ -30,7 +30,12 @@ pub(in crate::cli) fn nothing() -> Facts {
 }
 
 /// The MCM Machine of an MCMMachine of this name, with what it waits for.
-pub(in crate::cli) fn with_native(mut facts: Facts, name: &str, phase: &str, waits: &[(WaitKind, &str)]) -> Facts {
+pub(in crate::cli) fn with_native(
+    mut facts: NamespaceFacts,
+    name: &str,
+    phase: &str,
+    waits: &[(WaitKind, &str)],
+) -> NamespaceFacts {
     let more = json!({"spec": {"class": {"name": "worker"}}, "status": {"currentStatus": {"phase": phase, "lastUpdateTime": at(360)}}});
     let (name, machine): (String, Machine) = object(MACHINE, name, Some(("MCMMachine", name)), &more);
     facts.previews.entry(MACHINE).or_default().insert(name.clone(), preview(MACHINE, &name, &[], waits));
@@ -122,8 +127,8 @@ pub(in crate::cli) fn vm(name: &str) -> (Kind, Value) {
 }
 
 /// Objects as they are read.
-pub(in crate::cli) fn read(all: Vec<(Kind, Value)>) -> Objects {
-    let mut objects = Objects::default();
+pub(in crate::cli) fn read(all: Vec<(Kind, Value)>) -> CapiObjects {
+    let mut objects = CapiObjects::default();
     for kind in Kind::ALL {
         let of_kind = all.iter().filter(|(other, _)| *other == kind).map(|(_, object)| object.clone());
         objects.add(kind, of_kind.map(|object| serde_json::from_value::<DynamicObject>(object).unwrap()).collect());

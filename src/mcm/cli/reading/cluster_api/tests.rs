@@ -2,8 +2,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    World, named,
-    object::{Kind, Object},
+    CapiFacts, named,
+    object::{CapiObject, Kind},
     testing::{
         WORKER, condition, draining, healthy, nothing, read, set, set_condition, with_native, without_bootstrap_data,
         worker,
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::cli::{
     reading::{
-        story::{Answer, Facts, Verdict},
+        story::{NamespaceFacts, ObjectAnswer, ObjectVerdict},
         testing::at,
     },
-    terminal::Look,
+    terminal::TerminalLook,
     why::report,
 };
-use mcm_rules::plan::{WaitKind, guide::Danger};
+use mcm_rules::plan::{WaitKind, guide::RemedyDanger};
 
-fn answer(facts: &Facts, all: Vec<(Kind, Value)>, wanted: &str) -> Answer {
+fn answer(facts: &NamespaceFacts, all: Vec<(Kind, Value)>, wanted: &str) -> ObjectAnswer {
     let objects = read(all);
     let (kind, name) = named(wanted).unwrap();
-    World { facts, objects: &objects }.answer(kind, name).unwrap()
+    CapiFacts { facts, objects: &objects }.answer(kind, name).unwrap()
 }
 
-fn of_worker(all: Vec<(Kind, Value)>) -> Answer {
+fn of_worker(all: Vec<(Kind, Value)>) -> ObjectAnswer {
     answer(&with_native(nothing(), WORKER, "Available", &[]), all, &format!("ma/{WORKER}"))
 }
 
@@ -54,7 +54,11 @@ fn a_healthy_cluster_is_settled_at_each_of_its_objects() {
     for (kind, object) in healthy() {
         let wanted = format!("{}.{}/{}", kind.name(), kind.group(), object["metadata"]["name"].as_str().unwrap());
         let answer = answer(&facts, healthy(), &wanted);
-        assert_eq!((answer.verdict, answer.waits.len(), answer.machines.len()), (Verdict::Settled, 0, 0), "{answer:?}");
+        assert_eq!(
+            (answer.verdict, answer.waits.len(), answer.machines.len()),
+            (ObjectVerdict::Settled, 0, 0),
+            "{answer:?}"
+        );
     }
 }
 
@@ -102,15 +106,15 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
 #[rstest]
 #[case::paused_cluster(
     |all: &mut All| set(all, Kind::Cluster, "/spec/paused", true.into()),
-    (WaitKind::Hold, Verdict::Blocked, "Cluster demo to be resumed: its spec.paused is true")
+    (WaitKind::Hold, ObjectVerdict::Blocked, "Cluster demo to be resumed: its spec.paused is true")
 )]
 #[case::paused_machine(
     |all: &mut All| set(all, Kind::Machine, "/metadata/annotations", json!({"cluster.x-k8s.io/paused": ""})),
-    (WaitKind::Hold, Verdict::Blocked, "its annotation cluster.x-k8s.io/paused to be removed")
+    (WaitKind::Hold, ObjectVerdict::Blocked, "its annotation cluster.x-k8s.io/paused to be removed")
 )]
 #[case::no_cluster(
     |all: &mut All| { unjoined(all); all.retain(|(kind, _)| *kind != Kind::Cluster) },
-    (WaitKind::Owner, Verdict::Waiting, "Cluster demo, which does not exist")
+    (WaitKind::Owner, ObjectVerdict::Waiting, "Cluster demo, which does not exist")
 )]
 #[case::infrastructure_of_the_cluster(
     |all: &mut All| {
@@ -118,15 +122,15 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         set(all, Kind::Cluster, "/status/initialization", json!({}));
         set_condition(all, Kind::MCMCluster, &condition("Ready", "False", "WaitingForControlPlaneEndpoint", "no endpoint"));
     },
-    (WaitKind::Infrastructure, Verdict::Waiting, "MCMCluster demo of Cluster demo to be provisioned: no endpoint")
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "MCMCluster demo of Cluster demo to be provisioned: no endpoint")
 )]
 #[case::bootstrap_data(
     |all: &mut All| *all = without_bootstrap_data(),
-    (WaitKind::Infrastructure, Verdict::Waiting, "its bootstrap data from KubeadmConfig demo-md-0-abcde-x7k2p: KubeadmConfig status")
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "its bootstrap data from KubeadmConfig demo-md-0-abcde-x7k2p: KubeadmConfig status")
 )]
 #[case::no_bootstrap_config(
     |all: &mut All| { *all = without_bootstrap_data(); set(all, Kind::Machine, "/spec/bootstrap", json!({})) },
-    (WaitKind::Infrastructure, Verdict::Blocked, "its bootstrap data: spec.bootstrap names neither a Secret nor a config")
+    (WaitKind::Infrastructure, ObjectVerdict::Blocked, "its bootstrap data: spec.bootstrap names neither a Secret nor a config")
 )]
 #[case::control_plane(
     |all: &mut All| {
@@ -137,36 +141,36 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         all.push((kind, machine));
     },
     (
-        WaitKind::Infrastructure, Verdict::Waiting,
+        WaitKind::Infrastructure, ObjectVerdict::Waiting,
         "KubeadmControlPlane demo-cp, the control plane of Cluster demo, to be initialized; its Machine is demo-cp-1"
     )
 )]
 #[case::no_mcm_machine(
     |all: &mut All| { unjoined(all); all.retain(|(kind, _)| *kind != Kind::MCMMachine) },
-    (WaitKind::Owner, Verdict::Waiting, "MCMMachine demo-md-0-abcde-x7k2p, which does not exist")
+    (WaitKind::Owner, ObjectVerdict::Waiting, "MCMMachine demo-md-0-abcde-x7k2p, which does not exist")
 )]
 #[case::deleted_mcm_machine(
     |all: &mut All| {
         all.retain(|(kind, _)| *kind != Kind::MCMMachine);
         set_condition(all, Kind::Machine, &condition("InfrastructureReady", "False", "ObjectDeleted", "MCMMachine has been deleted"));
     },
-    (WaitKind::SpecCorrection, Verdict::Blocked, "which was deleted with its VM: delete the Machine")
+    (WaitKind::SpecCorrection, ObjectVerdict::Blocked, "which was deleted with its VM: delete the Machine")
 )]
 #[case::provider_does_not_run(
     |all: &mut All| { unjoined(all); set(all, Kind::MCMMachine, "/status", json!({})) },
-    (WaitKind::Infrastructure, Verdict::Waiting, "the provider to act on MCMMachine")
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "the provider to act on MCMMachine")
 )]
 #[case::class(
     |all: &mut All| vm_is(all, "ClassMissing", "MachineClass worker does not exist"),
-    (WaitKind::Class, Verdict::Blocked, "MachineClass worker does not exist")
+    (WaitKind::Class, ObjectVerdict::Blocked, "MachineClass worker does not exist")
 )]
 #[case::taken_name(
     |all: &mut All| vm_is(all, "NameTaken", "another object has MCM Machine a: delete or rename one of them"),
-    (WaitKind::SpecCorrection, Verdict::Blocked, "another object has MCM Machine a")
+    (WaitKind::SpecCorrection, ObjectVerdict::Blocked, "another object has MCM Machine a")
 )]
 #[case::vm_in_the_making(
     |all: &mut All| vm_is(all, "Creating", "Creating VM"),
-    (WaitKind::CloudOperation, Verdict::Waiting, "its VM to be created: Creating VM")
+    (WaitKind::CloudOperation, ObjectVerdict::Waiting, "its VM to be created: Creating VM")
 )]
 #[case::load_balancer(
     |all: &mut All| {
@@ -175,42 +179,42 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         set_condition(all, Kind::MCMMachine, &registering);
         set_condition(all, Kind::MCMMachine, &condition("Ready", "False", "Registering", "registering in pool p"));
     },
-    (WaitKind::CloudOperation, Verdict::Waiting, "the load balancer of the control plane: registering in pool p")
+    (WaitKind::CloudOperation, ObjectVerdict::Waiting, "the load balancer of the control plane: registering in pool p")
 )]
 #[case::another_provider(
     |all: &mut All| {
         set(all, Kind::Machine, "/spec/infrastructureRef", json!({"kind": "AWSMachine", "name": "a"}));
         set_condition(all, Kind::Machine, &condition("InfrastructureReady", "False", "NotReady", "InstanceTerminated"));
     },
-    (WaitKind::Infrastructure, Verdict::Waiting, "AWSMachine a to be ready: InstanceTerminated")
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "AWSMachine a to be ready: InstanceTerminated")
 )]
-#[case::node_join(|all: &mut All| unjoined(all), (WaitKind::NodeJoin, Verdict::Waiting, "its Node to join"))]
+#[case::node_join(|all: &mut All| unjoined(all), (WaitKind::NodeJoin, ObjectVerdict::Waiting, "its Node to join"))]
 #[case::node_health(
     |all: &mut All| set_condition(all, Kind::Machine, &condition("NodeHealthy", "False", "NodeNotHealthy", "* Node.Ready: kubelet stopped")),
-    (WaitKind::NodeHealth, Verdict::Waiting, "Node demo-md-0-abcde-x7k2p to become healthy: Node.Ready: kubelet stopped")
+    (WaitKind::NodeHealth, ObjectVerdict::Waiting, "Node demo-md-0-abcde-x7k2p to become healthy: Node.Ready: kubelet stopped")
 )]
 #[case::connection(
     |all: &mut All| set_condition(all, Kind::Machine, &condition("NodeHealthy", "Unknown", "ConnectionDown", "Remote connection down")),
-    (WaitKind::NodesUnknown, Verdict::Waiting, "Remote connection down")
+    (WaitKind::NodesUnknown, ObjectVerdict::Waiting, "Remote connection down")
 )]
 #[case::remediation(
     |all: &mut All| {
         set_condition(all, Kind::Machine, &condition("HealthCheckSucceeded", "False", "UnhealthyNode", "Ready is Unknown"));
         set_condition(all, Kind::Machine, &condition("OwnerRemediated", "False", "WaitingForRemediation", "waiting"));
     },
-    (WaitKind::Replacement, Verdict::Waiting, "its owner to replace it: Ready is Unknown")
+    (WaitKind::Replacement, ObjectVerdict::Waiting, "its owner to replace it: Ready is Unknown")
 )]
 #[case::drain(
     |all: &mut All| *all = draining(),
-    (WaitKind::Eviction, Verdict::Waiting, "to be drained: Pod web/guarded: cannot evict pod as it would violate")
+    (WaitKind::Eviction, ObjectVerdict::Waiting, "to be drained: Pod web/guarded: cannot evict pod as it would violate")
 )]
 #[case::volumes(
     |all: &mut All| deleted(all, "WaitingForVolumeDetach", "Waiting for Node volumes to be detached"),
-    (WaitKind::VolumeDetachment, Verdict::Waiting, "Waiting for Node volumes to be detached")
+    (WaitKind::VolumeDetachment, ObjectVerdict::Waiting, "Waiting for Node volumes to be detached")
 )]
 #[case::hook(
     |all: &mut All| deleted(all, "WaitingForPreDrainHook", "hooks: pre-drain.delete.hook.machine.cluster.x-k8s.io/a"),
-    (WaitKind::Finalizers, Verdict::Waiting, "pre-drain.delete.hook.machine.cluster.x-k8s.io/a")
+    (WaitKind::Finalizers, ObjectVerdict::Waiting, "pre-drain.delete.hook.machine.cluster.x-k8s.io/a")
 )]
 #[case::vm_in_deletion(
     |all: &mut All| {
@@ -218,7 +222,7 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         set(all, Kind::MCMMachine, "/metadata/deletionTimestamp", json!(at(358)));
         set_condition(all, Kind::MCMMachine, &condition("Ready", "False", "Deleting", "the MCM Machine is being deleted"));
     },
-    (WaitKind::CloudOperation, Verdict::Waiting, "its VM to be deleted: the MCM Machine is being deleted")
+    (WaitKind::CloudOperation, ObjectVerdict::Waiting, "its VM to be deleted: the MCM Machine is being deleted")
 )]
 #[case::v1beta1_conditions(
     |all: &mut All| {
@@ -226,11 +230,11 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         let former = json!({"type": "BootstrapReady", "status": "False", "reason": "WaitingForControlPlaneAvailable"});
         set(all, Kind::Machine, "/status", json!({"deprecated": {"v1beta1": {"conditions": [former]}}}));
     },
-    (WaitKind::Infrastructure, Verdict::Waiting, "WaitingForControlPlaneAvailable")
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "WaitingForControlPlaneAvailable")
 )]
 fn the_cause_of_a_machine_that_does_not_run_is_named(
     #[case] edit: Edit,
-    #[case] (kind, verdict, text): (WaitKind, Verdict, &str),
+    #[case] (kind, verdict, text): (WaitKind, ObjectVerdict, &str),
 ) {
     let mut all = healthy();
     edit(&mut all);
@@ -253,7 +257,7 @@ fn a_machine_waits_for_what_its_mcm_machine_waits_for_and_no_remedy_deletes_the_
         answer.waits.iter().flat_map(|wait| &wait.remedies).map(|one| one.text.as_str()).collect();
     assert!(!remedies.iter().any(|text| text.starts_with("kubectl delete machine ")), "{remedies:?}");
     let link = answer.links.iter().find(|link| link.api_group.is_none() && link.kind == "Machine").unwrap();
-    assert_eq!((link.title().as_str(), link.verdict), ("MCM Machine demo-md-0-abcde-x7k2p", Verdict::Waiting));
+    assert_eq!((link.title().as_str(), link.verdict), ("MCM Machine demo-md-0-abcde-x7k2p", ObjectVerdict::Waiting));
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn a_paused_deployment_can_be_resumed() {
     let mut all = healthy();
     set(&mut all, Kind::MachineDeployment, "/spec/paused", true.into());
     let answer = answer(&nothing(), all, "md/demo-md-0");
-    assert_eq!((answer.verdict, answer.waits[0].kind), (Verdict::Blocked, WaitKind::Paused));
+    assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Paused));
     let remedy = &answer.waits[0].remedies[0].text;
     assert!(remedy.starts_with("kubectl patch machinedeployment.cluster.x-k8s.io demo-md-0 -n demo "), "{remedy}");
 }
@@ -271,7 +275,7 @@ fn a_drain_ends_at_its_timeout_and_can_be_skipped() {
     let answer = of_worker(draining());
     let wait = &answer.waits[0];
     assert_eq!(wait.until, Some(at(960)));
-    let skip = wait.remedies.iter().find(|one| one.danger == Danger::KillsPods).unwrap();
+    let skip = wait.remedies.iter().find(|one| one.danger == RemedyDanger::KillsPods).unwrap();
     let expected = format!(
         "kubectl annotate machine.cluster.x-k8s.io {WORKER} -n demo machine.cluster.x-k8s.io/exclude-node-draining="
     );
@@ -296,7 +300,7 @@ fn the_chain_of_a_machine_leads_from_its_cluster_to_its_node() {
     assert_eq!(same.links.iter().map(|link| format!("{}: {}", link.title(), link.state)).collect::<Vec<_>>(), expected);
 }
 
-fn answer_of_vm() -> Answer {
+fn answer_of_vm() -> ObjectAnswer {
     let facts = with_native(nothing(), WORKER, "Available", &[]);
     answer(&facts, healthy(), &format!("mcmmachine/{WORKER}"))
 }
@@ -307,7 +311,7 @@ fn answer_of_vm() -> Answer {
 #[case("ms/demo-md-0-abcde")]
 fn an_object_above_waits_for_its_machine_and_names_its_cause(#[case] wanted: &str) {
     let answer = answer(&nothing(), without_bootstrap_data(), wanted);
-    assert_eq!((answer.verdict, answer.machines.len()), (Verdict::Waiting, 1), "{answer:?}");
+    assert_eq!((answer.verdict, answer.machines.len()), (ObjectVerdict::Waiting, 1), "{answer:?}");
     let culprit = answer.culprit().unwrap();
     assert_eq!(culprit.argument(), format!("machine.cluster.x-k8s.io/{WORKER}"));
     assert!(culprit.waits[0].text.starts_with("its bootstrap data from"), "{culprit:?}");
@@ -319,14 +323,14 @@ fn kinds_that_were_not_read_are_unknown_and_nothing_is_concluded_from_them() {
     let mut objects = read(healthy());
     objects.by_kind.remove(&Kind::MCMMachine);
     objects.by_kind.remove(&Kind::Cluster);
-    let world = World { facts: &facts, objects: &objects };
+    let world = CapiFacts { facts: &facts, objects: &objects };
     let machine = world.answer(Kind::Machine, WORKER).unwrap();
-    assert_eq!(machine.verdict, Verdict::Settled);
+    assert_eq!(machine.verdict, ObjectVerdict::Settled);
     let states: Vec<(&str, &str)> =
         machine.links.iter().map(|link| (link.kind.as_str(), link.state.as_str())).collect();
     assert!(states.contains(&("Cluster", "not read")) && states.contains(&("MCMMachine", "not read")), "{states:?}");
     let cluster = world.answer(Kind::Cluster, "demo").unwrap();
-    assert_eq!((cluster.verdict, cluster.state.as_str()), (Verdict::Unknown, "it could not be read"));
+    assert_eq!((cluster.verdict, cluster.state.as_str()), (ObjectVerdict::Unknown, "it could not be read"));
     let missing = world.answer(Kind::Machine, "demo-md-0-abcde-x7k2q").unwrap_err();
     assert_eq!(missing.hint, format!("did you mean machine.cluster.x-k8s.io/{WORKER}?"));
 }
@@ -337,8 +341,8 @@ fn an_object_of_any_shape_is_read_or_named_in_a_note() {
     let odd = json!({"metadata": {"name": "odd"}, "spec": {"replicas": "many"}});
     objects.add(Kind::MachineSet, vec![serde_json::from_value(odd).unwrap()]);
     let facts = nothing();
-    let world = World { facts: &facts, objects: &objects };
-    assert_eq!(world.answer(Kind::MachineSet, "odd").unwrap().verdict, Verdict::Unknown);
+    let world = CapiFacts { facts: &facts, objects: &objects };
+    assert_eq!(world.answer(Kind::MachineSet, "odd").unwrap().verdict, ObjectVerdict::Unknown);
     assert!(objects.notes[0].starts_with("MachineSet odd cannot be read: "), "{:?}", objects.notes);
 }
 
@@ -349,8 +353,8 @@ fn a_list_of_all_that_waits_has_the_machine_of_cluster_api_in_place_of_its_mcm_m
     let mut all = healthy();
     vm_is(&mut all, "ResourceExhausted", "no room");
     let objects = read(all);
-    let answers = World { facts: &facts, objects: &objects }.with_all(facts.all());
-    let named: Vec<String> = answers.iter().map(Answer::argument).collect();
+    let answers = CapiFacts { facts: &facts, objects: &objects }.with_all(facts.all());
+    let named: Vec<String> = answers.iter().map(ObjectAnswer::argument).collect();
     assert_eq!(named, ["cluster/demo".to_owned(), format!("machine.cluster.x-k8s.io/{WORKER}")]);
 }
 
@@ -378,8 +382,8 @@ fn the_answers_fit_a_terminal() {
         (paused, "cluster/demo".to_owned()),
         (without_bootstrap_data(), "md/demo-md-0".to_owned()),
     ];
-    let screens =
-        screens.map(|(all, wanted)| report::one(Look::PLAIN, &answer(&facts, all, &wanted), None, &[], at(600)));
+    let screens = screens
+        .map(|(all, wanted)| report::one(TerminalLook::PLAIN, &answer(&facts, all, &wanted), None, &[], at(600)));
     let is_command = |line: &str| {
         ["kubectl ", "mcm ", "clusterctl "]
             .iter()
@@ -392,6 +396,6 @@ fn the_answers_fit_a_terminal() {
 
 #[test]
 fn an_object_without_any_field_is_read() {
-    let object: Object = serde_json::from_value(json!({})).unwrap();
+    let object: CapiObject = serde_json::from_value(json!({})).unwrap();
     assert!(object.notable().is_empty() && object.since().is_none() && object.cluster_name().is_empty());
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cli::{
     reading::progress,
-    terminal::{Look, ago},
+    terminal::{TerminalLook, ago},
     why::report,
 };
 
@@ -41,7 +41,7 @@ fn preview(
     name: &str,
     steps: &[(&str, bool)],
     waits: &[(WaitKind, &str)],
-) -> ((&'static str, String), Preview) {
+) -> ((&'static str, String), PlanPreview) {
     let step = |(action, is_look): &(&str, bool)| PreviewStep {
         object: None,
         action: (*action).to_owned(),
@@ -50,13 +50,13 @@ fn preview(
         is_look: *is_look,
     };
     let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: Some(at(660)) };
-    let object = Subject { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
+    let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
     let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
-    ((kind, name.to_owned()), Preview { object, controller: "c", steps, waits })
+    ((kind, name.to_owned()), PlanPreview { object, controller: "c", steps, waits })
 }
 
-fn manager(role: &str, renewed: i64) -> Manager {
-    Manager {
+fn manager(role: &str, renewed: i64) -> ManagerLease {
+    ManagerLease {
         lease: format!("lease-of-{role}"),
         role: role.to_owned(),
         holder: "mcm-0".to_owned(),
@@ -71,8 +71,8 @@ fn one<T>(name: &str, object: T) -> ByName<T> {
 }
 
 /// A deployment with a set and a machine that is `more`, and the plans of the three.
-fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Facts {
-    Facts {
+fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) -> NamespaceFacts {
+    NamespaceFacts {
         now: at(NOW),
         namespace: "demo".to_owned(),
         deployments: one("pool", object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))),
@@ -87,25 +87,25 @@ fn family(more: &Value, previews: [((&'static str, String), Preview); 3]) -> Fac
     }
 }
 
-fn settled() -> [((&'static str, String), Preview); 2] {
+fn settled() -> [((&'static str, String), PlanPreview); 2] {
     [preview(DEPLOYMENT, "pool", &[], &[]), preview(SET, "pool-1", &[], &[])]
 }
 
-fn with_machine(more: &Value, steps: &[(&str, bool)], waits: &[(WaitKind, &str)]) -> Facts {
+fn with_machine(more: &Value, steps: &[(&str, bool)], waits: &[(WaitKind, &str)]) -> NamespaceFacts {
     let [deployment, set] = settled();
     family(more, [deployment, set, preview(MACHINE, "pool-1-a", steps, waits)])
 }
 
 #[rstest]
-#[case::settled(&[], &[], Verdict::Settled)]
-#[case::routine(&[], &[(WaitKind::VmCheck, "the next check of the VM")], Verdict::Settled)]
-#[case::acts(&[("create VM", false)], &[], Verdict::Progressing)]
-#[case::others_act(&[], &[(WaitKind::NodeJoin, "Node a to join")], Verdict::Waiting)]
-#[case::a_user_acts(&[], &[(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Secret, "Secret s")], Verdict::Blocked)]
+#[case::settled(&[], &[], ObjectVerdict::Settled)]
+#[case::routine(&[], &[(WaitKind::VmCheck, "the next check of the VM")], ObjectVerdict::Settled)]
+#[case::acts(&[("create VM", false)], &[], ObjectVerdict::Progressing)]
+#[case::others_act(&[], &[(WaitKind::NodeJoin, "Node a to join")], ObjectVerdict::Waiting)]
+#[case::a_user_acts(&[], &[(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Secret, "Secret s")], ObjectVerdict::Blocked)]
 fn a_deployment_is_as_its_worst_machine(
     #[case] steps: &[(&str, bool)],
     #[case] waits: &[(WaitKind, &str)],
-    #[case] expected: Verdict,
+    #[case] expected: ObjectVerdict,
 ) {
     let facts = with_machine(&json!({}), steps, waits);
     for name in ["pool", "machineset/pool-1", "mc/pool-1-a"] {
@@ -113,14 +113,14 @@ fn a_deployment_is_as_its_worst_machine(
         assert_eq!(facts.answer(&object).verdict, expected, "{name}");
     }
     let shown = facts.all().len();
-    assert_eq!(shown, usize::from(expected != Verdict::Settled));
+    assert_eq!(shown, usize::from(expected != ObjectVerdict::Settled));
 }
 
 /// Its manager is that of the provider for Cluster API, which plans it.
 #[rstest]
-#[case::in_place("Running", Verdict::Settled)]
-#[case::without_a_node("Pending", Verdict::Waiting)]
-fn a_machine_of_the_provider_is_not_blocked_by_its_owner(#[case] phase: &str, #[case] expected: Verdict) {
+#[case::in_place("Running", ObjectVerdict::Settled)]
+#[case::without_a_node("Pending", ObjectVerdict::Waiting)]
+fn a_machine_of_the_provider_is_not_blocked_by_its_owner(#[case] phase: &str, #[case] expected: ObjectVerdict) {
     let more = json!({
         "metadata": { "labels": { (labels::POOL): "p" } },
         "status": { "currentStatus": { "phase": phase } },
@@ -148,7 +148,7 @@ fn without_a_manager_nothing_progresses() {
     let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
     facts.managers = vec![manager("sets", NOW), manager("machines", NOW - 120)];
     let answer = facts.answer(&facts.find("pool").unwrap());
-    assert_eq!(answer.verdict, Verdict::Blocked);
+    assert_eq!(answer.verdict, ObjectVerdict::Blocked);
     let manager = facts.manager_of(MACHINE).unwrap();
     assert_eq!(manager.state(facts.now), "no manager runs: mcm-0 renewed the Lease lease-of-machines 2m ago");
 }
@@ -165,7 +165,7 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
     assert_eq!((wait.kind, wait.until), (WaitKind::Eviction, Some(at(960))));
     assert_eq!(wait.text, "budget demo/strict to allow an eviction");
-    assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, Verdict::Waiting, "Terminating"));
+    assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, ObjectVerdict::Waiting, "Terminating"));
     assert_eq!(answer.since, Some(at(360)));
 }
 
@@ -204,7 +204,7 @@ fn without_a_lease_a_manager_may_run() {
     let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
     facts.managers.iter_mut().for_each(|manager| (manager.exists, manager.holder) = (false, String::new()));
     let answer = facts.answer(&facts.find("pool").unwrap());
-    assert_eq!(answer.verdict, Verdict::Progressing);
+    assert_eq!(answer.verdict, ObjectVerdict::Progressing);
     let state = facts.managers[0].state(facts.now);
     assert!(state.starts_with("there is no Lease lease-of-sets"), "{state}");
 }
@@ -224,7 +224,7 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     let facts = with_machine(&failed, &[("get VM status", true)], &[]);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!(answer.failed.as_deref(), Some("no stock (ResourceExhausted), 1m ago"));
-    assert_eq!((answer.waits[0].kind, answer.verdict), (WaitKind::DriverRetry, Verdict::Waiting));
+    assert_eq!((answer.waits[0].kind, answer.verdict), (WaitKind::DriverRetry, ObjectVerdict::Waiting));
     assert_eq!(answer.waits[0].text, "the next attempt, after ResourceExhausted: no stock");
 }
 
@@ -259,7 +259,7 @@ fn a_deployment_is_blocked_by_its_frozen_set_and_shows_what_ends_it() {
     let machine = preview(MACHINE, "pool-1-a", &[], &[]);
     let facts = family(&json!({}), [deployment, preview(SET, "pool-1", &[], &waits), machine]);
     let answer = facts.answer(&facts.find("pool").unwrap());
-    assert_eq!((answer.verdict, answer.sets.len()), (Verdict::Blocked, 1));
+    assert_eq!((answer.verdict, answer.sets.len()), (ObjectVerdict::Blocked, 1));
     let remedies: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
     assert_eq!(remedies[0], "kubectl get machineset pool-1 -n demo -o yaml");
     assert!(remedies[1].contains("safety.machine.sapcloud.io/unfreeze=True"), "{remedies:?}");
@@ -279,7 +279,7 @@ fn a_paused_rollout_waits_for_a_user_who_can_resume_it() {
     let machine = preview(MACHINE, "pool-1-a", &[], &[]);
     let facts = family(&json!({}), [preview(DEPLOYMENT, "pool", &[], &waits), set, machine]);
     let answer = facts.answer(&facts.find("pool").unwrap());
-    assert_eq!((answer.verdict, answer.waits[0].kind), (Verdict::Blocked, WaitKind::Paused));
+    assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Paused));
     let commands: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
     assert!(commands[1].starts_with("kubectl patch machinedeployment pool -n demo --type merge"), "{commands:?}");
 }
@@ -310,7 +310,7 @@ fn a_node_without_a_machine_waits_as_its_manager_remembers() {
     facts.memory.explained.push(serde_json::from_value(remembered).unwrap());
     let answer = facts.answer(&facts.find("no/stranger").unwrap());
     let wait = &answer.waits[0];
-    assert_eq!((answer.verdict, wait.kind), (Verdict::Waiting, WaitKind::NodeClaim));
+    assert_eq!((answer.verdict, wait.kind), (ObjectVerdict::Waiting, WaitKind::NodeClaim));
     assert_eq!((wait.since, wait.until), (Some(at(60)), Some(at(900))));
     assert_eq!(wait.remedies[0].text, "kubectl get machines -n demo");
 }
@@ -319,7 +319,7 @@ fn a_node_without_a_machine_waits_as_its_manager_remembers() {
 fn an_object_that_cannot_be_planned_is_unknown() {
     let mut facts = with_machine(&json!({}), &[], &[]);
     facts.previews.remove(MACHINE);
-    assert_eq!(facts.answer(&facts.find("pool").unwrap()).verdict, Verdict::Unknown);
+    assert_eq!(facts.answer(&facts.find("pool").unwrap()).verdict, ObjectVerdict::Unknown);
 }
 
 #[test]
@@ -337,19 +337,22 @@ fn the_answer_fits_a_terminal() {
     let deployment = preview(DEPLOYMENT, "pool", &[], &waits);
     let machine = preview(MACHINE, "pool-1-a", &[("list pods of node a", true)], &[]);
     let facts = family(&blocked, [deployment, set, machine]);
-    let text = |look: Look, name: &str| {
+    let text = |look: TerminalLook, name: &str| {
         let object = facts.find(name).unwrap();
         report::one(look, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
     };
-    let texts = |look: Look| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
-    let narrow = texts(Look::PLAIN);
+    let texts = |look: TerminalLook| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
+    let narrow = texts(TerminalLook::PLAIN);
     // Commands are in one line, so that they can be copied.
     let is_command = |line: &str| {
         ["kubectl ", "mcm "].iter().any(|program| line.get(13..).is_some_and(|text| text.starts_with(program)))
     };
     assert!(narrow.lines().all(|line| line.chars().count() <= 80 || is_command(line)), "{narrow}");
     insta::assert_snapshot!(narrow);
-    insta::assert_snapshot!("200-columns", texts(Look { width: 200, colours: true, is_terminal: true, ..Look::PLAIN }));
+    insta::assert_snapshot!(
+        "200-columns",
+        texts(TerminalLook { width: 200, colours: true, is_terminal: true, ..TerminalLook::PLAIN })
+    );
 }
 
 #[rstest]
@@ -366,18 +369,18 @@ fn a_time_has_at_most_two_units(#[case] seconds: i64, #[case] expected: &str) {
 fn what_depends_on_a_kind_that_was_not_read_is_unknown_and_hides_nothing_else() {
     let mut facts = with_machine(&json!({}), &[], &[(WaitKind::NodesUnknown, "the Nodes to be read")]);
     let machine = facts.find("machine/pool-1-a").unwrap();
-    assert_eq!(facts.answer(&machine).verdict, Verdict::Waiting);
+    assert_eq!(facts.answer(&machine).verdict, ObjectVerdict::Waiting);
     facts.unread = vec!["nodes".to_owned()];
     let answer = facts.answer(&machine);
     assert_eq!(
         (answer.verdict, answer.unread.as_slice(), answer.waits.as_slice()),
-        (Verdict::Unknown, &["nodes"][..], &[][..])
+        (ObjectVerdict::Unknown, &["nodes"][..], &[][..])
     );
     assert_eq!(facts.all(), [], "a note says it once");
 }
 
 /// Answers with a machine, waits, steps and remedies.
-pub(in crate::cli) fn answers() -> Vec<Answer> {
+pub(in crate::cli) fn answers() -> Vec<ObjectAnswer> {
     let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
     let facts = with_machine(&json!({}), &[("create VM", false)], &waits);
     vec![facts.answer(&facts.find("pool").unwrap()), facts.answer(&facts.find("machine/pool-1-a").unwrap())]
@@ -399,7 +402,7 @@ fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_no
     }]))
     .unwrap();
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
-    assert_eq!((answer.verdict, answer.next.len(), answer.unread.len()), (Verdict::Waiting, 0, 0));
+    assert_eq!((answer.verdict, answer.next.len(), answer.unread.len()), (ObjectVerdict::Waiting, 0, 0));
     assert_eq!(answer.tried.as_deref(), Some("create VM: it has none"));
     let [wait] = answer.waits.as_slice() else { panic!("{:?}", answer.waits) };
     assert_eq!(
@@ -452,7 +455,7 @@ fn an_object_that_only_a_manager_plans_is_answered_from_its_memory() {
     facts.memory.explained.push(serde_json::from_value(explained).unwrap());
     assert_eq!(facts.find("secret/new"), None);
     let answer = facts.answer(&facts.find("secrets/old").unwrap());
-    assert_eq!((answer.verdict, answer.waits[0].kind), (Verdict::Blocked, WaitKind::Users));
+    assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Users));
     assert_eq!(answer.since, answer.waits[0].since);
     assert_eq!(facts.all().iter().map(|one| one.object.name.as_str()).collect::<Vec<_>>(), ["old"]);
 }

@@ -7,7 +7,7 @@ use crate::cli::{
 };
 
 /// Revision 4 was made 5 s after `kubectl-patch` wrote the template.
-fn facts() -> Facts {
+fn facts() -> NamespaceFacts {
     let mut facts = blocked_pool();
     let entry = json!({
         "manager": "kubectl-patch", "operation": "Update", "apiVersion": "machine.sapcloud.io/v1alpha1", "time": at(355),
@@ -30,8 +30,11 @@ fn a_revision_has_the_fields_that_changed_and_who_wrote_them() {
     let found = revisions(&facts, &facts.family("pool").unwrap());
     let [new, old] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((new.revision, new.is_current, new.machines, new.going), (4, true, 1, 0));
-    let change =
-        Change { path: "template.spec.class.name".to_owned(), old: "large".to_owned(), new: "small".to_owned() };
+    let change = TemplateChange {
+        path: "template.spec.class.name".to_owned(),
+        old: "large".to_owned(),
+        new: "small".to_owned(),
+    };
     assert_eq!((new.changes.as_slice(), new.by.as_str()), ([change].as_slice(), "kubectl-patch"));
     assert_eq!((old.revision, old.is_current, old.machines, old.going), (3, false, 1, 2));
     assert_eq!((old.changes.as_slice(), old.by.as_str()), ([].as_slice(), ""));
@@ -41,22 +44,22 @@ fn a_revision_has_the_fields_that_changed_and_who_wrote_them() {
 fn the_history_is_a_table() {
     let facts = facts();
     let found = revisions(&facts, &facts.family("pool").unwrap());
-    insta::assert_snapshot!("pipe", text(Look::PLAIN, &found, at(NOW)));
+    insta::assert_snapshot!("pipe", text(TerminalLook::PLAIN, &found, at(NOW)));
     let narrow = text(TERMINAL, &found, at(NOW));
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     insta::assert_snapshot!("80-columns", narrow);
-    let ascii = text(Look { unicode: false, ..TERMINAL }, &found, at(NOW));
+    let ascii = text(TerminalLook { unicode: false, ..TERMINAL }, &found, at(NOW));
     assert!(ascii.is_ascii(), "{ascii}");
-    assert_eq!(text(Look::PLAIN, &[], at(NOW)), "there is no revision yet\n");
+    assert_eq!(text(TerminalLook::PLAIN, &[], at(NOW)), "there is no revision yet\n");
 }
 
 #[test]
 fn the_schema_is_published_and_a_history_fits_it() {
-    published::<Document<History<'_>>>("rollout-history");
+    published::<JsonDocument<RolloutHistory<'_>>>("rollout-history");
     let facts = facts();
     let revisions = revisions(&facts, &facts.family("pool").unwrap());
     let deployment = facts.subject("MachineDeployment", "pool");
-    let history = History { deployment: &deployment, revisions: &revisions };
-    let document = Document::of("RolloutHistory", at(NOW), history);
-    fits::<Document<History<'_>>>(&serde_json::to_value(document).unwrap());
+    let history = RolloutHistory { deployment: &deployment, revisions: &revisions };
+    let document = JsonDocument::of("RolloutHistory", at(NOW), history);
+    fits::<JsonDocument<RolloutHistory<'_>>>(&serde_json::to_value(document).unwrap());
 }

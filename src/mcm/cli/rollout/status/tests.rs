@@ -3,16 +3,16 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::reading::{
-    story::{DEPLOYMENT, Facts, MACHINE},
+    story::{DEPLOYMENT, MACHINE, NamespaceFacts},
     testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
 };
 use mcm_rules::plan::WaitKind;
 
-fn seen(facts: &Facts) -> Seen {
-    Seen::of(facts, &facts.subject(DEPLOYMENT, "pool")).unwrap()
+fn seen(facts: &NamespaceFacts) -> RolloutSnapshot {
+    RolloutSnapshot::of(facts, &facts.subject(DEPLOYMENT, "pool")).unwrap()
 }
 
-fn running(count: usize) -> Facts {
+fn running(count: usize) -> NamespaceFacts {
     pool(
         3,
         (0..count).map(|number| machine("pool-84dff", &number.to_string(), "small", "Running", &json!({}))).collect(),
@@ -21,16 +21,16 @@ fn running(count: usize) -> Facts {
 
 #[test]
 fn a_rollout_is_done_when_all_machines_have_the_current_template_and_no_other_is_left() {
-    assert_eq!(seen(&running(3)).state, State::Done);
-    assert_eq!(seen(&running(2)).state, State::Rolling);
-    assert_ne!(seen(&blocked_pool()).state, State::Done);
+    assert_eq!(seen(&running(3)).state, RolloutState::Done);
+    assert_eq!(seen(&running(2)).state, RolloutState::Rolling);
+    assert_ne!(seen(&blocked_pool()).state, RolloutState::Done);
 }
 
 #[test]
 fn a_status_of_an_earlier_spec_does_not_count() {
     let mut facts = running(3);
     facts.deployments.get_mut("pool").unwrap().metadata.generation = Some(3);
-    assert_eq!(seen(&facts).state, State::Rolling);
+    assert_eq!(seen(&facts).state, RolloutState::Rolling);
 }
 
 #[rstest]
@@ -43,23 +43,23 @@ fn a_rollout_is_blocked_by_what_does_not_belong_to_every_rollout(#[case] kind: W
     let mut facts = running(2);
     let plan = preview(MACHINE, "pool-84dff-0", &[], &[(kind, "something")]);
     facts.previews.get_mut(MACHINE).unwrap().insert("pool-84dff-0".to_owned(), plan);
-    assert_eq!(matches!(seen(&facts).state, State::Blocked(_)), is_blocked);
+    assert_eq!(matches!(seen(&facts).state, RolloutState::Blocked(_)), is_blocked);
 }
 
 #[test]
 fn a_missed_deadline_is_a_failure_and_a_pause_is_a_block() {
     let mut facts = blocked_pool();
     facts.deployments.get_mut("pool").unwrap().spec.paused = true;
-    assert_eq!(seen(&facts).state, State::Blocked("it is paused".to_owned()));
+    assert_eq!(seen(&facts).state, RolloutState::Blocked("it is paused".to_owned()));
     let status = facts.deployments.get_mut("pool").unwrap().status.as_mut().unwrap();
     (status.conditions[0].reason, status.conditions[0].message) =
         ("ProgressDeadlineExceeded".to_owned(), "too slow".to_owned());
-    assert_eq!(seen(&facts).state, State::Failed("too slow".to_owned()));
+    assert_eq!(seen(&facts).state, RolloutState::Failed("too slow".to_owned()));
 }
 
 #[test]
 fn a_rollout_is_blocked_since_its_numbers_last_changed() {
-    let mut watch = Watch::default();
+    let mut watch = StallDetector::default();
     let blocked = seen(&blocked_pool());
     assert_eq!(watch.look(at(1), &blocked), Some(at(1)));
     assert_eq!(watch.look(at(5), &blocked), Some(at(1)));
@@ -76,7 +76,7 @@ fn the_numbers_are_those_of_the_machines() {
         "name": "pool", "revision": 4, "classes": ["large", "small"], "wanted": 3, "new": 1, "starting": 0, "old": 1, "going": 2,
         "total": 4, "most": 4, "up": 2, "least": 2,
     });
-    assert_eq!(serde_json::to_value::<&Progress>(&progress).unwrap(), expected as Value);
+    assert_eq!(serde_json::to_value::<&RolloutProgress>(&progress).unwrap(), expected as Value);
 }
 
 #[rstest]
@@ -84,7 +84,8 @@ fn the_numbers_are_those_of_the_machines() {
 #[case::wide("200-columns", 200, true)]
 #[case::ascii("ascii", 80, false)]
 fn a_terminal_shows_a_bar_and_the_machines_that_wait(#[case] name: &str, #[case] width: usize, #[case] unicode: bool) {
-    let text = report::frame(Look { width, unicode, ..TERMINAL }, &seen(&blocked_pool()), Some(at(359)), at(NOW));
+    let text =
+        report::frame(TerminalLook { width, unicode, ..TERMINAL }, &seen(&blocked_pool()), Some(at(359)), at(NOW));
     assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
     assert!(unicode || text.is_ascii(), "{text}");
     insta::assert_snapshot!(name, text);
@@ -102,10 +103,10 @@ fn a_pipe_gets_one_line() {
 fn the_schema_is_published_and_a_status_fits_it() {
     use crate::cli::document::tests::{fits, published};
 
-    published::<Document<Status<'_>>>("rollout-status");
+    published::<JsonDocument<RolloutStatus<'_>>>("rollout-status");
     for pool in [blocked_pool(), running(3)] {
         let seen = seen(&pool);
-        let document = Document::of("RolloutStatus", at(1), Status::of(&seen, Some(at(0))));
-        fits::<Document<Status<'_>>>(&serde_json::to_value(document).unwrap());
+        let document = JsonDocument::of("RolloutStatus", at(1), RolloutStatus::of(&seen, Some(at(0))));
+        fits::<JsonDocument<RolloutStatus<'_>>>(&serde_json::to_value(document).unwrap());
     }
 }

@@ -5,8 +5,8 @@ use super::*;
 use crate::cli::reading::testing::{TERMINAL, blocked_pool};
 
 /// The screen as text.
-fn screen(view: &View, width: u16, height: u16, look: Look) -> String {
-    let model = Model::of(&blocked_pool());
+fn screen(view: &TopViewState, width: u16, height: u16, look: TerminalLook) -> String {
+    let model = TopModel::of(&blocked_pool());
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let lines = view.lines(&model, look, usize::from(width), usize::from(height));
     terminal.draw(|frame| draw(frame, &lines, look)).unwrap();
@@ -15,61 +15,61 @@ fn screen(view: &View, width: u16, height: u16, look: Look) -> String {
     (0..height).map(row).collect()
 }
 
-fn press(view: &mut View, code: KeyCode) -> Effect {
-    view.key(KeyEvent::from(code), &Model::of(&blocked_pool()))
+fn press(view: &mut TopViewState, code: KeyCode) -> KeyEffect {
+    view.key(KeyEvent::from(code), &TopModel::of(&blocked_pool()))
 }
 
 #[rstest]
 #[case("80x24", 80, 24)]
 #[case("200x50", 200, 50)]
 fn the_screen_fits(#[case] name: &str, #[case] width: u16, #[case] height: u16) {
-    insta::assert_snapshot!(name, screen(&View::default(), width, height, TERMINAL));
+    insta::assert_snapshot!(name, screen(&TopViewState::default(), width, height, TERMINAL));
 }
 
 #[test]
 fn with_ascii_all_cells_are_ascii() {
-    let text = screen(&View::default(), 80, 24, Look { unicode: false, ..TERMINAL });
+    let text = screen(&TopViewState::default(), 80, 24, TerminalLook { unicode: false, ..TERMINAL });
     assert!(text.is_ascii(), "{text}");
 }
 
 #[test]
 fn a_pipe_gets_one_plain_frame() {
-    insta::assert_snapshot!("pipe", plain(Look::PLAIN, &Model::of(&blocked_pool())));
+    insta::assert_snapshot!("pipe", plain(TerminalLook::PLAIN, &TopModel::of(&blocked_pool())));
 }
 
 #[test]
 fn keys_open_pages_about_the_chosen_deployment() {
-    let pool = Subject { kind: DEPLOYMENT.to_owned(), namespace: "demo".to_owned(), name: "pool".to_owned() };
-    let mut view = View::default();
+    let pool = SubjectRef { kind: DEPLOYMENT.to_owned(), namespace: "demo".to_owned(), name: "pool".to_owned() };
+    let mut view = TopViewState::default();
     for (code, page) in
-        [(KeyCode::Enter, Page::Why), (KeyCode::Char('t'), Page::Tree), (KeyCode::Char('e'), Page::Events)]
+        [(KeyCode::Enter, TopPage::Why), (KeyCode::Char('t'), TopPage::Tree), (KeyCode::Char('e'), TopPage::Events)]
     {
-        assert_eq!(press(&mut view, code), Effect::Open(page, pool.clone()));
+        assert_eq!(press(&mut view, code), KeyEffect::Open(page, pool.clone()));
     }
-    view.open(Page::Why, "a long text\n".repeat(100));
-    assert_eq!(press(&mut view, KeyCode::Down), Effect::None);
+    view.open(TopPage::Why, "a long text\n".repeat(100));
+    assert_eq!(press(&mut view, KeyCode::Down), KeyEffect::None);
     assert!(screen(&view, 80, 24, TERMINAL).contains("a long text"));
-    assert_eq!(press(&mut view, KeyCode::Char('q')), Effect::None, "closes the page");
-    assert_eq!(press(&mut view, KeyCode::Char('q')), Effect::Quit);
+    assert_eq!(press(&mut view, KeyCode::Char('q')), KeyEffect::None, "closes the page");
+    assert_eq!(press(&mut view, KeyCode::Char('q')), KeyEffect::Quit);
 }
 
 #[test]
 fn a_filter_and_a_namespace_are_typed() {
-    let mut view = View::default();
+    let mut view = TopViewState::default();
     for code in [KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Enter] {
-        assert_eq!(press(&mut view, code), Effect::None);
+        assert_eq!(press(&mut view, code), KeyEffect::None);
     }
     assert!(screen(&view, 80, 24, TERMINAL).contains("no deployment"));
-    assert_eq!(press(&mut view, KeyCode::Enter), Effect::None, "none is chosen");
+    assert_eq!(press(&mut view, KeyCode::Enter), KeyEffect::None, "none is chosen");
     for code in [KeyCode::Char('n'), KeyCode::Char('a'), KeyCode::Char('b'), KeyCode::Backspace] {
         press(&mut view, code);
     }
-    assert_eq!(press(&mut view, KeyCode::Enter), Effect::Namespace("a".to_owned()));
+    assert_eq!(press(&mut view, KeyCode::Enter), KeyEffect::Namespace("a".to_owned()));
 }
 
 #[test]
 fn help_names_every_key() {
-    let mut view = View::default();
+    let mut view = TopViewState::default();
     press(&mut view, KeyCode::Char('?'));
     let text = screen(&view, 80, 24, TERMINAL);
     assert!(text.contains("another namespace") && text.contains("only deployments"), "{text}");

@@ -2,22 +2,22 @@ use serde_json::Value;
 
 use super::*;
 use crate::cli::{
-    document::{Document, tests::fits},
+    document::{JsonDocument, tests::fits},
     reading::{
         cluster_api::testing::{
             WORKER, draining, healthy, nothing, read, vm, with_native, without_bootstrap_data, worker,
         },
         testing::{TERMINAL, at, blocked_pool},
     },
-    tree::{Trees, report},
+    tree::{TreeDocument, report},
 };
 
-fn grown(facts: &Facts, all: Vec<(Kind, Value)>, kind: Kind, name: &str) -> Branch {
-    of(World { facts, objects: &read(all) }, &Surroundings::default(), kind, name).unwrap()
+fn grown(facts: &NamespaceFacts, all: Vec<(Kind, Value)>, kind: Kind, name: &str) -> TreeBranch {
+    of(CapiFacts { facts, objects: &read(all) }, &NodeSurroundings::default(), kind, name).unwrap()
 }
 
 /// Three workers of which two run and one is drained, and a Machine of the control plane.
-fn several() -> (Facts, Vec<(Kind, Value)>) {
+fn several() -> (NamespaceFacts, Vec<(Kind, Value)>) {
     let mut all = draining();
     let mut facts = with_native(nothing(), WORKER, "Available", &[]);
     for name in ["demo-md-0-abcde-a1b2c", "demo-md-0-abcde-d3e4f", "demo-md-0-abcde-g5h6i"] {
@@ -41,21 +41,21 @@ fn the_tree_of_a_cluster_fits_a_terminal_and_machines_that_are_alike_are_counted
     let every = report::text(TERMINAL, std::slice::from_ref(&tree), true, at(600));
     assert_eq!(every.matches("MCMMachine/").count(), 5, "{every}");
     let objects = [tree];
-    let document = Document::of("Tree", at(600), Trees { objects: &objects, notes: &[] });
-    fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+    let document = JsonDocument::of("Tree", at(600), TreeDocument { objects: &objects, notes: &[] });
+    fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
 }
 
 #[test]
 fn the_whole_namespace_begins_with_its_clusters_and_ends_with_mcm_objects_that_belong_to_none() {
     let facts = with_native(blocked_pool(), WORKER, "Available", &[]);
     let objects = read(healthy());
-    let trees = all(World { facts: &facts, objects: &objects }, &Surroundings::default());
+    let trees = all(CapiFacts { facts: &facts, objects: &objects }, &NodeSurroundings::default());
     let roots: Vec<_> = trees.iter().map(|tree| (tree.api_group.is_some(), tree.kind.as_str(), &*tree.name)).collect();
     assert_eq!(roots, [(true, "Cluster", "demo"), (false, "MachineDeployment", "pool")]);
     let whole = serde_json::to_string(&trees[0]).unwrap();
     assert!(whole.contains("MCMMachine") && whole.contains("\"kind\":\"Node\""), "{whole}");
-    let document = Document::of("Tree", at(600), Trees { objects: &trees, notes: &[] });
-    fits::<Document<Trees<'_>>>(&serde_json::to_value(document).unwrap());
+    let document = JsonDocument::of("Tree", at(600), TreeDocument { objects: &trees, notes: &[] });
+    fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
 }
 
 #[test]
@@ -74,6 +74,6 @@ fn a_tree_begins_at_any_object() {
     let tree = grown(&facts, healthy(), Kind::MCMMachine, WORKER);
     assert_eq!((tree.kind.as_str(), tree.children[0].kind.as_str()), ("MCMMachine", MACHINE));
     let missing =
-        of(World { facts: &facts, objects: &read(healthy()) }, &Surroundings::default(), Kind::Cluster, "dem");
+        of(CapiFacts { facts: &facts, objects: &read(healthy()) }, &NodeSurroundings::default(), Kind::Cluster, "dem");
     assert_eq!(missing.unwrap_err().hint, "did you mean cluster/demo?");
 }

@@ -8,16 +8,16 @@ use crate::{
     api::node::Node,
     cli::{
         reading::{
-            story::{DEPLOYMENT, Facts},
+            story::{DEPLOYMENT, NamespaceFacts},
             testing::{NOW, TERMINAL, at, blocked_pool, machine, pool},
         },
-        tree::branch::{self, Surroundings},
+        tree::branch::{self, NodeSurroundings},
     },
 };
 use mcm_rules::drain::PodFacts;
 
 /// Three pods on a Node, which a budget keeps.
-fn surroundings() -> Surroundings {
+fn surroundings() -> NodeSurroundings {
     let node = "pool-6d689-gmjqk";
     let found: Node = serde_json::from_value(json!({
         "metadata": {"name": node}, "spec": {"unschedulable": true},
@@ -34,7 +34,7 @@ fn surroundings() -> Surroundings {
         "status": {"disruptionsAllowed": 0, "expectedPods": 6, "currentHealthy": 6, "desiredHealthy": 6},
     }))
     .unwrap();
-    Surroundings {
+    NodeSurroundings {
         nodes: [(node.to_owned(), Arc::new(found))].into(),
         pods: [(node.to_owned(), ["web-6jt7p", "web-pnw8n", "web-vzd9w"].map(pod).into())].into(),
         budgets: vec![budget],
@@ -42,7 +42,7 @@ fn surroundings() -> Surroundings {
     }
 }
 
-fn tree(facts: &Facts, look: Look, all: bool) -> String {
+fn tree(facts: &NamespaceFacts, look: TerminalLook, all: bool) -> String {
     let object = facts.subject(DEPLOYMENT, "pool");
     text(look, &[branch::of(facts, &surroundings(), &object)], all, at(NOW))
 }
@@ -52,19 +52,19 @@ fn a_blocked_rollout_shows_the_pods_and_the_budget_in_its_way() {
     let text = tree(&blocked_pool(), TERMINAL, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!("80-columns", text);
-    insta::assert_snapshot!("200-columns", tree(&blocked_pool(), Look { width: 200, ..TERMINAL }, false));
+    insta::assert_snapshot!("200-columns", tree(&blocked_pool(), TerminalLook { width: 200, ..TERMINAL }, false));
 }
 
 #[test]
 fn in_a_pipe_no_text_is_cut_and_nothing_is_coloured() {
-    let text = tree(&blocked_pool(), Look::PLAIN, false);
+    let text = tree(&blocked_pool(), TerminalLook::PLAIN, false);
     assert!(!text.contains('…') && !text.contains('\x1b'), "{text}");
     insta::assert_snapshot!("pipe", text);
 }
 
 #[test]
 fn with_ascii_all_characters_are_ascii() {
-    let look = Look { unicode: false, ..TERMINAL };
+    let look = TerminalLook { unicode: false, ..TERMINAL };
     let text = tree(&blocked_pool(), look, false);
     assert!(text.is_ascii(), "{text}");
     assert!(text.contains("`- Machine"), "{text}");
@@ -72,7 +72,7 @@ fn with_ascii_all_characters_are_ascii() {
 
 #[test]
 fn colours_repeat_what_marks_and_words_say() {
-    let colourful = tree(&blocked_pool(), Look { colours: true, ..TERMINAL }, false);
+    let colourful = tree(&blocked_pool(), TerminalLook { colours: true, ..TERMINAL }, false);
     let plain =
         colourful.split('\x1b').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect::<String>();
     assert!(plain.contains("Terminating"));
@@ -89,5 +89,5 @@ fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
     let text = tree(&facts, TERMINAL, false);
     assert!(text.contains("22 more Running"), "{text}");
     assert!(text.contains("pool-6d689-gmjqk"), "{text}");
-    assert_eq!(tree(&facts, Look { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
+    assert_eq!(tree(&facts, TerminalLook { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
 }

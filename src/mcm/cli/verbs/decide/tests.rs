@@ -6,12 +6,12 @@ use crate::{
     cli::reading::testing::{blocked_pool, machine, pool},
 };
 
-fn decided(facts: &Facts, verb: Verb, object: &str) -> Result<Change, String> {
+fn decided(facts: &NamespaceFacts, verb: ChangeVerb, object: &str) -> Result<ObjectPatch, String> {
     decide(facts, verb, &facts.find(object).unwrap()).map_err(|ended| format!("{} ({})", ended.message, ended.hint))
 }
 
 /// The deployment after a patch.
-fn patched(facts: &Facts, patch: &Value) -> MachineDeployment {
+fn patched(facts: &NamespaceFacts, patch: &Value) -> MachineDeployment {
     fn merge(target: &mut Value, patch: &Value) {
         match (target.as_object_mut(), patch.as_object()) {
             (Some(fields), Some(patch)) => {
@@ -28,7 +28,7 @@ fn patched(facts: &Facts, patch: &Value) -> MachineDeployment {
 #[test]
 fn a_restart_makes_another_template_and_nothing_else() {
     let facts = blocked_pool();
-    let change = decided(&facts, Verb::Restart, "pool").unwrap();
+    let change = decided(&facts, ChangeVerb::Restart, "pool").unwrap();
     let (old, new) = (&facts.deployments["pool"].spec, patched(&facts, &change.patch).spec);
     assert!(!same_template(&old.template, &new.template), "the planner makes a new set");
     assert_eq!(changes(&old.template, &new.template).len(), 1);
@@ -39,7 +39,7 @@ fn a_restart_makes_another_template_and_nothing_else() {
 
 #[test]
 fn a_patch_is_refused_if_the_object_was_changed_meanwhile() {
-    let change = decided(&blocked_pool(), Verb::Pause, "pool").unwrap();
+    let change = decided(&blocked_pool(), ChangeVerb::Pause, "pool").unwrap();
     assert_eq!(change.patch_at_version(), json!({"spec": {"paused": true}, "metadata": {"resourceVersion": "7"}}));
     let expected = r#"kubectl patch machinedeployment pool -n demo --type merge -p '{"spec":{"paused":true}}'"#;
     assert_eq!(change.kubectl(), expected);
@@ -47,7 +47,7 @@ fn a_patch_is_refused_if_the_object_was_changed_meanwhile() {
 
 #[test]
 fn an_undo_asks_for_the_revision_before_the_current_one() {
-    let change = decided(&blocked_pool(), Verb::Undo(None), "pool").unwrap();
+    let change = decided(&blocked_pool(), ChangeVerb::Undo(None), "pool").unwrap();
     assert_eq!(change.patch, json!({"spec": {"rollbackTo": {"revision": 3}}}));
     let expected =
         "returns MachineDeployment pool to revision 3 (template.spec.class.name small → large): replaces 1 machine";
@@ -55,45 +55,51 @@ fn an_undo_asks_for_the_revision_before_the_current_one() {
 }
 
 #[rstest]
-#[case::unknown(Verb::Undo(Some(9)), "MachineDeployment pool has no revision 9 (mcm rollout history pool -n demo)")]
+#[case::unknown(
+    ChangeVerb::Undo(Some(9)),
+    "MachineDeployment pool has no revision 9 (mcm rollout history pool -n demo)"
+)]
 #[case::current(
-    Verb::Undo(Some(4)),
+    ChangeVerb::Undo(Some(4)),
     "MachineDeployment pool has the template of revision 4 already (mcm rollout history pool -n demo)"
 )]
-#[case::not_paused(Verb::Resume, "MachineDeployment pool is not paused (mcm why pool -n demo)")]
+#[case::not_paused(ChangeVerb::Resume, "MachineDeployment pool is not paused (mcm why pool -n demo)")]
 #[case::freeze(
-    Verb::Freeze,
+    ChangeVerb::Freeze,
     "a freeze of MachineDeployment pool holds nothing back (freeze a MachineSet, or pause the rollout: mcm rollout pause pool -n demo)"
 )]
-#[case::not_frozen(Verb::Unfreeze, "MachineDeployment pool is not frozen (mcm why machinedeployment/pool -n demo)")]
-fn what_makes_no_sense_for_a_deployment_is_refused(#[case] verb: Verb, #[case] expected: &str) {
+#[case::not_frozen(
+    ChangeVerb::Unfreeze,
+    "MachineDeployment pool is not frozen (mcm why machinedeployment/pool -n demo)"
+)]
+fn what_makes_no_sense_for_a_deployment_is_refused(#[case] verb: ChangeVerb, #[case] expected: &str) {
     assert_eq!(decided(&blocked_pool(), verb, "pool").unwrap_err(), expected);
 }
 
 #[rstest]
-#[case(Verb::Undo(None))]
-#[case(Verb::Restart)]
-fn a_paused_deployment_is_resumed_first(#[case] verb: Verb) {
+#[case(ChangeVerb::Undo(None))]
+#[case(ChangeVerb::Restart)]
+fn a_paused_deployment_is_resumed_first(#[case] verb: ChangeVerb) {
     let mut facts = blocked_pool();
     facts.deployments.get_mut("pool").unwrap().spec.paused = true;
     let expected = "MachineDeployment pool is paused, so this would have no effect (mcm rollout resume pool -n demo)";
     assert_eq!(decided(&facts, verb, "pool").unwrap_err(), expected);
     let expected = "MachineDeployment pool is paused already (mcm why pool -n demo)";
-    assert_eq!(decided(&facts, Verb::Pause, "pool").unwrap_err(), expected);
-    let resume = decided(&facts, Verb::Resume, "pool").unwrap();
+    assert_eq!(decided(&facts, ChangeVerb::Pause, "pool").unwrap_err(), expected);
+    let resume = decided(&facts, ChangeVerb::Resume, "pool").unwrap();
     assert_eq!((resume.patch, resume.needs_consent), (json!({"spec": {"paused": false}}), true));
 }
 
 #[test]
 fn a_set_is_frozen_and_unfrozen() {
     let mut facts = blocked_pool();
-    let freeze = decided(&facts, Verb::Freeze, "machineset/pool-84dff").unwrap();
+    let freeze = decided(&facts, ChangeVerb::Freeze, "machineset/pool-84dff").unwrap();
     assert_eq!(freeze.patch, json!({"metadata": {"labels": {"freeze": "True"}}}));
     facts.sets.get_mut("pool-84dff").unwrap().labels_mut().insert("freeze".to_owned(), "True".to_owned());
-    assert!(decided(&facts, Verb::Freeze, "machineset/pool-84dff").unwrap_err().contains("frozen already"));
+    assert!(decided(&facts, ChangeVerb::Freeze, "machineset/pool-84dff").unwrap_err().contains("frozen already"));
     let patch = json!({"metadata": {"annotations": {"safety.machine.sapcloud.io/unfreeze": "True"}}});
     for object in ["machineset/pool-84dff", "pool"] {
-        assert_eq!(decided(&facts, Verb::Unfreeze, object).unwrap().patch, patch, "{object}");
+        assert_eq!(decided(&facts, ChangeVerb::Unfreeze, object).unwrap().patch, patch, "{object}");
     }
 }
 
@@ -112,7 +118,7 @@ fn a_drain_is_forced_by_the_label_for_its_reason(
     #[case] label: Option<&str>,
 ) {
     let facts = pool(1, vec![machine("pool-84dff", "a", "small", phase, &more)]);
-    let change = decided(&facts, Verb::ForceDrain, "machine/pool-84dff-a");
+    let change = decided(&facts, ChangeVerb::ForceDrain, "machine/pool-84dff-a");
     let Some(label) = label else {
         assert!(change.unwrap_err().contains("is not drained"));
         return;
@@ -122,23 +128,27 @@ fn a_drain_is_forced_by_the_label_for_its_reason(
 }
 
 #[rstest]
-#[case(Preserve::Now, "now")]
-#[case(Preserve::WhenFailed, "when-failed")]
-#[case(Preserve::Never, "false")]
-fn a_machine_is_preserved_by_an_annotation(#[case] preserve: Preserve, #[case] value: &str) {
+#[case(PreserveTrigger::Now, "now")]
+#[case(PreserveTrigger::WhenFailed, "when-failed")]
+#[case(PreserveTrigger::Never, "false")]
+fn a_machine_is_preserved_by_an_annotation(#[case] preserve: PreserveTrigger, #[case] value: &str) {
     let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &json!({}))]);
-    let change = decided(&facts, Verb::Preserve(preserve), "machine/pool-84dff-a").unwrap();
+    let change = decided(&facts, ChangeVerb::Preserve(preserve), "machine/pool-84dff-a").unwrap();
     assert_eq!(change.patch, json!({"metadata": {"annotations": {labels::PRESERVE: value}}}));
     let again = json!({"metadata": {"annotations": {labels::PRESERVE: value}}});
     let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &again)]);
-    assert!(decided(&facts, Verb::Preserve(preserve), "machine/pool-84dff-a").unwrap_err().contains("already"));
-    assert!(decided(&blocked_pool(), Verb::Preserve(preserve), "pool-6d689-gmjqk").is_err(), "it is being deleted");
+    assert!(decided(&facts, ChangeVerb::Preserve(preserve), "machine/pool-84dff-a").unwrap_err().contains("already"));
+    assert!(
+        decided(&blocked_pool(), ChangeVerb::Preserve(preserve), "pool-6d689-gmjqk").is_err(),
+        "it is being deleted"
+    );
 }
 
 #[test]
 fn a_machine_is_forgotten_only_if_its_vm_cannot_be_deleted() {
     let mut facts = blocked_pool();
-    let forget = |facts: &Facts, leaves_vm| decided(facts, Verb::Forget { leaves_vm }, "pool-6d689-gmjqk");
+    let forget =
+        |facts: &NamespaceFacts, leaves_vm| decided(facts, ChangeVerb::Forget { leaves_vm }, "pool-6d689-gmjqk");
     assert!(forget(&facts, false).unwrap_err().contains("MachineClass large exists"));
     facts.classes.remove("large");
     assert!(forget(&facts, false).unwrap_err().contains("has the VM simulated:///pool-6d689-gmjqk"));
@@ -148,11 +158,11 @@ fn a_machine_is_forgotten_only_if_its_vm_cannot_be_deleted() {
     facts.machines.get_mut("pool-6d689-gmjqk").unwrap().spec.provider_id = String::new();
     assert!(forget(&facts, false).is_ok(), "no VM was ever created");
     let (kind, name) = ("MachineClass".to_owned(), "large".to_owned());
-    facts.unreadable.push(Unreadable { kind, name, owner: None, error: "provider: no text".to_owned() });
+    facts.unreadable.push(UndecodableObject { kind, name, owner: None, error: "provider: no text".to_owned() });
     assert!(forget(&facts, false).unwrap_err().contains("MachineClass large cannot be read"), "it is not absent");
     assert!(forget(&facts, true).is_ok());
     assert!(
-        decided(&facts, Verb::Forget { leaves_vm: true }, "pool-6d689-d98b2")
+        decided(&facts, ChangeVerb::Forget { leaves_vm: true }, "pool-6d689-d98b2")
             .unwrap_err()
             .contains("not being deleted")
     );
