@@ -3,7 +3,8 @@
 //!
 //! A request runs to its end although its caller is dropped: a request that is given up may have an effect later. If its outcome
 //! is unknown, no other request is sent for some time, in which only look-ups say whether there is a VM. The Machine's
-//! `lastKnownState` keeps that time over a restart.
+//! `lastKnownState` keeps that time over a restart. A driver of a cloud that would take two VMs of one name stores it before each
+//! request, so that a process that replaces this one in between waits as well.
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
@@ -22,6 +23,8 @@ use mcm_api::machine::Machine;
 const UNKNOWN_SINCE: &str = "Creation with an unknown outcome at ";
 /// The longest pause until the next look.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause in which a caller writes the status of a Machine.
+const ANNOUNCES: Duration = Duration::from_millis(500);
 /// Most Machines whose creation has an unknown outcome.
 const MOST: usize = 10_000;
 
@@ -32,8 +35,12 @@ pub struct Creations<V: Clone> {
     running: Arc<Mutex<HashMap<String, Running<V>>>>,
     /// When requests with unknown outcomes ended.
     unknown: Arc<Mutex<HashMap<String, Timestamp>>>,
+    /// The `lastKnownState` that this process gave to Machines before it sends a request, and when.
+    announced: Arc<Announced>,
 }
 
+/// States with their times, by the UID of the Machine.
+type Announced = Mutex<HashMap<String, (String, Timestamp)>>;
 type Running<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
 
 /// A creation of several steps that ended before the last one.
@@ -62,7 +69,44 @@ impl From<DriverError> for Unfinished {
 impl<V: Clone + Send + Sync + 'static> Creations<V> {
     /// No creation runs. `settles` is the longest time after which a cloud may still carry out a request.
     pub fn new(settles: Duration) -> Self {
-        Self { settles, running: Arc::default(), unknown: Arc::default() }
+        Self { settles, running: Arc::default(), unknown: Arc::default(), announced: Arc::default() }
+    }
+
+    /// Stores in the Machine's `lastKnownState` that a request is about to be sent. A process that replaces this one waits as after
+    /// an unknown outcome. Drivers call it before the look-up of a creation; a caller that cannot pause stores nothing.
+    ///
+    /// # Errors
+    /// The pause in which the caller writes the status.
+    pub fn announce(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        let (machine, now) = (&*request.machine, Timestamp::now());
+        let wanted = Wanted::of(machine);
+        let may_send = no_creation_may_run(&self.unknown, &self.announced, self.settles, request).is_ok();
+        if !request.may_pause || !may_send || self.running.lock().contains_key(wanted.uid) {
+            return Ok(());
+        }
+        let mut all = self.announced.lock();
+        all.retain(|_, (_, since)| left(*since, now, self.settles).is_some());
+        let fresh = all.get(wanted.uid).filter(|(_, since)| left(*since, now, self.settles / 2).is_some());
+        let state = match fresh {
+            Some((state, _)) if *state == state_of(machine) => return Ok(()),
+            Some((state, _)) => state.clone(),
+            None if all.len() >= MOST => return Ok(()),
+            None => {
+                let state = format!("{UNKNOWN_SINCE}{now:.3}");
+                all.insert(wanted.uid.to_owned(), (state.clone(), now));
+                state
+            }
+        };
+        let message = format!(
+            "the creation of the VM of machine {:?} begins once the status of the machine says so",
+            wanted.name
+        );
+        Err(DriverError { last_known_state: Some(state), ..DriverError::not_done(message, ANNOUNCES) })
+    }
+
+    /// Whether the state of a Machine says only that this process is about to send its request.
+    pub fn is_announced(&self, machine: &Machine) -> bool {
+        is_announced(&self.announced, machine)
     }
 
     /// The VM of a Machine: found by `look`, or created. Concurrent calls for one Machine share the result.
@@ -96,9 +140,10 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
             let mut all = self.running.lock();
             let begin = || {
                 let (request, unknown, settles) = (request.clone(), Arc::clone(&self.unknown), self.settles);
+                let announced = Arc::clone(&self.announced);
                 let creation = async move {
                     // An earlier request may be carried out while the look-up is under way.
-                    let is_certain = no_creation_may_run(&unknown, settles, &request);
+                    let is_certain = no_creation_may_run(&unknown, &announced, settles, &request);
                     if let Some(found) = look.await? {
                         return Ok(found);
                     }
@@ -138,7 +183,7 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         is_absent: impl FnOnce(&T) -> bool,
     ) -> Result<T, DriverError> {
         self.settled(&request.machine).await;
-        let is_certain = no_creation_may_run(&self.unknown, self.settles, request);
+        let is_certain = no_creation_may_run(&self.unknown, &self.announced, self.settles, request);
         let found = look.await?;
         if is_absent(&found) {
             is_certain?;
@@ -194,13 +239,15 @@ fn remember(
 
 fn no_creation_may_run(
     unknown: &Mutex<HashMap<String, Timestamp>>,
+    announced: &Announced,
     settles: Duration,
     request: &MachineRequest,
 ) -> Result<(), DriverError> {
     let (machine, now) = (&*request.machine, Timestamp::now());
     let wanted = Wanted::of(machine);
     let remembered = unknown.lock().get(wanted.uid).copied();
-    let Some(since) = remembered.max(stored(machine)) else { return Ok(()) };
+    let stored = stored(machine).filter(|_| !is_announced(announced, machine));
+    let Some(since) = remembered.max(stored) else { return Ok(()) };
     let Some(left) = left(since, now, settles) else { return Ok(()) };
     let message = format!(
         "a request that may still create the VM of machine {:?} had no answer: a new one is sent in {} s at the earliest",
@@ -214,9 +261,18 @@ fn no_creation_may_run(
     })
 }
 
+fn is_announced(announced: &Announced, machine: &Machine) -> bool {
+    let all = announced.lock();
+    all.get(Wanted::of(machine).uid).is_some_and(|(state, _)| *state == state_of(machine))
+}
+
+fn state_of(machine: &Machine) -> &str {
+    machine.status.as_ref().map(|status| status.last_known_state.as_str()).unwrap_or_default()
+}
+
 /// When a request with an unknown outcome ended, as the Machine's status says.
 fn stored(machine: &Machine) -> Option<Timestamp> {
-    machine.status.as_ref()?.last_known_state.strip_prefix(UNKNOWN_SINCE)?.parse().ok()
+    state_of(machine).strip_prefix(UNKNOWN_SINCE)?.parse().ok()
 }
 
 /// How long a request may still have an effect. A time in the near future is of a clock that is ahead; one that is further ahead
@@ -367,6 +423,47 @@ mod tests {
         absence(&creations, &request).await.unwrap();
         assert!(attempt(true).await.last_known_state.is_some());
         assert_eq!(absence(&creations, &request).await.unwrap_err().code, Code::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_finds_the_announcement_of_another_one_waits_until_it_is_settled() {
+        let (cloud, first, second) = (Cloud::default(), Creations::new(SETTLES), Creations::new(SETTLES));
+        let paused = first.announce(&request("", true)).unwrap_err();
+        assert_eq!((paused.code, paused.call_again_in), (Code::Unavailable, Some(ANNOUNCES)));
+        let state = paused.last_known_state.unwrap();
+        let again = first.announce(&request("", true)).unwrap_err();
+        assert_eq!(again.last_known_state.as_ref(), Some(&state), "the status is not written yet");
+        let announced = request(&state, true);
+        first.announce(&announced).unwrap();
+        assert!(first.is_announced(&announced.machine) && !second.is_announced(&announced.machine));
+        absence(&first, &announced).await.expect("the process knows that it has sent nothing");
+        // The first process ends here; its request takes effect later.
+        second.announce(&announced).unwrap();
+        assert_eq!(absence(&second, &announced).await.unwrap_err().code, Code::Unavailable);
+        let error = cloud.create(&second, &announced, Duration::ZERO, None).await.unwrap_err();
+        assert_eq!((error.code, error.last_known_state), (Code::Unavailable, Some(state)));
+        cloud.0.store(1, Relaxed);
+        assert_eq!(cloud.create(&second, &announced, Duration::ZERO, None).await, Ok(1), "it is found");
+    }
+
+    #[tokio::test]
+    async fn an_announcement_is_repeated_before_it_is_old_and_ends_with_an_unknown_outcome() {
+        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
+        let announced = |state: &str| creations.announce(&request(state, true)).unwrap_err().last_known_state.unwrap();
+        let first = announced("");
+        sleep(SETTLES / 2 + Duration::from_millis(5)).await;
+        let second = announced(&first);
+        assert_ne!(first, second);
+        let request = request(&second, true);
+        let lost = cloud.create(&creations, &request, Duration::ZERO, Some(Failure::NoAnswer)).await.unwrap_err();
+        assert_ne!(lost.last_known_state, Some(second));
+        creations.announce(&request).expect("only the earlier request counts");
+        assert_eq!(absence(&creations, &request).await.unwrap_err().code, Code::Unavailable);
+    }
+
+    #[test]
+    fn a_caller_that_cannot_pause_announces_nothing() {
+        Creations::<usize>::new(SETTLES).announce(&request("", false)).unwrap();
     }
 
     #[rstest]

@@ -365,6 +365,9 @@ fn record_failure(
     let deadline = policy.creation_deadline_of(machine);
     let is_late = now >= deadline;
     if error.call_again_in.is_some() && !is_late {
+        if let Some(next) = noted(machine, error) {
+            plan.then(Action::WriteStatus(Box::new(next)), "the driver needs this state in the next process as well");
+        }
         plan.wait(WaitKind::CloudOperation, format!("the cloud: {}", error.message), Some(until.min(deadline)));
         return;
     }
@@ -385,6 +388,14 @@ fn record_failure(
     }
     let until = if is_late { until } else { until.min(deadline) };
     plan.wait(WaitKind::DriverRetry, format!("the next attempt: {error}"), Some(until));
+}
+
+/// The status with the state that a driver gave for a pause, if that is not stored yet.
+fn noted(machine: &Machine, error: &DriverError) -> Option<MachineStatus> {
+    let state = error.last_known_state.as_ref().filter(|state| !state.is_empty())?;
+    let stored = status::stored(machine);
+    let is_new = may_create(&machine.phase()) && stored.last_known_state != *state;
+    is_new.then(|| MachineStatus { last_known_state: state.clone(), ..stored })
 }
 
 fn failed_status(snapshot: &Snapshot, call: VmCall, error: &DriverError, is_late: bool) -> MachineStatus {

@@ -94,6 +94,28 @@ fn a_creation_that_the_cloud_works_on_holds_no_slot_and_is_continued() {
     assert_eq!((world.events.as_slice(), world.births), (["Created".to_owned()].as_slice(), 1));
 }
 
+/// The next process must find it, whether this one ends before the driver continues or after that.
+#[test]
+fn the_state_that_a_driver_gives_for_a_pause_is_stored_before_the_driver_continues() {
+    let state = "Creation with an unknown outcome at 2026-11-26T21:00:00.000Z";
+    let paused = |state: &str| DriverError {
+        last_known_state: Some(state.to_owned()),
+        ..DriverError::not_done("the creation begins", Duration::from_secs(3))
+    };
+    let mut world = broken(VmCall::Create, paused(state));
+    world.pass();
+    assert_eq!((world.log.last().map(String::as_str), world.machine_writes), (Some("WriteStatus"), 1));
+    let stored = |world: &World| world.machine().status.clone().unwrap_or_default().last_known_state;
+    assert_eq!((stored(&world).as_str(), world.phase()), (state, MachinePhase::New), "nothing failed");
+    world.broken.insert(VmCall::Create, paused("Created cloud:///1"));
+    world.sleep(3);
+    world.pass();
+    assert_eq!((stored(&world).as_str(), world.machine_writes), ("Created cloud:///1", 2));
+    world.sleep(3);
+    world.pass();
+    assert_eq!(world.machine_writes, 2, "the same state is written once");
+}
+
 #[test]
 fn a_creation_that_fails_after_a_while_is_a_failure_and_its_vm_is_looked_for() {
     let mut world = broken(VmCall::Create, DriverError::not_done("not yet", Duration::from_secs(3)));
