@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures::try_join;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Failure, Pace, Unfinished, Wanted, until_done},
+    cloud::{Failure, Pace, Unfinished, Wanted, created_for, until_done},
 };
 use tokio::time::Instant;
 
 use super::{
     order::{Order, Resolved},
     parts::{AddressPair, Part, Port, Volume},
-    server::Server,
+    server::{Server, Stage},
     session::{Kind, Session},
     spec::Reference,
 };
@@ -26,9 +26,23 @@ pub(crate) struct Wait {
     pub may_pause: bool,
 }
 
+/// The end of a build.
+pub(crate) enum Built {
+    /// A server with this ID was ordered.
+    Ordered(String),
+    /// A port or a volume of the Machine has a server, which lists lack.
+    Found(Box<Server>),
+}
+
+/// A port or a volume for a server.
+enum Usable {
+    Free(String),
+    Taken(Box<Server>),
+}
+
 impl Session {
-    /// Orders a server; returns its ID.
-    pub async fn build(&self, order: &Order, wait: Wait) -> Result<String, Unfinished> {
+    /// Orders a server, unless a part of the Machine shows that there is one.
+    pub async fn build(&self, order: &Order, wait: Wait) -> Result<Built, Unfinished> {
         let spec = &order.spec;
         let flavor = Reference::Name(spec.flavor.clone());
         let (image, flavor, networks) = try_join!(
@@ -38,10 +52,16 @@ impl Session {
         )?;
         let mut resolved = Resolved { image, flavor, networks, port: None, volume: None };
         if let Some(network) = spec.network_of_port() {
-            resolved.port = Some(self.port(order, network).await?);
+            match self.port(order, network).await? {
+                Usable::Free(port) => resolved.port = Some(port),
+                Usable::Taken(server) => return Ok(Built::Found(server)),
+            }
         }
         if spec.disk_type.is_some() && spec.disk_size > 0 {
-            resolved.volume = Some(self.volume(order, &resolved.image, wait).await?);
+            match self.volume(order, &resolved.image, wait).await? {
+                Usable::Free(volume) => resolved.volume = Some(volume),
+                Usable::Taken(server) => return Ok(Built::Found(server)),
+            }
         }
         let created = self.region.create_server(order.server(&resolved)).await;
         if let Err(failure) = &created
@@ -53,15 +73,36 @@ impl Session {
         let what = format!("the creation of server {}", order.name);
         let id = created.map_err(|failure| self.ended(&failure, &what))?;
         self.remember(order.wanted(), &id);
-        Ok(id)
+        Ok(Built::Ordered(id))
+    }
+
+    /// The server of the Machine that has a part of it: Nova takes the part of one server only.
+    async fn taker(
+        &self,
+        order: &Order,
+        part: &(dyn Part + Sync),
+        server: &str,
+    ) -> Result<Option<Box<Server>>, DriverError> {
+        if server.is_empty() || !part.is_ours(order.wanted()) {
+            return Ok(None);
+        }
+        let server = self.region.server(server).await?;
+        let server = created_for(server, order.wanted(), &self.scope).into_iter().next();
+        Ok(server.filter(|server| server.stage() != Stage::BeingDeleted).map(Box::new))
     }
 
     /// The port of the server, with the tags of the class.
-    async fn port(&self, order: &Order, network: &str) -> Result<String, Unfinished> {
+    async fn port(&self, order: &Order, network: &str) -> Result<Usable, Unfinished> {
         let (wanted, markers) = (order.wanted(), &self.scope.markers);
+        let ports = self.region.ports("name", &order.name).await?;
+        for port in &ports {
+            if let Some(server) = self.taker(order, port, &port.device_id).await? {
+                return Ok(Usable::Taken(server));
+            }
+        }
         let is_usable =
             |port: &Port| port.is_of(wanted, markers) && port.network_id == network && port.device_id.is_empty();
-        let found = self.region.ports("name", &order.name).await?.into_iter().find(is_usable);
+        let found = ports.into_iter().find(is_usable);
         let port = match found {
             Some(port) => port,
             None => {
@@ -76,13 +117,19 @@ impl Session {
         if !port.has(markers) {
             self.region.tag_port(&port.id, &[&markers.cluster, &markers.role]).await?;
         }
-        Ok(port.id)
+        Ok(Usable::Free(port.id))
     }
 
     /// The volume of the server, with its image.
-    async fn volume(&self, order: &Order, image: &str, wait: Wait) -> Result<String, Unfinished> {
+    async fn volume(&self, order: &Order, image: &str, wait: Wait) -> Result<Usable, Unfinished> {
+        let volumes = self.region.volumes(&order.name).await?;
+        for volume in &volumes {
+            if let Some(server) = self.taker(order, volume, volume.server()).await? {
+                return Ok(Usable::Taken(server));
+            }
+        }
         let is_usable = |volume: &Volume| volume.is_of(order.wanted(), &self.scope.markers) && !volume.is_leaving();
-        let found = self.region.volumes(&order.name).await?.into_iter().find(is_usable);
+        let found = volumes.into_iter().find(is_usable);
         let volume = match found {
             Some(volume) => volume,
             None => {
@@ -104,7 +151,7 @@ impl Session {
                 self.available(order, volume).await
             }
         });
-        Ok(available.await?)
+        Ok(Usable::Free(available.await?))
     }
 
     /// The ID of a volume, once it can be used.

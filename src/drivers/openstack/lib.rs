@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
-    machine::MachineClass,
+    machine::{Machine, MachineClass},
 };
 use mcm_driver::{
     cloud::{
@@ -56,14 +56,14 @@ pub use self::names::NAME;
 use self::{
     account::{Account, Region},
     additions::Additions,
-    build::Wait,
+    build::{Built, Wait},
     errors::is_exhausted,
     login::Login,
-    names::{OWNER_KEY, UID_KEY},
+    names::{IDS, OWNER_KEY, UID_KEY},
     order::{Order, user_data},
     parts::Part,
     server::{Server, Stage},
-    session::{LookUps, Names, Ordered, Place, Session, id_of, look_ups},
+    session::{CREATED, LookUps, Names, Ordered, Place, Session, id_of, look_ups, ordered_before, state_of},
     spec::Spec,
 };
 
@@ -122,11 +122,20 @@ enum Made {
     Ordered(String),
 }
 
+impl Made {
+    fn id(&self) -> &str {
+        match self {
+            Self::Found(server) => &server.id,
+            Self::Ordered(id) => id,
+        }
+    }
+}
+
 /// The only server that was created for a Machine without a provider ID, if there is one.
-async fn only_created_for(session: &Session, wanted: Wanted<'_>) -> Result<Option<Made>, DriverError> {
-    match session.created_for(wanted).await? {
+async fn only_created_for(session: &Session, machine: &Machine) -> Result<Option<Made>, DriverError> {
+    match session.created_for(machine).await? {
         none if none.is_empty() => Ok(None),
-        found => only(found, wanted.name).map(|server| Some(Made::Found(Box::new(server)))),
+        found => only(found, Wanted::of(machine).name).map(|server| Some(Made::Found(Box::new(server)))),
     }
 }
 
@@ -194,7 +203,7 @@ impl OpenStackDriver {
         }
         let wanted = Wanted::of(machine);
         let looking = self.absences.look(session.place(), wanted);
-        let found = self.creations.find(request, session.created_for(wanted), Vec::is_empty).await?;
+        let found = self.creations.find(request, session.created_for(machine), Vec::is_empty).await?;
         if found.is_empty() {
             looking.found_none();
         }
@@ -311,27 +320,46 @@ impl Driver for OpenStackDriver {
             owner: request.owner.clone(),
             user_data: user_data(&request.secret)?,
         };
+        let known = match ordered_before(&request.machine) {
+            Some(_) => only_created_for(&session, &request.machine).await?,
+            None => None,
+        };
+        if known.is_none() {
+            self.creations.announce(request)?;
+        }
         let is_absent = self.absences.take(session.place(), Wanted::of(&request.machine));
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move { if is_absent { Ok(None) } else { only_created_for(&session, Wanted::of(&machine)).await } }
+            async move {
+                match known {
+                    None if !is_absent => only_created_for(&session, &machine).await,
+                    known => Ok(known),
+                }
+            }
         };
         let build = {
             let (session, wait, machine) = (session.clone(), self.wait(request), Arc::clone(&request.machine));
+            let may_have_begun = !state_of(&machine).is_empty() && !self.creations.is_announced(&machine);
             async move {
                 // One look does not show that an earlier request had no effect: lists may lack a new server for a moment.
-                let state = machine.status.as_ref().map(|status| status.last_known_state.as_str());
-                if state.is_some_and(|state| !state.is_empty())
-                    && let Some(found) = only_created_for(&session, Wanted::of(&machine)).await?
-                {
+                if may_have_begun && let Some(found) = only_created_for(&session, &machine).await? {
                     return Ok(found);
                 }
-                session.build(&order, wait).await.map(Made::Ordered)
+                Ok(match session.build(&order, wait).await? {
+                    Built::Ordered(id) => Made::Ordered(id),
+                    Built::Found(server) => Made::Found(server),
+                })
             }
         };
         let made = self.creations.run_steps(request, look, build).await?;
-        let vm = self.finish(&session, request, made).await?.vm(&session.scope.region);
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        let region = &session.scope.region;
+        let state = format!("{CREATED}{}", IDS.node_form(region, made.id()));
+        match self.finish(&session, request, made).await {
+            Ok(server) => Ok(Vm { last_known_state: Some(state), ..server.vm(region) }),
+            // The next process finds the server by its ID, even if lists lack it.
+            Err(error) if error.call_again_in.is_some() => Err(DriverError { last_known_state: Some(state), ..error }),
+            Err(error) => Err(error),
+        }
     }
 
     /// [`Code::Unimplemented`]: a server needs nothing after its creation.

@@ -22,6 +22,9 @@ use super::{
 /// Longer regular expressions make URLs that servers refuse.
 const LONGEST_PATTERN: usize = 4000;
 
+/// `lastKnownState` of a Machine whose server was ordered, before the provider ID.
+pub(crate) const CREATED: &str = "Created ";
+
 /// The answer of a look-up of several Machines.
 pub(crate) struct Seen {
     servers: Vec<Server>,
@@ -97,7 +100,8 @@ impl Session {
     }
 
     /// The servers that were created for a Machine without a provider ID.
-    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Server>, DriverError> {
+    pub async fn created_for(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
+        let wanted = Wanted::of(machine);
         let seen = self.look(wanted.name).await?;
         let found = created_for(seen.servers.iter().cloned(), wanted, &self.scope);
         if !found.is_empty() {
@@ -105,7 +109,7 @@ impl Session {
         }
         // While Nova moves a new server into its cell, lists may lack it.
         let uid = wanted.uid.to_owned();
-        let Some(id) = self.ordered.get(&uid) else { return Ok(found) };
+        let Some(id) = self.ordered.get(&uid).or_else(|| ordered_before(machine)) else { return Ok(found) };
         let server = self.region.server(&id).await?;
         if server.is_none() {
             self.ordered.forget(&uid);
@@ -215,6 +219,16 @@ fn pattern(asked: &BTreeSet<String>) -> Option<String> {
 /// A name in a regular expression: databases differ in how they escape, so `.` stands for every other character.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '.' }).collect()
+}
+
+/// The server that another process ordered, as the status of the Machine has it.
+pub(crate) fn ordered_before(machine: &Machine) -> Option<String> {
+    let id = state_of(machine).strip_prefix(CREATED)?.rsplit('/').next()?;
+    is_word(id).then(|| id.to_owned())
+}
+
+pub(crate) fn state_of(machine: &Machine) -> &str {
+    machine.status.as_ref().map(|status| status.last_known_state.as_str()).unwrap_or_default()
 }
 
 /// The ID of the server in the provider ID of a Machine, if it has one.

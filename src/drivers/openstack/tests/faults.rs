@@ -13,7 +13,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use super::{
-    CLUSTER, ROLE, UID, World, code, driver, driver_that_settles,
+    CLUSTER, ROLE, UID, World, announced, code, driver, driver_that_settles,
     fake::{self, PASSWORD},
     server::{FakeCloud, Fault, Reply},
     spec, spec_with_parts, unmeasured,
@@ -197,7 +197,7 @@ async fn an_unknown_outcome_pauses_the_calls_of_controllers() {
     let (world, minute) = (World::new().await, Duration::from_secs(60));
     let driver = driver_that_settles(minute, minute, unmeasured());
     world.fail("server.create", Fault::Status(502), 9);
-    let request = MachineRequest { may_pause: true, ..world.request("a") };
+    let request = announced(&driver, world.request("a")).await;
     let error = driver.create(&request).await.unwrap_err();
     assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "the failure is shown");
     let error = driver.create(&request).await.unwrap_err();

@@ -6,6 +6,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod hand_over;
 mod inspect;
 mod metrics;
 mod parts;
@@ -21,10 +22,11 @@ use std::time::Duration;
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    MachineRequest, SecretData,
+    DriverError, MachineRequest, SecretData,
     cloud::{Limits, Pace, Requests},
     guard::Guards,
-    testing::{self as kit, code, secret, secret_policy, server, with_id},
+    interface::Driver,
+    testing::{self as kit, code, matrix, secret, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
 
@@ -128,6 +130,20 @@ fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests)
     let pace = Pace { first: millis(5), longest: millis(5), total: millis(3000) };
     let patience = Patience { window: millis(2), settles, pace, discard: pace };
     OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
+}
+
+/// Stores the state of an error in the Machine, as controllers do.
+fn store(request: &mut MachineRequest, error: &DriverError) {
+    *request = matrix::with_state(request.clone(), error.last_known_state.as_deref());
+}
+
+/// The request of a caller that may pause, after the driver has announced its creation.
+async fn announced(driver: &OpenStackDriver, request: MachineRequest) -> MachineRequest {
+    let mut request = MachineRequest { may_pause: true, ..request };
+    let paused = driver.create(&request).await.unwrap_err();
+    assert!(paused.call_again_in.is_some() && paused.last_known_state.is_some(), "{paused}");
+    store(&mut request, &paused);
+    request
 }
 
 /// A class with the fields that a class needs.

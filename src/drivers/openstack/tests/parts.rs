@@ -7,10 +7,10 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    CLUSTER, ROLE, UID, World, code, fake,
+    CLUSTER, ROLE, UID, World, announced, code, fake,
     fake::{NETWORK_ID, SECOND_NETWORK_ID},
     server::Fault,
-    spec, spec_with, spec_with_parts, with_id,
+    spec, spec_with, spec_with_parts, store, with_id,
 };
 
 const TAGS: &[&str] = &[CLUSTER.0, ROLE.0];
@@ -134,10 +134,11 @@ async fn the_parts_of_an_orphan_go_with_it_and_no_others() {
 async fn a_creation_lasts_until_its_volume_is_filled(#[case] may_pause: bool) {
     let world = World::new().await;
     world.openstack.lock().cloud.downloads = 4;
-    let request = MachineRequest { may_pause, ..world.request_with_parts("a") };
+    let mut request = MachineRequest { may_pause, ..world.request_with_parts("a") };
     let mut pauses = 0;
     while let Err(error) = world.driver.create(&request).await {
         assert!(error.call_again_in.is_some(), "{error}");
+        store(&mut request, &error);
         pauses += 1;
     }
     assert_eq!((pauses > 0, world.counts(), world.calls("volume.create")), (may_pause, (1, 1, 1), 1));
@@ -176,7 +177,7 @@ async fn a_volume_that_fails_is_deleted_and_made_anew() {
 async fn a_volume_that_vanishes_is_not_used() {
     let world = World::new().await;
     world.openstack.lock().cloud.downloads = 4;
-    let request = MachineRequest { may_pause: true, ..world.request_with_parts("a") };
+    let request = announced(&world.driver, world.request_with_parts("a")).await;
     assert!(world.driver.create(&request).await.unwrap_err().call_again_in.is_some());
     world.fail("volume.get", Fault::Error(fake::nova(404, "itemNotFound", "Volume could not be found.")), 1);
     let waiting = MachineRequest { may_pause: false, ..request };

@@ -20,7 +20,7 @@ use mcm_driver::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{CLUSTER, OWNER, ROLE, class, code, secret, unmeasured, with_id};
+use super::{CLUSTER, OWNER, ROLE, class, code, secret, store, unmeasured, with_id};
 use crate::{Access, OpenStackDriver, Patience};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../hack/openstack/openstack");
@@ -150,11 +150,14 @@ async fn the_suite_passes(services: &Services, driver: &OpenStackDriver, spec: V
 async fn machines_are_created_together(services: &Services, driver: &OpenStackDriver) {
     let one = async |number: usize| {
         let request = services.request(&format!("together-{number}"), services.spec_with_parts());
-        let request = MachineRequest { may_pause: true, ..request };
+        let mut request = MachineRequest { may_pause: true, ..request };
         let vm = loop {
             match driver.create(&request).await {
                 Ok(vm) => break vm,
-                Err(error) => tokio::time::sleep(error.call_again_in.expect(&error.message)).await,
+                Err(error) => {
+                    store(&mut request, &error);
+                    tokio::time::sleep(error.call_again_in.expect(&error.message)).await;
+                }
             }
         };
         assert_eq!((vm.node_name, vm.zone.as_deref()), (format!("together-{number}"), Some("nova")));
