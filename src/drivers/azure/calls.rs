@@ -33,10 +33,44 @@ pub(crate) enum Accepted {
     Begun(Option<Operation>),
 }
 
+/// The Resource Manager, which counts the calls of each resource provider for itself: one that throttles holds up no call of
+/// another one.
+pub(crate) struct Services {
+    compute: Rest,
+    network: Rest,
+    graph: Rest,
+    others: Rest,
+}
+
+impl Services {
+    /// Each service with its pace.
+    pub fn new(service: impl Fn() -> Rest) -> Self {
+        Self { compute: service(), network: service(), graph: service(), others: service() }
+    }
+
+    fn of(&self, call: &Call<'_>) -> &Rest {
+        let provider = call.path.iter().skip_while(|part| **part != "providers").nth(1);
+        match provider {
+            Some(&"Microsoft.Compute") => &self.compute,
+            Some(&"Microsoft.Network") => &self.network,
+            Some(&"Microsoft.ResourceGraph") => &self.graph,
+            _ => &self.others,
+        }
+    }
+
+    async fn call<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Failure> {
+        self.of(call).call(call).await
+    }
+
+    pub async fn answer(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        self.of(call).answer(call).await
+    }
+}
+
 /// The Resource Manager with the credentials of a Secret.
 #[derive(Clone)]
 pub(crate) struct Api {
-    pub rest: Arc<Rest>,
+    pub services: Arc<Services>,
     pub url: Url,
     pub subscription: String,
     /// Its values appear in no text.
@@ -109,7 +143,7 @@ impl Api {
             ["subscriptions", &self.subscription, "resourceGroups", group, "providers", provider, kind, &target.name];
         let query = [("api-version", version)];
         let call = Call::write(service, method, &path).query(&query);
-        self.rest.answer(&if let Some(body) = body { call.with(body) } else { call }).await
+        self.services.answer(&if let Some(body) = body { call.with(body) } else { call }).await
     }
 
     fn operation_of(&self, answer: &Answer) -> Option<Operation> {
@@ -123,9 +157,8 @@ impl Api {
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let pairs: Vec<_> = operation.url.query_pairs().collect();
         let query: Vec<(&str, &str)> = pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
-        match self.rest.answer(&Call::read("operation_get", Method::GET, &path).query(&query)).await {
+        match self.services.answer(&Call::read("operation_get", Method::GET, &path).query(&query)).await {
             Ok(answer) => operation.progress(&answer).map(Some).ok_or(Failure::Unreadable(answer.status)),
-            Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -190,7 +223,7 @@ impl Api {
         let query = [("api-version", MARKETPLACE)];
         let call = Call::write("market_place_agreement_create", Method::PUT, &path).query(&query).with(terms);
         let what = format!("acceptance of the terms of plan {} of {}", plan.name, plan.publisher);
-        let accepted: Result<Value, _> = self.rest.call(&call).await;
+        let accepted: Result<Value, _> = self.services.call(&call).await;
         accepted.map(drop).map_err(|failure| self.error(&failure, &what))
     }
 
@@ -226,7 +259,7 @@ impl Api {
             let path = ["providers", "Microsoft.ResourceGraph", "resources"];
             let version = [("api-version", GRAPH)];
             let call = Call::read("resource_graph_query", Method::POST, &path).query(&version).with(body);
-            let page: Page = self.rest.call(&call).await.map_err(|failure| self.list_error(&failure, WHAT))?;
+            let page: Page = self.services.call(&call).await.map_err(|failure| self.list_error(&failure, WHAT))?;
             if page.is_cut() {
                 return Err(DriverError::new(Code::Unavailable, format!("{WHAT} failed: its answer is cut")));
             }
@@ -243,7 +276,7 @@ impl Api {
         // Once is as good as twice.
         let call = Call::read("provider_register", Method::POST, &path).query(&query);
         let what = format!("registration of resource provider {provider}");
-        self.rest.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
+        self.services.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
     }
 
     /// Whether the provider of a kind of resources is registered in the subscription; `None` while it is not.
@@ -263,7 +296,7 @@ impl Api {
         query: &[(&str, &str)],
         what: &str,
     ) -> Result<Option<T>, DriverError> {
-        match self.rest.call(&Call::read(service, Method::GET, path).query(query)).await {
+        match self.services.call(&Call::read(service, Method::GET, path).query(query)).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, what)),

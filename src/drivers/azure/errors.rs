@@ -149,6 +149,17 @@ pub(crate) fn is_absent(failure: &Failure) -> bool {
     matches!(failure, Failure::Named { code: Code::NotFound, .. })
 }
 
+/// Whether Azure refused a call for good, whatever the reason: neither a report of a stock-out nor a wrong login is a refusal.
+pub(crate) fn is_refused(failure: &Failure) -> bool {
+    match failure {
+        Failure::Named { code, .. } => {
+            !code.is_transient() && ![Code::Unauthenticated, Code::ResourceExhausted].contains(code)
+        }
+        Failure::Status(status) => [400, 403, 404, 410].contains(status),
+        _ => false,
+    }
+}
+
 /// Whether a resource provider has to be registered first.
 pub(crate) fn is_unregistered(failure: &Failure) -> bool {
     failure.is(UNREGISTERED)

@@ -44,7 +44,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 pub use self::names::NAME;
 use self::{
-    calls::{Accepted, Api},
+    calls::{Accepted, Api, Services},
     errors::{failure_of, is_unregistered},
     login::Login,
     names::{IDS, OWNER_TAG, VM_NAMES, nic_of, os_disk_of},
@@ -91,11 +91,15 @@ struct AzureDriver {
     access: Access,
     http: Arc<Http>,
     connections: Connections,
-    logins: Recent<Login, Arc<Rest>>,
+    logins: Recent<Login, Arc<Services>>,
     facts: Arc<Facts>,
     running: Running,
     /// Creations of one VM take turns: a second request would change what the first one makes.
     turns: Recent<Key, Arc<Mutex<()>>>,
+    /// When changes were seen first that no call here follows, such as those of an earlier process.
+    seen: Recent<Key, Instant>,
+    /// Logins whose reports on operations Azure refused.
+    unreported: Arc<Recent<Login, ()>>,
 }
 
 /// A part of a VM that is created before it.
@@ -131,6 +135,8 @@ impl AzureDriver {
             facts: facts(),
             running: Running::new(pace.total),
             turns: Recent::new(MOST_TURNS),
+            seen: Recent::new(MOST_TURNS),
+            unreported: Arc::new(Recent::new(MOST_LOGINS)),
             access,
         }
     }
@@ -143,10 +149,11 @@ impl AzureDriver {
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
         let login = self.login(class, &spec, secret)?;
-        let rest = self.logins.get_or(&login, || self.rest(&login))?;
+        let services = self.logins.get_or(&login, || self.services(&login))?;
         let (url, subscription) = (login.api.clone(), login.subscription.clone());
-        let api = Api { rest, url, subscription, secret: secret.clone() };
-        Ok(Session { spec: Arc::new(spec), scope, login, api, facts: Arc::clone(&self.facts) })
+        let api = Api { services, url, subscription, secret: secret.clone() };
+        let (facts, unreported) = (Arc::clone(&self.facts), Arc::clone(&self.unreported));
+        Ok(Session { spec: Arc::new(spec), scope, login, api, facts, unreported })
     }
 
     fn login(&self, class: &MachineClass, spec: &Spec, secret: &SecretData) -> Result<Login, DriverError> {
@@ -157,13 +164,17 @@ impl AzureDriver {
         Login::of(secret, cloud, &self.access.secrets.of(class))
     }
 
-    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+    fn services(&self, login: &Login) -> Result<Arc<Services>, DriverError> {
         let client = self.connections.client(&TlsOptions::default())?;
         let slowest = self.access.limits.slowest;
         let authority = login.authority.clone();
         let host = Rest::new(&self.http, client.clone(), authority, Box::new(Anonymous), slowest, failure_of);
-        let tokens = Box::new(Tokens::new(host, login.clone(), self.access.secrets.folders.clone()));
-        Ok(Arc::new(Rest::new(&self.http, client, login.api.clone(), tokens, slowest, failure_of)))
+        let tokens = Tokens::new(host, login.clone(), self.access.secrets.folders.clone());
+        let service = || {
+            let (client, api) = (client.clone(), login.api.clone());
+            Rest::new(&self.http, client, api, Box::new(tokens.clone()), slowest, failure_of)
+        };
+        Ok(Arc::new(Services::new(service)))
     }
 
     /// Creates the VM of a Machine that has none, after its parts.
@@ -204,7 +215,7 @@ impl AzureDriver {
                 }
                 Some(found) if found.stage() == Stage::Ready => return Ok(()),
                 Some(found) if found.stage() == Stage::Deleting => {
-                    return Err(self.not_yet(request, target, "being deleted"));
+                    return Err(self.not_yet(session, request, target, Goal::Delete));
                 }
                 Some(found) if found.stage() == Stage::Working => self.running.remember(key, Begun::now(None)),
                 // A new request repairs a part that failed.
@@ -344,7 +355,8 @@ impl AzureDriver {
             let key = session.key(&target, Goal::Delete);
             if self.running.of(&key).is_none() {
                 let Some(part) = session.at(&target).await? else { continue };
-                if !part.is_of(Wanted::of(&request.machine), &session.scope) || part.holder().is_some() {
+                let is_ours = part.is_of(Wanted::of(&request.machine), &session.scope);
+                if !is_ours || is_held(session, &part, name).await? {
                     tracing::warn!(%target, "it is of another machine or cluster, or in use: left alone");
                     continue;
                 }
@@ -359,9 +371,14 @@ impl AzureDriver {
         Ok(begun)
     }
 
-    /// Azure still works on a resource.
-    fn not_yet(&self, request: &MachineRequest, target: &Target, state: &str) -> DriverError {
-        let call_again_in = Some(self.pace.first).filter(|_| request.may_pause);
+    /// Azure still works on a resource. The pause grows with the time since this was seen first: Compute allows few looks at a VM.
+    fn not_yet(&self, session: &Session, request: &MachineRequest, target: &Target, goal: Goal) -> DriverError {
+        let (key, state) = match goal {
+            Goal::Create => (session.key(target, Goal::Create), "being created"),
+            Goal::Delete => (session.key(target, Goal::Delete), "being deleted"),
+        };
+        let Ok(since) = self.seen.get_or(&key, || Ok::<_, Infallible>(Instant::now()));
+        let call_again_in = Some(self.pace.pause(since.elapsed())).filter(|_| request.may_pause);
         DriverError { call_again_in, ..DriverError::new(Code::Unavailable, format!("{target} is still {state}")) }
     }
 }
@@ -416,7 +433,7 @@ impl Driver for AzureDriver {
                         self.running.remember(key, Begun::now(None));
                         self.follow(&session, request, &target, Goal::Create).await?
                     }
-                    Stage::Deleting => return Err(self.not_yet(request, &target, "being deleted")),
+                    Stage::Deleting => return Err(self.not_yet(&session, request, &target, Goal::Delete)),
                     Stage::Failed => match vm.failure().filter(|_| vm.is_starved()) {
                         Some(failure) => Err(session.api.error(&failure, &format!("creation of {target}"))),
                         // It may run all the same, and become a Node.
@@ -479,8 +496,8 @@ impl Driver for AzureDriver {
         let target = Target::new(Kind::Vm, place.name);
         match vm.stage() {
             // Only the creation says why it failed.
-            Stage::Working => Err(self.not_yet(request, &target, "being created")),
-            Stage::Deleting => Err(self.not_yet(request, &target, "being deleted")),
+            Stage::Working => Err(self.not_yet(&session, request, &target, Goal::Create)),
+            Stage::Deleting => Err(self.not_yet(&session, request, &target, Goal::Delete)),
             Stage::Failed if vm.is_starved() => {
                 absent(": Azure had no capacity for it, and the next creation removes its rest")
             }
@@ -531,6 +548,14 @@ impl Driver for AzureDriver {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(volumes::id_of).collect())
     }
+}
+
+/// Whether a VM has a part. A part may show the VM of the machine for a while after that is gone.
+async fn is_held(session: &Session, part: &Resource, name: &str) -> Result<bool, DriverError> {
+    if part.holder().is_none() || part.is_held_by_another(name) {
+        return Ok(part.holder().is_some());
+    }
+    Ok(session.at(&Target::new(Kind::Vm, name)).await?.is_some())
 }
 
 fn is_marker(key: &str, markers: &mcm_driver::cloud::Markers) -> bool {

@@ -15,6 +15,13 @@ pub(crate) const UID_TAG: &str = "machine.sapcloud.io-machine-uid";
 pub(crate) const OWNER_TAG: &str = "machine.sapcloud.io-owner";
 /// Keys of tags that classes cannot set.
 pub(crate) const OWN_TAGS: [&str; 2] = [UID_TAG, OWNER_TAG];
+/// Tags that a resource may have.
+pub(crate) const MOST_TAGS: usize = 50;
+
+/// Whether only mcm sets a tag.
+pub(crate) fn is_own(key: &str) -> bool {
+    OWN_TAGS.iter().any(|own| own.eq_ignore_ascii_case(key))
+}
 
 /// The names that Azure takes.
 pub(crate) const VM_NAMES: &str =

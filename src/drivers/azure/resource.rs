@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     errors::Named,
-    names::{IDS, MARKERS, OWN_TAGS, UID_TAG, marker_keys},
+    names::{IDS, MARKERS, MOST_TAGS, OWN_TAGS, UID_TAG, is_own, marker_keys},
     spec::Scope,
 };
 
@@ -291,9 +291,11 @@ pub(crate) fn tags<'de, D: Deserializer<'de>>(value: D) -> Result<Option<BTreeMa
     Ok(tags.map(|tags| tags.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect()))
 }
 
-/// The tags of a Machine's resources: those of the class, and ours.
+/// The tags of a Machine's resources: those of the class, and ours as far as Azure takes so many. A VM without the UID is found by
+/// its name, as one of the reference, and a VM without an owner is listed as one of the cluster.
 pub(crate) fn tags_of(of_class: &BTreeMap<String, String>, uid: &str, owner: &str) -> BTreeMap<String, String> {
-    let own = OWN_TAGS.into_iter().zip([uid, owner]).filter(|(_, value)| !value.is_empty());
+    let room = MOST_TAGS.saturating_sub(of_class.keys().filter(|key| !is_own(key)).count());
+    let own = OWN_TAGS.into_iter().zip([uid, owner]).filter(|(_, value)| !value.is_empty()).take(room);
     let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
     of_class.iter().map(|(key, value)| (key.clone(), value.clone())).chain(own).collect()
 }

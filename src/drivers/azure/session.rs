@@ -5,12 +5,13 @@ use std::sync::Arc;
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, Vm,
-    cloud::{Belonging, CloudVm, Coalescer, Wanted, created_for, known_as},
+    cloud::{Belonging, CloudVm, Coalescer, Failure, Recent, Wanted, created_for, known_as},
 };
 use serde_json::{Value, json};
 
 use crate::{
     calls::{Api, MarketplaceImage, Plan},
+    errors::is_refused,
     login::Login,
     names::{IDS, VM_NAMES, is_vm_name},
     operation::{Operation, Progress},
@@ -30,6 +31,8 @@ pub(crate) struct Session {
     pub login: Login,
     pub api: Api,
     pub facts: Arc<Facts>,
+    /// Logins whose reports on operations Azure refused.
+    pub unreported: Arc<Recent<Login, ()>>,
 }
 
 /// The end of a change: what Azure says about it.
@@ -175,6 +178,8 @@ impl Session {
                 Ok(Some(Progress::Failed(failure))) => return Ok(Some(Err(self.api.error(&failure, &what)))),
                 // Azure keeps reports for some time only.
                 Ok(None) => {}
+                // An account may have the right to change a resource and none to read reports.
+                Err(failure) if is_refused(&failure) => self.warn_of_reports(&failure),
                 Err(failure) => return Err(self.api.error(&failure, &what)),
             }
         }
@@ -191,6 +196,16 @@ impl Session {
                 None => ended(Code::Internal, "Azure gives no reason"),
             },
         })
+    }
+
+    /// Warns once for each login.
+    fn warn_of_reports(&self, failure: &Failure) {
+        if self.unreported.get(&self.login).is_none() {
+            self.unreported.put(self.login.clone(), ());
+            let error = self.api.error(failure, "a look at the report on an operation");
+            let application = &self.login.client;
+            tracing::warn!(application, %error, "Azure refuses reports: mcm looks at the resources, and misses some reasons");
+        }
     }
 
     /// The key under which a change is remembered.

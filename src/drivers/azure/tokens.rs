@@ -1,6 +1,6 @@
 //! Tokens of an application, by OAuth 2 client credentials.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use mcm_driver::{
@@ -98,12 +98,13 @@ fn expiry(asked: Instant, seconds: u64) -> Instant {
 }
 
 /// The tokens of one application, fetched when they are needed.
-pub(crate) struct Tokens(TokenCache<Source>);
+#[derive(Clone)]
+pub(crate) struct Tokens(Arc<TokenCache<Source>>);
 
 impl Tokens {
     /// `rest` is the login host of the application.
     pub fn new(rest: Rest, login: Login, folders: Vec<PathBuf>) -> Self {
-        Self(TokenCache::new(Source { rest, login, folders }))
+        Self(Arc::new(TokenCache::new(Source { rest, login, folders })))
     }
 }
 

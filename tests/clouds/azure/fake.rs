@@ -187,6 +187,12 @@ impl Arm {
         self.add((DISK, name.to_owned()), body, 0);
     }
 
+    /// The parts of a VM show this holder, whether it exists or not.
+    pub fn hold(&mut self, vm: &str, holder: &str) {
+        self.nic_mut(vm)["properties"]["virtualMachine"] = json!({"id": holder});
+        self.things.get_mut(&(DISK, format!("{vm}-os-disk"))).unwrap().value["managedBy"] = json!(holder);
+    }
+
     /// Deletes a VM with its parts behind the back of mcm.
     pub fn take(&mut self, name: &str) {
         let key = (VM, name.to_owned());
@@ -374,6 +380,9 @@ impl Arm {
 
     fn may_create(&self, key: &Key, body: &Value) -> Result<(), Reply> {
         let properties = &body["properties"];
+        if body["tags"].as_object().is_some_and(|tags| tags.len() > 50) {
+            return Err(Self::error(400, "InvalidTags", "The resource has more than 50 tags."));
+        }
         match key.0 {
             NIC => {
                 let subnet =
@@ -421,15 +430,19 @@ impl Arm {
     }
 
     fn delete(&mut self, request: &Request, key: &Key) -> Reply {
+        let exists = |holder: &Value| holder.is_string() && self.things.contains_key(&(VM, last(holder)));
+        let shown = self.things.get(key).map(|thing| thing.value.clone()).unwrap_or_default();
+        let of_nic = exists(&shown["properties"]["virtualMachine"]["id"]);
+        let of_disk = exists(&shown["managedBy"]);
         let Some(thing) = self.things.get_mut(key) else { return Reply { status: 204, body: String::new() } };
-        if thing.value["properties"].get("virtualMachine").is_some() {
+        if of_nic {
             return Self::error(
                 400,
                 "NicInUse",
                 "Network Interface is used by existing resource and cannot be deleted.",
             );
         }
-        if thing.value["managedBy"].is_string() {
+        if of_disk {
             return Self::error(409, "OperationNotAllowed", &format!("Disk {} is attached to VM.", key.1));
         }
         let steps = if key.0 == VM { self.steps } else { self.steps_of_parts };

@@ -9,10 +9,8 @@ use mcm_driver::{
 use serde_json::Value;
 
 use super::types::{Image, Spec};
-use crate::names::{MARKERS, OWN_TAGS, marker_keys};
+use crate::names::{MARKERS, MOST_TAGS, OWN_TAGS, is_own, marker_keys};
 
-/// Tags that a resource may have.
-const MOST_TAGS: usize = 50;
 const LONGEST_KEY: usize = 512;
 const LONGEST_VALUE: usize = 256;
 const NOT_IN_KEYS: &str = "<>%&\\?/";
@@ -34,20 +32,25 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-/// Whether only mcm sets a tag.
-pub(super) fn is_own(key: &str) -> bool {
-    OWN_TAGS.iter().any(|own| own.eq_ignore_ascii_case(key))
+/// What tags of mcm that are missing change.
+fn effect(missing: &[&str]) -> &'static str {
+    match missing {
+        [_] => "no VM shows its namespace, as with Gardener's driver",
+        _ => "no VM shows its machine and its namespace, as with Gardener's driver",
+    }
 }
 
 fn tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
     const PATH: &str = "providerSpec.tags";
     let keys = tags.keys().map(String::as_str);
     Markers::check(marker_keys(keys.clone()), MARKERS, PATH, problems);
-    let most = MOST_TAGS.saturating_sub(OWN_TAGS.len());
     let count = keys.filter(|key| !is_own(key)).count();
-    if count > most {
-        let expected = format!("at most {most} tags, because the driver adds {}", OWN_TAGS.join(" and "));
-        problems.expected(PATH, &expected, &count.to_string());
+    let missing = OWN_TAGS.get(MOST_TAGS.saturating_sub(count)..).unwrap_or_default();
+    if count > MOST_TAGS {
+        problems.expected(PATH, &format!("at most {MOST_TAGS} tags"), &count.to_string());
+    } else if !missing.is_empty() {
+        let text = format!("{count} tags leave no room for {}: {}", missing.join(" and "), effect(missing));
+        problems.warning(PATH, text);
     }
     for (key, value) in tags {
         let path = format!("{PATH}.{}", quotable(key));

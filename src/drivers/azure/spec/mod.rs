@@ -9,6 +9,8 @@ mod types;
 use mcm_driver::spec::Problems;
 use serde_json::Value;
 
+use crate::names::is_own;
+
 pub(crate) use types::{DataDisk, Image, Scope, Spec, Urn};
 
 impl Spec {
@@ -16,6 +18,6 @@ impl Spec {
     pub fn read(value: &Value, problems: &mut Problems) -> Self {
         let spec = read::spec(value, problems);
         check::spec(&spec, problems);
-        Self { tags: spec.tags.into_iter().filter(|(key, _)| !check::is_own(key)).collect(), ..spec }
+        Self { tags: spec.tags.into_iter().filter(|(key, _)| !is_own(key)).collect(), ..spec }
     }
 }

@@ -206,6 +206,63 @@ async fn parts_of_others_are_left_alone(#[case] tags: Value) {
     assert_eq!((error.code, world.calls("nic.put"), world.calls("vm.put")), (Code::AlreadyExists, 0, 0));
 }
 
+/// Azure shows the VM of a part for a while after the VM is gone.
+#[rstest]
+#[case::of_the_vm_that_is_gone("a", false, (0, 0, 0))]
+#[case::of_a_vm_that_exists("a", true, (1, 1, 1))]
+#[case::of_another_vm("b", false, (0, 1, 1))]
+#[tokio::test]
+async fn a_part_is_kept_as_long_as_its_vm_exists(
+    #[case] holder: &str,
+    #[case] exists: bool,
+    #[case] expected: (usize, usize, usize),
+) {
+    let world = World::new().await;
+    {
+        let mut arm = world.arm.lock();
+        if exists {
+            arm.cloud.put("a", &of_cluster("other"));
+        }
+        arm.cloud.put_nic("a", &tags_of("uid-a"));
+        arm.cloud.put_disk("a-os-disk", &tags_of("uid-a"));
+        let id = format!("{}/{holder}", node_id(GROUP, "x").trim_start_matches("azure://").trim_end_matches("/x"));
+        arm.cloud.hold("a", &id);
+    }
+    world.driver.delete(&world.request("a")).await.unwrap();
+    assert_eq!(world.counts(), expected);
+}
+
+/// As with Gardener's driver, tags of mcm are left out if Azure takes no more.
+#[rstest]
+#[case(48, true, true)]
+#[case(49, true, false)]
+#[case(50, false, false)]
+#[tokio::test]
+async fn a_vm_of_a_pool_with_many_tags_lives_from_create_to_delete(
+    #[case] count: usize,
+    #[case] has_uid: bool,
+    #[case] has_owner: bool,
+) {
+    let world = World::new().await;
+    let mut tags = json!({CLUSTER: "1", ROLE: "1"});
+    for number in 2..count {
+        tags[format!("tag-{number}")] = json!("x");
+    }
+    let request = world.request_for("a", "uid-a", spec_with(&[("tags", tags)]));
+    let vm = world.driver.create(&request).await.unwrap();
+    {
+        let shown = world.arm.lock().cloud.vms()[0]["tags"].clone();
+        assert_eq!((shown.get(UID_TAG).is_some(), shown.get(OWNER_TAG).is_some()), (has_uid, has_owner));
+        assert!(shown.as_object().unwrap().len() <= 50);
+    }
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed[&vm.provider_id].owner.is_some(), has_owner);
+    world.driver.delete(&with_id(request, &vm.provider_id)).await.unwrap();
+    assert_eq!(world.counts(), (0, 0, 0));
+    world.assert_valid_requests();
+}
+
 #[tokio::test]
 async fn a_network_interface_of_another_vm_is_not_used() {
     let world = World::new().await;

@@ -7,6 +7,7 @@ mod fake;
 mod faults;
 mod flows;
 mod inspect;
+mod looks;
 mod metrics;
 mod requests;
 mod secrets;
@@ -112,6 +113,10 @@ fn driver(attempt: Duration, requests: Requests) -> AzureDriver {
     let millis = Duration::from_millis;
     let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = Pace { first: millis(2), longest: millis(5), total: millis(5000) };
+    driver_of(limits, pace, requests)
+}
+
+fn driver_of(limits: Limits, pace: Pace, requests: Requests) -> AzureDriver {
     AzureDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, pace, requests)
 }
 

@@ -63,11 +63,11 @@ async fn the_token_file_is_read_for_each_login() {
         crate::login::Login { authority: url.clone(), api: url, ..login }
     };
     for (text, is_accepted) in [(" old-assertion\n", false), (concat!(" assertion-top-secret", "\n"), true)] {
-        let rest = world.driver.rest(&login(text)).unwrap();
+        let services = world.driver.services(&login(text)).unwrap();
         let path = ["subscriptions", SUBSCRIPTION, "resourceGroups", "shoot--a--b"];
         let query = [("api-version", "2021-04-01")];
         let call = mcm_driver::cloud::Call::read("test", reqwest::Method::GET, &path).query(&query);
-        let answer = rest.answer(&call).await;
+        let answer = services.answer(&call).await;
         assert_eq!(answer.is_ok(), is_accepted, "{answer:?}");
     }
     assert!(world.arm.lock().sent("token").iter().any(|request| request.body.contains(ASSERTION)));
