@@ -34,6 +34,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use parking_lot::Mutex;
 use rand::Rng;
@@ -45,7 +46,7 @@ use self::{
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization},
-    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION, tags_of},
+    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION, UID_TAG, tags_of},
     run::Order,
     secrets_manager::Stored,
     spec::{Scope, Spec, placement_of_annotation},
@@ -82,6 +83,15 @@ const MOST_MISMATCHES: usize = 10_000;
 const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Images whose root device is remembered. It never changes.
 const MOST_IMAGES: usize = 1000;
+
+/// A VM of a Machine that is older is shown by every look-up.
+const YOUNG: SignedDuration = SignedDuration::from_mins(15);
+
+/// Whether the VM of a Machine may be new. Machines that stand for orphans have no date.
+fn is_young(machine: &Machine) -> bool {
+    let created = machine.metadata.creation_timestamp.as_ref();
+    created.is_some_and(|created| Timestamp::now().duration_since(created.0) < YOUNG)
+}
 
 /// Opens the driver, for the list of built-in drivers.
 pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
@@ -154,7 +164,12 @@ impl Session {
     async fn store(&self, user_data: &UserData<'_>, request: &MachineRequest) -> Result<(), DriverError> {
         let Some(value) = &user_data.stored else { return Ok(()) };
         let Wanted { name, uid } = Wanted::of(&request.machine);
-        let tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
+        let mut tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
+        if !tags.contains_key(UID_TAG) {
+            // The UID says whose the secret is, whose own name has it as well.
+            tags.remove(NAME_TAG);
+            tags.insert(UID_TAG, uid);
+        }
         let stored = Stored { name: &secret_of(uid), uid, tags: &tags };
         self.ec2.account.secrets_manager.store(stored, value, &request.secret).await
     }
@@ -224,6 +239,15 @@ impl AwsDriver {
 
     /// The same, also those that are gone.
     async fn find_all(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        Ok(self.seen(session, machine).await?.0)
+    }
+
+    /// The same, and the ID in the provider ID if EC2 shows no VM with it.
+    async fn seen<'a>(
+        &self,
+        session: &Session,
+        machine: &'a Machine,
+    ) -> Result<(Vec<Instance>, Option<&'a str>), DriverError> {
         let wanted = Wanted::of(machine);
         let place = IDS.of_machine(machine)?;
         if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
@@ -234,12 +258,13 @@ impl AwsDriver {
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
         let named = self.named(session, wanted.name).await?;
-        let Some([_, id]) = place else { return Ok(created_for(named, wanted, &session.scope)) };
+        let Some([_, id]) = place else { return Ok((created_for(named, wanted, &session.scope), None)) };
         let found = match named.into_iter().find(|instance| instance.id == id) {
             Some(found) => Some(found),
             None => self.with_id(session, id).await?,
         };
-        Ok(known_as(found, wanted, &session.scope).into_iter().collect())
+        let unseen = found.is_none().then_some(id);
+        Ok((known_as(found, wanted, &session.scope).into_iter().collect(), unseen))
     }
 
     async fn root_device(&self, session: &Session) -> Result<String, DriverError> {
@@ -461,7 +486,7 @@ impl Driver for AwsDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let all = self.find_all(&session, &request.machine).await?;
+        let (all, unseen) = self.seen(&session, &request.machine).await?;
         let uid = Wanted::of(&request.machine).uid;
         // No list shows an orphan whose VM has ended, so there would be no other attempt.
         let is_orphan = uid.is_empty();
@@ -470,6 +495,10 @@ impl Driver for AwsDriver {
         }
         for instance in all.iter().filter(|instance| !instance.is_gone) {
             session.ec2.terminate(&instance.id).await?;
+        }
+        // Look-ups may lack a new VM for minutes. TerminateInstances finds it.
+        if let Some(id) = unseen.filter(|_| is_young(&request.machine)) {
+            session.ec2.terminate(id).await?;
         }
         if request.machine.is_infrastructure() && all.iter().any(|instance| !instance.has_ended) {
             self.until_ended(&session, request).await?;

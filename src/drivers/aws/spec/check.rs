@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::types::{BlockDevice, MARKERS, ROOT_DEVICE, Spec};
-use crate::names::tags_of;
+use crate::names::{MOST_TAGS, OWNER_TAG, UID_TAG, tags_of};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::{Markers, is_word},
@@ -15,8 +15,6 @@ use mcm_driver::{
 const IGNORED: [&str; 2] = ["ebsOptimized", "monitoring"];
 const IGNORED_OF_DEVICES: [&str; 2] = ["noDevice", "virtualName"];
 
-/// Tags of one resource.
-const MOST_TAGS: usize = 50;
 /// In characters.
 const LONGEST_TAG_KEY: usize = 128;
 /// In characters.
@@ -201,10 +199,18 @@ fn interfaces(spec: &Spec, problems: &mut Problems) {
 /// Limits of EC2 on tags.
 fn tags(spec: &Spec, problems: &mut Problems) {
     const PATH: &str = "providerSpec.tags";
-    let count = tags_of(&spec.tags, "", Some(("uid", "owner"))).len();
-    if count > MOST_TAGS {
-        let own = count - spec.tags.len();
-        problems.error(PATH, format!("{} tags and {own} of mcm are {count}: EC2 takes {MOST_TAGS}", spec.tags.len()));
+    let (count, sent) = (spec.tags.len(), tags_of(&spec.tags, "", Some(("uid", "owner"))));
+    let missing = [UID_TAG, OWNER_TAG].into_iter().filter(|key| !sent.contains_key(key)).collect::<Vec<_>>();
+    if sent.len() > MOST_TAGS {
+        problems
+            .error(PATH, format!("{count} tags and the name of the machine are {}: EC2 takes {MOST_TAGS}", sent.len()));
+    } else if !missing.is_empty() {
+        let effect = if missing.len() == 1 { "its namespace" } else { "its machine and its namespace" };
+        let text = format!(
+            "{count} tags leave no room for {}: no VM shows {effect}, as with Gardener's driver",
+            missing.join(" and ")
+        );
+        problems.warning(PATH, text);
     }
     for (key, value) in &spec.tags {
         let path = format!("{PATH}.{}", quotable(key));

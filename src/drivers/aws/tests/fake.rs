@@ -290,6 +290,9 @@ fn run(cloud: &mut Cloud, params: &Params) -> Response {
     instance.token = token.clone();
     instance.dns_name = format!("ip-10-0-{}-{}.eu-west-1.compute.internal", number / 250, number % 250);
     instance.tags = tags(params, 1);
+    if instance.tags.len() > 50 {
+        return error("RunInstances", "TagLimitExceeded", 400);
+    }
     for index in 1.. {
         let value = |name: &str| params.get(&format!("NetworkInterface.{index}.{name}")).cloned();
         let Some(device) = value("DeviceIndex") else { break };

@@ -8,6 +8,8 @@ use std::{
 };
 
 use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rstest::rstest;
 use serde_json::json;
 
@@ -612,6 +614,75 @@ async fn a_token_whose_vm_does_not_appear_is_given_up_after_a_while() {
     let tokens: BTreeSet<String> =
         cloud.lock().sent("RunInstances").iter().map(|one| one["ClientToken"].clone()).collect();
     assert_eq!(tokens, ["uid-a".to_owned(), "uid-a-1".to_owned()].into());
+}
+
+/// Look-ups may lack a VM right after its creation.
+#[rstest]
+#[case::new(Some(0), true)]
+#[case::old(Some(60), false)]
+#[case::orphan(None, false)]
+#[tokio::test]
+async fn a_new_vm_that_no_look_up_shows_is_terminated_by_its_id(
+    #[case] minutes: Option<i64>,
+    #[case] is_deleted: bool,
+) {
+    let (cloud, driver) = start().await;
+    let vm = driver.create(&request("a")).await.unwrap();
+    cloud.lock().instances.values_mut().for_each(|instance| instance.hidden = 2);
+    let mut known = with_id(request("a"), &vm.provider_id);
+    let created = minutes.map(|minutes| Time(Timestamp::now() - SignedDuration::from_mins(minutes)));
+    Arc::make_mut(&mut known.machine).metadata.creation_timestamp = created;
+    driver.delete(&known).await.unwrap();
+    let terminated = cloud.lock().sent("TerminateInstances").len();
+    assert_eq!((terminated, cloud.lock().alive().is_empty()), (usize::from(is_deleted), is_deleted));
+    driver.delete(&known).await.expect("what is gone is deleted");
+}
+
+/// The ID of a new machine is wrong.
+#[tokio::test]
+async fn a_vm_of_another_cluster_is_never_terminated_by_its_id() {
+    let (cloud, driver) = start().await;
+    let foreign = request_for(
+        "b",
+        "uid-b",
+        spec_with(&json!({"tags": {"kubernetes.io/cluster/other": "1", "kubernetes.io/role/node": "1"}})),
+    );
+    let vm = driver.create(&foreign).await.unwrap();
+    let mut known = with_id(request("a"), &vm.provider_id);
+    Arc::make_mut(&mut known.machine).metadata.creation_timestamp = Some(Time(Timestamp::now()));
+    driver.delete(&known).await.unwrap();
+    assert_eq!(cloud.lock().alive().len(), 1);
+}
+
+/// As with Gardener's driver, tags of mcm are left out if EC2 takes no more.
+#[rstest]
+#[case(47, true, true)]
+#[case(48, true, false)]
+#[case(49, false, false)]
+#[tokio::test]
+async fn a_vm_of_a_pool_with_many_tags_lives_from_create_to_delete(
+    #[case] count: usize,
+    #[case] has_uid: bool,
+    #[case] has_owner: bool,
+) {
+    let (cloud, driver) = start().await;
+    let mut tags = json!({"kubernetes.io/cluster/shoot": "1", "kubernetes.io/role/node": "1"});
+    for number in 2..count {
+        tags[format!("tag-{number}")] = json!("x");
+    }
+    let request = request_for("a", "uid-a", spec_with(&json!({"tags": tags})));
+    let vm = driver.create(&request).await.unwrap();
+    {
+        let cloud = cloud.lock();
+        let shown = &cloud.alive()[0].tags;
+        let has = |key: &str| shown.contains_key(&format!("machine.sapcloud.io/{key}"));
+        assert_eq!((has("machine-uid"), has("owner"), shown.len()), (has_uid, has_owner, 50));
+    }
+    assert_eq!(driver.create(&request).await.unwrap().provider_id, vm.provider_id);
+    let listed = driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed[&vm.provider_id].owner.is_some(), has_owner);
+    driver.delete(&with_id(request, &vm.provider_id)).await.unwrap();
+    assert!(cloud.lock().alive().is_empty());
 }
 
 #[tokio::test]

@@ -130,7 +130,6 @@ const JUSTIFIED: &[(&str, &str, &str)] = &[
         r#"tag of instance: machine.sapcloud.io/owner: nothing -> "team-a""#,
         "several namespaces may share the tag of a cluster",
     ),
-    ("49 tags", "OK -> INVALID_ARGUMENT", "with the two tags above there would be more than EC2 takes"),
     ("market on-demand", "INVALID_ARGUMENT -> OK", NEWER),
     ("volume GP3", "INVALID_ARGUMENT -> OK", NEWER),
     ("httpTokens x", "INVALID_ARGUMENT -> OK", NEWER),
