@@ -56,14 +56,14 @@ const DATACENTER: Kind = Kind::new("datacenter", "", &["Datacenter"]);
 const DEEPEST: usize = 64;
 
 impl Api {
-    /// The path of the datacenter that a class names, or of the only one.
+    /// The path of the datacenter that a class names by its path, its name or a pattern, or of the only one.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: there is none, or there are several.
     pub(crate) async fn datacenter(&self, given: &str) -> Result<String, DriverError> {
-        let path = given.trim_matches('/');
-        if !path.is_empty() && !has_glob(path) {
-            return Ok(path.trim_start_matches("./").to_owned());
+        let path = plain(given);
+        if is_exact(path) && self.object_at(path).await?.is_some_and(|found| DATACENTER.is(&found)) {
+            return Ok(path.to_owned());
         }
         let root = self.managers_root().await?;
         let mut all = self.below(&root).await?;
@@ -73,8 +73,32 @@ impl Api {
         match (found.pop(), found.len()) {
             (Some(path), 0) => Ok(path),
             (None, _) => Err(wrong(format!("there is no datacenter {given:?}"))),
-            (Some(_), _) => Err(wrong("there are several datacenters: name one in providerSpec.datacenter".to_owned())),
+            (Some(last), _) => {
+                found.push(last);
+                found.sort();
+                let names = found.join(", ");
+                let text =
+                    format!("there are several datacenters: name one by its path in providerSpec.datacenter: {names}");
+                Err(wrong(text))
+            }
         }
+    }
+
+    /// The path of the datacenter of a class, and its folder with the VMs. Most classes name exact paths, which take one look.
+    ///
+    /// # Errors
+    /// As for [`Self::datacenter`] and [`Self::find`].
+    pub(crate) async fn folder(&self, datacenter: &str, folder: &str) -> Result<(String, Ref), DriverError> {
+        let path = plain(datacenter);
+        if is_exact(path)
+            && !folder.starts_with('/')
+            && let Some(found) = self.find_exactly(path, FOLDER, folder).await?
+        {
+            return Ok((path.to_owned(), found));
+        }
+        let path = self.datacenter(datacenter).await?;
+        let found = self.find(&path, FOLDER, folder).await?;
+        Ok((path, found))
     }
 
     /// The only object that a class names.
@@ -179,6 +203,16 @@ fn path_of(datacenter: &str, kind: Kind, text: &str) -> String {
     let relative = text.trim_start_matches("./").trim_end_matches('/');
     let path = format!("{datacenter}/{}/{relative}", kind.root);
     path.trim_end_matches('/').to_owned()
+}
+
+/// The path of a datacenter without the parts that lead to the root.
+fn plain(datacenter: &str) -> &str {
+    datacenter.trim_matches('/').trim_start_matches("./")
+}
+
+/// Whether a text may be the path of one object.
+fn is_exact(text: &str) -> bool {
+    !text.is_empty() && !has_glob(text)
 }
 
 fn has_glob(text: &str) -> bool {

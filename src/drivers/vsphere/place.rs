@@ -7,7 +7,7 @@ use super::{
     calls::{Api, Found, Placement},
     device::{disk_change, nic_change},
     filter::Filter,
-    inventory::{self, CLUSTER, DATASTORE, FOLDER, HOST, NETWORK, POOL, STORAGE_POD, TEMPLATE, unknown},
+    inventory::{self, CLUSTER, DATASTORE, HOST, NETWORK, POOL, STORAGE_POD, TEMPLATE, unknown},
     login::Login,
     soap::{Ref, Xml, children, flag, number_of, reference_of, text_of},
     spec::Places,
@@ -64,9 +64,8 @@ impl Target {
     /// # Errors
     /// [`Code::InvalidArgument`]: one is absent, or not of use.
     pub(crate) async fn find(api: &Api, places: &Places, disk: Option<i32>) -> Result<Self, DriverError> {
-        let datacenter = api.datacenter(&places.datacenter).await?;
+        let (datacenter, folder) = api.folder(&places.datacenter, &places.folder).await?;
         let find = |kind, text| api.find(&datacenter, kind, text);
-        let folder = find(FOLDER, &places.folder).await?;
         let template = find(TEMPLATE, &places.template).await?;
         let network = network_of(api, &datacenter, places).await?;
         let backing = backing_of(api, &network).await?;

@@ -15,7 +15,7 @@ use mcm_driver::{
 use super::{
     calls::{Api, Found, Placement, fields_of},
     filter::Filter,
-    inventory::{FOLDER, unknown},
+    inventory::unknown,
     login::Login,
     names::IDS,
     order::Order,
@@ -268,8 +268,7 @@ impl Session {
 
     /// The folder of the VMs of the class.
     async fn folder(&self) -> Result<Ref, DriverError> {
-        let datacenter = self.api.datacenter(&self.scope.datacenter).await?;
-        self.api.find(&datacenter, FOLDER, &self.scope.folder).await
+        self.api.folder(&self.scope.datacenter, &self.scope.folder).await.map(|(_, folder)| folder)
     }
 
     fn failed(&self, failure: &Failure, what: &str) -> DriverError {

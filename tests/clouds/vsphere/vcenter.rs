@@ -108,6 +108,8 @@ pub struct Vm {
 pub struct Options {
     /// Their number.
     pub datacenters: usize,
+    /// So many of the first datacenters are named `DC0`, each in a folder: `F0/DC0`, `F1/DC0`.
+    pub folders: usize,
     /// Without TLS. With it there is no proxy.
     pub is_plain: bool,
     /// Most objects in an answer; 0 for as many as the client asks for.
@@ -116,7 +118,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { datacenters: 1, is_plain: true, page: 0 }
+        Self { datacenters: 1, folders: 0, is_plain: true, page: 0 }
     }
 }
 
@@ -166,8 +168,9 @@ pub struct VCenter {
 
 impl VCenter {
     pub async fn start(options: Options) -> Self {
-        let Options { datacenters, is_plain, page } = options;
-        let made = control("POST", "/vcenters", &json!({"Datacenters": datacenters, "Plain": is_plain, "Page": page}));
+        let Options { datacenters, folders, is_plain, page } = options;
+        let wanted = json!({"Datacenters": datacenters, "Folders": folders, "Plain": is_plain, "Page": page});
+        let made = control("POST", "/vcenters", &wanted);
         let (number, host) = (made["number"].as_u64().unwrap(), made["host"].as_str().unwrap().to_owned());
         let (own, settings) = (Some(number), Arc::default());
         if is_plain { Self::behind_proxy(number, own, &host).await } else { Self { number, own, host, settings } }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
-use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver, testing::server::Fault};
+use mcm_driver::{Code, ListedVm, MachineRequest, inspection::Presence, interface::Driver, testing::server::Fault};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -183,6 +183,38 @@ async fn one_of_several_datacenters_needs_its_name() {
         assert!(error.code == Code::InvalidArgument && error.message.contains("several datacenters"), "{error}");
     }
     world.driver.create(&world.request("a")).await.unwrap();
+}
+
+#[rstest]
+#[case::name("DC0", "workers")]
+#[case::path("F0/DC0", "workers")]
+#[case::absolute("/F0/DC0", "workers/pool")]
+#[case::with_an_absolute_folder("DC0", "/F0/DC0/vm/workers")]
+#[case::pattern("*/DC0", "workers")]
+#[tokio::test]
+async fn a_datacenter_in_a_folder_is_found_by_its_name_and_by_its_path(#[case] datacenter: &str, #[case] folder: &str) {
+    let world = World::with(Options { folders: 1, ..Options::default() }).await;
+    let request = world.request_for("a", "uid-a", spec_with(&json!({"datacenter": datacenter, "folder": folder})));
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    assert!(world.driver.list(&request.class, &request.secret).await.unwrap().contains_key(&vm.provider_id));
+    let findings = world.driver.inspect(&request.class, &request.secret).await.unwrap();
+    assert!(findings.iter().all(|finding| finding.presence == Presence::Present), "{findings:?}");
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
+#[tokio::test]
+async fn of_two_datacenters_of_one_name_the_path_decides() {
+    let world = World::with(Options { datacenters: 2, folders: 2, ..Options::default() }).await;
+    let error = world.driver.create(&world.request("a")).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(error.message.ends_with("F0/DC0, F1/DC0"), "{error}");
+    let request = world.request("a");
+    assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::InvalidArgument);
+    assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument, "it may have a VM");
+    world.driver.create(&world.request_for("a", "uid-a", spec_with(&json!({"datacenter": "F0/DC0"})))).await.unwrap();
+    assert_eq!(world.count(), 1);
 }
 
 #[rstest]

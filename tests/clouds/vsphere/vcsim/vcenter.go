@@ -33,6 +33,8 @@ const (
 type options struct {
 	// Datacenters is their number; 0 is one.
 	Datacenters int
+	// Folders F0, F1 and so on, each with one of the first datacenters, which is then named DC0.
+	Folders int
 	// Plain connections, without TLS.
 	Plain bool
 	// Page is the most objects in an answer, if it is not 0.
@@ -51,10 +53,12 @@ type settings struct {
 
 // vCenter is one simulator.
 type vCenter struct {
-	model   *simulator.Model
-	server  *simulator.Server
-	url     *url.URL
-	admin   *govmomi.Client
+	model  *simulator.Model
+	server *simulator.Server
+	url    *url.URL
+	admin  *govmomi.Client
+	// Path of the first datacenter.
+	center  string
 	created int
 	settings
 	next int
@@ -82,7 +86,7 @@ func newVCenter(wanted options) (*vCenter, error) {
 	if one.admin, err = govmomi.NewClient(context.Background(), one.url, true); err != nil {
 		return nil, err
 	}
-	return one, one.addFolders()
+	return one, one.addFolders(wanted.Folders)
 }
 
 func (v *vCenter) context() *simulator.Context { return v.model.Service.Context }
@@ -261,14 +265,17 @@ func (s *searchIndex) rootFolder(ctx *simulator.Context) *simulator.Folder {
 	return ctx.Map.Get(instance.(*simulator.ServiceInstance).Content.RootFolder).(*simulator.Folder)
 }
 
-func (v *vCenter) addFolders() error {
+// addFolders adds folders for VMs to all datacenters, and moves the first datacenters into folders of their own.
+func (v *vCenter) addFolders(count int) error {
 	ctx := context.Background()
 	finder := find.NewFinder(v.admin.Client, true)
 	centers, err := finder.DatacenterList(ctx, "*")
 	if err != nil {
 		return err
 	}
-	for _, center := range centers {
+	v.center = centers[0].InventoryPath
+	root := object.NewRootFolder(v.admin.Client)
+	for number, center := range centers {
 		folders, err := center.Folders(ctx)
 		if err != nil {
 			return err
@@ -279,6 +286,25 @@ func (v *vCenter) addFolders() error {
 		}
 		if _, err := workers.CreateFolder(ctx, "pool"); err != nil {
 			return err
+		}
+		if number >= count {
+			continue
+		}
+		folder, err := root.CreateFolder(ctx, fmt.Sprintf("F%d", number))
+		if err != nil {
+			return err
+		}
+		task, err := folder.MoveInto(ctx, []types.ManagedObjectReference{center.Reference()})
+		if err != nil {
+			return err
+		}
+		if err := task.Wait(ctx); err != nil {
+			return err
+		}
+		moved := v.context().Map.Get(center.Reference()).(*simulator.Datacenter)
+		v.context().WithLock(moved, func() { moved.Name = "DC0" })
+		if number == 0 {
+			v.center = "/F0/DC0"
 		}
 	}
 	return nil
@@ -406,15 +432,15 @@ func (v *vCenter) create(r *http.Request) (any, error) {
 	}
 	ctx := r.Context()
 	finder := find.NewFinder(v.admin.Client, true)
-	source, err := finder.VirtualMachine(ctx, "/DC0/vm/template")
+	source, err := finder.VirtualMachine(ctx, v.center+"/vm/template")
 	if err != nil {
 		return nil, err
 	}
-	folder, err := finder.Folder(ctx, "/DC0/vm/workers")
+	folder, err := finder.Folder(ctx, v.center+"/vm/workers")
 	if err != nil {
 		return nil, err
 	}
-	pool, err := finder.ResourcePool(ctx, "/DC0/host/DC0_C0/Resources")
+	pool, err := finder.ResourcePool(ctx, v.center+"/host/DC0_C0/Resources")
 	if err != nil {
 		return nil, err
 	}
