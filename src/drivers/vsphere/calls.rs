@@ -6,6 +6,7 @@ use mcm_driver::{Code, DriverError, SecretData, cloud::Failure};
 use roxmltree::Node;
 
 use super::{
+    device::detachments,
     errors::{code_of, failure_of_task},
     filter::Filter,
     soap::{Method, Ref, Soap, Xml, child, children, echo, kind_of, number_of, reference_of, text_of},
@@ -137,6 +138,18 @@ impl Api {
         let arguments = Xml::new().text("uuid", uuid).value("vmSearch", true).value("instanceUuid", false);
         let read = |node: Node<'_, '_>| children(node, "returnval").map(reference_of).collect::<Option<Vec<_>>>();
         self.soap.call(METHOD, &search, &arguments, read).await
+    }
+
+    /// Changes that detach the disks of others from a VM.
+    pub(crate) async fn detachments(&self, vm: &Ref, name: &str) -> Result<Vec<Xml>, Failure> {
+        const PATH: &str = "config.files.vmPathName";
+        const DEVICES: &str = "config.hardware.device";
+        let read = |found: Found<'_, '_>| {
+            let path = found.text(PATH).filter(|path| !path.is_empty())?;
+            Some(Some(detachments(found.value(DEVICES)?, &path, name)))
+        };
+        let found = self.retrieve(&[Filter::of(vm.clone(), &[PATH, DEVICES])], read).await?;
+        found.into_iter().next().ok_or(Failure::Unreadable(200))
     }
 
     /// Begins a task; its ID follows it.

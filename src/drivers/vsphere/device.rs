@@ -1,8 +1,9 @@
-//! Changes of the devices of a template: its first network card and its first disk. Other parts of them stay as they are.
+//! Changes of the devices of a template, its first network card and its first disk, and of the disks of a VM that is deleted. Other
+//! parts of them stay as they are.
 
 use roxmltree::Node;
 
-use super::soap::{Xml, child, children, echo, kind_of, number_of};
+use super::soap::{Xml, child, children, echo, kind_of, number_of, text_of};
 
 const DISK: &str = "VirtualDisk";
 /// The types of network cards.
@@ -56,6 +57,25 @@ pub(crate) fn disk_change(devices: Node<'_, '_>, size: i32) -> Result<Xml, Strin
         ("capacityInBytes", Xml::new().value("capacityInBytes", wanted)),
     ];
     Ok(change("edit", &kind, &echo(disk, &capacity, &AFTER_CAPACITY)))
+}
+
+/// Detaches the disks of others from a VM, whose configuration is in the file `vm_path`: their files stay. A disk is its own if
+/// its file is in the directory of the VM or, on another datastore, in the directory of the same name or of the VM's name.
+pub(crate) fn detachments(devices: Node<'_, '_>, vm_path: &str, vm_name: &str) -> Vec<Xml> {
+    let own = [directory(vm_path), vm_name];
+    let disks = children(devices, "VirtualDevice").filter(|device| kind_of(*device).as_deref() == Some(DISK));
+    let is_foreign = |disk: &Node<'_, '_>| {
+        let file = child(*disk, "backing").and_then(|backing| text_of(backing, "fileName")).unwrap_or_default();
+        !own.contains(&directory(&file))
+    };
+    // Without a file operation the file of a disk stays.
+    disks.filter(is_foreign).map(|disk| change("remove", DISK, &echo(disk, &[], &[]))).collect()
+}
+
+/// The directory of a file such as `[datastore] directory/file`, without the datastore.
+fn directory(path: &str) -> &str {
+    let file = path.split_once("] ").map_or(path, |(_, file)| file);
+    file.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
 /// The first device of some types, with its type.
@@ -122,5 +142,28 @@ mod tests {
     fn a_disk_that_cannot_have_the_size_is_refused(#[case] devices: &str, #[case] size: i32, #[case] expected: &str) {
         let problem = with(devices, |devices| disk_change(devices, size).unwrap_err());
         assert!(problem.contains(expected), "{problem}");
+    }
+
+    #[rstest]
+    #[case::in_its_directory("[ds1] m/m.vmdk", "[ds1] m/m.vmx", 0)]
+    #[case::with_a_snapshot("[ds1] m/m-000001.vmdk", "[ds1] m/m.vmx", 0)]
+    #[case::on_another_datastore("[ds2] m/m_1.vmdk", "[ds1] m/m.vmx", 0)]
+    #[case::of_vsan("[vsan] 5c8f-21/m.vmdk", "[vsan] 5c8f-21/m.vmx", 0)]
+    #[case::beside_vsan("[ds2] m/m.vmdk", "[vsan] 5c8f-21/m.vmx", 0)]
+    #[case::of_the_in_tree_provider("[ds1] kubevols/pvc-2.vmdk", "[ds1] m/m.vmx", 1)]
+    #[case::of_another_vm("[ds1] n/n.vmdk", "[ds1] m/m.vmx", 1)]
+    #[case::of_a_directory_below("[ds1] m/x/n.vmdk", "[ds1] m/m.vmx", 1)]
+    #[case::at_the_top("[ds1] n.vmdk", "[ds1] m/m.vmx", 1)]
+    #[case::without_a_file("", "[ds1] m/m.vmx", 1)]
+    fn a_disk_of_another_directory_is_detached(#[case] file: &str, #[case] vm: &str, #[case] expected: usize) {
+        let disk = format!(
+            r#"<VirtualDevice xsi:type="VirtualDisk"><key>2001</key><backing xsi:type="B"><fileName>{file}</fileName></backing></VirtualDevice>{NIC}"#
+        );
+        let changes = with(&disk, |devices| detachments(devices, vm, "m"));
+        assert_eq!(changes.len(), expected);
+        let is_kept = |change| {
+            text(change).contains("<operation>remove</operation><device ") && !text(change).contains("fileOperation")
+        };
+        assert!(changes.iter().all(is_kept), "{changes:?}");
     }
 }

@@ -387,6 +387,25 @@ impl VsphereDriver {
         until_done(&self.patience.address, Instant::now(), request.may_pause, &what, look).await
     }
 
+    /// Detaches the disks of others, such as volumes: vSphere destroys the files of all disks that a VM has when it is destroyed.
+    async fn detach(&self, api: &Api, vm: &VirtualMachine) -> Result<(), DriverError> {
+        let what = format!("a look at the disks of VM {}", vm.name());
+        let changes = match api.detachments(&vm.reference, vm.name()).await {
+            Err(failure) if is_gone(&failure) => return Ok(()),
+            changes => changes.map_err(|failure| unknown(api.error(&failure, &what)))?,
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(
+            vm = vm.name(),
+            disks = changes.len(),
+            "disks of others are detached from the VM that is deleted"
+        );
+        let spec = Xml::new().each(&changes, |xml, change| xml.and(change));
+        self.change(api, CONFIGURE, vm, &Xml::new().tag("spec", &spec), "detachment of disks").await
+    }
+
     /// Stops and destroys a VM. A VM that is absent counts as destroyed.
     async fn destroy(
         &self,
@@ -396,13 +415,13 @@ impl VsphereDriver {
     ) -> Result<(), DriverError> {
         let (api, what) = (&session.api, format!("deletion of VM {}", vm.name()));
         let key = format!("{} {}", session.login.url, vm.reference.id);
-        let is_gone = |failure: &Failure| failure.is("ManagedObjectNotFound");
         let begun = match self.deletions.get(&key) {
             Some(begun) => begun,
             None => {
-                if vm.is_on() {
+                if !vm.is_off() {
                     self.change(api, STOP, vm, &Xml::new(), "stop").await?;
                 }
+                self.detach(api, vm).await?;
                 match api.begin(DESTROY, &vm.reference, &Xml::new()).await {
                     Ok(task) => self.deletions.remember(&key, task),
                     Err(failure) if is_gone(&failure) => return Ok(()),
@@ -432,6 +451,10 @@ impl VsphereDriver {
         }
         only(self.find(session, request).await?, wanted.name)
     }
+}
+
+fn is_gone(failure: &Failure) -> bool {
+    failure.is("ManagedObjectNotFound")
 }
 
 /// The user data of a VM with this guest ID and these properties, in the form that the VM reads.

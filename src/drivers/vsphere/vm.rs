@@ -32,6 +32,7 @@ pub(crate) const PROPERTIES: [&str; 7] = [NAME, UUID, TEMPLATE, POWER, VALUES, N
 /// Large, so it is read only of VMs that are not finished.
 pub(crate) const EXTRA: &str = "config.extraConfig";
 const POWERED_ON: &str = "poweredOn";
+const POWERED_OFF: &str = "poweredOff";
 
 /// A VM as vCenter shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +150,11 @@ impl VirtualMachine {
 
     pub(crate) fn is_on(&self) -> bool {
         self.power == POWERED_ON
+    }
+
+    /// Whether it is certainly off: a suspended VM is not.
+    pub(crate) fn is_off(&self) -> bool {
+        self.power == POWERED_OFF
     }
 
     /// The VM after it was started.

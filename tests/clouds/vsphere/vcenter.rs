@@ -101,6 +101,8 @@ pub struct Vm {
     pub fields: BTreeMap<String, String>,
     pub extra: BTreeMap<String, String>,
     pub properties: BTreeMap<String, String>,
+    /// The paths of their files.
+    pub disks: Vec<String>,
 }
 
 /// How a vCenter is made.
@@ -227,6 +229,16 @@ impl VCenter {
         made["uuid"].as_str().unwrap().to_owned()
     }
 
+    /// Makes a disk with a file at a path such as `[LocalDS_0] kubevols/a.vmdk`, and attaches it to a VM.
+    pub fn attach(&self, uuid: &str, path: &str) {
+        control("POST", &self.path("disks"), &json!({"UUID": uuid, "Path": path}));
+    }
+
+    /// Whether a datastore has a file.
+    pub fn has_file(&self, path: &str) -> bool {
+        control("POST", &self.path("files"), &json!({"Path": path})).as_bool().unwrap()
+    }
+
     /// Removes a VM.
     pub fn end(&self, uuid: &str) {
         control("DELETE", &self.path(&format!("vms/{uuid}")), &Value::Null);
@@ -273,6 +285,7 @@ fn call_of(envelope: &str) -> &str {
         _ if is_look(r#"<obj type="Task">"#) => "task",
         _ if is_look("<pathSet>customValue</pathSet>") => "look",
         _ if is_look("<pathSet>config.extraConfig</pathSet>") => "markers",
+        _ if is_look("<pathSet>config.files.vmPathName</pathSet>") => "disks",
         _ if is_look("<pathSet>config.hardware.device</pathSet>") => "template",
         method => method,
     }

@@ -334,6 +334,37 @@ async fn a_vm_that_was_stopped_is_reported_and_not_started() {
     assert_eq!((world.count(), world.calls("PowerOffVM_Task")), (0, 0));
 }
 
+/// vSphere destroys the files of all disks that a VM has when it is destroyed.
+#[rstest]
+#[case::volumes_of_the_in_tree_provider(&["[LocalDS_0] kubevols/pvc-2.vmdk", "[LocalDS_0] kubevols/pvc-3.vmdk"], true)]
+#[case::a_disk_of_another_vm(&["[LocalDS_0] other/other.vmdk"], true)]
+#[case::a_disk_on_another_datastore_of_a_vm_that_is_off(&["[LocalDS_1] static/data.vmdk"], false)]
+#[tokio::test]
+async fn a_deletion_keeps_the_files_of_disks_of_others(#[case] foreign: &[&str], #[case] is_on: bool) {
+    let world = World::new().await;
+    let request = world.request("a");
+    let uuid = if is_on {
+        world.driver.create(&request).await.unwrap();
+        world.vm("a").uuid
+    } else {
+        world.vcenter.create("a", &[CLUSTER, ROLE], true)
+    };
+    let own = world.vm("a").disks;
+    for path in foreign {
+        world.vcenter.attach(&uuid, path);
+    }
+    assert_eq!(world.vm("a").disks.len(), own.len() + foreign.len());
+    // An answer that is lost changes nothing.
+    world.fail("disks", Fault::Status(502), 9);
+    assert_eq!(code(world.driver.delete(&request).await), Code::Unavailable);
+    assert_eq!(world.calls("Destroy_Task"), 0);
+    world.vcenter.settings.lock().faults.clear();
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
+    assert!(foreign.iter().all(|path| world.vcenter.has_file(path)));
+    assert!(!own.is_empty() && !own.iter().any(|path| world.vcenter.has_file(path)), "{own:?}");
+}
+
 /// Calls as a controller does, until the answer is not a pause; returns the number of pauses.
 async fn repeat(driver: &dyn Driver, request: &MachineRequest, is_creation: bool) -> usize {
     let mut pauses = 0;

@@ -64,7 +64,7 @@ async fn a_plain_class_makes_these_calls_and_no_others() {
     world.driver.list(&known.class, &known.secret).await.unwrap();
     assert_eq!(world.take_calls(), ["FindByInventoryPath", "look"]);
     world.driver.delete(&known).await.unwrap();
-    assert_eq!(world.take_calls(), ["FindAllByUuid", "look", "PowerOffVM_Task", "Destroy_Task"]);
+    assert_eq!(world.take_calls(), ["FindAllByUuid", "look", "PowerOffVM_Task", "disks", "Destroy_Task"]);
 }
 
 #[tokio::test]

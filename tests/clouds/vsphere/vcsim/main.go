@@ -41,6 +41,8 @@ func main() {
 	routes.HandleFunc("DELETE /vcenters/{number}", s.with((*vCenter).stop))
 	routes.HandleFunc("GET /vcenters/{number}/vms", s.with((*vCenter).vms))
 	routes.HandleFunc("POST /vcenters/{number}/vms", s.with((*vCenter).create))
+	routes.HandleFunc("POST /vcenters/{number}/disks", s.with((*vCenter).attach))
+	routes.HandleFunc("POST /vcenters/{number}/files", s.with((*vCenter).hasFile))
 	routes.HandleFunc("POST /vcenters/{number}/change", s.with((*vCenter).change))
 	routes.HandleFunc("DELETE /vcenters/{number}/vms/{uuid}", s.with((*vCenter).end))
 	routes.HandleFunc("DELETE /vcenters/{number}/sessions", s.with((*vCenter).expire))

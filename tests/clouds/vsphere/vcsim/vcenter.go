@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -323,6 +325,7 @@ type shown struct {
 	CPUs, MemoryMB, DiskGB                                                                 int64
 	IsReserved, HasDiskUUID                                                                bool
 	Fields, Extra, Properties                                                              map[string]string
+	Disks                                                                                  []string
 }
 
 // vms shows all VMs but the templates whose names begin with a prefix, and how many were ever created. Tasks that were begun before
@@ -388,6 +391,7 @@ func (v *vCenter) shown(vm mo.VirtualMachine, fields object.CustomFieldDefList) 
 		IsReserved:  vm.Config.MemoryReservationLockedToMax != nil && *vm.Config.MemoryReservationLockedToMax,
 		HasDiskUUID: vm.Config.Flags.DiskUuidEnabled != nil && *vm.Config.Flags.DiskUuidEnabled,
 		Fields:      map[string]string{}, Extra: map[string]string{}, Properties: map[string]string{},
+		Disks: []string{},
 	}
 	if len(vm.Datastore) > 0 {
 		one.Datastore = named(&vm.Datastore[0])
@@ -406,7 +410,8 @@ func (v *vCenter) shown(vm mo.VirtualMachine, fields object.CustomFieldDefList) 
 	for _, device := range vm.Config.Hardware.Device {
 		switch device := device.(type) {
 		case *types.VirtualDisk:
-			one.DiskGB = device.CapacityInKB >> 20
+			one.DiskGB = max(one.DiskGB, device.CapacityInKB>>20)
+			one.Disks = append(one.Disks, device.Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName)
 		case types.BaseVirtualEthernetCard:
 			one.Nic = fmt.Sprintf("%T", device)
 			switch backing := device.GetVirtualEthernetCard().Backing.(type) {
@@ -501,6 +506,84 @@ func (v *vCenter) change(r *http.Request) (any, error) {
 		}
 	}
 	return nil, nil
+}
+
+// attach makes a disk, and attaches it to a VM.
+func (v *vCenter) attach(r *http.Request) (any, error) {
+	var wanted struct{ UUID, Path string }
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	center, err := find.NewFinder(v.admin.Client, true).Datacenter(ctx, v.center)
+	if err != nil {
+		return nil, err
+	}
+	files := object.NewFileManager(v.admin.Client)
+	if err := files.MakeDirectory(ctx, path.Dir(wanted.Path), center, true); err != nil && !fault.Is(err, &types.FileAlreadyExists{}) {
+		return nil, err
+	}
+	spec := &types.FileBackedVirtualDiskSpec{
+		VirtualDiskSpec: types.VirtualDiskSpec{AdapterType: "lsiLogic", DiskType: "thin"}, CapacityKb: 1 << 10,
+	}
+	task, err := object.NewVirtualDiskManager(v.admin.Client).CreateVirtualDisk(ctx, wanted.Path, center, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := task.Wait(ctx); err != nil {
+		return nil, err
+	}
+	found, err := object.NewSearchIndex(v.admin.Client).FindByUuid(ctx, nil, wanted.UUID, true, nil)
+	if err != nil || found == nil {
+		return nil, fmt.Errorf("there is no VM %s: %w", wanted.UUID, err)
+	}
+	vm := object.NewVirtualMachine(v.admin.Client, found.Reference())
+	devices, err := vm.Device(ctx)
+	if err != nil {
+		return nil, err
+	}
+	controller, err := devices.FindDiskController("")
+	if err != nil {
+		return nil, err
+	}
+	store, err := v.datastore(ctx, wanted.Path)
+	if err != nil {
+		return nil, err
+	}
+	// A disk without a size exists already.
+	return nil, vm.AddDevice(ctx, devices.CreateDisk(controller, store.Reference(), wanted.Path))
+}
+
+// hasFile tells whether a datastore has a file.
+func (v *vCenter) hasFile(r *http.Request) (any, error) {
+	var wanted struct{ Path string }
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		return nil, err
+	}
+	store, err := v.datastore(r.Context(), wanted.Path)
+	if err != nil {
+		return nil, err
+	}
+	var of object.DatastorePath
+	of.FromString(wanted.Path)
+	if _, err := store.Stat(r.Context(), of.Path); err != nil {
+		var missing object.DatastoreNoSuchFileError
+		var without object.DatastoreNoSuchDirectoryError
+		if errors.As(err, &missing) || errors.As(err, &without) {
+			return false, nil
+		}
+		return nil, err
+	}
+	return true, nil
+}
+
+// datastore of a path.
+func (v *vCenter) datastore(ctx context.Context, file string) (*object.Datastore, error) {
+	var of object.DatastorePath
+	if !of.FromString(file) {
+		return nil, fmt.Errorf("%q is not the path of a file", file)
+	}
+	return find.NewFinder(v.admin.Client, true).Datastore(ctx, v.center+"/datastore/"+of.Datastore)
 }
 
 // end removes a VM.
