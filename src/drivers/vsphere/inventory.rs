@@ -72,7 +72,7 @@ impl Api {
         let mut found: Vec<String> = all.into_values().filter(|path| fits(pattern, path)).collect();
         match (found.pop(), found.len()) {
             (Some(path), 0) => Ok(path),
-            (None, _) => Err(wrong(format!("there is no datacenter {given:?}"))),
+            (None, _) => Err(wrong(format!("there is no datacenter {path}").trim_end().to_owned())),
             (Some(last), _) => {
                 found.push(last);
                 found.sort();
