@@ -294,7 +294,7 @@ impl VsphereDriver {
             vm
         } else {
             self.configure(session, request, &vm).await?;
-            self.mark(session, &vm, &fields(&session.spec, &owner)).await?;
+            self.mark(session, &vm, &fields(&session.spec, &owner, vm.uuid())).await?;
             self.change(&session.api, START, &vm, &Xml::new(), "start").await?;
             vm.started()
         };
@@ -551,7 +551,9 @@ impl Driver for VsphereDriver {
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
         let session = self.session(class, secret)?;
-        let is_ours = |vm: &&VirtualMachine| vm.belonging(&session.scope) == Belonging::Ours && !vm.is_unlisted();
+        let is_ours = |vm: &&VirtualMachine| {
+            vm.belonging(&session.scope) == Belonging::Ours && !vm.is_unlisted() && !vm.is_copy()
+        };
         Ok(session.all().await?.iter().filter(is_ours).map(|vm| (vm.provider_id(), vm.listed())).collect())
     }
 
@@ -580,7 +582,7 @@ impl Driver for VsphereDriver {
         let vm = only(self.find(&session, request).await?, wanted.name)?;
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let values = if is_listed {
-            let mut values = fields(&session.spec, &request.owner);
+            let mut values = fields(&session.spec, &request.owner, vm.uuid());
             values.extend([of(UNLISTED_FIELD, "")]);
             values
         } else {

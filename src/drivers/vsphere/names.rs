@@ -21,8 +21,10 @@ pub(crate) const UID_FIELD: &str = "machine.sapcloud.io/machine-uid";
 pub(crate) const OWNER_FIELD: &str = "machine.sapcloud.io/owner";
 /// Custom field of VMs that another infrastructure provider has taken over: they are not listed.
 pub(crate) const UNLISTED_FIELD: &str = "machine.sapcloud.io/unlisted";
+/// Custom field with the BIOS UUID of the VM. A copy has the custom fields of its original, and another UUID.
+pub(crate) const VM_FIELD: &str = "machine.sapcloud.io/vm-uuid";
 /// Custom fields that classes cannot set.
-pub(crate) const OWN_FIELDS: [&str; 3] = [UID_FIELD, OWNER_FIELD, UNLISTED_FIELD];
+pub(crate) const OWN_FIELDS: [&str; 4] = [UID_FIELD, OWNER_FIELD, UNLISTED_FIELD, VM_FIELD];
 
 /// Keys of the extra configuration with the same markers. A clone has them from its first moment, its custom fields only later.
 pub(crate) mod extra {
@@ -30,6 +32,8 @@ pub(crate) mod extra {
     pub(crate) const ROLE: &str = "mcm.role";
     pub(crate) const UID: &str = "mcm.machine-uid";
     pub(crate) const OWNER: &str = "mcm.owner";
+    /// Name of the Machine. A copy of its VM has the same markers, and another name.
+    pub(crate) const MACHINE: &str = "mcm.machine";
     /// Begins all of them.
     pub(crate) const PREFIX: &str = "mcm.";
 }

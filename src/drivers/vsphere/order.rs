@@ -6,7 +6,7 @@ use mcm_driver::cloud::Wanted;
 
 use super::{
     calls::Placement,
-    names::{OWNER_FIELD, UID_FIELD, extra},
+    names::{OWNER_FIELD, UID_FIELD, VM_FIELD, extra},
     place::Target,
     soap::{Ref, Xml},
     spec::{Scope, Spec},
@@ -47,6 +47,7 @@ impl Order<'_> {
             (extra::ROLE, scope.role.as_str()),
             (extra::UID, wanted.uid),
             (extra::OWNER, owner),
+            (extra::MACHINE, wanted.name),
         ];
         let config = Xml::new().with(target.disk.as_ref(), Xml::and);
         let config = options(config, markers.into_iter().filter(|(_, value)| !value.is_empty()));
@@ -86,10 +87,11 @@ fn options<'a>(xml: Xml, all: impl IntoIterator<Item = (&'a str, &'a str)>) -> X
     })
 }
 
-/// The custom fields of a VM: those of the class, and the owner. The UID is the last, for a VM that is finished.
-pub(crate) fn fields(spec: &Spec, owner: &str) -> BTreeMap<String, String> {
-    let owner = (!owner.is_empty()).then(|| (OWNER_FIELD.to_owned(), owner.to_owned()));
-    spec.tags.clone().into_iter().chain(owner).collect()
+/// The custom fields of a VM: those of the class, the owner and the UUID of the VM. The UID of the Machine is the last, for a VM
+/// that is finished.
+pub(crate) fn fields(spec: &Spec, owner: &str, uuid: &str) -> BTreeMap<String, String> {
+    let own = [(OWNER_FIELD, owner), (VM_FIELD, uuid)].into_iter().filter(|(_, value)| !value.is_empty());
+    spec.tags.clone().into_iter().chain(own.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()
 }
 
 /// The custom field that a finished VM has.

@@ -95,7 +95,7 @@ impl Session {
         if look.unknown.iter().any(|name| name == wanted.name) {
             return Err(undescribed(&look.unknown));
         }
-        let listed = look.vms.iter().filter(|vm| !vm.is_unlisted()).cloned();
+        let listed = look.vms.iter().filter(|vm| !vm.is_unlisted() && !vm.is_copy()).cloned();
         let found = created_for(listed, wanted, &self.scope);
         Ok(found.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
     }

@@ -12,7 +12,8 @@ use roxmltree::Node;
 use super::{
     calls::Found,
     names::{
-        CLUSTER_FIELD, CLUSTER_PREFIX, IDS, OWNER_FIELD, ROLE_FIELD, ROLE_PREFIX, UID_FIELD, UNLISTED_FIELD, extra,
+        CLUSTER_FIELD, CLUSTER_PREFIX, IDS, OWNER_FIELD, ROLE_FIELD, ROLE_PREFIX, UID_FIELD, UNLISTED_FIELD, VM_FIELD,
+        extra,
     },
     soap::{Ref, child, children, number_of, text_of},
     spec::Scope,
@@ -132,8 +133,14 @@ impl VirtualMachine {
         Self { region: region.to_owned(), ..self }
     }
 
+    /// The VM with the markers in its extra configuration, unless they are those of a VM of which it is a copy.
     pub(crate) fn with_extra(self, extra: BTreeMap<String, String>) -> Self {
-        Self { extra, ..self }
+        if extra.get(extra::MACHINE) == Some(&self.name) { Self { extra, ..self } } else { self }
+    }
+
+    /// Whether its custom fields are those of a VM of which it is a copy.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.field(VM_FIELD).is_some_and(|uuid| uuid != self.uuid)
     }
 
     /// Whether mcm may have to finish it, which its extra configuration shows: the UID is the last custom field of a VM. A VM of the

@@ -224,8 +224,14 @@ impl VCenter {
 
     /// Creates a VM by hand in the folder `workers`; returns its UUID.
     pub fn create(&self, name: &str, fields: &[(&str, &str)], is_off: bool) -> String {
+        self.copy("", name, fields, is_off)
+    }
+
+    /// Clones a VM in the folder `workers` by hand, with its extra configuration; returns the UUID of the copy.
+    pub fn copy(&self, of: &str, name: &str, fields: &[(&str, &str)], is_off: bool) -> String {
         let fields: BTreeMap<_, _> = fields.iter().copied().collect();
-        let made = control("POST", &self.path("vms"), &json!({"Name": name, "Fields": fields, "IsOff": is_off}));
+        let wanted = json!({"Name": name, "CopyOf": of, "Fields": fields, "IsOff": is_off});
+        let made = control("POST", &self.path("vms"), &wanted);
         made["uuid"].as_str().unwrap().to_owned()
     }
 

@@ -334,6 +334,41 @@ async fn a_vm_that_was_stopped_is_reported_and_not_started() {
     assert_eq!((world.count(), world.calls("PowerOffVM_Task")), (0, 0));
 }
 
+/// vCenter copies the extra configuration of a VM with it, and may copy its custom fields. The collector deletes what is listed and
+/// has no Machine.
+#[rstest]
+#[case::that_is_off(false, true)]
+#[case::that_is_off_with_its_fields(true, true)]
+#[case::that_runs_with_its_fields(true, false)]
+#[tokio::test]
+async fn a_copy_of_a_vm_is_not_listed(#[case] has_fields: bool, #[case] is_off: bool) {
+    let world = World::new().await;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let original = world.vm("a");
+    let fields: Vec<_> = original.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    world.vcenter.copy("a", "a-clone", if has_fields { &fields } else { &[] }, is_off);
+    assert_eq!(world.vm("a-clone").extra["mcm.machine-uid"], "uid-a");
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
+    world.driver.delete(&with_id(request.clone(), &vm.provider_id)).await.unwrap();
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!((world.count(), world.vm("a-clone").name.as_str()), (1, "a-clone"));
+}
+
+#[tokio::test]
+async fn a_copy_of_an_unfinished_vm_is_not_listed() {
+    let world = World::new().await;
+    let request = world.request("a");
+    world.fail("ReconfigVM_Task", Fault::Error(fault("InvalidArgument", "no")), 1);
+    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
+    world.vcenter.copy("a", "b", &[], true);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed.into_values().collect::<Vec<_>>(), [ListedVm::new("a", Some(OWNER.to_owned()))]);
+    // It is the VM of no Machine of its name.
+    assert_eq!(code(world.driver.status(&world.request("b")).await), Code::NotFound);
+}
+
 /// vSphere destroys the files of all disks that a VM has when it is destroyed.
 #[rstest]
 #[case::volumes_of_the_in_tree_provider(&["[LocalDS_0] kubevols/pvc-2.vmdk", "[LocalDS_0] kubevols/pvc-3.vmdk"], true)]

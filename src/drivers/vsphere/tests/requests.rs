@@ -4,7 +4,9 @@ use mcm_driver::{Code, interface::Driver, testing::server::Fault};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, World, code, spec_with, vcenter::Vm, vcenter::fault, with_id};
+use super::{
+    CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, VM_FIELD, World, code, spec_with, vcenter::Vm, vcenter::fault, with_id,
+};
 
 async fn made(changes: &Value) -> (World, Vm) {
     let world = World::new().await;
@@ -19,7 +21,7 @@ async fn a_plain_class_makes_these_calls_and_no_others() {
     let world = World::new().await;
     let request = world.request("a");
     let vm = world.driver.create(&request).await.unwrap();
-    let define_and_set = ["AddCustomFieldDef"; 4].into_iter().chain(["SetField"; 4]);
+    let define_and_set = ["AddCustomFieldDef"; 5].into_iter().chain(["SetField"; 5]);
     let expected: Vec<&str> = [
         "RetrieveServiceContent",
         "Login",
@@ -74,10 +76,10 @@ async fn a_plain_class_changes_this_and_nothing_else() {
     // As the template.
     assert_eq!((vm.cpus, vm.memory, vm.disk, vm.guest_id.as_str(), vm.is_reserved), (1, 32, 10, "otherGuest", false));
     assert_eq!((vm.has_disk_uuid, vm.version.as_str()), (true, "vmx-15"));
-    let fields = [CLUSTER, ROLE, ("pool", "workers"), (UID, "uid-a"), (OWNER_FIELD, OWNER)];
+    let fields = [CLUSTER, ROLE, ("pool", "workers"), (UID, "uid-a"), (OWNER_FIELD, OWNER), (VM_FIELD, &vm.uuid)];
     assert_eq!(vm.fields, fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     let extra: Vec<_> = vm.extra.iter().filter(|(key, _)| key.starts_with("mcm.")).map(|(_, value)| value).collect();
-    assert_eq!(extra, ["shoot", "uid-a", OWNER, "node"]);
+    assert_eq!(extra, ["shoot", "a", "uid-a", OWNER, "node"]);
     assert_eq!((vm.properties["hostname"].as_str(), vm.properties["password"].as_str()), ("a", " "));
     assert!(vm.nic.ends_with("VirtualE1000"), "the type of the template's card stays: {}", vm.nic);
 }

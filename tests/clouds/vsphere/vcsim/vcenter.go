@@ -425,10 +425,12 @@ func (v *vCenter) shown(vm mo.VirtualMachine, fields object.CustomFieldDefList) 
 	return one
 }
 
-// create makes a VM by hand, in the folder "workers" of the first datacenter, with custom fields.
+// create makes a VM by hand, in the folder "workers" of the first datacenter, with custom fields: a clone of the template, or a copy of
+// another VM there, with its extra configuration as vCenter copies it.
 func (v *vCenter) create(r *http.Request) (any, error) {
 	var wanted struct {
 		Name   string
+		CopyOf string
 		Fields map[string]string
 		IsOff  bool
 	}
@@ -437,9 +439,21 @@ func (v *vCenter) create(r *http.Request) (any, error) {
 	}
 	ctx := r.Context()
 	finder := find.NewFinder(v.admin.Client, true)
-	source, err := finder.VirtualMachine(ctx, v.center+"/vm/template")
+	name := "template"
+	if wanted.CopyOf != "" {
+		name = "workers/" + wanted.CopyOf
+	}
+	source, err := finder.VirtualMachine(ctx, v.center+"/vm/"+name)
 	if err != nil {
 		return nil, err
+	}
+	spec := types.VirtualMachineCloneSpec{Config: new(types.VirtualMachineConfigSpec)}
+	if wanted.CopyOf != "" {
+		var of mo.VirtualMachine
+		if err := source.Properties(ctx, source.Reference(), []string{"config.extraConfig"}, &of); err != nil {
+			return nil, err
+		}
+		spec.Config.ExtraConfig = of.Config.ExtraConfig
 	}
 	folder, err := finder.Folder(ctx, v.center+"/vm/workers")
 	if err != nil {
@@ -450,7 +464,8 @@ func (v *vCenter) create(r *http.Request) (any, error) {
 		return nil, err
 	}
 	pools := pool.Reference()
-	task, err := source.Clone(ctx, folder, wanted.Name, types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: &pools}})
+	spec.Location.Pool = &pools
+	task, err := source.Clone(ctx, folder, wanted.Name, spec)
 	if err != nil {
 		return nil, err
 	}
