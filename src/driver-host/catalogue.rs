@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::remote::{DriverEndpoint, RemoteDriver, TextTreatment};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
+    cloud::driver_of,
     environment::{Environment, OpenError},
     guard::{Guards, Observer},
     interface::{Driver, ProblemsHook},
@@ -124,7 +125,8 @@ impl DriverCatalogue {
         guards: &Guards,
     ) -> Result<Self, OpenError> {
         let built_in: Vec<BuiltIn<'_>> = CLOUDS.iter().chain(others.built_in).copied().collect();
-        let chosen = |one: &&BuiltIn<'_>| provider.is_none_or(|name| name.eq_ignore_ascii_case(one.provider));
+        let name = provider.map(driver_of);
+        let chosen = |one: &&BuiltIn<'_>| name.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(one.provider));
         let chosen = built_in.iter().filter(chosen);
         #[cfg(feature = "remote")]
         let chosen = chosen.filter(|one| !others.has_remote(one.provider));
@@ -160,7 +162,8 @@ impl DriverCatalogue {
                 _ => Err(UnknownProvider::Missing { class: name_of(class), known: self.names() }),
             };
         }
-        self.drivers.get(&provider.to_ascii_lowercase()).cloned().ok_or_else(|| UnknownProvider::Other {
+        let named = self.drivers.get(&provider.to_ascii_lowercase());
+        named.or_else(|| self.drivers.get(&driver_of(provider))).cloned().ok_or_else(|| UnknownProvider::Other {
             class: name_of(class),
             provider: provider.to_owned(),
             known: self.names(),
@@ -222,7 +225,8 @@ fn advice_for(provider: &str, known: &[String]) -> String {
         return "the simulated cloud is for trials: serve it with --simulated-cloud=embedded, or with its URL"
             .to_owned();
     }
-    match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider)) {
+    let wanted = driver_of(provider);
+    match LEFT_OUT.iter().find(|(name, _)| name.eq_ignore_ascii_case(&wanted)) {
         Some((name, feature)) => format!(
             "this build has no driver for {name}: build it with --features {feature}, or pass a remote driver with \
              --driver {name}=ADDRESS"
@@ -287,6 +291,9 @@ mod tests {
     #[case(&["AWS", "simulated"], "aws", "AWS")]
     #[case(&["AWS", "simulated"], "Simulated", "simulated")]
     #[case(&["simulated"], "", "simulated")]
+    #[case::of_an_extension(&["AWS", "kubevirt"], "kubevirtdriver//127.0.0.1:8080", "kubevirt")]
+    #[case::with_an_address(&["AWS", "simulated"], "aws//127.0.0.1:8080", "AWS")]
+    #[case::a_driver_in_another_process(&["kubevirt", "kubevirtdriver"], "kubevirtdriver", "kubevirtdriver")]
     fn a_class_finds_its_driver(#[case] known: &[&'static str], #[case] provider: &str, #[case] expected: &str) {
         assert_eq!(catalogue(known).get(&class(provider)).unwrap().name(), expected);
     }

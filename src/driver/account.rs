@@ -2,6 +2,8 @@
 
 use mcm_api::machine::MachineClass;
 
+use crate::cloud::driver_of;
+
 /// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, and so do
 /// slots and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +19,7 @@ impl Account {
     pub fn of(class: &MachineClass) -> Self {
         let secret = class.credentials_secret_ref.as_ref().or(class.secret_ref.as_ref());
         Self {
-            provider: class.provider.trim().to_ascii_lowercase(),
+            provider: driver_of(&class.provider),
             namespace: class.metadata.namespace.clone().unwrap_or_default(),
             secret: secret.map(|reference| reference.name.clone()).unwrap_or_default(),
         }
@@ -43,6 +45,7 @@ mod tests {
     #[rstest]
     #[case::same(json!({}), true)]
     #[case::spelling(json!({"provider": " aws "}), true)]
+    #[case::address(json!({"provider": "aws//127.0.0.1:8080"}), true)]
     #[case::user_data_of_its_own(json!({"secretRef": {"name": "other"}}), true)]
     #[case::credentials(json!({"credentialsSecretRef": {"name": "other"}}), false)]
     #[case::provider(json!({"provider": "gcp"}), false)]

@@ -24,7 +24,7 @@ use mcm_api::{
     machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
     reasons::EventReason,
 };
-use mcm_driver::{Account, MachineRequest, SecretData};
+use mcm_driver::{Account, MachineRequest, SecretData, cloud::driver_of};
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::{
     plan::{Event, Step},
@@ -250,7 +250,7 @@ impl OrphanCollector {
 
     /// The VMs, by identity, that another class handles. A class that has not listed a VM for two periods loses it.
     fn divide(&self, snapshot: &Snapshot, class: &Key, vms: &[String]) -> BTreeSet<String> {
-        let provider = snapshot.class.provider.trim().to_ascii_lowercase();
+        let provider = driver_of(&snapshot.class.provider);
         let patience = period_of(&self.policy).saturating_mul(2).saturating_add(SHORTEST_PERIOD);
         let now = snapshot.now;
         let mut handled = self.handled.lock();

@@ -46,7 +46,7 @@ mod wanted;
 
 pub use absences::{Absences, Looking};
 pub use answer::Answer;
-pub use class::check_provider;
+pub use class::{check_provider, driver_of};
 pub use client::{Http, LARGEST, Limits, causes, failed, find, pause_of, retry_after};
 pub use coalesce::Coalescer;
 pub use creations::{Creations, Unfinished};
