@@ -316,7 +316,8 @@ impl Driver for KubevirtDriver {
         let session = self.session(class, secret)?;
         let all = session.api.of_cluster(&session.scope).await?;
         let is_ours = |vm: &&VirtualMachine| {
-            session.scope.is_of_cluster(&vm.metadata.labels) && session.scope.is_of_role(&vm.metadata.labels)
+            let labels = &vm.metadata.labels;
+            session.scope.is_of_cluster(labels) && session.scope.is_of_role(labels) && !vm.is_copy()
         };
         Ok(all.iter().filter(is_ours).map(|vm| (provider_id(&vm.metadata.name), vm.listed())).collect())
     }

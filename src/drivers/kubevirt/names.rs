@@ -3,7 +3,7 @@
 use mcm_api::machine::Machine;
 use mcm_driver::{Code, DriverError, cloud::Wanted};
 
-/// Name in `MachineClass.provider`, as Gardener's extension for KubeVirt writes it.
+/// Name in `MachineClass.provider`. Gardener's extension for KubeVirt writes `kubevirtdriver//127.0.0.1:8080`.
 pub const NAME: &str = "kubevirt";
 /// Precedes the name of the VM in a provider ID.
 const SCHEME: &str = "kubevirt://";

@@ -80,7 +80,7 @@ impl Session {
 
     /// A VM, if it was created for a Machine.
     pub fn created_for(&self, vm: VirtualMachine, wanted: Wanted<'_>) -> Option<VirtualMachine> {
-        let listed = Some(vm).filter(|vm| !vm.is_unlisted(&self.scope));
+        let listed = Some(vm).filter(|vm| !vm.is_unlisted(&self.scope) && !vm.is_copy());
         created_for(listed, wanted, &self.scope).pop()
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     markers::Scope,
-    names::{NO_PLACE, OWNER_LABEL, UID_LABEL, provider_id},
+    names::{NO_PLACE, OWNER_LABEL, UID_LABEL, VM_LABEL, provider_id},
 };
 
 /// A VM. Fields that the API server always sends must be there: an answer without them is unreadable.
@@ -80,6 +80,11 @@ impl VirtualMachine {
     /// Whether another infrastructure provider has taken it over: it has lost the label with its role.
     pub fn is_unlisted(&self, scope: &Scope) -> bool {
         !scope.is_of_role(&self.metadata.labels)
+    }
+
+    /// Whether its labels are those of a VM of which it is a copy. KubeVirt copies labels with a clone or a snapshot.
+    pub fn is_copy(&self) -> bool {
+        self.metadata.labels.get(VM_LABEL).is_some_and(|name| *name != self.metadata.name)
     }
 
     /// Whether it has started, as far as this is known. No value of `secret` gets into the text of an error.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems};
+use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems, testing::secret};
 use serde_json::Value;
 
 use super::{driver, unmeasured};
@@ -28,4 +28,13 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = SecretData(data.collect());
     assert_eq!(driver.secret_problems(&class, &data), Problems::default());
     Login::of(&data, "cn-beijing", &SecretPolicy::default()).map(drop).expect("no flag is needed");
+}
+
+#[tokio::test]
+async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
+    let class: MachineClass = template(include_str!("extension.yaml"));
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    assert_eq!(driver.validate(&class), Problems::default());
+    let data = secret(&[("accessKeyID", "LTAI4Fexample"), ("accessKeySecret", "hunter2")]);
+    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
 }

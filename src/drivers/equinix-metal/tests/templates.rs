@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems};
+use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems, testing::secret};
 use serde_json::Value;
 
 use super::{driver, unmeasured};
@@ -31,4 +31,17 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = SecretData(data.collect());
     assert_eq!(driver.secret_problems(&class, &data), Problems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
+}
+
+#[tokio::test]
+async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
+    let class: MachineClass = template(include_str!("extension.yaml"));
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    let problems = driver.validate(&class);
+    assert_eq!(problems.errors, []);
+    // Those that the reference ignores as well, and the end of the cloud.
+    let warnings: Vec<&str> = problems.warnings.iter().map(|warning| warning.path.as_str()).collect();
+    assert_eq!(warnings, ["provider", "providerSpec.metadata", "providerSpec.facilities"]);
+    let data = secret(&[("apiToken", "t"), ("projectID", "48277712-7f36-4c8b-9a55-6fb0b2f3b0c1")]);
+    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
 }

@@ -56,7 +56,8 @@ impl Spec {
                 additional_volume,
             ),
             ssh_keys: fields.list("sshKeys", &line()),
-            networks: fields.objects("networks", &["name", "default"], network),
+            // Gardener's extension writes the hash of a network, so that a change of the network makes a new class.
+            networks: fields.objects("networks", &["name", "default", "sha"], network),
             cpu: fields.with("cpu", object),
             memory: fields.with("memory", object),
             dns_policy: dns_policy(&mut fields),

@@ -146,6 +146,26 @@ async fn a_list_has_the_vms_of_the_cluster_and_the_role_and_no_others() {
     assert_eq!(listed, [(ours, ListedVm::new("a", Some("team-b".to_owned())))].into());
 }
 
+/// KubeVirt copies all labels with a clone, and with a VM that is restored from a snapshot under another name.
+#[tokio::test]
+async fn a_copy_of_a_vm_is_neither_listed_nor_that_of_a_machine() {
+    let world = World::new().await;
+    let request = world.request("a");
+    world.driver.create(&request).await.unwrap();
+    let labels = world.kubernetes.lock().cloud.vms["a"]["metadata"]["labels"].clone();
+    assert_eq!(labels[UID_LABEL], "uid-a");
+    world.put("a-clone", &labels);
+    let ours = ListedVm::new("a", Some(OWNER.to_owned()));
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [("kubevirt://a".to_owned(), ours)].into());
+    let other = world.request_for("a-clone", "uid-a", spec());
+    assert_eq!(code(world.driver.status(&other).await), Code::NotFound);
+    assert_eq!(code(world.driver.create(&other).await), Code::AlreadyExists);
+    world.driver.delete(&with_id(request.clone(), "kubevirt://a")).await.unwrap();
+    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
+    assert_eq!(world.count(), 1);
+}
+
 /// The reference lists all VMs of the namespace then, and its collector of orphans deletes them.
 #[rstest]
 #[case::no_tags(json!({}))]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{driver, unmeasured};
 use crate::login::Login;
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems};
+use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems, testing::secret};
 
 fn template<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_yaml_ng::from_str(text).unwrap()
@@ -28,4 +28,17 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = SecretData(data.collect());
     assert_eq!(driver.secret_problems(&class, &data), Problems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
+}
+
+#[tokio::test]
+async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
+    let class: MachineClass = template(include_str!("extension.yaml"));
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    assert_eq!(driver.validate(&class), Problems::default());
+    let user_data = ("userData", "#cloud-config\nruncmd: []\n");
+    let data = secret(&[
+        user_data,
+        ("kubeconfig", &super::kubeconfig_of("https://192.0.2.1", &json!({}), &json!({"token": "t"}))),
+    ]);
+    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{driver, unmeasured};
 use crate::login::Login;
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems};
+use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems, testing::secret};
 
 fn template<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_yaml_ng::from_str(text).unwrap()
@@ -28,4 +28,14 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = SecretData(data.collect());
     assert_eq!(driver.secret_problems(&class, &data), Problems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
+}
+
+#[tokio::test]
+async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
+    let class: MachineClass = template(include_str!("extension.yaml"));
+    let driver = driver(Duration::from_secs(1), unmeasured());
+    assert_eq!(driver.validate(&class), Problems::default());
+    let data =
+        secret(&[("metalAPIURL", "https://api.metal.example.com/metal"), ("metalAPIHMac", "h"), ("metalAPIKey", "")]);
+    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
 }
