@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use reqwest::{
     Client, Method, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue},
+    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -277,6 +277,9 @@ impl Rest {
             self.client.request(call.method.clone(), url.clone()).headers(authentication).headers(headers);
         if let Some((content_type, text)) = body {
             request = request.header(CONTENT_TYPE, *content_type).body(text.clone());
+        } else if [Method::POST, Method::PUT, Method::PATCH].contains(&call.method) {
+            // Front ends refuse such a request without a length (411), and the client sends none for an absent body.
+            request = request.header(CONTENT_LENGTH, 0);
         }
         let request = request.build().map_err(|error| failed(&error))?;
         exchange(&self.client, limiter, request).await

@@ -6,7 +6,10 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, Method, StatusCode, Uri,
+        header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+    },
     response::{IntoResponse, Response},
 };
 use parking_lot::Mutex;
@@ -134,6 +137,11 @@ async fn handle<C: FakeCloud>(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let has_length = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| headers.contains_key(name));
+    if [Method::POST, Method::PUT, Method::PATCH].contains(&method) && !has_length {
+        // As the front ends of clouds do.
+        return StatusCode::LENGTH_REQUIRED.into_response();
+    }
     let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()));
     let request = Request {
         method: method.to_string(),

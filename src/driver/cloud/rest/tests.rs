@@ -138,6 +138,27 @@ async fn a_part_of_a_path_that_would_vanish_is_not_sent(#[case] part: &str) {
     assert_eq!(fake.lock().count("any"), 0);
 }
 
+/// Front ends refuse a request that may have a body, and has neither a body nor a length.
+#[rstest]
+#[case::post(Method::POST, Some("0"))]
+#[case::put(Method::PUT, Some("0"))]
+#[case::patch(Method::PATCH, Some("0"))]
+#[case::get(Method::GET, None)]
+#[case::delete(Method::DELETE, None)]
+#[tokio::test]
+async fn a_request_without_a_body_has_a_length_where_it_may_have_a_body(
+    #[case] method: Method,
+    #[case] expected: Option<&str>,
+) {
+    let (fake, rest) = start(Counting::default()).await;
+    let _: Value = rest.call(&Call::write("thing_register", method.clone(), &READ)).await.unwrap();
+    let sent = fake.lock().sent("any");
+    assert_eq!(sent[0].headers.get("content-length").map(String::as_str), expected);
+    // A body has its own length, once.
+    let _: Value = rest.call(&Call::write("thing_create", method, &READ).with(json!({"a": 1}))).await.unwrap();
+    assert_eq!(fake.lock().sent("any")[1].headers["content-length"], "7");
+}
+
 #[tokio::test]
 async fn each_attempt_is_authenticated_anew() {
     let authentication = Counting::default();
