@@ -192,7 +192,8 @@ impl Api {
         let Action { name, service, is_read } = action;
         let query = parameters.pairs();
         let call = if is_read { Call::read } else { Call::idempotent }(service, Method::POST, &[]);
-        let call = call.query(&query).header("x-acs-action", name).header("x-acs-version", VERSION);
+        let call = call.query(&query).header("accept", "application/json");
+        let call = call.header("x-acs-action", name).header("x-acs-version", VERSION);
         self.rest.call(&call).await
     }
 

@@ -17,8 +17,10 @@ pub(crate) const MARKERS: MarkerNames =
 pub(crate) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 /// Tag with the marker of the owner. VMs of the reference do not have it.
 pub(crate) const OWNER_TAG: &str = "machine.sapcloud.io/owner";
-/// Tags that classes cannot set.
+/// Tags that classes cannot set, the more important first.
 pub(crate) const OWN_TAGS: [&str; 2] = [UID_TAG, OWNER_TAG];
+/// ECS takes no more for a VM.
+pub(crate) const MOST_TAGS: usize = 20;
 
 /// The provider ID of a VM: `<region>.<instance>`, without a scheme.
 pub(crate) fn provider_id(region: &str, id: &str) -> String {
@@ -50,9 +52,10 @@ pub(crate) fn id_of<'a>(machine: &'a Machine, region: &str) -> Result<Option<&'a
     Err(DriverError::new(Code::InvalidArgument, message))
 }
 
-/// The tags of a Machine's VM: those of the class, and ours.
+/// The tags of a Machine's VM: those of the class, and ours as far as there is room.
 pub(crate) fn tags_of(of_class: &BTreeMap<String, String>, uid: &str, owner: &str) -> Vec<(String, String)> {
     let own = [(UID_TAG, uid), (OWNER_TAG, owner)].into_iter().filter(|(_, value)| !value.is_empty());
+    let own = own.take(MOST_TAGS.saturating_sub(of_class.len()));
     let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
     of_class.iter().map(|(key, value)| (key.clone(), value.clone())).chain(own).collect()
 }

@@ -553,6 +553,9 @@ impl FakeCloud for Ecs {
         if let Err(reply) = self.authenticate(request) {
             return reply;
         }
+        if request.headers.get("accept").is_none_or(|types| !types.contains("json")) {
+            return Reply { status: 200, body: "<?xml version='1.0' encoding='UTF-8'?><Response/>".to_owned() };
+        }
         let action = self.call(request);
         let parameters = match self.parameters(action, request) {
             Ok(parameters) => parameters,

@@ -12,7 +12,7 @@ use mcm_driver::{
 };
 use serde_json::Value;
 
-use super::names::{MARKERS, OWN_TAGS};
+use super::names::{MARKERS, MOST_TAGS, OWN_TAGS};
 
 const FIELDS: [&str; 18] = [
     "apiVersion",
@@ -50,8 +50,6 @@ const CATEGORIES: [&str; 10] = [
 ];
 /// Disks of the host, which end with their VM in any case. The first is the reference's name, which ECS does not have.
 const LOCAL: [&str; 3] = ["DiskEphemeralSSD", "ephemeral_ssd", "ephemeral"];
-/// ECS takes at most 20 tags.
-const MOST_TAGS: usize = 20 - OWN_TAGS.len();
 const MOST_DATA_DISKS: usize = 16;
 /// Longest key or value of a tag, in characters.
 const LONGEST_TAG: usize = 128;
@@ -207,8 +205,14 @@ fn check_tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
         problems.warning(format!("{PATH}.{key}"), "ignored: mcm sets this tag itself");
     }
     if others.len() > MOST_TAGS {
-        let expected = format!("at most {MOST_TAGS}, because ECS takes 20 and mcm adds {}", OWN_TAGS.len());
-        problems.expected(PATH, &expected, &others.len().to_string());
+        problems.expected(PATH, &format!("at most {MOST_TAGS}, as ECS"), &others.len().to_string());
+    } else {
+        let room = MOST_TAGS - others.len();
+        if let Some(missing @ [_, ..]) = OWN_TAGS.get(room..) {
+            let missing = missing.join(" and ");
+            let text = format!("{} tags leave no room for {missing}: {}", others.len(), without(room));
+            problems.warning(PATH, text);
+        }
     }
     for (key, value) in others {
         let path = format!("{PATH}.{}", quotable(key));
@@ -222,6 +226,16 @@ fn check_tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
         } else if is_long(value) || is_url(value) {
             problems.error(path, format!("expected at most {LONGEST_TAG} characters, and no URL"));
         }
+    }
+}
+
+/// The effect of tags of mcm that are missing.
+fn without(room: usize) -> &'static str {
+    match room {
+        0 => {
+            "a VM of an earlier machine of the same name counts as that of the machine, and VMs without a machine are deleted only where one namespace uses the cluster tag"
+        }
+        _ => "VMs without a machine are deleted only where one namespace uses the cluster tag",
     }
 }
 

@@ -138,13 +138,24 @@ fn a_tag_that_ecs_refuses_is_reported(#[case] key: &str, #[case] value: &str) {
 }
 
 #[rstest]
-#[case(18, None)]
-#[case(19, Some("providerSpec.tags: expected at most 18, because ECS takes 20 and mcm adds 2, found 19"))]
-fn a_class_has_at_most_18_tags(#[case] count: usize, #[case] expected: Option<&str>) {
+#[case(18, None, None)]
+#[case(19, None, Some("providerSpec.tags: 19 tags leave no room for machine.sapcloud.io/owner: "))]
+#[case(
+    20,
+    None,
+    Some(
+        "providerSpec.tags: 20 tags leave no room for machine.sapcloud.io/machine-uid and machine.sapcloud.io/owner: "
+    )
+)]
+#[case(21, Some("providerSpec.tags: expected at most 20, as ECS, found 21"), None)]
+fn a_class_has_at_most_20_tags(#[case] count: usize, #[case] expected: Option<&str>, #[case] warning: Option<&str>) {
     let mut spec = spec();
     for number in 2..count {
         spec["tags"][format!("t{number}")] = "x".repeat(128).into();
     }
+    let (_, warnings) = texts(&spec);
+    assert_eq!(warnings.len(), usize::from(warning.is_some()), "{warnings:?}");
+    assert!(warnings.iter().all(|found| warning.is_some_and(|warning| found.starts_with(warning))), "{warnings:?}");
     assert_eq!(texts(&spec).0.first().map(String::as_str), expected);
     spec["tags"]["t2"] = "x".repeat(129).into();
     assert!(texts(&spec).0.contains(&"providerSpec.tags.t2: expected at most 128 characters, and no URL".to_owned()));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mcm_driver::{Code, Driver};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{CLUSTER, ROLE, World, code, fake::pairs, spec_with, with_id};
@@ -123,6 +124,30 @@ async fn classes_cannot_set_the_tags_of_mcm() {
         .collect();
     let own = [("machine.sapcloud.io/machine-uid", "uid-a1"), ("machine.sapcloud.io/owner", "team-a")];
     assert_eq!(tags, [("empty", ""), CLUSTER, ROLE, own[0], own[1]]);
+}
+
+/// A pool with that many tags exists already, and scales.
+#[rstest]
+#[case::with_room(18, &["machine.sapcloud.io/machine-uid", "machine.sapcloud.io/owner"])]
+#[case::for_the_uid(19, &["machine.sapcloud.io/machine-uid"])]
+#[case::for_none(20, &[])]
+#[tokio::test]
+async fn a_class_with_many_tags_creates_vms_that_are_found_again(#[case] count: usize, #[case] own: &[&str]) {
+    let world = World::new().await;
+    let mut tags = json!({CLUSTER.0: "1", ROLE.0: "1"});
+    for number in 2..count {
+        tags[format!("tag-{number}")] = "x".into();
+    }
+    let request = world.request_for("a1", "uid-a1", spec_with(&json!({"tags": tags})));
+    let vm = world.driver.create(&request).await.unwrap();
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, vm.provider_id);
+    let tags = world.ecs.lock().cloud.alive()[0].tags.clone();
+    let found: Vec<&str> = tags.keys().map(String::as_str).filter(|key| key.starts_with("machine.")).collect();
+    assert_eq!((found.as_slice(), tags.len()), (own, count + own.len()));
+    assert!(world.driver.list(&request.class, &request.secret).await.unwrap().contains_key(&vm.provider_id));
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), 0);
 }
 
 #[tokio::test]
