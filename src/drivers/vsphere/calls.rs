@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use mcm_driver::{Code, DriverError, SecretData, cloud::Failure};
 use roxmltree::Node;
 
@@ -172,6 +173,39 @@ impl Api {
             Some(Some(state))
         };
         self.retrieve(&[filter], read).await?.pop().ok_or(Failure::Unreadable(200))
+    }
+
+    /// The clones of a VM that vCenter makes, or will make, and that were ordered at a time or later.
+    pub(crate) async fn clones_of(&self, template: &Ref, since: Timestamp) -> Result<Vec<Ref>, Failure> {
+        const TASKS: &str = "recentTask";
+        const STATE: &str = "info.state";
+        const WHAT: &str = "info.descriptionId";
+        const QUEUED: &str = "info.queueTime";
+        let read = |found: Found<'_, '_>| {
+            let all = found.value(TASKS).into_iter().flat_map(|all| children(all, "ManagedObjectReference"));
+            Some(Some(all.map(reference_of).collect::<Option<Vec<_>>>()?))
+        };
+        let tasks = self.retrieve(&[Filter::of(template.clone(), &[TASKS])], read).await?;
+        let tasks: Vec<Ref> = tasks.into_iter().flatten().collect();
+        if tasks.is_empty() {
+            return Ok(tasks);
+        }
+        let read = |found: Found<'_, '_>| {
+            let is_open = ["queued", "running"].contains(&found.text(STATE)?.as_str());
+            let is_clone = found.text(WHAT)?.starts_with("VirtualMachine.clone");
+            // A time that cannot be read may be any.
+            let is_later = found.text(QUEUED)?.parse().map_or(true, |queued: Timestamp| queued >= since);
+            Some((is_open && is_clone && is_later).then(|| found.reference()).flatten())
+        };
+        self.retrieve(&[Filter::of_all(tasks, "Task", &[STATE, WHAT, QUEUED])], read).await
+    }
+
+    /// When a VM was made, if vCenter says so.
+    pub(crate) async fn created(&self, vm: &Ref) -> Result<Option<Timestamp>, Failure> {
+        const CREATED: &str = "config.createDate";
+        let read = |found: Found<'_, '_>| Some(found.text(CREATED).and_then(|text| text.parse().ok()));
+        let found = self.retrieve(&[Filter::of(vm.clone(), &[CREATED])], read).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Where a cluster recommends to put a clone; `None` if it has no room.

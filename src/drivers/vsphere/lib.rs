@@ -66,7 +66,7 @@ use self::{
     order::{HARDWARE, configuration, fields, is_older, uid_field},
     place::{Property, Target, properties_of},
     session::{Session, Shared},
-    soap::{Method, Soap, Xml},
+    soap::{Method, Ref, Soap, Xml},
     spec::{Scope, Spec},
     tasks::{Begun, Tasks},
     user_data::{Carried, ConsolePasswords, UserData},
@@ -75,6 +75,8 @@ use self::{
 
 /// More logins than any installation has.
 const MOST_LOGINS: usize = 256;
+/// Most Machines whose deletion waits for clones of earlier processes.
+const MOST_WAITING: usize = 10_000;
 /// Variables with passwords for the console, as the reference reads them.
 const PASSWORD: &str = "VMWARE_MACHINE_PASSWORD";
 const PASSWORD_HASH: &str = "VMWARE_MACHINE_PASSWORD_HASH";
@@ -156,6 +158,8 @@ struct VsphereDriver {
     clones: Arc<Tasks>,
     /// By the vCenter and the ID of the VM.
     deletions: Tasks,
+    /// Clones of earlier processes that deletions wait for, by the UID of the Machine.
+    foreign_clones: Recent<String, Arc<Vec<Ref>>>,
 }
 
 impl VsphereDriver {
@@ -170,6 +174,7 @@ impl VsphereDriver {
             creations: Creations::new(patience.settles),
             clones: Arc::default(),
             deletions: Tasks::default(),
+            foreign_clones: Recent::new(MOST_WAITING),
             access,
         }
     }
@@ -436,6 +441,50 @@ impl VsphereDriver {
         }
     }
 
+    /// What is left of a Machine for which no VM was found, after the end of all clones that another process may have begun for
+    /// it: such a clone has no name that vCenter shows.
+    async fn left(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
+        let (machine, wanted) = (&*request.machine, Wanted::of(&request.machine));
+        let uid = wanted.uid.to_owned();
+        let clones = match self.foreign_clones.get(&uid) {
+            Some(clones) => clones,
+            None => Arc::new(session.clones_for(machine).await?),
+        };
+        for clone in &*clones {
+            match session.api.task(clone).await {
+                Ok(TaskState::Running) => {
+                    self.foreign_clones.put(uid, Arc::clone(&clones));
+                    let message = format!(
+                        "machine {} has no VM, but a clone of its template is under way that an earlier process may have begun \
+                         for it: it counts as absent once that has ended",
+                        wanted.name
+                    );
+                    return Err(DriverError {
+                        call_again_in: request.may_pause.then_some(self.patience.clone.first),
+                        ..DriverError::new(Code::Unavailable, message)
+                    });
+                }
+                Err(failure) if !is_gone(&failure) => {
+                    return Err(unknown(session.api.error(&failure, "a look at a clone of the template")));
+                }
+                _ => {}
+            }
+        }
+        self.foreign_clones.forget(&uid);
+        let found = self.find(session, request).await?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let unmarked = session.unmarked_for(machine).await?;
+        if unmarked.is_some() {
+            tracing::info!(
+                machine = wanted.name,
+                "the VM of a creation that broke off before it was marked is deleted"
+            );
+        }
+        Ok(unmarked.into_iter().collect())
+    }
+
     /// The VM of a Machine, unless it is being cloned.
     async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
         let wanted = Wanted::of(&request.machine);
@@ -532,7 +581,12 @@ impl Driver for VsphereDriver {
             // Its outcome does not matter.
             let _ = self.clones.follow(&session.api, wanted.uid, &begun, pace, request.may_pause, &what).await?;
         }
-        for vm in self.find(&session, request).await? {
+        let mut found = self.find(&session, request).await?;
+        // An orphan has no UID.
+        if found.is_empty() && request.machine.spec.provider_id.is_empty() && !wanted.uid.is_empty() {
+            found = self.left(&session, request).await?;
+        }
+        for vm in found {
             self.destroy(&session, request, &vm).await?;
         }
         Ok(None)

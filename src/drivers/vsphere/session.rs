@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
@@ -15,7 +16,7 @@ use mcm_driver::{
 use super::{
     calls::{Api, Found, Placement, fields_of},
     filter::Filter,
-    inventory::unknown,
+    inventory::{TEMPLATE, unknown},
     login::Login,
     names::IDS,
     order::Order,
@@ -24,6 +25,9 @@ use super::{
     spec::{Scope, Spec},
     vm::{self, EXTRA, KIND, PROPERTIES, Seen, VirtualMachine, has_markers, markers_in},
 };
+
+/// The clocks of vCenter and of the control plane differ by less.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(10);
 
 /// A VM that a look-up asks for, as a text by which look-ups are joined.
 enum Asked<'a> {
@@ -98,6 +102,39 @@ impl Session {
         let listed = look.vms.iter().filter(|vm| !vm.is_unlisted() && !vm.is_copy()).cloned();
         let found = created_for(listed, wanted, &self.scope);
         Ok(found.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
+    }
+
+    /// The VM that a Go program made for a Machine before it ended, and did not mark: one in the folder of the class with the name
+    /// of the Machine, younger than the Machine, with which nothing else was done.
+    pub(crate) async fn unmarked_for(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
+        let (name, since) = (Wanted::of(machine).name, machine.metadata.creation_timestamp.as_ref());
+        let look = self.look(&Asked::Name(name)).await?;
+        let found = look.vms.iter().find(|vm| vm.name() == name && vm.is_untouched());
+        let (Some(vm), Some(since)) = (found, since) else { return Ok(None) };
+        let created = self.api.created(&vm.reference).await;
+        let created = created.map_err(|failure| self.failed(&failure, &format!("a look at VM {name}")))?;
+        let is_younger = created.is_some_and(|created| created >= since.0);
+        Ok(is_younger.then(|| vm.clone().in_region(&self.spec.region)))
+    }
+
+    /// The clones of the template of the class under way that may be of a Machine.
+    pub(crate) async fn clones_for(&self, machine: &Machine) -> Result<Vec<Ref>, DriverError> {
+        let places = &self.spec.places;
+        let Some(since) = machine.metadata.creation_timestamp.as_ref().filter(|_| !places.template.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let find = async {
+            let datacenter = self.api.datacenter(&places.datacenter).await?;
+            self.api.find(&datacenter, TEMPLATE, &places.template).await
+        };
+        let template = match find.await {
+            // A deletion does not need the template.
+            Err(error) if error.code == Code::InvalidArgument => return Ok(Vec::new()),
+            template => template?,
+        };
+        let since = since.0.checked_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN);
+        let clones = self.api.clones_of(&template, since).await;
+        clones.map_err(|failure| self.failed(&failure, "a look at the clones of the template"))
     }
 
     /// The VM that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.

@@ -50,6 +50,7 @@ pub(crate) struct VirtualMachine {
     fields: BTreeMap<String, String>,
     /// Markers in its extra configuration.
     extra: BTreeMap<String, String>,
+    has_markers_of_another: bool,
     addresses: Vec<String>,
     region: String,
 }
@@ -89,7 +90,8 @@ pub(crate) fn read(found: &Found<'_, '_>) -> Option<Seen> {
         power,
         values,
         fields: BTreeMap::new(),
-        extra: markers_in(found),
+        extra: BTreeMap::new(),
+        has_markers_of_another: false,
         addresses,
         region: String::new(),
     })))
@@ -135,7 +137,19 @@ impl VirtualMachine {
 
     /// The VM with the markers in its extra configuration, unless they are those of a VM of which it is a copy.
     pub(crate) fn with_extra(self, extra: BTreeMap<String, String>) -> Self {
-        if extra.get(extra::MACHINE) == Some(&self.name) { Self { extra, ..self } } else { self }
+        let has_markers = !extra.is_empty();
+        if extra.get(extra::MACHINE) == Some(&self.name) {
+            Self { extra, ..self }
+        } else {
+            Self { has_markers_of_another: has_markers, ..self }
+        }
+    }
+
+    /// Whether it was made and nothing else was done with it: it is off, and has no markers and no custom fields.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let has_fields = self.fields.values().any(|value| !value.is_empty());
+        let has_markers = self.has_markers_of_another || !self.extra.is_empty() || has_fields;
+        self.is_off() && !self.is_template && !has_markers
     }
 
     /// Whether its custom fields are those of a VM of which it is a copy.
@@ -294,6 +308,7 @@ mod tests {
             values: BTreeMap::new(),
             fields: texts(fields),
             extra: texts(extra),
+            has_markers_of_another: false,
             addresses: vec![],
             region: String::new(),
         }

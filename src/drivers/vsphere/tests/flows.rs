@@ -1,8 +1,10 @@
 //! The decisions of the driver by the VMs that it finds.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcm_driver::{Code, ListedVm, MachineRequest, inspection::Presence, interface::Driver, testing::server::Fault};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -440,6 +442,92 @@ async fn a_status_or_a_deletion_during_a_clone_waits_for_its_end() {
     assert!(error.code == Code::Unavailable && error.call_again_in.is_some(), "{error}");
     repeat(&world.driver, &request, false).await;
     assert_eq!((world.count(), world.calls("CloneVM_Task")), (0, 1));
+}
+
+/// The same request for a Machine that was created so long ago.
+fn aged(mut request: MachineRequest, age: SignedDuration) -> MachineRequest {
+    let created = Timestamp::now() - age;
+    Arc::make_mut(&mut request.machine).metadata.creation_timestamp = Some(Time(created));
+    request
+}
+
+/// vCenter shows a clone that is queued under no name.
+#[rstest]
+#[case::that_succeeds("")]
+#[case::that_fails("NoDiskSpace")]
+#[tokio::test]
+async fn a_deletion_waits_for_a_clone_of_an_earlier_process(#[case] fault: &str) {
+    let world = World::new().await;
+    world.vcenter.change(&json!({"CloneTime": 500, "CloneFault": fault}));
+    let request = aged(world.request("a"), SignedDuration::from_mins(1));
+    let request = MachineRequest { may_pause: true, ..request };
+    assert!(world.driver.create(&request).await.unwrap_err().call_again_in.is_some());
+    let other = driver(Duration::from_secs(20), unmeasured());
+    let error = other.delete(&request).await.unwrap_err();
+    assert!(error.code == Code::Unavailable && error.call_again_in.is_some(), "{error}");
+    assert!(error.message.contains("a clone of its template is under way"), "{error}");
+    let waits = MachineRequest { may_pause: false, ..request.clone() };
+    assert_eq!(code(other.delete(&waits).await), Code::Unavailable);
+    repeat(&other, &request, false).await;
+    assert_eq!((world.count(), world.calls("CloneVM_Task")), (0, 1));
+    other.delete(&request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_no_clone_that_is_certainly_of_another_machine() {
+    let world = World::new().await;
+    world.vcenter.change(&json!({"CloneTime": 2000}));
+    let first = MachineRequest { may_pause: true, ..world.request("a") };
+    assert!(world.driver.create(&first).await.unwrap_err().call_again_in.is_some());
+    let other = driver(Duration::from_secs(20), unmeasured());
+    // The clone was ordered before the Machine existed, or is of another template.
+    let younger = aged(world.request("b"), SignedDuration::from_mins(-20));
+    let spec = spec_with(&json!({"templateVM": "template-plain"}));
+    let of_another = aged(world.request_for("c", "uid-c", spec), SignedDuration::from_mins(1));
+    // A class without its template can be deleted.
+    let without =
+        aged(world.request_for("d", "uid-d", spec_with(&json!({"templateVM": "none"}))), SignedDuration::ZERO);
+    for request in [younger, of_another, without] {
+        other.delete(&request).await.unwrap();
+    }
+    repeat(&world.driver, &first, true).await;
+    assert_eq!(world.count(), 1);
+}
+
+/// The Go program was killed between the clone and its custom fields.
+#[rstest]
+#[case::untouched(&[], true, SignedDuration::from_mins(1), true)]
+#[case::that_runs(&[], false, SignedDuration::from_mins(1), false)]
+#[case::older_than_the_machine(&[], true, SignedDuration::from_mins(-1), false)]
+#[case::with_a_field(&[("team", "x")], true, SignedDuration::from_mins(1), false)]
+#[case::of_another_cluster(&[("mcm.gardener.cloud/cluster", "other")], true, SignedDuration::from_mins(1), false)]
+#[tokio::test]
+async fn the_unmarked_vm_of_a_creation_of_the_reference_is_deleted_with_its_machine(
+    #[case] fields: &[(&str, &str)],
+    #[case] is_off: bool,
+    #[case] age: SignedDuration,
+    #[case] is_deleted: bool,
+) {
+    let world = World::new().await;
+    world.vcenter.create("m-9", fields, is_off);
+    let request = aged(world.request("m-9"), age);
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    assert_eq!(code(world.driver.create(&request).await), Code::AlreadyExists);
+    // Neither an orphan nor a Machine of another name has it.
+    world.driver.delete(&aged(world.request_for("m-9", "", spec()), age)).await.unwrap();
+    world.driver.delete(&aged(world.request("m-8"), age)).await.unwrap();
+    assert_eq!(world.count(), 1);
+    world.driver.delete(&request).await.unwrap();
+    assert_eq!(world.count(), usize::from(!is_deleted));
+}
+
+#[tokio::test]
+async fn a_copy_under_the_name_of_a_machine_is_left_alone() {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    world.vcenter.copy("a", "b", &[], true);
+    world.driver.delete(&aged(world.request("b"), SignedDuration::from_mins(1))).await.unwrap();
+    assert_eq!(world.count(), 2);
 }
 
 #[tokio::test]

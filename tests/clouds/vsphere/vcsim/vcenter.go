@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,6 +62,9 @@ type vCenter struct {
 	admin  *govmomi.Client
 	// Path of the first datacenter.
 	center  string
+	cloning sync.Mutex
+	// Names of VMs that are being made.
+	making  sync.Map
 	created int
 	settings
 	next int
@@ -110,7 +114,7 @@ func (v *vCenter) prepare(wanted options) {
 	}
 	content := ctx.Map.Get(types.ManagedObjectReference{Type: "ServiceInstance", Value: "ServiceInstance"}).(*simulator.ServiceInstance).Content
 	ctx.Map.Put(&storageManager{ctx.Map.Get(*content.StorageResourceManager).(*simulator.StorageResourceManager)})
-	ctx.Map.Put(&searchIndex{ctx.Map.Get(*content.SearchIndex).(*simulator.SearchIndex)})
+	ctx.Map.Put(&searchIndex{ctx.Map.Get(*content.SearchIndex).(*simulator.SearchIndex), v})
 	for _, found := range ctx.Map.All("StoragePod") {
 		pod := found.(*simulator.StoragePod)
 		pod.PodStorageDrsEntry.StorageDrsConfig.PodConfig.Enabled = true
@@ -163,7 +167,12 @@ type template struct {
 }
 
 func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Task) soap.HasFault {
-	task := simulator.CreateTask(t.VirtualMachine, "cloneVm", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+	// The simulator locks the object of a task until its end, so nothing could look at the template while a slow clone is made.
+	object := t.Self
+	if t.vCenter.settings.CloneTime > 0 {
+		object.Value = "clone-" + uuid.NewString()
+	}
+	task := simulator.CreateTask(object, "cloneVm", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
 		settings := t.vCenter.settings
 		time.Sleep(time.Duration(settings.CloneTime) * time.Millisecond)
 		if settings.CloneFault != "" {
@@ -173,6 +182,12 @@ func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Ta
 			request.Spec.Config = new(types.VirtualMachineConfigSpec)
 		}
 		request.Spec.Config.Uuid = uuid.NewString()
+		// Of two clones of one name the second is refused only after the first.
+		t.vCenter.cloning.Lock()
+		defer t.vCenter.cloning.Unlock()
+		// A VM that is destroyed while it is made would end the simulator.
+		t.vCenter.making.Store(request.Name, true)
+		defer t.vCenter.making.Delete(request.Name)
 		body := t.VirtualMachine.CloneVMTask(ctx, request).(*methods.CloneVM_TaskBody)
 		if body.Fault_ != nil {
 			return nil, body.Fault_.VimFault().(types.BaseMethodFault)
@@ -186,7 +201,11 @@ func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Ta
 		t.vCenter.finish(clone, t.Config)
 		return clone.Self, nil
 	})
-	return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: task.Run(ctx)}}
+	began := task.Run(ctx)
+	if object != t.Self {
+		t.RecentTask = append(t.RecentTask, began)
+	}
+	return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: began}}
 }
 
 func (v *vCenter) finish(clone *simulator.VirtualMachine, of *types.VirtualMachineConfigInfo) {
@@ -233,6 +252,7 @@ func (m *storageManager) RecommendDatastores(ctx *simulator.Context, request *ty
 // searchIndex finds objects in folders with VMs that are being made. They have no name yet, at which the simulator panics.
 type searchIndex struct {
 	*simulator.SearchIndex
+	vCenter *vCenter
 }
 
 func (s *searchIndex) FindChild(ctx *simulator.Context, request *types.FindChild) soap.HasFault {
@@ -243,6 +263,9 @@ func (s *searchIndex) FindChild(ctx *simulator.Context, request *types.FindChild
 	var children []types.ManagedObjectReference
 	ctx.WithLock(folder, func() { children = slices.Clone(folder.ChildEntity) })
 	body := &methods.FindChildBody{Res: new(types.FindChildResponse)}
+	if _, isMade := s.vCenter.making.Load(request.Name); isMade {
+		return body
+	}
 	for _, child := range children {
 		if entity, ok := ctx.Map.Get(child).(mo.Entity); ok && entity.Entity().Name == request.Name {
 			body.Res.Returnval = &child
