@@ -47,8 +47,16 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The code of a driver error for it.
+    /// The code of a driver error for it. It is never [`Code::Unimplemented`], which only a driver says of itself: of a look-up it
+    /// means that there is no VM to be found.
     pub fn code(&self) -> Code {
+        match self.code_of_cause() {
+            Code::Unimplemented => Code::Internal,
+            code => code,
+        }
+    }
+
+    fn code_of_cause(&self) -> Code {
         match self {
             Self::Named { code, .. } | Self::Faulted { code, .. } => *code,
             Self::Status(status) => match code_of_status(*status) {
@@ -144,6 +152,19 @@ mod tests {
     fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
         assert_eq!(failure.code(), expected);
         assert!(failure.code().is_transient());
+    }
+
+    #[test]
+    fn no_failure_means_that_the_driver_lacks_a_method() {
+        let of_status = (0..=999).flat_map(|status| [Failure::Status(status), Failure::Unreadable(status)]);
+        let (code, name, message) = (Code::Unimplemented, "NotSupported".to_owned(), String::new());
+        let named = Failure::Named { code, name: name.clone(), message: message.clone() };
+        let of_cloud = [named, Failure::Faulted { code, name, message }];
+        let of_login = Failure::Credentials(DriverError::new(code, "no"));
+        for failure in of_status.chain(of_cloud).chain([of_login]) {
+            let found = failure.error("a look at m", &SecretData::default()).code;
+            assert!(![Code::Unimplemented, Code::NotFound].contains(&found), "{failure:?}");
+        }
     }
 
     #[rstest]

@@ -13,8 +13,8 @@ pub const fn code_of_status(status: u16) -> Code {
         409 => Code::Aborted,
         412 => Code::FailedPrecondition,
         429 | 500 | 502 | 503 | 509 => Code::Unavailable,
-        501 => Code::Unimplemented,
-        402..500 => Code::Internal,
+        // `Unimplemented` is what a driver says of itself: of a look-up it would mean that there is no VM to be found.
+        402..500 | 501 => Code::Internal,
         505..600 => Code::Unavailable,
         _ => Code::Unknown,
     }
@@ -42,6 +42,13 @@ mod tests {
     #[case::redirection(302, Code::Unknown)]
     fn statuses_have_codes(#[case] status: u16, #[case] expected: Code) {
         assert_eq!(code_of_status(status), expected);
+    }
+
+    #[test]
+    fn no_status_means_that_the_driver_lacks_a_method() {
+        let all: Vec<Code> = (0..=999).map(code_of_status).collect();
+        assert!(!all.contains(&Code::Unimplemented));
+        assert_eq!(all[501], Code::Internal);
     }
 
     #[test]
