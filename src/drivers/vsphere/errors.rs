@@ -8,8 +8,9 @@ use roxmltree::Node;
 
 use super::soap::{child, fault, kind_of, text_of};
 
-/// Faults by the meaning of their names. Others are `Internal`.
-const CODES: [(Code, &[&str]); 10] = [
+/// Faults by the meaning of their names. Others are `Internal`: also those of methods that are not supported, because
+/// [`Code::Unimplemented`] of a look-up would mean that a driver cannot look VMs up.
+const CODES: [(Code, &[&str]); 9] = [
     (
         Code::ResourceExhausted,
         &[
@@ -53,7 +54,6 @@ const CODES: [(Code, &[&str]); 10] = [
     (Code::FailedPrecondition, &["InvalidState", "InvalidPowerState", "VAppConfigFault", "MethodDisabled"]),
     (Code::Aborted, &["TaskInProgress", "ResourceInUse", "ConcurrentAccess", "RequestCanceled", "FileLocked"]),
     (Code::Unavailable, &["HostCommunication", "HostNotConnected", "HostNotReachable"]),
-    (Code::Unimplemented, &["NotSupported", "NotImplemented", "MethodNotFound"]),
 ];
 /// Begins the names of many faults about hosts without room.
 const INSUFFICIENT: &str = "Insufficient";
@@ -111,7 +111,8 @@ mod tests {
     #[case("TaskInProgress", Code::Aborted)]
     #[case("HostNotConnected", Code::Unavailable)]
     #[case("Timedout", Code::DeadlineExceeded)]
-    #[case("NotSupported", Code::Unimplemented)]
+    #[case("NotSupported", Code::Internal)]
+    #[case("MethodNotFound", Code::Internal)]
     #[case("SystemError", Code::Internal)]
     fn faults_have_codes(#[case] name: &str, #[case] expected: Code) {
         let text = format!(

@@ -296,3 +296,21 @@ async fn a_status_by_id_of_a_proxys_page_is_not_an_absence() {
     world.fail("machine.find", Fault::Status(404), 9);
     assert_eq!(code(world.driver.status(&with_id(request, &vm.provider_id)).await), Code::Unknown);
 }
+
+/// A proxy that does not know a method answers so, and the controller would take it for a driver that cannot look.
+#[rstest]
+#[case::of_metal_api(Fault::Error(Reply { status: 501, body: r#"{"statuscode": 501, "message": "no"}"#.to_owned() }))]
+#[case::of_a_proxy(Fault::Status(501))]
+#[tokio::test]
+async fn a_look_up_that_is_not_implemented_is_not_an_absence(#[case] fault: Fault) {
+    let world = World::new().await;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    world.fail("machine.find", fault, 99);
+    let known = with_id(request.clone(), &vm.provider_id);
+    for request in [&request, &known] {
+        assert_eq!(code(world.driver.status(request).await), Code::Internal);
+        assert_eq!(code(world.driver.delete(request).await), Code::Internal);
+    }
+    assert_eq!(world.count(), 1);
+}

@@ -251,6 +251,24 @@ async fn a_property_that_may_not_be_read_is_a_missing_permission() {
     assert!(error.code == Code::PermissionDenied && error.message.contains("config.uuid"), "{error}");
 }
 
+#[rstest]
+#[case("NotSupported")]
+#[case("NotImplemented")]
+#[tokio::test]
+async fn a_look_up_that_is_not_supported_is_not_an_absence(#[case] name: &str) {
+    let world = World::new().await;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    for call in ["FindChild", "FindAllByUuid"] {
+        world.fail(call, Fault::Error(fault(name, "no")), 99);
+    }
+    for request in [with_id(request.clone(), &vm.provider_id), request] {
+        assert_eq!(code(world.driver.status(&request).await), Code::Internal);
+        assert_eq!(code(world.driver.delete(&request).await), Code::Internal);
+    }
+    assert_eq!(world.count(), 1);
+}
+
 #[tokio::test]
 async fn an_answer_without_end_is_given_up() {
     let world = World::new().await;
