@@ -201,6 +201,7 @@ impl Driver for EquinixDriver {
         check_name(wanted.name)?;
         let user_data = user_data(&request.secret)?;
         let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
+        self.creations.announce(request)?;
         let is_absent = self.absences.take(session.place(), wanted);
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));

@@ -237,6 +237,7 @@ impl Driver for MetalDriver {
             user_data: user_data(&request.secret)?,
         };
         let (order, api) = (order.body(), session.api.clone());
+        self.creations.announce(request)?;
         let is_absent = self.absences.take(session.place(), wanted);
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));

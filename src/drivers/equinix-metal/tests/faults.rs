@@ -175,6 +175,49 @@ async fn a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice() {
     assert_eq!(world.count(), 0);
 }
 
+/// The request of a controller for a creation that its driver has announced in the status of the Machine.
+async fn announced(driver: &EquinixDriver, request: MachineRequest) -> MachineRequest {
+    let request = MachineRequest { may_pause: true, ..request };
+    let error = driver.create(&request).await.unwrap_err();
+    assert!(error.call_again_in.is_some() && error.code == Code::Unavailable, "{error}");
+    with_state(request, error.last_known_state.as_deref())
+}
+
+/// A process is killed after its request, and another one takes over. The cloud would take two of one name.
+#[rstest]
+#[case::that_is_carried_out(true)]
+#[case::that_was_never_sent(false)]
+#[tokio::test]
+async fn the_next_process_waits_for_a_request_that_was_announced(#[case] is_sent: bool) {
+    let (world, second) = (World::new().await, Duration::from_secs(1));
+    let first = driver_that_settles(60 * second, second, unmeasured());
+    let request = announced(&first, world.request("a")).await;
+    assert_eq!(world.calls("device.create"), 0, "the status comes first");
+    if is_sent {
+        world.fail("device.create", Fault::Late(second / 2), 1);
+        let killed = tokio::time::timeout(second / 10, first.create(&request)).await;
+        assert!(killed.is_err());
+    }
+    let other = driver_that_settles(60 * second, second, unmeasured());
+    assert_eq!(code(other.status(&request).await), Code::Unavailable);
+    let mut error = other.create(&request).await.unwrap_err();
+    assert_eq!(
+        error.last_known_state.as_deref(),
+        Some(request.machine.status.as_ref().unwrap().last_known_state.as_str())
+    );
+    let mut request = request;
+    loop {
+        request = with_state(request, error.last_known_state.as_deref());
+        error = match other.create(&request).await {
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        assert!(error.call_again_in.is_some(), "{error}");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((world.count(), world.calls("device.create")), (1, 1));
+}
+
 #[rstest]
 #[case::of_the_api(Fault::Error(MetalApi::new(0).error(500, "Oh snap, something went wrong!")))]
 #[case::of_a_proxy(Fault::Status(502))]
@@ -183,7 +226,7 @@ async fn after_a_server_error_no_other_creation_is_sent(#[case] fault: Fault) {
     let (world, minute) = (World::new().await, Duration::from_secs(60));
     let driver = driver_that_settles(minute, minute, unmeasured());
     world.fail("device.create", fault, 9);
-    let request = MachineRequest { may_pause: true, ..world.request("a") };
+    let request = announced(&driver, world.request("a")).await;
     let error = driver.create(&request).await.unwrap_err();
     assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "the failure is shown");
     let error = driver.create(&request).await.unwrap_err();

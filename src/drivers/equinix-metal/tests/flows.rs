@@ -287,8 +287,8 @@ async fn a_deletion_lasts_until_the_device_is_gone_where_the_node_depends_on_it(
     #[case] has_id: bool,
 ) {
     let world = World::new().await;
+    let vm = world.driver.create(&world.request("a")).await.unwrap();
     let mut request = MachineRequest { may_pause, ..world.request("a") };
-    let vm = world.driver.create(&request).await.unwrap();
     if waits {
         let owner = json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "a", "uid": "u", "controller": true,

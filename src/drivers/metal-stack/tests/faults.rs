@@ -142,12 +142,55 @@ fn broken() -> Fault {
     Fault::CarriedOut(MetalApi::new(0).error(500, "Internal cannot reach the database"))
 }
 
+/// The request of a controller for a creation that its driver has announced in the status of the Machine.
+async fn announced(driver: &MetalDriver, request: MachineRequest) -> MachineRequest {
+    let request = MachineRequest { may_pause: true, ..request };
+    let error = driver.create(&request).await.unwrap_err();
+    assert!(error.call_again_in.is_some() && error.code == Code::Unavailable, "{error}");
+    with_state(request, error.last_known_state.as_deref())
+}
+
+/// A process is killed after its request, and another one takes over. The cloud would take two of one name.
+#[rstest]
+#[case::that_is_carried_out(true)]
+#[case::that_was_never_sent(false)]
+#[tokio::test]
+async fn the_next_process_waits_for_a_request_that_was_announced(#[case] is_sent: bool) {
+    let (world, second) = (World::new().await, Duration::from_secs(1));
+    let first = driver_that_settles(60 * second, second, unmeasured());
+    let request = announced(&first, world.request("a")).await;
+    assert_eq!(world.calls("machine.allocate"), 0, "the status comes first");
+    if is_sent {
+        world.fail("machine.allocate", Fault::Late(second / 2), 1);
+        let killed = tokio::time::timeout(second / 10, first.create(&request)).await;
+        assert!(killed.is_err());
+    }
+    let other = driver_that_settles(60 * second, second, unmeasured());
+    assert_eq!(code(other.status(&request).await), Code::Unavailable);
+    let mut error = other.create(&request).await.unwrap_err();
+    assert_eq!(
+        error.last_known_state.as_deref(),
+        Some(request.machine.status.as_ref().unwrap().last_known_state.as_str())
+    );
+    let mut request = request;
+    loop {
+        request = with_state(request, error.last_known_state.as_deref());
+        error = match other.create(&request).await {
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        assert!(error.call_again_in.is_some(), "{error}");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((world.count(), world.calls("machine.allocate")), (1, 1));
+}
+
 #[tokio::test]
 async fn an_unknown_outcome_pauses_the_calls_of_controllers() {
     let (world, minute) = (World::new().await, Duration::from_secs(60));
     let driver = driver_that_settles(minute, minute, unmeasured());
     world.fail("machine.allocate", Fault::Status(502), 9);
-    let request = MachineRequest { may_pause: true, ..world.request("a") };
+    let request = announced(&driver, world.request("a")).await;
     let error = driver.create(&request).await.unwrap_err();
     assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "the failure is shown");
     let error = driver.create(&request).await.unwrap_err();

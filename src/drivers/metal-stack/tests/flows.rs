@@ -202,9 +202,8 @@ async fn a_machine_of_a_class_that_became_invalid_can_be_deleted() {
 async fn a_deletion_lasts_until_the_machine_is_free(#[case] may_pause: bool) {
     let world = World::new().await;
     world.metal.lock().cloud.lingers = 4;
-    let request = MachineRequest { may_pause, ..world.request("a") };
-    let vm = world.driver.create(&request).await.unwrap();
-    let request = with_id(request, &vm.provider_id);
+    let vm = world.driver.create(&world.request("a")).await.unwrap();
+    let request = with_id(MachineRequest { may_pause, ..world.request("a") }, &vm.provider_id);
     let mut pauses = 0;
     while let Err(error) = world.driver.delete(&request).await {
         assert!(error.call_again_in.is_some(), "{error}");
