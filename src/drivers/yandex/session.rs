@@ -87,9 +87,16 @@ pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
         Some([zone, instance]) if !zone.is_empty() && is_word(instance) => Ok(Some(instance)),
         _ => {
             let name = Wanted::of(machine).name;
-            let message = format!(
-                "machine {name:?} has provider ID {id:?}, which is not an ID of provider {NAME}: check its class"
-            );
+            let instance = id.strip_prefix(SCHEME).map(|rest| rest.trim_start_matches('/'));
+            let message = match instance.filter(|instance| is_word(instance)) {
+                Some(instance) => format!(
+                    "machine {name:?} has provider ID {id:?} without a zone, as Deckhouse's driver writes it, so a list of VMs would \
+                     have another: set spec.providerID to {SCHEME}<zone>/{instance}"
+                ),
+                None => format!(
+                    "machine {name:?} has provider ID {id:?}, which is not an ID of provider {NAME}: check its class"
+                ),
+            };
             Err(DriverError::new(Code::InvalidArgument, message))
         }
     }
@@ -115,5 +122,17 @@ mod tests {
         let mut machine = Machine::default();
         machine.spec.provider_id = id.to_owned();
         assert_eq!(id_of(&machine).ok(), expected);
+    }
+
+    #[rstest]
+    #[case::of_deckhouse("yandex://fhm1", "set spec.providerID to yandex://<zone>/fhm1")]
+    #[case::with_an_empty_zone("yandex:///fhm1", "set spec.providerID to yandex://<zone>/fhm1")]
+    #[case::of_another_cloud("aws:///eu-west-1/i-1", "check its class")]
+    #[case::with_a_name("yandex://folder/ru-central1-a/worker-1", "check its class")]
+    fn a_provider_id_of_another_form_is_refused_with_what_to_do(#[case] id: &str, #[case] expected: &str) {
+        let mut machine = Machine::default();
+        machine.spec.provider_id = id.to_owned();
+        let error = id_of(&machine).unwrap_err();
+        assert!(error.code == Code::InvalidArgument && error.message.ends_with(expected), "{error}");
     }
 }
