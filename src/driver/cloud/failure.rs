@@ -47,8 +47,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The code of a driver error for it. It is never [`Code::Unimplemented`], which only a driver says of itself: of a look-up it
-    /// means that there is no VM to be found.
+    /// The code of a driver error for it. It is never [`Code::Unimplemented`], the answer of a driver that lacks a method: of a
+    /// look-up it would mean that there is no VM to be found.
     pub fn code(&self) -> Code {
         match self.code_of_cause() {
             Code::Unimplemented => Code::Internal,

@@ -13,7 +13,7 @@ pub const fn code_of_status(status: u16) -> Code {
         409 => Code::Aborted,
         412 => Code::FailedPrecondition,
         429 | 500 | 502 | 503 | 509 => Code::Unavailable,
-        // `Unimplemented` is what a driver says of itself: of a look-up it would mean that there is no VM to be found.
+        // `Unimplemented` is the answer of a driver that lacks a method: of a look-up it would mean that there is no VM.
         402..500 | 501 => Code::Internal,
         505..600 => Code::Unavailable,
         _ => Code::Unknown,

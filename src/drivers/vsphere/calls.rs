@@ -200,7 +200,7 @@ impl Api {
         self.retrieve(&[Filter::of_all(tasks, "Task", &[STATE, WHAT, QUEUED])], read).await
     }
 
-    /// When a VM was made, if vCenter says so.
+    /// The time at which a VM was made, if vCenter shows it.
     pub(crate) async fn created(&self, vm: &Ref) -> Result<Option<Timestamp>, Failure> {
         const CREATED: &str = "config.createDate";
         let read = |found: Found<'_, '_>| Some(found.text(CREATED).and_then(|text| text.parse().ok()));

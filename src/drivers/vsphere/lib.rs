@@ -441,8 +441,8 @@ impl VsphereDriver {
         }
     }
 
-    /// What is left of a Machine for which no VM was found, after the end of all clones that another process may have begun for
-    /// it: such a clone has no name that vCenter shows.
+    /// The VMs that are left of a Machine for which none was found, after the end of all clones that another process may have begun
+    /// for it: vCenter shows no name of such a clone.
     async fn left(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
         let (machine, wanted) = (&*request.machine, Wanted::of(&request.machine));
         let uid = wanted.uid.to_owned();

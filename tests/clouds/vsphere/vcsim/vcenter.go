@@ -592,7 +592,7 @@ func (v *vCenter) attach(r *http.Request) (any, error) {
 	return nil, vm.AddDevice(ctx, devices.CreateDisk(controller, store.Reference(), wanted.Path))
 }
 
-// hasFile tells whether a datastore has a file.
+// hasFile returns whether a datastore has a file.
 func (v *vCenter) hasFile(r *http.Request) (any, error) {
 	var wanted struct{ Path string }
 	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
