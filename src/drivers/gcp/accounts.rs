@@ -1,6 +1,9 @@
 //! Accounts of Google: an endpoint and credentials. A Secret with new credentials is another account at once.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tokio::{runtime::Handle, sync::OnceCell, task::spawn_blocking};
 
@@ -43,6 +46,8 @@ pub(super) struct Account {
     pub http: Arc<Http>,
     pub limiters: Arc<Limiters>,
     pub tokens: Arc<Tokens>,
+    /// Whether lists ask for some fields only. The host of the API may refuse that.
+    pub takes_masks: AtomicBool,
     /// Created with the first call: they read the certificates of the system.
     clients: OnceCell<Clients>,
 }
@@ -102,6 +107,7 @@ impl Accounts {
             http: Arc::clone(http),
             limiters,
             tokens: Arc::new(Tokens::new(google)),
+            takes_masks: AtomicBool::new(true),
             clients: OnceCell::new(),
         }
     }

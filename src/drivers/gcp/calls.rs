@@ -1,6 +1,9 @@
 //! The calls of the Compute API: nothing is decided here.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures::future::try_join_all;
 use google_cloud_compute_v1::model;
@@ -98,12 +101,12 @@ impl Compute {
     pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
         let service = "instance_list";
         let page = |token: Option<String>| async move {
-            let send = |clients: &Clients| {
+            let send = |clients: &Clients, has_mask| {
                 let list = clients.instances.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
                 let list = list.set_or_clear_filter(filter).set_or_clear_page_token(token.as_deref());
-                list.with_user_agent(AGENT).with_custom_header(MASK, HeaderValue::from_static(FIELDS)).send()
+                masked(list.with_user_agent(AGENT), has_mask, FIELDS).send()
             };
-            self.call(service, &self.account.limiters.reads, Repeat::Yes, send).await.map(Page::from)
+            self.call_list(service, Repeat::Yes, send).await.map(Page::from)
         };
         let list = all_pages(service, page).await;
         list.map_err(|failure| self.error(&failure, &format!("instances.list of zone {zone}")))
@@ -126,12 +129,12 @@ impl Compute {
     async fn some_operations(&self, zone: &str, filter: String) -> Result<Vec<Operation>, Failure> {
         let (service, filter) = ("operations_get", filter.as_str());
         let page = |token: Option<String>| async move {
-            let send = |clients: &Clients| {
+            let send = |clients: &Clients, has_mask| {
                 let list = clients.operations.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
                 let list = list.set_filter(filter).set_or_clear_page_token(token.as_deref());
-                list.with_user_agent(AGENT).with_custom_header(MASK, HeaderValue::from_static(operation::FIELDS)).send()
+                masked(list.with_user_agent(AGENT), has_mask, operation::FIELDS).send()
             };
-            self.call(service, &self.account.limiters.reads, Repeat::No, send).await.map(Page::from)
+            self.call_list(service, Repeat::No, send).await.map(Page::from)
         };
         all_pages(service, page).await
     }
@@ -246,6 +249,33 @@ impl Compute {
         self.judge_token(&token, answer).await
     }
 
+    /// Makes a call of a list, which asks for some fields. A host that refuses that gets the same call without it, and all later
+    /// ones.
+    async fn call_list<T, F>(
+        &self,
+        service: &'static str,
+        repeat: Repeat,
+        send: impl Fn(&Clients, bool) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = gax::Result<T>>,
+    {
+        let (limiter, takes_masks) = (&self.account.limiters.reads, &self.account.takes_masks);
+        let has_mask = takes_masks.load(Ordering::Relaxed);
+        let answer = self.call(service, limiter, repeat, |clients| send(clients, has_mask)).await;
+        match answer {
+            Err(refused) if has_mask && refused.code() == Code::InvalidArgument => {
+                let plain = self.call(service, limiter, repeat, |clients| send(clients, false)).await;
+                if plain.is_ok() && takes_masks.swap(false, Ordering::Relaxed) {
+                    let error = self.error(&refused, service);
+                    tracing::warn!(project = self.project, %error, "lists with some fields are refused: mcm reads all fields");
+                }
+                plain.map_err(|_| refused)
+            }
+            answer => answer,
+        }
+    }
+
     /// Makes a call with the crate of the Compute API. `service` is what the metrics call it.
     async fn call<T, F>(
         &self,
@@ -284,6 +314,11 @@ impl Compute {
         }
         answer
     }
+}
+
+/// A request of a list for some fields only.
+fn masked<B: RequestOptionsBuilder>(request: B, has_mask: bool, fields: &'static str) -> B {
+    if has_mask { request.with_custom_header(MASK, HeaderValue::from_static(fields)) } else { request }
 }
 
 /// The items of all pages of a list. A part of it must not pass for all of it.

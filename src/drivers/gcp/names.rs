@@ -16,6 +16,9 @@ pub(super) const OWNER_LABEL: &str = "machine-sapcloud-io-owner";
 /// Labels that an instance gets beside those of its class.
 pub(super) const OWN_LABELS: [&str; 2] = [UID_LABEL, OWNER_LABEL];
 
+/// Labels that an instance may have.
+pub(super) const MOST_LABELS: usize = 64;
+
 /// Whether an instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
 /// hyphen last.
 pub(super) fn is_instance_name(name: &str) -> bool {

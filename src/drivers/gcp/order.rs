@@ -7,7 +7,7 @@ use google_cloud_compute_v1::model::{
 };
 
 use super::{
-    names::{OWNER_LABEL, UID_LABEL},
+    names::{MOST_LABELS, OWN_LABELS},
     spec::{self, SCRATCH, Spec},
     user_data::Item,
 };
@@ -53,9 +53,16 @@ impl Order<'_> {
 
     fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let of_class = self.spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let owner = Some((OWNER_LABEL, self.owner)).filter(|(_, owner)| !owner.is_empty());
         // Of several with the same key the last counts.
-        of_class.chain([(UID_LABEL, self.uid)]).chain(owner)
+        of_class.chain(self.own_labels())
+    }
+
+    /// Labels of mcm, as far as Google takes so many. A VM without the UID is known by its name, as one of the reference, and one
+    /// without an owner is listed as one of the cluster.
+    fn own_labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let count = self.spec.labels.keys().filter(|key| !OWN_LABELS.contains(&key.as_str())).count();
+        let own = OWN_LABELS.into_iter().zip([self.uid, self.owner]).filter(|(_, value)| !value.is_empty());
+        own.take(MOST_LABELS.saturating_sub(count))
     }
 
     /// The user data comes first.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::types::{Disk, SCRATCH, Spec};
 use crate::{
-    names::{MARKERS, OWN_LABELS},
+    names::{MARKERS, MOST_LABELS, OWN_LABELS},
     user_data::USER_DATA,
 };
 use mcm_driver::{
@@ -12,8 +12,6 @@ use mcm_driver::{
     spec::{Problems, found},
 };
 
-/// Labels that Google lets a VM have.
-const MOST_LABELS: usize = 64;
 const SCRATCH_INTERFACES: [&str; 2] = ["NVME", "SCSI"];
 
 pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
@@ -39,13 +37,20 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
     Markers::check(spec.tags.iter().map(String::as_str), MARKERS, "providerSpec.tags", problems);
 }
 
-/// Room is needed for the labels that the driver adds.
+/// The labels that the driver adds are left out if there is no room.
 fn labels(spec: &Spec, problems: &mut Problems) {
-    let most = MOST_LABELS - OWN_LABELS.len();
+    const PATH: &str = "providerSpec.labels";
     let count = spec.labels.keys().filter(|key| !OWN_LABELS.contains(&key.as_str())).count();
-    if count > most {
-        let expected = format!("at most {most} labels, because the driver adds {}", OWN_LABELS.join(" and "));
-        problems.expected("providerSpec.labels", &expected, &count.to_string());
+    let missing = OWN_LABELS.get(MOST_LABELS.saturating_sub(count)..).unwrap_or_default();
+    if count > MOST_LABELS {
+        problems.expected(PATH, &format!("at most {MOST_LABELS} labels"), &count.to_string());
+    } else if !missing.is_empty() {
+        let effect = if missing.len() == 1 { "its namespace" } else { "its machine and its namespace" };
+        let text = format!(
+            "{count} labels leave no room for {}: no VM shows {effect}, as with Gardener's driver",
+            missing.join(" and ")
+        );
+        problems.warning(PATH, text);
     }
 }
 

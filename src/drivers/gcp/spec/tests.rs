@@ -146,14 +146,30 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
 }
 
 #[rstest]
-#[case::room_for_our_own(62, None)]
-#[case::one_too_many(
+#[case(62, None, None)]
+#[case(
     63,
+    None,
     Some(
-        "providerSpec.labels: expected at most 62 labels, because the driver adds machine-sapcloud-io-machine-uid and machine-sapcloud-io-owner, found 63"
+        "63 labels leave no room for machine-sapcloud-io-owner: no VM shows its namespace, as with Gardener's driver"
     )
 )]
-fn google_limits_labels_and_the_driver_adds_its_own(#[case] count: usize, #[case] expected: Option<&str>) {
+#[case(
+    64,
+    None,
+    Some(
+        "64 labels leave no room for machine-sapcloud-io-machine-uid and machine-sapcloud-io-owner: no VM shows its machine and its namespace, as with Gardener's driver"
+    )
+)]
+#[case(65, Some("expected at most 64 labels, found 65"), None)]
+fn google_limits_labels_and_the_driver_adds_its_own(
+    #[case] count: usize,
+    #[case] error: Option<&str>,
+    #[case] warning: Option<&str>,
+) {
     let labels: Value = (0..count).map(|number| (format!("label-{number}"), json!("x"))).collect();
-    assert_eq!(texts(&changed("/labels", labels)).0, expected.into_iter().collect::<Vec<_>>());
+    let with_path = |text: Option<&str>| text.map(|text| format!("providerSpec.labels: {text}"));
+    let (errors, warnings) = texts(&changed("/labels", labels));
+    assert_eq!(errors, with_path(error).into_iter().collect::<Vec<_>>());
+    assert_eq!(warnings, with_path(warning).into_iter().collect::<Vec<_>>());
 }

@@ -6,7 +6,9 @@ use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{CLUSTER, OWNER, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state};
+use super::{
+    CLUSTER, OWNER, OWNER_LABEL, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state,
+};
 use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver};
 
 fn id(name: &str) -> String {
@@ -32,6 +34,64 @@ async fn a_vm_lives_from_create_to_delete() {
     assert_eq!(driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
     driver.delete(&known).await.expect("nothing there is success");
     assert_eq!(world.gce.lock().bodies("instances.delete").len(), 1);
+}
+
+/// Google documents masks for its services in general, and a private cloud may have none.
+#[tokio::test]
+async fn a_host_that_takes_no_masks_of_fields_is_asked_for_all_fields() {
+    let world = World::new().await;
+    world.gce.lock().refuses_masks = true;
+    let request = world.request("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    let known = with_id(request, &vm.provider_id);
+    world.driver.status(&known).await.unwrap();
+    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap().len(), 1);
+    world.driver.delete(&known).await.unwrap();
+    assert_eq!(world.count(), 0);
+    let masked = world.gce.lock().sent.iter().filter(|sent| sent.query.contains_key("fields")).count();
+    assert_eq!(masked, 1, "a refusal is remembered");
+}
+
+#[tokio::test]
+async fn a_list_that_is_refused_for_another_reason_keeps_its_mask() {
+    let world = World::new().await;
+    world.gce.lock().faults.push(("instances.list", Fault::Error("invalid", 400), 2));
+    let request = world.request("a");
+    assert_eq!(code(world.driver.status(&request).await), Code::InvalidArgument);
+    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
+    let lists: Vec<bool> = world
+        .gce
+        .lock()
+        .sent
+        .iter()
+        .filter(|sent| sent.call == "instances.list")
+        .map(|sent| sent.query.contains_key("fields"))
+        .collect();
+    assert_eq!(lists, [true, false, true]);
+}
+
+/// As with Gardener's driver, labels of mcm are left out if Google takes no more.
+#[rstest]
+#[case(62, true, true)]
+#[case(63, true, false)]
+#[case(64, false, false)]
+#[tokio::test]
+async fn a_vm_of_a_pool_with_many_labels_lives_from_create_to_delete(
+    #[case] count: usize,
+    #[case] has_uid: bool,
+    #[case] has_owner: bool,
+) {
+    let world = World::new().await;
+    let labels: Value = (0..count).map(|number| (format!("label-{number}"), json!("x"))).collect();
+    let request = world.request_for("a", "uid-a", spec_with(&json!({"labels": labels})));
+    let vm = world.driver.create(&request).await.unwrap();
+    let sent = world.gce.lock().bodies("instances.insert")[0]["labels"].clone();
+    assert_eq!((sent.get(UID_LABEL).is_some(), sent.get(OWNER_LABEL).is_some()), (has_uid, has_owner));
+    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed[&vm.provider_id].owner.is_some(), has_owner);
+    world.driver.delete(&with_id(request, &vm.provider_id)).await.unwrap();
+    assert_eq!(world.count(), 0);
 }
 
 #[rstest]

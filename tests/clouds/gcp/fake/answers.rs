@@ -62,6 +62,9 @@ fn insert(gce: &mut Gce, zone: &str, sent: &Sent) -> Response {
         let resource = format!("The resource 'projects/{PROJECT}/zones/{zone}/instances/{name}' already exists");
         return error("alreadyExists", 409, &resource);
     }
+    if sent.body["labels"].as_object().is_some_and(|labels| labels.len() > 64) {
+        return error("invalid", 400, "Invalid value for field 'resource.labels': too many labels");
+    }
     gce.add(zone, &name, &sent.body, "PROVISIONING");
     let goal = gce.failing.pop_front().map_or(Goal::Run, Goal::Fail);
     let begun = gce.begin(zone, &name, goal);

@@ -157,6 +157,8 @@ pub struct Gce {
     /// How long tokens are valid, in seconds.
     pub token_lifetime: Option<u64>,
     url: String,
+    /// The host takes no masks of fields.
+    pub refuses_masks: bool,
 }
 
 pub type Shared = Arc<Mutex<Gce>>;

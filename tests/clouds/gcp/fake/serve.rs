@@ -59,6 +59,9 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
     let fault = {
         let mut gce = gce.lock();
         gce.sent.push(sent.clone());
+        if gce.refuses_masks && sent.query.contains_key("fields") {
+            return answers::error("invalidParameter", 400, "Invalid value for header X-Goog-FieldMask");
+        }
         if let Some(refused) = refuse(&mut gce, &sent) {
             return refused;
         }
