@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds mutants check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -78,6 +78,9 @@ soak-orphans: ## Let the orphan collectors of two namespaces with one cluster ta
 
 seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (AREAS=in-place,volumes)
 	@hack/seeds --first $(FIRST) --areas "$(AREAS)" $(COUNT)
+
+mutants: ## Break the code in each place of hack/mutants.toml, and say which tests notice (RANDOM=60 SEED=1 for as many random places)
+	@hack/mutants $(if $(RANDOM),--random $(RANDOM) --seed $(or $(SEED),1))
 
 check: ## Check formatting, lints, the places of the mutants and the tool for renames, as CI does
 	@hack/mutants --check

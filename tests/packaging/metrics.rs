@@ -22,7 +22,7 @@ pub struct Family {
 
 /// All families, by name. The code of tests is left out.
 pub fn families() -> BTreeMap<String, Family> {
-    let texts: Vec<String> = ["src", "crates", "drivers"].iter().flat_map(|folder| sources(folder)).collect();
+    let texts: Vec<String> = sources("src");
     let lists = Regex::new(r"const ([A-Z_]*LABELS): \[&str; \d+\] =\s*\[([^\]]*)\]").unwrap();
     let lists: BTreeMap<&str, &str> = texts
         .iter()

@@ -139,7 +139,7 @@ fn cell(text: &str) -> String {
 /// The page is written by hand, because the source has no meanings.
 #[test]
 fn the_page_of_events_has_every_reason() {
-    let source = fs::read_to_string(format!("{ROOT}/crates/api/src/reasons.rs")).unwrap();
+    let source = fs::read_to_string(format!("{ROOT}/src/api/reasons.rs")).unwrap();
     let of_events = source.split("    EventReason {").nth(1).unwrap().split("\n}").next().unwrap();
     let literal = Regex::new(r#"= "([A-Za-z]+)""#).unwrap();
     let wanted: BTreeSet<&str> = literal.captures_iter(of_events).map(|found| found.get(1).unwrap().as_str()).collect();

@@ -13,7 +13,13 @@ const CONVENTION: [&str; 10] =
 
 /// The types of each crate whose name has one word, and those that share their name with another type. The numbers only fall: lower
 /// one in the commit that renames a type.
-const LIMITS: [(&str, Count); 0] = [];
+const LIMITS: [(&str, Count); 5] = [
+    ("api", Count { one_word: 10, shared: 10 }),
+    ("conversion", Count { one_word: 8, shared: 9 }),
+    ("driver", Count { one_word: 68, shared: 20 }),
+    ("drivers", Count { one_word: 389, shared: 291 }),
+    ("simulated-cloud", Count { one_word: 35, shared: 11 }),
+];
 
 /// Numbers of types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
