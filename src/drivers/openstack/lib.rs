@@ -72,6 +72,9 @@ const MOST_LOGINS: usize = 256;
 /// Most servers that were ordered or are being deleted and are remembered until Nova shows it.
 const MOST_SERVERS: usize = 10_000;
 
+/// The pause between two requests of one deletion doubles so often.
+const MOST_DOUBLINGS: u32 = 4;
+
 /// Opens the driver, for the list of built-in drivers.
 ///
 /// # Errors
@@ -100,6 +103,32 @@ struct Patience {
     pace: Pace,
     /// For a server that failed to build, before its error is reported.
     discard: Pace,
+    /// A deletion that Nova gives up is requested again after this time, then after twice as long, and so on.
+    again: Duration,
+}
+
+/// A deletion that Nova accepted.
+#[derive(Clone, Copy)]
+struct Deletion {
+    since: Instant,
+    /// When it was requested last.
+    sent: Instant,
+    times: u32,
+}
+
+impl Deletion {
+    const fn new(now: Instant) -> Self {
+        Self { since: now, sent: now, times: 1 }
+    }
+
+    const fn again(self, now: Instant) -> Self {
+        Self { sent: now, times: self.times + 1, ..self }
+    }
+
+    /// Whether it may be requested again.
+    fn is_due(&self, first: Duration) -> bool {
+        self.sent.elapsed() >= first * (1 << (self.times - 1).min(MOST_DOUBLINGS))
+    }
 }
 
 impl Default for Patience {
@@ -110,6 +139,7 @@ impl Default for Patience {
             settles: seconds(60),
             pace: Pace { first: seconds(5), longest: seconds(10), total: seconds(1200) },
             discard: Pace { first: seconds(1), longest: seconds(5), total: seconds(30) },
+            again: seconds(30),
         }
     }
 }
@@ -152,8 +182,8 @@ struct OpenStackDriver {
     additions: Arc<Additions>,
     creations: Creations<Made>,
     absences: Absences<Place>,
-    /// Servers whose deletion Nova accepted, and when.
-    deleted: Recent<String, Instant>,
+    /// Servers whose deletion Nova accepted.
+    deleted: Recent<String, Deletion>,
 }
 
 impl OpenStackDriver {
@@ -266,19 +296,30 @@ impl OpenStackDriver {
     /// Deletes a server, and waits until it is gone.
     async fn remove(&self, session: &Session, name: &str, wait: Wait, server: &Server) -> Result<(), DriverError> {
         let id = &server.id;
-        let sent = self.deleted.get(id).filter(|sent| sent.elapsed() < wait.pace.total);
-        let since = match sent {
-            Some(sent) => sent,
+        let known = self.deleted.get(id).filter(|deletion| deletion.since.elapsed() < wait.pace.total);
+        let deletion = match known {
+            Some(deletion) => deletion,
             None => {
                 session.region.delete_server(id).await?;
-                let now = Instant::now();
-                self.deleted.put(id.clone(), now);
-                now
+                let deletion = Deletion::new(Instant::now());
+                self.deleted.put(id.clone(), deletion);
+                deletion
             }
         };
-        let what = format!("the deletion of server {id}");
-        let look = || async move { Ok(session.with_id(name, id).await?.is_none().then_some(())) };
-        until_done(&wait.pace, since, wait.may_pause, &what, look).await
+        let what = &format!("the deletion of server {id}");
+        let look = || async move {
+            let Some(shown) = session.with_id(name, id).await? else { return Ok(Some(())) };
+            let Some(fault) = shown.fault_at_rest() else { return Ok(None) };
+            let now = self.deleted.get(id).unwrap_or(deletion);
+            if !now.is_due(self.patience.again) {
+                return Ok(None);
+            }
+            session.region.delete_server(id).await?;
+            self.deleted.put(id.clone(), now.again(Instant::now()));
+            let fault = safe_text(&fault, &session.region.secret);
+            Err(DriverError::new(Code::Aborted, format!("{what} failed, and was requested again: {fault}")))
+        };
+        until_done(&wait.pace, deletion.since, wait.may_pause, what, look).await
     }
 }
 

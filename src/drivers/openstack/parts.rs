@@ -16,17 +16,19 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Port {
     pub id: String,
+    #[serde(deserialize_with = "or_empty")]
     name: String,
     pub network_id: String,
     /// The server that has it; empty for none.
+    #[serde(deserialize_with = "or_empty")]
     pub device_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     description: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     tags: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     pub allowed_address_pairs: Vec<AddressPair>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     pub fixed_ips: Vec<FixedIp>,
 }
 
@@ -51,17 +53,22 @@ pub(crate) struct Volume {
     pub id: String,
     name: Option<String>,
     pub status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     metadata: BTreeMap<String, String>,
     #[serde(deserialize_with = "time")]
     created_at: Timestamp,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     attachments: Vec<Attachment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Attachment {
     server_id: Option<String>,
+}
+
+/// Plugins of Neutron and drivers of Cinder write `null` for what is empty.
+fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Timestamp, D::Error> {
@@ -225,6 +232,27 @@ mod tests {
         let expected =
             json!([{"ip_address": "10.96.0.0/11", "mac_address": "fa:16:3e:00:00:01"}, {"ip_address": "fd00::/48"}]);
         assert_eq!(serde_json::to_value(pairs).unwrap(), expected);
+    }
+
+    /// One port of others must not make the list unreadable.
+    #[rstest]
+    #[case("name")]
+    #[case("device_id")]
+    #[case("description")]
+    #[case("tags")]
+    #[case("allowed_address_pairs")]
+    #[case("fixed_ips")]
+    fn null_is_empty(#[case] field: &str) {
+        let mut value = json!({
+            "id": "p", "name": "m", "network_id": "n", "device_id": "s", "description": "", "tags": [],
+            "allowed_address_pairs": [], "fixed_ips": [],
+        });
+        value[field] = Value::Null;
+        let port: Port = serde_json::from_value(value).unwrap();
+        assert_eq!((port.name.is_empty(), port.device_id.is_empty()), (field == "name", field == "device_id"));
+        let volume = json!({"id": "v", "name": null, "status": "available", "metadata": null, "attachments": null,
+            "created_at": "2026-11-26T21:00:00Z"});
+        assert!(serde_json::from_value::<Volume>(volume).unwrap().server().is_empty());
     }
 
     #[rstest]

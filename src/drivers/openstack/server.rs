@@ -84,6 +84,11 @@ impl Server {
         }
     }
 
+    /// Why Nova gave up a change of it, if it works on none.
+    pub fn fault_at_rest(&self) -> Option<String> {
+        (self.status == "ERROR" && self.task.is_none()).then(|| self.fault_text())
+    }
+
     /// Whether it has the markers of a class.
     pub fn has(&self, markers: &Markers) -> bool {
         markers.are_on(self.metadata.keys().map(String::as_str))

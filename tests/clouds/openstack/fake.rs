@@ -119,6 +119,8 @@ pub struct OpenStack {
     pub downloads: usize,
     /// Looks at a server until it is deleted.
     pub lingers: usize,
+    /// So many deletions fail.
+    pub undeleted: usize,
     /// Servers fail to build, for this reason.
     pub fault: Option<String>,
     /// Volumes fail.
@@ -157,6 +159,7 @@ impl OpenStack {
             unlisted: 0,
             downloads: 0,
             lingers: 0,
+            undeleted: 0,
             fault: None,
             breaks_volumes: false,
             page: 1000,
@@ -442,7 +445,11 @@ impl OpenStack {
             server.looks -= 1;
             return;
         }
-        if server.task.as_deref() == Some("deleting") {
+        if server.task.as_deref() == Some("deleting") && self.undeleted > 0 {
+            self.undeleted -= 1;
+            (server.task, server.status) = (None, "ERROR".to_owned());
+            server.fault = Some("Timeout while waiting on RPC response - topic: cinder-volume".to_owned());
+        } else if server.task.as_deref() == Some("deleting") {
             self.take(id);
         } else if server.status == "BUILD" {
             server.task = None;

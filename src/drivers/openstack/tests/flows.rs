@@ -310,6 +310,45 @@ async fn a_deletion_lasts_until_the_server_is_gone(#[case] may_pause: bool) {
     assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
 }
 
+/// Cinder, Neutron or the storage do not answer Nova.
+#[rstest]
+#[case::once(1, true)]
+#[case::twice(2, true)]
+#[case::of_a_caller_that_waits(1, false)]
+#[tokio::test]
+async fn a_deletion_that_nova_gives_up_is_requested_again(#[case] times: usize, #[case] may_pause: bool) {
+    let world = World::new().await;
+    let request = world.request_with_parts("a");
+    let vm = world.driver.create(&request).await.unwrap();
+    {
+        let cloud = &mut world.openstack.lock().cloud;
+        (cloud.lingers, cloud.undeleted) = (2, times);
+    }
+    let known = MachineRequest { may_pause, ..with_id(request, &vm.provider_id) };
+    let mut faults = 0;
+    while let Err(error) = world.driver.delete(&known).await {
+        let is_fault = error.message.contains("Timeout while waiting on RPC response");
+        assert!(is_fault != error.call_again_in.is_some() && error.code.is_transient(), "{error}");
+        faults += usize::from(is_fault);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((faults, world.calls("server.delete"), world.counts()), (times, times + 1, (0, 0, 0)));
+}
+
+/// A server in that state from before, and one that is not deleted yet, have one request.
+#[tokio::test]
+async fn a_deletion_that_nova_works_on_is_requested_once() {
+    let world = World::new().await;
+    let id = world.put("a", &[CLUSTER, ROLE, (UID, "uid-a")]);
+    {
+        let cloud = &mut world.openstack.lock().cloud;
+        cloud.lingers = 12;
+        cloud.servers.values_mut().for_each(|server| server.status = "ERROR".to_owned());
+    }
+    world.driver.delete(&with_id(world.request("a"), &id)).await.unwrap();
+    assert_eq!((world.count(), world.calls("server.delete")), (0, 1));
+}
+
 #[tokio::test]
 async fn machines_that_wait_together_share_their_look_ups() {
     let world = World::new().await;

@@ -128,7 +128,7 @@ fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests)
     let millis = Duration::from_millis;
     let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = Pace { first: millis(5), longest: millis(5), total: millis(3000) };
-    let patience = Patience { window: millis(2), settles, pace, discard: pace };
+    let patience = Patience { window: millis(2), settles, pace, discard: pace, again: millis(30) };
     OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
 }
 

@@ -107,7 +107,7 @@ fn driver() -> OpenStackDriver {
     let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
     let limits = Limits { pause: millis(100), ..Limits::default() };
     let pace = Pace { first: millis(300), longest: seconds(1), total: seconds(120) };
-    let patience = Patience { window: millis(20), settles: seconds(20), pace, discard: pace };
+    let patience = Patience { window: millis(20), settles: seconds(20), pace, discard: pace, again: seconds(30) };
     OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, unmeasured())
 }
 
