@@ -6,6 +6,7 @@ mod fake;
 mod fake_secrets;
 mod faults;
 mod flows;
+mod gardener;
 mod images;
 mod inspect;
 mod metrics;

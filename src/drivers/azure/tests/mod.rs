@@ -6,6 +6,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod gardener;
 mod inspect;
 mod looks;
 mod metrics;

@@ -6,6 +6,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod flows;
+mod gardener;
 mod hand_over;
 mod inspect;
 mod metrics;

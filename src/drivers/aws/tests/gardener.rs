@@ -1,0 +1,40 @@
+//! MachineClasses as Gardener's extension writes them.
+
+use mcm_api::machine::MachineClass;
+use mcm_driver::{
+    interface::Driver,
+    spec::Problems,
+    testing::{self as kit, with_id},
+};
+use serde::Deserialize;
+
+use super::{secret, start};
+
+/// The classes of the fixture, with what the fake needs in place of names that only Gardener's cloud has.
+fn classes() -> Vec<MachineClass> {
+    let all = serde_yaml_ng::Deserializer::from_str(include_str!("gardener.yaml"));
+    all.map(|one| MachineClass::deserialize(one).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn classes_of_gardener_have_no_problems() {
+    let (_, driver) = start().await;
+    for class in classes() {
+        assert_eq!(driver.validate(&class), Problems::default(), "{:?}", class.metadata.name);
+        assert_eq!(driver.secret_problems(&class, &secret()), Problems::default());
+    }
+}
+
+/// The fake takes any image, type and network.
+#[tokio::test]
+async fn machines_of_classes_of_gardener_live_from_create_to_delete() {
+    let (cloud, driver) = start().await;
+    for (number, class) in classes().into_iter().enumerate() {
+        let request = kit::request("a", &format!("uid-{number}"), class, secret(), "");
+        let vm = driver.create(&request).await.unwrap();
+        let listed = driver.list(&request.class, &request.secret).await.unwrap();
+        assert_eq!(listed.keys().collect::<Vec<_>>(), [&vm.provider_id]);
+        driver.delete(&with_id(request, &vm.provider_id)).await.unwrap();
+        assert!(cloud.lock().alive().is_empty());
+    }
+}
