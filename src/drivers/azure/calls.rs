@@ -273,8 +273,8 @@ impl Api {
     pub async fn register(&self, provider: &str) -> Result<(), DriverError> {
         let path = ["subscriptions", &self.subscription, "providers", provider, "register"];
         let query = [("api-version", RESOURCES)];
-        // Once is as good as twice.
-        let call = Call::read("provider_register", Method::POST, &path).query(&query);
+        // Once is as good as twice. Azure refuses a POST without a body that has no Content-Length.
+        let call = Call::read("provider_register", Method::POST, &path).query(&query).with(json!({}));
         let what = format!("registration of resource provider {provider}");
         self.services.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
     }

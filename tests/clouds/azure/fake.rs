@@ -769,6 +769,10 @@ impl FakeCloud for Arm {
         if let Err(refusal) = self.checked_version(request) {
             return refusal;
         }
+        // As the front ends of Azure do.
+        if request.method == "POST" && !request.headers.contains_key("content-length") {
+            return Self::error(411, "LengthRequired", "The request must have Content-Length.");
+        }
         match parts.as_slice() {
             ["providers", "Microsoft.ResourceGraph", "resources"] => match self.body("QueryRequest", request) {
                 Ok(body) => self.query(&body),
