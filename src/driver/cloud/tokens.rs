@@ -9,6 +9,8 @@ use super::failure::Failure;
 
 /// Tokens are fetched again so long before they expire. One that lives less than twice as long is fetched again at half of its life.
 const AHEAD: Duration = Duration::from_secs(300);
+/// The pause after a token that is due could not be fetched. The one at hand serves meanwhile, until it expires.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// A token, with all that was issued with it.
 #[derive(Clone, Debug)]
@@ -79,7 +81,16 @@ impl<S: TokenSource> TokenCache<S> {
         if let Some(token) = fetched.as_ref().filter(|token| end(token) > now) {
             return Ok(token.value.clone());
         }
-        let Issued { value, expires } = self.source.fetch().await?;
+        let Issued { value, expires } = match self.source.fetch().await {
+            Ok(issued) => issued,
+            Err(failure) => {
+                let now = Instant::now();
+                let at_hand = fetched.as_mut().filter(|token| token.expires > now && failure.code().is_transient());
+                let Some(token) = at_hand else { return Err(failure) };
+                token.due = token.expires.min(now + AGAIN);
+                return Ok(token.value.clone());
+            }
+        };
         let life = expires.saturating_duration_since(now);
         let due = now + life.saturating_sub(AHEAD).max(life / 2);
         Ok(fetched.insert(Fetched { value, due, expires }).value.clone())
@@ -104,6 +115,42 @@ mod tests {
     use rstest::rstest;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     use tokio::time::{advance, sleep};
+
+    /// Issues a token and breaks.
+    struct Breaking(AtomicU32, Failure);
+
+    #[async_trait]
+    impl TokenSource for Breaking {
+        type Value = u32;
+
+        async fn fetch(&self) -> Result<Issued<u32>, Failure> {
+            match self.0.fetch_add(1, Relaxed) {
+                0 => Ok(Issued { value: 0, expires: Instant::now() + Duration::from_secs(3600) }),
+                _ => Err(self.1.clone()),
+            }
+        }
+    }
+
+    fn refused() -> Failure {
+        Failure::Named { code: Code::Unauthenticated, name: "invalid_client".to_owned(), message: String::new() }
+    }
+
+    #[rstest]
+    #[case::no_answer(Failure::NoAnswer, true)]
+    #[case::server_error(Failure::Status(503), true)]
+    #[case::wrong_credentials(refused(), false)]
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_due_serves_while_no_other_can_be_had(#[case] failure: Failure, #[case] serves: bool) {
+        let cache = TokenCache::new(Breaking(AtomicU32::default(), failure));
+        assert_eq!(cache.get().await, Ok(0));
+        advance(Duration::from_secs(3400)).await;
+        for _ in 0..5 {
+            assert_eq!(cache.get().await.is_ok(), serves);
+        }
+        assert_eq!(cache.source().0.load(Relaxed), if serves { 2 } else { 6 }, "it is not fetched for each call");
+        advance(Duration::from_secs(200)).await;
+        assert!(cache.get().await.is_err(), "it has expired");
+    }
 
     /// Issues numbers that live for some time. The first request fails if `fails` is true.
     struct Numbers {
