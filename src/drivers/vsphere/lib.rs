@@ -299,7 +299,7 @@ impl VsphereDriver {
             vm
         } else {
             self.configure(session, request, &vm).await?;
-            self.mark(session, &vm, &fields(&session.spec, &owner, vm.uuid())).await?;
+            self.mark(session, &vm, &fields(&session.spec, &owner, &vm.provider_id())).await?;
             self.change(&session.api, START, &vm, &Xml::new(), "start").await?;
             vm.started()
         };
@@ -636,7 +636,7 @@ impl Driver for VsphereDriver {
         let vm = only(self.find(&session, request).await?, wanted.name)?;
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let values = if is_listed {
-            let mut values = fields(&session.spec, &request.owner, vm.uuid());
+            let mut values = fields(&session.spec, &request.owner, &vm.provider_id());
             values.extend([of(UNLISTED_FIELD, "")]);
             values
         } else {

@@ -21,10 +21,11 @@ pub(crate) const UID_FIELD: &str = "machine.sapcloud.io/machine-uid";
 pub(crate) const OWNER_FIELD: &str = "machine.sapcloud.io/owner";
 /// Custom field of VMs that another infrastructure provider has taken over: they are not listed.
 pub(crate) const UNLISTED_FIELD: &str = "machine.sapcloud.io/unlisted";
-/// Custom field with the BIOS UUID of the VM. A copy has the custom fields of its original, and another UUID.
-pub(crate) const VM_FIELD: &str = "machine.sapcloud.io/vm-uuid";
+/// Custom field with the provider ID of the VM. It ties the markers to the VM, as a copy has another UUID, and the VM to its ID, as
+/// the region of a class may change.
+pub(crate) const ID_FIELD: &str = "machine.sapcloud.io/provider-id";
 /// Custom fields that classes cannot set.
-pub(crate) const OWN_FIELDS: [&str; 4] = [UID_FIELD, OWNER_FIELD, UNLISTED_FIELD, VM_FIELD];
+pub(crate) const OWN_FIELDS: [&str; 4] = [UID_FIELD, OWNER_FIELD, UNLISTED_FIELD, ID_FIELD];
 
 /// Keys of the extra configuration with the same markers. A clone has them from its first moment, its custom fields only later.
 pub(crate) mod extra {

@@ -6,7 +6,7 @@ use mcm_driver::cloud::Wanted;
 
 use super::{
     calls::Placement,
-    names::{OWNER_FIELD, UID_FIELD, VM_FIELD, extra},
+    names::{ID_FIELD, OWNER_FIELD, UID_FIELD, extra},
     place::Target,
     soap::{Ref, Xml},
     spec::{Scope, Spec},
@@ -87,10 +87,10 @@ fn options<'a>(xml: Xml, all: impl IntoIterator<Item = (&'a str, &'a str)>) -> X
     })
 }
 
-/// The custom fields of a VM: those of the class, the owner and the UUID of the VM. The UID of the Machine is the last, for a VM
+/// The custom fields of a VM: those of the class, the owner and the ID of the VM. The UID of the Machine is the last, for a VM
 /// that is finished.
-pub(crate) fn fields(spec: &Spec, owner: &str, uuid: &str) -> BTreeMap<String, String> {
-    let own = [(OWNER_FIELD, owner), (VM_FIELD, uuid)].into_iter().filter(|(_, value)| !value.is_empty());
+pub(crate) fn fields(spec: &Spec, owner: &str, id: &str) -> BTreeMap<String, String> {
+    let own = [(OWNER_FIELD, owner), (ID_FIELD, id)].into_iter().filter(|(_, value)| !value.is_empty());
     spec.tags.clone().into_iter().chain(own.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()
 }
 

@@ -12,7 +12,7 @@ use roxmltree::Node;
 use super::{
     calls::Found,
     names::{
-        CLUSTER_FIELD, CLUSTER_PREFIX, IDS, OWNER_FIELD, ROLE_FIELD, ROLE_PREFIX, UID_FIELD, UNLISTED_FIELD, VM_FIELD,
+        CLUSTER_FIELD, CLUSTER_PREFIX, ID_FIELD, IDS, OWNER_FIELD, ROLE_FIELD, ROLE_PREFIX, UID_FIELD, UNLISTED_FIELD,
         extra,
     },
     soap::{Ref, child, children, number_of, text_of},
@@ -154,7 +154,12 @@ impl VirtualMachine {
 
     /// Whether its custom fields are those of a VM of which it is a copy.
     pub(crate) fn is_copy(&self) -> bool {
-        self.field(VM_FIELD).is_some_and(|uuid| uuid != self.uuid)
+        self.marked_id().is_some_and(|id| id.rsplit('/').next() != Some(&self.uuid))
+    }
+
+    /// The provider ID in its custom fields.
+    fn marked_id(&self) -> Option<&str> {
+        self.field(ID_FIELD).filter(|id| id.starts_with(IDS.prefix))
     }
 
     /// Whether mcm may have to finish it, which its extra configuration shows: the UID is the last custom field of a VM. A VM of the
@@ -209,8 +214,10 @@ impl VirtualMachine {
         &self.uuid
     }
 
+    /// The ID that it got with its markers, or that of the class.
     pub(crate) fn provider_id(&self) -> String {
-        IDS.node_form(&self.region, &self.uuid)
+        let marked = self.marked_id().filter(|_| !self.is_copy());
+        marked.map_or_else(|| IDS.node_form(&self.region, &self.uuid), str::to_owned)
     }
 
     /// The VM as a list shows it.

@@ -5,7 +5,7 @@ use std::process::Command;
 use mcm_driver::{ListedVm, interface::Driver};
 use serde_json::{Value, json};
 
-use super::{CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, VM_FIELD, World, spec_with};
+use super::{CLUSTER, ID_FIELD, OWNER, OWNER_FIELD, ROLE, UID, World, spec_with};
 
 /// A script that runs a program with that client.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../hack/vsphere");
@@ -24,7 +24,7 @@ async fn govmomi_and_mcm_find_each_others_vms() {
     assert_eq!(vm.provider_id, format!("vsphere://eu/{}", read["uuid"].as_str().unwrap()));
     assert_eq!((&read["power"], &read["cpus"]), (&json!("poweredOn"), &json!(4)));
     let fields = json!({
-        CLUSTER.0: CLUSTER.1, ROLE.0: ROLE.1, "pool": "workers", UID: "uid-ours", OWNER_FIELD: OWNER, VM_FIELD: read["uuid"],
+        CLUSTER.0: CLUSTER.1, ROLE.0: ROLE.1, "pool": "workers", UID: "uid-ours", OWNER_FIELD: OWNER, ID_FIELD: vm.provider_id,
     });
     assert_eq!(read["fields"], fields);
     // The other way round: a VM as Gardener's driver makes them.

@@ -358,6 +358,21 @@ async fn a_copy_of_a_vm_is_not_listed(#[case] has_fields: bool, #[case] is_off: 
     assert_eq!((world.count(), world.vm("a-clone").name.as_str()), (1, "a-clone"));
 }
 
+/// The collector compares IDs of a list with those of Machines.
+#[tokio::test]
+async fn a_vm_keeps_its_id_when_the_region_of_its_class_changes() {
+    let world = World::new().await;
+    let made = world.driver.create(&world.request("a")).await.unwrap().provider_id;
+    let of_reference = world.put("b", &[CLUSTER, ROLE, ("machine.sapcloud.io/provider-id", "aws:///eu/i-1")]);
+    let moved = world.request_for("a", "uid-a", spec_with(&json!({"region": "us"})));
+    let listed = world.driver.list(&moved.class, &moved.secret).await.unwrap();
+    let other = of_reference.replace("//eu/", "//us/");
+    assert_eq!(listed.into_keys().collect::<Vec<_>>(), [made.clone(), other]);
+    for request in [moved.clone(), with_id(moved, &made)] {
+        assert_eq!(world.driver.status(&request).await.unwrap().provider_id, made);
+    }
+}
+
 #[tokio::test]
 async fn a_copy_of_an_unfinished_vm_is_not_listed() {
     let world = World::new().await;

@@ -31,7 +31,7 @@ use super::{Access, NAME, Patience, VsphereDriver, user_data::ConsolePasswords};
 const CLUSTER: (&str, &str) = ("mcm.gardener.cloud/cluster", "shoot");
 const ROLE: (&str, &str) = ("mcm.gardener.cloud/role", "node");
 const UID: &str = "machine.sapcloud.io/machine-uid";
-const VM_FIELD: &str = "machine.sapcloud.io/vm-uuid";
+const ID_FIELD: &str = "machine.sapcloud.io/provider-id";
 const OWNER_FIELD: &str = "machine.sapcloud.io/owner";
 /// The owner of the machines.
 const OWNER: &str = "team-a";

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, VM_FIELD, World, code, spec_with, vcenter::Vm, vcenter::fault, with_id,
+    CLUSTER, ID_FIELD, OWNER, OWNER_FIELD, ROLE, UID, World, code, spec_with, vcenter::Vm, vcenter::fault, with_id,
 };
 
 async fn made(changes: &Value) -> (World, Vm) {
@@ -76,7 +76,8 @@ async fn a_plain_class_changes_this_and_nothing_else() {
     // As the template.
     assert_eq!((vm.cpus, vm.memory, vm.disk, vm.guest_id.as_str(), vm.is_reserved), (1, 32, 10, "otherGuest", false));
     assert_eq!((vm.has_disk_uuid, vm.version.as_str()), (true, "vmx-15"));
-    let fields = [CLUSTER, ROLE, ("pool", "workers"), (UID, "uid-a"), (OWNER_FIELD, OWNER), (VM_FIELD, &vm.uuid)];
+    let id = format!("vsphere://eu/{}", vm.uuid);
+    let fields = [CLUSTER, ROLE, ("pool", "workers"), (UID, "uid-a"), (OWNER_FIELD, OWNER), (ID_FIELD, &id)];
     assert_eq!(vm.fields, fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     let extra: Vec<_> = vm.extra.iter().filter(|(key, _)| key.starts_with("mcm.")).map(|(_, value)| value).collect();
     assert_eq!(extra, ["shoot", "a", "uid-a", OWNER, "node"]);
