@@ -299,6 +299,17 @@ mod tests {
     }
 
     #[rstest]
+    #[case("Alicloud", include_str!("../drivers/alicloud/tests/extension.yaml"))]
+    #[case("EquinixMetal", include_str!("../drivers/equinix-metal/tests/extension.yaml"))]
+    #[case("kubevirt", include_str!("../drivers/kubevirt/tests/extension.yaml"))]
+    #[case("metal", include_str!("../drivers/metal-stack/tests/extension.yaml"))]
+    #[case("vsphere", include_str!("../drivers/vsphere/tests/extension.yaml"))]
+    fn a_class_of_gardeners_extension_finds_its_driver(#[case] expected: &'static str, #[case] text: &str) {
+        let provider = text.lines().find_map(|line| line.strip_prefix("provider: ")).unwrap().trim_matches('"');
+        assert_eq!(catalogue(&["AWS", expected]).get(&class(provider)).unwrap().name(), expected);
+    }
+
+    #[rstest]
     #[case(&["simulated"], "foo", r#"class "x" names provider "foo", which this controller does not serve: set provider to one of: simulated"#)]
     #[case(&["simulated", "AWS"], "foo", r#"class "x" names provider "foo", which this controller does not serve: set provider to one of: AWS, simulated"#)]
     #[case(&["simulated", "AWS"], "", r#"class "x" names no provider: set provider to one of: AWS, simulated"#)]
