@@ -5,13 +5,12 @@ use std::sync::Arc;
 #[cfg(feature = "simulated")]
 use crate::simulated_cloud::driver as simulated;
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
-use mcm_driver::Observer;
 use mcm_driver::{Environment, Guards, OpenError, SecretPolicy};
-#[cfg(feature = "simulated")]
-use mcm_driver_host::BuiltIn;
 #[cfg(feature = "remote")]
 use mcm_driver_host::remote::DriverEndpoint;
 use mcm_driver_host::{DriverCatalogue, ExtraDrivers, clouds_of_build};
+#[cfg(feature = "simulated")]
+use {mcm_driver::Observer, mcm_driver_host::BuiltIn};
 
 /// Makes the client of a simulated cloud, or an embedded one.
 pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress> + Sync + 'a;

@@ -16,6 +16,7 @@ pub mod value;
 pub use check::{FlagConflict, FlagConflicts};
 #[cfg(feature = "remote")]
 pub use driver::RemoteOptions;
+#[cfg(feature = "remote")]
 pub(in crate::cli) use driver::place_for;
 pub use driver::{DriverOptions, SecretOptions};
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
