@@ -7,10 +7,10 @@ use super::remote::{DriverEndpoint, RemoteDriver, TextTreatment};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::driver_of,
-    environment::{Environment, OpenError},
-    guard::{Guards, Observer},
+    environment::{DriverEnvironment, OpenError},
+    guard::{DriverGuards, DriverObserver},
     interface::{Driver, ProblemsHook},
-    spec::Problems,
+    spec::ClassProblems,
 };
 
 /// Lists the drivers of clouds: those in this build, and those that it lacks.
@@ -46,7 +46,7 @@ clouds! {
 
 /// Opens a driver, whose requests are observed.
 pub(crate) type DriverOpener<'a> =
-    dyn Fn(&Environment<'_>, &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> + Sync + 'a;
+    dyn Fn(&DriverEnvironment<'_>, &Arc<dyn DriverObserver>) -> Result<Arc<dyn Driver>, OpenError> + Sync + 'a;
 
 /// A driver in this build.
 #[derive(Clone, Copy)]
@@ -120,9 +120,9 @@ impl DriverCatalogue {
     /// No driver has the name `provider`, or a driver cannot be opened.
     pub fn open(
         others: ExtraDrivers<'_>,
-        environment: &Environment<'_>,
+        environment: &DriverEnvironment<'_>,
         provider: Option<&str>,
-        guards: &Guards,
+        guards: &DriverGuards,
     ) -> Result<Self, OpenError> {
         let built_in: Vec<BuiltIn<'_>> = CLOUDS.iter().chain(others.built_in).copied().collect();
         let name = provider.map(driver_of);
@@ -143,7 +143,7 @@ impl DriverCatalogue {
     }
 
     /// The given drivers; of two with the same name the later.
-    pub fn of(drivers: impl IntoIterator<Item = Arc<dyn Driver>>, guards: &Guards) -> Self {
+    pub fn of(drivers: impl IntoIterator<Item = Arc<dyn Driver>>, guards: &DriverGuards) -> Self {
         let guarded = |driver: Arc<dyn Driver>| (driver.name().to_ascii_lowercase(), guards.around(driver));
         Self { drivers: drivers.into_iter().map(guarded).collect() }
     }
@@ -174,7 +174,7 @@ impl DriverCatalogue {
     ///
     /// # Errors
     /// No driver serves the class, or its verdict is not known yet.
-    pub fn validate(&self, class: &MachineClass) -> Result<Problems, NotValidated> {
+    pub fn validate(&self, class: &MachineClass) -> Result<ClassProblems, NotValidated> {
         self.get(class)?.known_problems(class).ok_or(NotValidated::NotYet)
     }
 
@@ -205,7 +205,7 @@ impl std::fmt::Debug for DriverCatalogue {
 fn remote_drivers(
     remote: &[DriverEndpoint],
     provider: Option<&str>,
-    guards: &Guards,
+    guards: &DriverGuards,
 ) -> impl Iterator<Item = Arc<dyn Driver>> {
     let chosen = remote.iter().filter(move |one| provider.is_none_or(|name| name.eq_ignore_ascii_case(&one.name)));
     chosen.map(|endpoint| {
@@ -256,13 +256,13 @@ mod tests {
     use rstest::rstest;
     use {
         mcm_simulated_cloud as simulated_cloud,
-        mcm_simulated_cloud::{Cloud, Control},
+        mcm_simulated_cloud::{CloudSimulator, SimulationSettings},
     };
 
     fn catalogue(names: &[&'static str]) -> DriverCatalogue {
         DriverCatalogue::of(
             names.iter().map(|name| Arc::new(FakeDriver::named(name)) as Arc<dyn Driver>),
-            &Guards::unobserved(),
+            &DriverGuards::unobserved(),
         )
     }
 
@@ -325,16 +325,18 @@ mod tests {
 
     const SIMULATED: &[BuiltIn<'static>] = &[BuiltIn {
         provider: simulated_cloud::driver::NAME,
-        open: &|_, _| simulated_cloud::driver::open(Ok(Arc::new(Cloud::new(1, Control::default())))),
+        open: &|_, _| {
+            simulated_cloud::driver::open(Ok(Arc::new(CloudSimulator::new(1, SimulationSettings::default()))))
+        },
     }];
 
     fn open(provider: Option<&str>) -> Result<DriverCatalogue, OpenError> {
-        let environment = Environment { secrets: &SecretPolicy::default() };
+        let environment = DriverEnvironment { secrets: &SecretPolicy::default() };
         DriverCatalogue::open(
             ExtraDrivers { built_in: SIMULATED, ..ExtraDrivers::default() },
             &environment,
             provider,
-            &Guards::unobserved(),
+            &DriverGuards::unobserved(),
         )
     }
 
@@ -355,9 +357,9 @@ mod tests {
         #[case] expected: &[&str],
     ) {
         let remote = [format!("{name}=unix:///nonexistent/socket").parse().unwrap()];
-        let environment = Environment { secrets: &SecretPolicy::default() };
+        let environment = DriverEnvironment { secrets: &SecretPolicy::default() };
         let others = ExtraDrivers { built_in: SIMULATED, remote: &remote };
-        let catalogue = DriverCatalogue::open(others, &environment, provider, &Guards::unobserved()).unwrap();
+        let catalogue = DriverCatalogue::open(others, &environment, provider, &DriverGuards::unobserved()).unwrap();
         // This test is not about built-in clouds other than the simulated one.
         let is_cloud = |name: &String| CLOUDS.iter().any(|cloud| cloud.provider == name);
         let names: Vec<_> = catalogue.names().into_iter().filter(|name| !is_cloud(name)).collect();

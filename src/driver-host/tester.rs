@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use super::{DriverCatalogue, ExtraDrivers};
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
-    Environment, Guards, MachineRequest, SecretData, SecretPolicy,
-    conformance::{Subject, run},
+    DriverEnvironment, DriverGuards, MachineRequest, SecretData, SecretPolicy,
+    conformance::{ConformanceSubject, run},
     error::DriverError,
     interface::Driver,
 };
@@ -37,11 +37,11 @@ pub struct FailedCall {
 impl DriverTester {
     /// The driver that a process would use for a class. `None` if none is built in.
     pub fn new(class: MachineClass, secret: BTreeMap<String, Vec<u8>>) -> Option<Self> {
-        let guards = Guards::unobserved();
+        let guards = DriverGuards::unobserved();
         // Simulations of clouds are on this host.
         let endpoints = "http://127.0.0.1".parse().into_iter().collect();
         let secrets = SecretPolicy { endpoints, ..SecretPolicy::default() };
-        let environment = Environment { secrets: &secrets };
+        let environment = DriverEnvironment { secrets: &secrets };
         let catalogue =
             DriverCatalogue::open(ExtraDrivers::default(), &environment, Some(&class.provider), &guards).ok()?;
         let driver = catalogue.get(&class).ok()?;
@@ -105,7 +105,7 @@ impl DriverTester {
         foreign: MachineClass,
         volumes: Vec<(PersistentVolumeSpec, Option<String>)>,
     ) -> (Vec<&'static str>, String) {
-        let subject = Subject {
+        let subject = ConformanceSubject {
             driver: &*self.driver,
             class: (*self.class).clone(),
             invalid_class: Some(invalid),

@@ -7,13 +7,13 @@ use crate::cloud::driver_of;
 /// A cloud account: a provider and the Secret with its credentials. Quotas and rate limits apply per account, and so do
 /// slots and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Account {
+pub struct CloudAccount {
     provider: String,
     namespace: String,
     secret: String,
 }
 
-impl Account {
+impl CloudAccount {
     /// The account of a class. Its Secrets are looked up in its namespace, regardless of the namespace in the
     /// reference.
     pub fn of(class: &MachineClass) -> Self {
@@ -26,7 +26,7 @@ impl Account {
     }
 }
 
-impl std::fmt::Display for Account {
+impl std::fmt::Display for CloudAccount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} with secret {}/{}", self.provider, self.namespace, self.secret)
     }
@@ -38,8 +38,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    fn account(class: &Value) -> Account {
-        Account::of(&serde_json::from_value(class.clone()).unwrap())
+    fn account(class: &Value) -> CloudAccount {
+        CloudAccount::of(&serde_json::from_value(class.clone()).unwrap())
     }
 
     #[rstest]

@@ -3,7 +3,7 @@
 use super::secret_policy::SecretPolicy;
 
 /// The settings that a process passes to its drivers.
-pub struct Environment<'a> {
+pub struct DriverEnvironment<'a> {
     /// Restricts the Secrets of classes.
     pub secrets: &'a SecretPolicy,
 }

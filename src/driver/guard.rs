@@ -19,14 +19,14 @@ use tokio::{
 };
 
 use super::{
-    account::Account,
+    account::CloudAccount,
     code::Code,
     error::DriverError,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
-    operation::Operation,
-    spec::Problems,
-    vm::{Listed, Vm},
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, ProblemsHook, SecretData},
+    operation::DriverOperation,
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 use mcm_api::{
     GoDuration,
@@ -36,9 +36,9 @@ use mcm_api::{
 
 /// How drivers are guarded.
 #[derive(Clone)]
-pub struct Guards {
+pub struct DriverGuards {
     /// Observes every call.
-    pub observer: Arc<dyn Observer>,
+    pub observer: Arc<dyn DriverObserver>,
     /// How long each call may take.
     pub time_limits: TimeLimits,
     /// How many calls of one account run at a time.
@@ -49,30 +49,30 @@ pub struct Guards {
 /// bounds all other callers if a cloud hangs.
 const CALLS_PER_ACCOUNT: usize = 1200;
 
-impl Guards {
+impl DriverGuards {
     /// The usual limits.
-    pub fn new(observer: Arc<dyn Observer>) -> Self {
+    pub fn new(observer: Arc<dyn DriverObserver>) -> Self {
         Self { observer, time_limits: TimeLimits::default(), calls_per_account: CALLS_PER_ACCOUNT }
     }
 
     /// The usual limits, for programs without metrics and for tests.
     pub fn unobserved() -> Self {
-        Self::new(Arc::new(Unobserved))
+        Self::new(Arc::new(NoopObserver))
     }
 
     /// Puts all of them around a driver.
     pub fn around(&self, driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
-        let driver = Arc::new(Guarded { inner: driver, guard: self.time_limits });
-        let driver = Arc::new(Guarded { inner: driver, guard: CallLimits::new(self.calls_per_account) });
-        let driver = Arc::new(Guarded { inner: driver, guard: Metering(Arc::clone(&self.observer)) });
-        Arc::new(Guarded { inner: driver, guard: ShortErrors })
+        let driver = Arc::new(GuardedDriver { inner: driver, guard: self.time_limits });
+        let driver = Arc::new(GuardedDriver { inner: driver, guard: CallLimits::new(self.calls_per_account) });
+        let driver = Arc::new(GuardedDriver { inner: driver, guard: MeteringGuard(Arc::clone(&self.observer)) });
+        Arc::new(GuardedDriver { inner: driver, guard: ShortErrors })
     }
 }
 
 /// Observes every driver call, and the drivers' requests to their clouds.
-pub trait Observer: Send + Sync + 'static {
+pub trait DriverObserver: Send + Sync + 'static {
     /// A call ended after `duration`. A call that its caller dropped is reported as [`Code::Canceled`].
-    fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>);
+    fn observed(&self, provider: &str, operation: DriverOperation, duration: Duration, outcome: Result<(), Code>);
 
     /// A request to a cloud ended. Each attempt of a request is one.
     fn requested(&self, _provider: &str, _service: &'static str, _duration: Duration, _is_success: bool) {}
@@ -81,58 +81,58 @@ pub trait Observer: Send + Sync + 'static {
     fn reached(&self, _provider: &str, _is_up: bool) {}
 }
 
-struct Unobserved;
+struct NoopObserver;
 
-impl Observer for Unobserved {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+impl DriverObserver for NoopObserver {
+    fn observed(&self, _: &str, _: DriverOperation, _: Duration, _: Result<(), Code>) {}
 }
 
 /// A call of a driver.
 #[derive(Clone, Debug)]
-struct Call {
+struct GuardedCall {
     provider: &'static str,
-    operation: Operation,
+    operation: DriverOperation,
     /// `None` if it makes no cloud call.
-    account: Option<Account>,
+    account: Option<CloudAccount>,
 }
 
 /// A wrapper around the calls of a driver.
-trait Guard: Send + Sync + 'static {
+trait CallGuard: Send + Sync + 'static {
     /// Makes the call, or fails in its place.
     fn around<T: Send>(
         &self,
-        call: Call,
+        call: GuardedCall,
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> impl Future<Output = Result<T, DriverError>> + Send;
 }
 
 /// A driver with a wrapper.
-struct Guarded<G> {
+struct GuardedDriver<G> {
     inner: Arc<dyn Driver>,
     guard: G,
 }
 
-impl<G> Guarded<G> {
-    fn call(&self, operation: Operation, class: &MachineClass) -> Call {
-        Call { provider: self.inner.name(), operation, account: Some(Account::of(class)) }
+impl<G> GuardedDriver<G> {
+    fn call(&self, operation: DriverOperation, class: &MachineClass) -> GuardedCall {
+        GuardedCall { provider: self.inner.name(), operation, account: Some(CloudAccount::of(class)) }
     }
 }
 
 #[async_trait]
-impl<G: Guard> Driver for Guarded<G> {
+impl<G: CallGuard> Driver for GuardedDriver<G> {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> DriverCapabilities {
         self.inner.capabilities()
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
         self.inner.validate(class)
     }
 
-    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+    fn known_problems(&self, class: &MachineClass) -> Option<ClassProblems> {
         self.inner.known_problems(class)
     }
 
@@ -141,32 +141,32 @@ impl<G: Guard> Driver for Guarded<G> {
     }
 
     /// Not guarded: it makes no cloud call.
-    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+    async fn problems(&self, class: &MachineClass) -> Result<ClassProblems, DriverError> {
         self.inner.problems(class).await
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
         self.inner.secret_problems(class, secret)
     }
 
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.guard.around(self.call(Operation::Create, &request.class), self.inner.create(request)).await
+        self.guard.around(self.call(DriverOperation::Create, &request.class), self.inner.create(request)).await
     }
 
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.guard.around(self.call(Operation::Initialize, &request.class), self.inner.initialize(request)).await
+        self.guard.around(self.call(DriverOperation::Initialize, &request.class), self.inner.initialize(request)).await
     }
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        self.guard.around(self.call(Operation::Delete, &request.class), self.inner.delete(request)).await
+        self.guard.around(self.call(DriverOperation::Delete, &request.class), self.inner.delete(request)).await
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.guard.around(self.call(Operation::Status, &request.class), self.inner.status(request)).await
+        self.guard.around(self.call(DriverOperation::Status, &request.class), self.inner.status(request)).await
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
-        self.guard.around(self.call(Operation::List, class), self.inner.list(class, secret)).await
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
+        self.guard.around(self.call(DriverOperation::List, class), self.inner.list(class, secret)).await
     }
 
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
@@ -174,7 +174,7 @@ impl<G: Guard> Driver for Guarded<G> {
     }
 
     /// Not guarded: no controller calls it.
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         self.inner.inspect(class, secret).await
     }
 
@@ -198,17 +198,17 @@ impl<G: Guard> Driver for Guarded<G> {
     }
 
     async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
-        let call = self.call(Operation::Register, &request.class);
+        let call = self.call(DriverOperation::Register, &request.class);
         self.guard.around(call, self.inner.register(request, balancer)).await
     }
 
     async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
-        let call = self.call(Operation::Deregister, &request.class);
+        let call = self.call(DriverOperation::Deregister, &request.class);
         self.guard.around(call, self.inner.deregister(request, balancer)).await
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        let call = Call { provider: self.name(), operation: Operation::VolumeIds, account: None };
+        let call = GuardedCall { provider: self.name(), operation: DriverOperation::VolumeIds, account: None };
         self.guard.around(call, self.inner.volume_ids(specs)).await
     }
 }
@@ -216,10 +216,10 @@ impl<G: Guard> Driver for Guarded<G> {
 /// Cuts the messages of errors, which clouds write. Drivers have removed secrets from them before.
 struct ShortErrors;
 
-impl Guard for ShortErrors {
+impl CallGuard for ShortErrors {
     async fn around<T: Send>(
         &self,
-        _: Call,
+        _: GuardedCall,
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> Result<T, DriverError> {
         work.await.map_err(DriverError::shortened)
@@ -227,17 +227,22 @@ impl Guard for ShortErrors {
 }
 
 /// Reports each call to an [`Observer`].
-struct Metering(Arc<dyn Observer>);
+struct MeteringGuard(Arc<dyn DriverObserver>);
 
-impl Guard for Metering {
+impl CallGuard for MeteringGuard {
     async fn around<T: Send>(
         &self,
-        call: Call,
+        call: GuardedCall,
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> Result<T, DriverError> {
-        let Call { provider, operation, .. } = call;
-        let mut report =
-            Report { observer: &*self.0, provider, operation, start: Instant::now(), outcome: Err(Code::Canceled) };
+        let GuardedCall { provider, operation, .. } = call;
+        let mut report = MeteredCall {
+            observer: &*self.0,
+            provider,
+            operation,
+            start: Instant::now(),
+            outcome: Err(Code::Canceled),
+        };
         let result = work.await;
         report.outcome = match &result {
             Err(error) if error.call_again_in.is_none() => Err(error.code),
@@ -248,15 +253,15 @@ impl Guard for Metering {
 }
 
 /// Reports when dropped, so that a dropped call is counted too.
-struct Report<'a> {
-    observer: &'a dyn Observer,
+struct MeteredCall<'a> {
+    observer: &'a dyn DriverObserver,
     provider: &'static str,
-    operation: Operation,
+    operation: DriverOperation,
     start: Instant,
     outcome: Result<(), Code>,
 }
 
-impl Drop for Report<'_> {
+impl Drop for MeteredCall<'_> {
     fn drop(&mut self) {
         self.observer.observed(self.provider, self.operation, self.start.elapsed(), self.outcome);
     }
@@ -299,26 +304,26 @@ impl Default for TimeLimits {
 
 impl TimeLimits {
     /// The limit of one call.
-    pub const fn of(&self, operation: Operation) -> Duration {
+    pub const fn of(&self, operation: DriverOperation) -> Duration {
         match operation {
-            Operation::Create => self.create,
-            Operation::Initialize => self.initialize,
-            Operation::Delete => self.delete,
-            Operation::Status => self.status,
-            Operation::List => self.list,
-            Operation::VolumeIds => self.volume_ids,
-            Operation::Register | Operation::Deregister => self.members,
+            DriverOperation::Create => self.create,
+            DriverOperation::Initialize => self.initialize,
+            DriverOperation::Delete => self.delete,
+            DriverOperation::Status => self.status,
+            DriverOperation::List => self.list,
+            DriverOperation::VolumeIds => self.volume_ids,
+            DriverOperation::Register | DriverOperation::Deregister => self.members,
         }
     }
 }
 
-impl Guard for TimeLimits {
+impl CallGuard for TimeLimits {
     async fn around<T: Send>(
         &self,
-        call: Call,
+        call: GuardedCall,
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> Result<T, DriverError> {
-        let Call { provider, operation, .. } = call;
+        let GuardedCall { provider, operation, .. } = call;
         let limit = self.of(operation);
         timeout(limit, work).await.unwrap_or_else(|_| {
             let limit = GoDuration::from(limit);
@@ -332,7 +337,7 @@ impl Guard for TimeLimits {
 struct CallLimits {
     per_account: usize,
     /// Exists while a call of the account runs or waits.
-    slots: Mutex<HashMap<Account, Weak<Semaphore>>>,
+    slots: Mutex<HashMap<CloudAccount, Weak<Semaphore>>>,
 }
 
 impl CallLimits {
@@ -340,7 +345,7 @@ impl CallLimits {
         Self { per_account: per_account.clamp(1, Semaphore::MAX_PERMITS), slots: Mutex::default() }
     }
 
-    fn slots_of(&self, account: Account) -> Arc<Semaphore> {
+    fn slots_of(&self, account: CloudAccount) -> Arc<Semaphore> {
         let mut all = self.slots.lock();
         if let Some(slots) = all.get(&account).and_then(Weak::upgrade) {
             return slots;
@@ -352,10 +357,10 @@ impl CallLimits {
     }
 }
 
-impl Guard for CallLimits {
+impl CallGuard for CallLimits {
     async fn around<T: Send>(
         &self,
-        call: Call,
+        call: GuardedCall,
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> Result<T, DriverError> {
         let slots = call.account.map(|account| self.slots_of(account));
@@ -375,21 +380,21 @@ mod tests {
     use mcm_api::load_balancer::Simulated;
     use rstest::rstest;
 
-    type Observation = (String, Operation, Duration, Result<(), Code>);
+    type Observation = (String, DriverOperation, Duration, Result<(), Code>);
 
     #[derive(Default)]
     struct Recorder(Mutex<Vec<Observation>>);
 
-    fn metered(inner: FakeDriver, recorder: &Arc<Recorder>) -> Guarded<Metering> {
-        Guarded { inner: Arc::new(inner), guard: Metering(Arc::clone(recorder) as _) }
+    fn metered(inner: FakeDriver, recorder: &Arc<Recorder>) -> GuardedDriver<MeteringGuard> {
+        GuardedDriver { inner: Arc::new(inner), guard: MeteringGuard(Arc::clone(recorder) as _) }
     }
 
-    fn limited(inner: &Arc<FakeDriver>, calls: usize) -> Guarded<CallLimits> {
-        Guarded { inner: Arc::clone(inner) as _, guard: CallLimits::new(calls) }
+    fn limited(inner: &Arc<FakeDriver>, calls: usize) -> GuardedDriver<CallLimits> {
+        GuardedDriver { inner: Arc::clone(inner) as _, guard: CallLimits::new(calls) }
     }
 
-    impl Observer for Recorder {
-        fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>) {
+    impl DriverObserver for Recorder {
+        fn observed(&self, provider: &str, operation: DriverOperation, duration: Duration, outcome: Result<(), Code>) {
             self.0.lock().push((provider.to_owned(), operation, duration, outcome));
         }
     }
@@ -398,31 +403,31 @@ mod tests {
         LoadBalancer::Simulated(Simulated { name: "cp".to_owned() })
     }
 
-    async fn call(driver: &dyn Driver, operation: Operation) -> Result<(), DriverError> {
+    async fn call(driver: &dyn Driver, operation: DriverOperation) -> Result<(), DriverError> {
         let request = FakeDriver::request();
         match operation {
-            Operation::Create => driver.create(&request).await.map(|_| ()),
-            Operation::Initialize => driver.initialize(&request).await.map(|_| ()),
-            Operation::Delete => driver.delete(&request).await.map(|_| ()),
-            Operation::Status => driver.status(&request).await.map(|_| ()),
-            Operation::List => driver.list(&request.class, &request.secret).await.map(|_| ()),
-            Operation::VolumeIds => driver.volume_ids(&[]).await.map(|_| ()),
-            Operation::Register => driver.register(&request, &balancer()).await,
-            Operation::Deregister => driver.deregister(&request, &balancer()).await,
+            DriverOperation::Create => driver.create(&request).await.map(|_| ()),
+            DriverOperation::Initialize => driver.initialize(&request).await.map(|_| ()),
+            DriverOperation::Delete => driver.delete(&request).await.map(|_| ()),
+            DriverOperation::Status => driver.status(&request).await.map(|_| ()),
+            DriverOperation::List => driver.list(&request.class, &request.secret).await.map(|_| ()),
+            DriverOperation::VolumeIds => driver.volume_ids(&[]).await.map(|_| ()),
+            DriverOperation::Register => driver.register(&request, &balancer()).await,
+            DriverOperation::Deregister => driver.deregister(&request, &balancer()).await,
         }
     }
 
     #[rstest]
-    #[case(Operation::Create)]
-    #[case(Operation::Initialize)]
-    #[case(Operation::Delete)]
-    #[case(Operation::Status)]
-    #[case(Operation::List)]
-    #[case(Operation::VolumeIds)]
-    #[case(Operation::Register)]
-    #[case(Operation::Deregister)]
+    #[case(DriverOperation::Create)]
+    #[case(DriverOperation::Initialize)]
+    #[case(DriverOperation::Delete)]
+    #[case(DriverOperation::Status)]
+    #[case(DriverOperation::List)]
+    #[case(DriverOperation::VolumeIds)]
+    #[case(DriverOperation::Register)]
+    #[case(DriverOperation::Deregister)]
     #[tokio::test(start_paused = true)]
-    async fn every_call_is_measured_under_its_own_name(#[case] operation: Operation) {
+    async fn every_call_is_measured_under_its_own_name(#[case] operation: DriverOperation) {
         let recorder = Arc::new(Recorder::default());
         let inner = FakeDriver::named("fake").taking(Duration::from_secs(2));
         call(&metered(inner, &recorder), operation).await.unwrap();
@@ -440,15 +445,15 @@ mod tests {
     #[case::long("[ä".repeat(1 << 20), "(ä".repeat(682) + "(…")]
     #[tokio::test]
     async fn messages_of_errors_fit_into_a_status(#[case] message: String, #[case] expected: String) {
-        let driver = Guards::unobserved().around(Arc::new(FakeDriver::named("fake").saying(message)));
-        assert_eq!(call(&*driver, Operation::Create).await.unwrap_err().message, expected);
+        let driver = DriverGuards::unobserved().around(Arc::new(FakeDriver::named("fake").saying(message)));
+        assert_eq!(call(&*driver, DriverOperation::Create).await.unwrap_err().message, expected);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_ends_while_the_cloud_works_is_no_failure() {
         let recorder = Arc::new(Recorder::default());
         let driver = metered(FakeDriver::named("fake").never_done(), &recorder);
-        call(&driver, Operation::Create).await.unwrap_err();
+        call(&driver, DriverOperation::Create).await.unwrap_err();
         assert_eq!(recorder.0.lock().first().map(|seen| seen.3), Some(Ok(())));
     }
 
@@ -457,22 +462,22 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         let inner = FakeDriver::named("fake").taking(Duration::from_secs(60));
         let driver = metered(inner, &recorder);
-        timeout(Duration::from_secs(3), call(&driver, Operation::Create)).await.unwrap_err();
+        timeout(Duration::from_secs(3), call(&driver, DriverOperation::Create)).await.unwrap_err();
         let seen = recorder.0.lock();
         assert_eq!(seen.first().map(|seen| (seen.2, seen.3)), Some((Duration::from_secs(3), Err(Code::Canceled))));
     }
 
     #[rstest]
-    #[case(Operation::Create, 1)]
-    #[case(Operation::Initialize, 2)]
-    #[case(Operation::Delete, 3)]
-    #[case(Operation::Status, 4)]
-    #[case(Operation::List, 5)]
-    #[case(Operation::VolumeIds, 6)]
-    #[case(Operation::Register, 7)]
-    #[case(Operation::Deregister, 7)]
+    #[case(DriverOperation::Create, 1)]
+    #[case(DriverOperation::Initialize, 2)]
+    #[case(DriverOperation::Delete, 3)]
+    #[case(DriverOperation::Status, 4)]
+    #[case(DriverOperation::List, 5)]
+    #[case(DriverOperation::VolumeIds, 6)]
+    #[case(DriverOperation::Register, 7)]
+    #[case(DriverOperation::Deregister, 7)]
     #[tokio::test(start_paused = true)]
-    async fn every_call_has_its_own_deadline(#[case] operation: Operation, #[case] seconds: u64) {
+    async fn every_call_has_its_own_deadline(#[case] operation: DriverOperation, #[case] seconds: u64) {
         let limits = TimeLimits {
             create: Duration::from_secs(1),
             initialize: Duration::from_secs(2),
@@ -483,7 +488,7 @@ mod tests {
             members: Duration::from_secs(7),
         };
         let start = Instant::now();
-        let taking = |time| Guarded { inner: Arc::new(FakeDriver::named("fake").taking(time)), guard: limits };
+        let taking = |time| GuardedDriver { inner: Arc::new(FakeDriver::named("fake").taking(time)), guard: limits };
         let slow = taking(Duration::from_secs(600));
         let error = call(&slow, operation).await.unwrap_err();
         assert_eq!(start.elapsed(), Duration::from_secs(seconds));
@@ -499,7 +504,7 @@ mod tests {
         let inner = Arc::new(FakeDriver::named("fake").taking(Duration::from_secs(1)));
         let driver = limited(&inner, 3);
         let start = Instant::now();
-        futures::future::join_all((0..10).map(|_| call(&driver, Operation::Create))).await;
+        futures::future::join_all((0..10).map(|_| call(&driver, DriverOperation::Create))).await;
         assert_eq!(inner.most_at_once(), 3);
         assert_eq!(start.elapsed(), Duration::from_secs(4));
     }
@@ -508,7 +513,7 @@ mod tests {
     async fn volume_ids_never_wait_behind_slow_calls() {
         let driver = limited(&Arc::new(FakeDriver::named("fake").taking(Duration::from_secs(1))), 1);
         let start = Instant::now();
-        let all = [Operation::Create, Operation::VolumeIds].map(|operation| call(&driver, operation));
+        let all = [DriverOperation::Create, DriverOperation::VolumeIds].map(|operation| call(&driver, operation));
         futures::future::join_all(all).await;
         assert_eq!(start.elapsed(), Duration::from_secs(1));
     }
@@ -535,13 +540,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_driver_is_measured_around_its_limits_around_its_deadline() {
         let recorder = Arc::new(Recorder::default());
-        let guards = Guards { calls_per_account: 1, ..Guards::new(Arc::clone(&recorder) as _) };
+        let guards = DriverGuards { calls_per_account: 1, ..DriverGuards::new(Arc::clone(&recorder) as _) };
         let driver = guards.around(Arc::new(FakeDriver::named("fake").taking(Duration::from_secs(3600))));
         let start = Instant::now();
-        let both = futures::future::join_all((0..2).map(|_| call(&*driver, Operation::Status))).await;
+        let both = futures::future::join_all((0..2).map(|_| call(&*driver, DriverOperation::Status))).await;
         assert!(both.iter().all(|result| result.as_ref().is_err_and(|error| error.code == Code::DeadlineExceeded)));
         assert_eq!(start.elapsed(), Duration::from_secs(120), "the second waits for the first, on its own time");
         let seen: Vec<_> = recorder.0.lock().iter().map(|one| (one.1, one.2.as_secs())).collect();
-        assert_eq!(seen, [(Operation::Status, 60), (Operation::Status, 120)], "waiting is measured");
+        assert_eq!(seen, [(DriverOperation::Status, 60), (DriverOperation::Status, 120)], "waiting is measured");
     }
 }

@@ -2,18 +2,18 @@
 
 /// A cloud resource that a class needs, and whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ResourceFinding {
     /// The field that needs it, such as `providerSpec.ami`, or `Secret`.
     pub path: String,
     /// Whether the resource exists.
-    pub presence: Presence,
+    pub presence: ResourcePresence,
     /// The finding, or the reason why it is unknown; free of secrets.
     pub text: String,
 }
 
 /// Whether the resource exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum ResourcePresence {
     /// It exists and is usable.
     Present,
     /// It is certainly not there, or not usable.
@@ -22,15 +22,15 @@ pub enum Presence {
     Unknown,
 }
 
-impl Finding {
+impl ResourceFinding {
     /// A resource that exists.
     pub fn present(path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { path: path.into(), presence: Presence::Present, text: text.into() }
+        Self { path: path.into(), presence: ResourcePresence::Present, text: text.into() }
     }
 
     /// A resource that does not exist.
     pub fn missing(path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { path: path.into(), presence: Presence::Missing, text: text.into() }
+        Self { path: path.into(), presence: ResourcePresence::Missing, text: text.into() }
     }
 
     /// The finding of a failed call: only some errors are about the requested resource.
@@ -40,7 +40,7 @@ impl Finding {
             error.code,
             Code::NotFound | Code::InvalidArgument | Code::Unauthenticated | Code::ResourceExhausted
         );
-        let presence = if is_certain { Presence::Missing } else { Presence::Unknown };
+        let presence = if is_certain { ResourcePresence::Missing } else { ResourcePresence::Unknown };
         Self { path: path.into(), presence, text: format!("{}: {}", error.code, error.message) }
     }
 
@@ -69,20 +69,20 @@ mod tests {
     use crate::{Code, DriverError};
 
     #[rstest]
-    #[case::usable(Ok(Some(2)), Presence::Present, "2 are left")]
-    #[case::not_usable(Ok(Some(0)), Presence::Missing, "none is left")]
-    #[case::absent(Ok(None), Presence::Missing, "there is no size x")]
-    #[case::refused(Err(Code::InvalidArgument), Presence::Missing, "InvalidArgument: failed")]
-    #[case::not_known(Err(Code::PermissionDenied), Presence::Unknown, "PermissionDenied: failed")]
+    #[case::usable(Ok(Some(2)), ResourcePresence::Present, "2 are left")]
+    #[case::not_usable(Ok(Some(0)), ResourcePresence::Missing, "none is left")]
+    #[case::absent(Ok(None), ResourcePresence::Missing, "there is no size x")]
+    #[case::refused(Err(Code::InvalidArgument), ResourcePresence::Missing, "InvalidArgument: failed")]
+    #[case::not_known(Err(Code::PermissionDenied), ResourcePresence::Unknown, "PermissionDenied: failed")]
     fn a_resource_is_judged_if_it_was_found(
         #[case] found: Result<Option<u32>, Code>,
-        #[case] presence: Presence,
+        #[case] presence: ResourcePresence,
         #[case] text: &str,
     ) {
         let found = found.map_err(|code| DriverError::new(code, "failed"));
         let judge = |left| if left > 0 { Ok(format!("{left} are left")) } else { Err("none is left".to_owned()) };
-        let finding = Finding::judged("providerSpec.size", found, "there is no size x", judge);
-        let expected = Finding { path: "providerSpec.size".to_owned(), presence, text: text.to_owned() };
+        let finding = ResourceFinding::judged("providerSpec.size", found, "there is no size x", judge);
+        let expected = ResourceFinding { path: "providerSpec.size".to_owned(), presence, text: text.to_owned() };
         assert_eq!(finding, expected);
     }
 }

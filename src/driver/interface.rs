@@ -12,9 +12,9 @@ use super::{
     cluster_tag,
     code::Code,
     error::DriverError,
-    inspection::Finding,
-    spec::Problems,
-    vm::{Listed, Vm},
+    inspection::ResourceFinding,
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
@@ -49,7 +49,7 @@ pub struct MachineRequest {
 
 /// Optional capabilities of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
+pub struct DriverCapabilities {
     /// `initialize` is implemented; otherwise it is not called.
     pub initialize: bool,
     /// `list` finds every VM of a class; otherwise orphans are not collected.
@@ -73,13 +73,13 @@ pub trait Driver: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Its optional capabilities.
-    fn capabilities(&self) -> Capabilities;
+    fn capabilities(&self) -> DriverCapabilities;
 
     /// Returns all problems of a class, field by field. Makes no cloud call. [`crate::spec`] helps.
-    fn validate(&self, class: &MachineClass) -> Problems;
+    fn validate(&self, class: &MachineClass) -> ClassProblems;
 
     /// The same, as far as it is known without waiting: `None` if the driver is another process and was not asked yet.
-    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+    fn known_problems(&self, class: &MachineClass) -> Option<ClassProblems> {
         Some(self.validate(class))
     }
 
@@ -88,14 +88,14 @@ pub trait Driver: Send + Sync + 'static {
     fn on_problems(&self, _hook: ProblemsHook) {}
 
     /// The same, also of a driver that is another process.
-    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+    async fn problems(&self, class: &MachineClass) -> Result<ClassProblems, DriverError> {
         Ok(self.validate(class))
     }
 
     /// Returns the problems of the Secret of a class, such as missing credentials. Makes no cloud call. Only `mcm class check`
     /// calls it, because Secrets change without their class.
-    fn secret_problems(&self, _: &MachineClass, _: &SecretData) -> Problems {
-        Problems::default()
+    fn secret_problems(&self, _: &MachineClass, _: &SecretData) -> ClassProblems {
+        ClassProblems::default()
     }
 
     /// Creates the VM of a Machine, or returns the VM of an earlier call. Never creates a second one.
@@ -113,7 +113,7 @@ pub trait Driver: Send + Sync + 'static {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
     /// All existing VMs of a class, by provider ID. A partial list is an error.
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError>;
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError>;
 
     /// Whether [`Self::list`] of a class may show VMs that were created for another class of the same provider. Makes no
     /// cloud call.
@@ -123,7 +123,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
     /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
-    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let message = format!("driver {} cannot inspect its cloud", self.name());
         Err(DriverError::new(Code::Unimplemented, message))
     }

@@ -31,12 +31,12 @@ pub mod testing;
 pub mod tls;
 pub mod vm;
 
-pub use account::Account;
+pub use account::CloudAccount;
 pub use code::Code;
-pub use environment::{Environment, OpenError};
+pub use environment::{DriverEnvironment, OpenError};
 pub use error::DriverError;
-pub use guard::{Guards, Observer};
-pub use interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData, no_members};
-pub use operation::Operation;
+pub use guard::{DriverGuards, DriverObserver};
+pub use interface::{Driver, DriverCapabilities, MachineRequest, ProblemsHook, SecretData, no_members};
+pub use operation::DriverOperation;
 pub use secret_policy::SecretPolicy;
-pub use vm::{Listed, ListedVm, Vm};
+pub use vm::{ListedVm, Vm, VmsByProviderId};

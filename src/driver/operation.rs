@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The cloud calls of [`Driver`](super::interface::Driver), as named in metrics, deadlines, faults and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Operation {
+pub enum DriverOperation {
     /// [`create`](super::Driver::create).
     Create,
     /// [`initialize`](super::Driver::initialize).
@@ -24,7 +24,7 @@ pub enum Operation {
     Deregister,
 }
 
-impl Operation {
+impl DriverOperation {
     /// The exact name, also when serialized.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Operation {
     }
 }
 
-impl std::fmt::Display for Operation {
+impl std::fmt::Display for DriverOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
@@ -66,16 +66,16 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case(Operation::Create, "create", "create_machine")]
-    #[case(Operation::Initialize, "initialize", "initialize_machine")]
-    #[case(Operation::Delete, "delete", "delete_machine")]
-    #[case(Operation::Status, "status", "get_machine_status")]
-    #[case(Operation::List, "list", "list_machine")]
-    #[case(Operation::VolumeIds, "volumeIds", "get_volume_ids")]
-    #[case(Operation::Register, "register", "register_member")]
-    #[case(Operation::Deregister, "deregister", "deregister_member")]
+    #[case(DriverOperation::Create, "create", "create_machine")]
+    #[case(DriverOperation::Initialize, "initialize", "initialize_machine")]
+    #[case(DriverOperation::Delete, "delete", "delete_machine")]
+    #[case(DriverOperation::Status, "status", "get_machine_status")]
+    #[case(DriverOperation::List, "list", "list_machine")]
+    #[case(DriverOperation::VolumeIds, "volumeIds", "get_volume_ids")]
+    #[case(DriverOperation::Register, "register", "register_member")]
+    #[case(DriverOperation::Deregister, "deregister", "deregister_member")]
     fn an_operation_has_one_name_and_the_label_of_the_reference(
-        #[case] operation: Operation,
+        #[case] operation: DriverOperation,
         #[case] name: &str,
         #[case] label: &str,
     ) {

@@ -47,4 +47,4 @@ impl ListedVm {
 }
 
 /// A list of VMs, by provider ID.
-pub type Listed = BTreeMap<String, ListedVm>;
+pub type VmsByProviderId = BTreeMap<String, ListedVm>;

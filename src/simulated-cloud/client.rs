@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     api::CloudApi,
-    messages::{CreateVm, Failure, ListedVms, Selector, TagRequest, VmView},
+    messages::{CloudCallError, CreateVm, ListedVms, TagRequest, VmSelector, VmView},
 };
 use mcm_driver::{code::Code, tls::use_ring};
 
@@ -19,7 +19,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A simulated cloud in another process.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct SimulatedCloudClient {
     http: reqwest::Client,
     base: Url,
 }
@@ -38,7 +38,7 @@ pub enum InvalidAddress {
     Client(#[from] reqwest::Error),
 }
 
-impl Client {
+impl SimulatedCloudClient {
     /// A client for `http://host:port`, or just `host:port`. Nothing need listen there yet.
     ///
     /// # Errors
@@ -71,45 +71,45 @@ impl Client {
 }
 
 #[async_trait]
-impl CloudApi for Client {
-    async fn create(&self, request: &CreateVm) -> Result<VmView, Failure> {
+impl CloudApi for SimulatedCloudClient {
+    async fn create(&self, request: &CreateVm) -> Result<VmView, CloudCallError> {
         json(send(self.request(Method::POST, &["vms"], &[]).json(request)).await?).await
     }
 
-    async fn status(&self, selector: &Selector) -> Result<VmView, Failure> {
+    async fn status(&self, selector: &VmSelector) -> Result<VmView, CloudCallError> {
         json(send(self.request(Method::GET, &["vms"], &pairs(selector))).await?).await
     }
 
-    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
+    async fn list(&self, cluster: &str) -> Result<ListedVms, CloudCallError> {
         json(send(self.request(Method::GET, &["vms"], &[("cluster", cluster)])).await?).await
     }
 
-    async fn initialize(&self, id: &str) -> Result<VmView, Failure> {
+    async fn initialize(&self, id: &str) -> Result<VmView, CloudCallError> {
         json(send(self.request(Method::POST, &["vms", id, "initialize"], &[])).await?).await
     }
 
-    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, CloudCallError> {
         json(send(self.request(Method::POST, &["vms", id, "cluster"], &[]).json(tags)).await?).await
     }
 
-    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), CloudCallError> {
         let method = if is_member { Method::PUT } else { Method::DELETE };
         send(self.request(method, &["load-balancers", balancer, "members", id], &[])).await.map(drop)
     }
 
-    async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
+    async fn delete(&self, selector: &VmSelector) -> Result<(), CloudCallError> {
         send(self.request(Method::DELETE, &["vms"], &pairs(selector))).await.map(drop)
     }
 }
 
-fn pairs(selector: &Selector) -> Vec<(&'static str, &str)> {
-    let Selector { cluster, machine, provider_id } = selector;
+fn pairs(selector: &VmSelector) -> Vec<(&'static str, &str)> {
+    let VmSelector { cluster, machine, provider_id } = selector;
     let all = [("cluster", cluster), ("machine", machine), ("providerID", provider_id)];
     all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
 }
 
 /// The answer, if it is a success.
-async fn send(request: RequestBuilder) -> Result<Response, Failure> {
+async fn send(request: RequestBuilder) -> Result<Response, CloudCallError> {
     let response = request.send().await.map_err(|error| lost(&error))?;
     let status = response.status();
     if status.is_success() {
@@ -119,30 +119,30 @@ async fn send(request: RequestBuilder) -> Result<Response, Failure> {
     // A response without such a body is not from the cloud, so it contains no information about VMs.
     Err(serde_json::from_slice(&body).unwrap_or_else(|_| {
         let message = format!("the response {status} is not from a simulated cloud: check its address");
-        Failure::new(Code::Unknown, message)
+        CloudCallError::new(Code::Unknown, message)
     }))
 }
 
-async fn json<T: DeserializeOwned>(response: Response) -> Result<T, Failure> {
+async fn json<T: DeserializeOwned>(response: Response) -> Result<T, CloudCallError> {
     let body = response.bytes().await.map_err(|error| lost(&error))?;
     serde_json::from_slice(&body).map_err(|error| {
         let message = format!("cannot decode the response of the simulated cloud, check its version: {error}");
-        Failure::new(Code::Unknown, message)
+        CloudCallError::new(Code::Unknown, message)
     })
 }
 
 /// A call without an answer. Only if no connection was made is it certain that nothing was done.
-fn lost(error: &reqwest::Error) -> Failure {
+fn lost(error: &reqwest::Error) -> CloudCallError {
     let host = error.url().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
     let host = host.unwrap_or_default();
     if error.is_connect() {
         let message = format!("cannot connect to the simulated cloud at {host}: check that it is running");
-        Failure::new(Code::Unavailable, message)
+        CloudCallError::new(Code::Unavailable, message)
     } else if error.is_timeout() {
         let message = format!("no response from the simulated cloud at {host} in time; the outcome is unknown");
-        Failure::new(Code::DeadlineExceeded, message)
+        CloudCallError::new(Code::DeadlineExceeded, message)
     } else {
         let message = format!("the response of the simulated cloud at {host} was lost; the outcome is unknown");
-        Failure::new(Code::Unknown, message)
+        CloudCallError::new(Code::Unknown, message)
     }
 }

@@ -5,12 +5,12 @@ use tokio::time::{Instant, sleep_until};
 
 /// Times of the simulated cloud. They never jump, even if the clock of the machine is set.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct SimulationClock {
     start: Instant,
     base: Timestamp,
 }
 
-impl Clock {
+impl SimulationClock {
     pub(super) fn new() -> Self {
         Self { start: Instant::now(), base: Timestamp::now() }
     }

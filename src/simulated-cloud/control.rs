@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::messages::write_code;
 use mcm_api::GoDuration;
-use mcm_driver::{code::Code, operation::Operation};
+use mcm_driver::{code::Code, operation::DriverOperation};
 
 /// All settings. They hold from the next call on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Control {
+pub struct SimulationSettings {
     /// Latencies for classes without any.
-    pub latency: Latencies,
+    pub latency: OperationLatencies,
     /// Largest numbers of VMs.
-    pub quotas: Vec<Quota>,
+    pub quotas: Vec<VmQuota>,
     /// Shapes of which no VM can be created.
-    pub stock_outs: Vec<Shape>,
+    pub stock_outs: Vec<VmShape>,
     /// Largest rate of calls.
-    pub throttle: Option<Throttle>,
+    pub throttle: Option<ThrottleSettings>,
     /// Injected faults; the first that strikes decides.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<InjectedFault>,
     /// Machines whose Nodes do not register.
-    pub never_join: Vec<Pattern>,
+    pub never_join: Vec<WildcardPattern>,
     /// How Nodes live and die.
     pub nodes: NodeSettings,
 }
@@ -32,50 +32,50 @@ pub struct Control {
 /// Latency of each operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Latencies {
-    pub create: Latency,
-    pub boot: Latency,
-    pub delete: Latency,
-    pub initialize: Latency,
-    pub status: Latency,
-    pub list: Latency,
+pub struct OperationLatencies {
+    pub create: LatencyDuration,
+    pub boot: LatencyDuration,
+    pub delete: LatencyDuration,
+    pub initialize: LatencyDuration,
+    pub status: LatencyDuration,
+    pub list: LatencyDuration,
 }
 
 /// A kind of VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Shape {
+pub struct VmShape {
     /// Its zone.
-    pub zone: Pattern,
+    pub zone: WildcardPattern,
     /// Its type.
-    pub instance_type: Pattern,
+    pub instance_type: WildcardPattern,
 }
 
 /// Largest number of VMs of one kind, together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Quota {
+pub struct VmQuota {
     /// Zones it counts.
     #[serde(default)]
-    pub zone: Pattern,
+    pub zone: WildcardPattern,
     /// Types it counts.
     #[serde(default)]
-    pub instance_type: Pattern,
+    pub instance_type: WildcardPattern,
     /// The number.
     pub limit: usize,
 }
 
-impl Quota {
+impl VmQuota {
     /// The combination of zone, type and capacity that is counted.
-    pub fn shape(&self) -> Shape {
-        Shape { zone: self.zone.clone(), instance_type: self.instance_type.clone() }
+    pub fn shape(&self) -> VmShape {
+        VmShape { zone: self.zone.clone(), instance_type: self.instance_type.clone() }
     }
 }
 
 /// Largest rate of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Throttle {
+pub struct ThrottleSettings {
     /// Calls a second.
     pub calls_per_second: f64,
     /// Calls at once; one second's worth if absent.
@@ -89,12 +89,12 @@ pub struct Throttle {
 /// An injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Fault {
+pub struct InjectedFault {
     /// The operation it strikes; all if absent.
     #[serde(deserialize_with = "operation_or_all", serialize_with = "write_operation")]
-    pub operation: Option<Operation>,
+    pub operation: Option<DriverOperation>,
     /// The Machines it strikes.
-    pub machines: Pattern,
+    pub machines: WildcardPattern,
     /// Share of calls it strikes, from 0 to 1.
     pub rate: f64,
     /// How often it strikes altogether.
@@ -115,18 +115,18 @@ pub struct Fault {
     pub last_known_state: Option<String>,
     /// The error says that the cloud still works on it, and when to make the same call again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_again_in: Option<Latency>,
+    pub call_again_in: Option<LatencyDuration>,
     /// The operation is carried out and only the answer is lost.
     pub lost_reply: bool,
     /// Extra delay: before the operation, or before the error that replaces its answer.
-    pub latency: Latency,
+    pub latency: LatencyDuration,
 }
 
-impl Default for Fault {
+impl Default for InjectedFault {
     fn default() -> Self {
         Self {
             operation: None,
-            machines: Pattern::default(),
+            machines: WildcardPattern::default(),
             rate: 1.0,
             count: None,
             code: None,
@@ -134,12 +134,12 @@ impl Default for Fault {
             last_known_state: None,
             call_again_in: None,
             lost_reply: false,
-            latency: Latency::default(),
+            latency: LatencyDuration::default(),
         }
     }
 }
 
-impl Fault {
+impl InjectedFault {
     /// Code of the error; `None` only slows.
     pub(super) fn error(&self) -> Option<Code> {
         self.code.or_else(|| self.call_again_in.map(|_| Code::Unavailable))
@@ -151,58 +151,58 @@ impl Fault {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeSettings {
     /// How often a Lease is renewed; zero is never.
-    pub heartbeat_period: Latency,
+    pub heartbeat_period: LatencyDuration,
     /// How long a Node outlives its VM.
-    pub removal_delay: Latency,
+    pub removal_delay: LatencyDuration,
     /// How long a Node looks healthy after its last heartbeat.
-    pub monitor_grace: Latency,
+    pub monitor_grace: LatencyDuration,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
         Self {
-            heartbeat_period: Latency::from(Duration::from_secs(10)),
-            removal_delay: Latency::from(Duration::from_secs(5)),
-            monitor_grace: Latency::from(Duration::from_secs(40)),
+            heartbeat_period: LatencyDuration::from(Duration::from_secs(10)),
+            removal_delay: LatencyDuration::from(Duration::from_secs(5)),
+            monitor_grace: LatencyDuration::from(Duration::from_secs(40)),
         }
     }
 }
 
 /// The operations that can be slowed, failed, throttled and counted.
-pub(super) const OPERATIONS: [Operation; 7] = [
-    Operation::Create,
-    Operation::Initialize,
-    Operation::Delete,
-    Operation::Status,
-    Operation::List,
-    Operation::Register,
-    Operation::Deregister,
+pub(super) const OPERATIONS: [DriverOperation; 7] = [
+    DriverOperation::Create,
+    DriverOperation::Initialize,
+    DriverOperation::Delete,
+    DriverOperation::Status,
+    DriverOperation::List,
+    DriverOperation::Register,
+    DriverOperation::Deregister,
 ];
 
 /// A length of time that is not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Latency(Duration);
+pub struct LatencyDuration(Duration);
 
-impl Latency {
+impl LatencyDuration {
     /// The length.
     pub const fn as_std(self) -> Duration {
         self.0
     }
 }
 
-impl From<Duration> for Latency {
+impl From<Duration> for LatencyDuration {
     fn from(duration: Duration) -> Self {
         Self(duration)
     }
 }
 
-impl Serialize for Latency {
+impl Serialize for LatencyDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         GoDuration::from(self.0).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Latency {
+impl<'de> Deserialize<'de> for LatencyDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let duration = GoDuration::deserialize(deserializer)?;
         if duration.as_nanos() < 0 {
@@ -215,27 +215,27 @@ impl<'de> Deserialize<'de> for Latency {
 /// A text in which `*` matches any number of characters. The default matches everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Pattern(String);
+pub struct WildcardPattern(String);
 
-impl Default for Pattern {
+impl Default for WildcardPattern {
     fn default() -> Self {
         Self("*".to_owned())
     }
 }
 
-impl From<&str> for Pattern {
+impl From<&str> for WildcardPattern {
     fn from(pattern: &str) -> Self {
         Self(pattern.to_owned())
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for WildcardPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Pattern {
+impl WildcardPattern {
     /// The whole text fits.
     pub fn matches(&self, text: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == text };
@@ -268,7 +268,7 @@ pub enum InvalidControl {
     },
 }
 
-impl Control {
+impl SimulationSettings {
     /// The initial settings, overridden by the fields of `body`.
     ///
     /// # Errors
@@ -346,19 +346,19 @@ fn write_some_code<S: Serializer>(code: &Option<Code>, serializer: S) -> Result<
     code.map(Code::as_str).serialize(serializer)
 }
 
-fn operation_or_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Operation>, D::Error> {
+fn operation_or_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DriverOperation>, D::Error> {
     let name = String::deserialize(deserializer)?;
     if name == "*" {
         return Ok(None);
     }
-    let names = || OPERATIONS.map(Operation::as_str).join(", ");
+    let names = || OPERATIONS.map(DriverOperation::as_str).join(", ");
     let found = OPERATIONS.into_iter().find(|operation| operation.as_str() == name);
     let refusal = || de::Error::custom(format!("{name:?} is not an operation: use one of {}, *", names()));
     found.map(Some).ok_or_else(refusal)
 }
 
-fn write_operation<S: Serializer>(operation: &Option<Operation>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(operation.map_or("*", Operation::as_str))
+fn write_operation<S: Serializer>(operation: &Option<DriverOperation>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(operation.map_or("*", DriverOperation::as_str))
 }
 
 #[cfg(test)]
@@ -383,14 +383,14 @@ mod tests {
     #[case("exact", "exactly", false)]
     #[case("", "", true)]
     fn a_star_stands_for_any_text(#[case] pattern: &str, #[case] text: &str, #[case] expected: bool) {
-        assert_eq!(Pattern::from(pattern).matches(text), expected);
+        assert_eq!(WildcardPattern::from(pattern).matches(text), expected);
     }
 
     #[test]
     fn a_patch_keeps_the_rest_and_null_returns_to_the_start() {
-        let mut start = Control::default();
-        start.nodes.heartbeat_period = Latency::from(Duration::from_secs(3));
-        let full = Control::replaced(
+        let mut start = SimulationSettings::default();
+        start.nodes.heartbeat_period = LatencyDuration::from(Duration::from_secs(3));
+        let full = SimulationSettings::replaced(
             &start,
             json!({"latency": {"create": "2s"}, "nodes": {"heartbeatPeriod": "9s", "removalDelay": "1s"}}),
         )
@@ -414,7 +414,7 @@ mod tests {
     #[case(json!({"throttle": {"callsPerSecond": 0}}), "throttle.callsPerSecond is 0: use a number above 0")]
     #[case(json!({"throttle": {"callsPerSecond": 1, "burst": 0.5}}), "throttle.burst is 0.5: use a number of at least 1")]
     fn settings_that_cannot_be_are_refused(#[case] body: Value, #[case] expected: &str) {
-        let error = Control::replaced(&Control::default(), body).unwrap_err();
+        let error = SimulationSettings::replaced(&SimulationSettings::default(), body).unwrap_err();
         let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         assert!(text.contains(expected), "{text}");
     }
@@ -426,8 +426,8 @@ mod tests {
             "throttle": {"callsPerSecond": 5, "code": "ResourceExhausted"},
             "stockOuts": [{"zone": "a"}], "neverJoin": ["y"],
         });
-        let control = Control::replaced(&Control::default(), body).unwrap();
+        let control = SimulationSettings::replaced(&SimulationSettings::default(), body).unwrap();
         let shown = serde_json::to_value(&control).unwrap();
-        assert_eq!(Control::replaced(&Control::default(), shown).unwrap(), control);
+        assert_eq!(SimulationSettings::replaced(&SimulationSettings::default(), shown).unwrap(), control);
     }
 }

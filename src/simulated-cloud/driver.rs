@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
-    CloudApi, CreateVm, Failure, InvalidAddress, ListedVm as Listing, PROVIDER_ID_PREFIX, ProviderSpec, Selector,
-    TagRequest, VmState, VmView,
+    CloudApi, CloudCallError, CreateVm, InvalidAddress, PROVIDER_ID_PREFIX, ProviderSpec, TagRequest,
+    VmListItem as Listing, VmSelector, VmState, VmView,
 };
 use mcm_api::{
     GoDuration,
@@ -15,8 +15,8 @@ use mcm_api::{
     machine::MachineClass,
 };
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, OpenError, SecretData, Vm, no_members,
-    spec::Problems,
+    Code, Driver, DriverCapabilities, DriverError, ListedVm, MachineRequest, OpenError, SecretData, Vm,
+    VmsByProviderId, no_members, spec::ClassProblems,
 };
 
 /// Name in `MachineClass.provider`.
@@ -60,7 +60,7 @@ impl SimulatedDriver {
         self.cluster.clone().unwrap_or_else(|| namespace.to_owned())
     }
 
-    fn selector(&self, request: &MachineRequest) -> Result<Selector, DriverError> {
+    fn selector(&self, request: &MachineRequest) -> Result<VmSelector, DriverError> {
         let machine = request.machine.metadata.name.clone().unwrap_or_default();
         let provider_id = Some(request.machine.spec.provider_id.clone()).filter(|id| !id.is_empty());
         if let Some(foreign) = provider_id.as_ref().filter(|id| !id.starts_with(PROVIDER_ID_PREFIX)) {
@@ -70,7 +70,7 @@ impl SimulatedDriver {
             return Err(DriverError::new(Code::InvalidArgument, message));
         }
         let cluster = Some(self.cluster(&namespace_of(request)));
-        Ok(Selector { cluster, machine: Some(machine), provider_id })
+        Ok(VmSelector { cluster, machine: Some(machine), provider_id })
     }
 }
 
@@ -80,12 +80,12 @@ impl Driver for SimulatedDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: true, list: true, inspect: false, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: true, list: true, inspect: false, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         if !class.provider.is_empty() && !class.provider.trim().eq_ignore_ascii_case(NAME) {
             problems.expected("provider", NAME, &format!("{:?}", class.provider));
         }
@@ -142,7 +142,7 @@ impl Driver for SimulatedDriver {
         let selector = self.selector(request)?;
         let found = match self.cloud.status(&selector).await {
             Err(failure) if failure.code == Code::NotFound && selector.provider_id.is_some() => {
-                self.cloud.status(&Selector { cluster: Some(String::new()), ..selector }).await
+                self.cloud.status(&VmSelector { cluster: Some(String::new()), ..selector }).await
             }
             found => found,
         };
@@ -150,7 +150,7 @@ impl Driver for SimulatedDriver {
     }
 
     /// Every VM of the cluster, which the classes of a namespace share.
-    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
         let list = self.cloud.list(&self.cluster(namespace)).await.map_err(error_of)?;
         let entry = |vm: Listing| (vm.provider_id, ListedVm::new(vm.machine_name, Some(vm.owner)));
@@ -202,10 +202,10 @@ impl SimulatedDriver {
     }
 
     /// ID of a VM that exists, initialized or not.
-    async fn id_of(&self, selector: &Selector) -> Result<String, DriverError> {
+    async fn id_of(&self, selector: &VmSelector) -> Result<String, DriverError> {
         match self.cloud.status(selector).await {
             Ok(vm) => Ok(vm.id),
-            Err(Failure { code: Code::Uninitialized, vm: Some(vm), .. }) => Ok(vm.id),
+            Err(CloudCallError { code: Code::Uninitialized, vm: Some(vm), .. }) => Ok(vm.id),
             Err(failure) => Err(error_of(failure)),
         }
     }
@@ -223,12 +223,12 @@ fn vm_of(view: VmView) -> Vm {
 }
 
 /// The error of a call that may end while the cloud still works, if its request says so.
-fn error_for(request: &MachineRequest, failure: Failure) -> DriverError {
+fn error_for(request: &MachineRequest, failure: CloudCallError) -> DriverError {
     let call_again_in = failure.call_again_in.filter(|_| request.may_pause).map(GoDuration::as_std);
     DriverError { call_again_in, ..error_of(failure) }
 }
 
-fn error_of(failure: Failure) -> DriverError {
+fn error_of(failure: CloudCallError) -> DriverError {
     DriverError {
         last_known_state: failure.last_known_state,
         vm: failure.vm.map(|vm| Box::new(vm_of(*vm))),

@@ -4,28 +4,28 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::control::{Control, Fault, Throttle};
-use mcm_driver::operation::Operation;
+use super::control::{InjectedFault, SimulationSettings, ThrottleSettings};
+use mcm_driver::operation::DriverOperation;
 
 /// Decides about each call. The decision is a function of seed, settings, operation, Machine and the number of earlier
 /// calls for that Machine, and of nothing else.
 #[derive(Debug)]
-pub(super) struct Faults {
+pub(super) struct FaultInjector {
     seed: u64,
     /// How often each fault of the settings has struck.
     strikes: Vec<u64>,
     /// Number of calls so far; kept only while there is a fault that depends on it.
-    calls: HashMap<(Operation, String), u64>,
-    bucket: Option<Bucket>,
+    calls: HashMap<(DriverOperation, String), u64>,
+    bucket: Option<ThrottleBucket>,
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct ThrottleBucket {
     tokens: f64,
     at: Timestamp,
 }
 
-impl Faults {
+impl FaultInjector {
     pub(super) fn seeded(seed: u64) -> Self {
         Self { seed, strikes: Vec::new(), calls: HashMap::new(), bucket: None }
     }
@@ -42,9 +42,9 @@ impl Faults {
     }
 
     /// One call more is beyond the throttle.
-    pub(super) fn is_throttled(&mut self, throttle: &Throttle, now: Timestamp) -> bool {
+    pub(super) fn is_throttled(&mut self, throttle: &ThrottleSettings, now: Timestamp) -> bool {
         let burst = throttle.burst.unwrap_or(throttle.calls_per_second).max(1.0);
-        let bucket = self.bucket.get_or_insert(Bucket { tokens: burst, at: now });
+        let bucket = self.bucket.get_or_insert(ThrottleBucket { tokens: burst, at: now });
         let elapsed = now.duration_since(bucket.at).as_secs_f64().max(0.0);
         bucket.tokens = (bucket.tokens + elapsed * throttle.calls_per_second).min(burst);
         bucket.at = now;
@@ -56,7 +56,12 @@ impl Faults {
     }
 
     /// The fault that strikes this call.
-    pub(super) fn strike(&mut self, control: &Control, operation: Operation, machine: &str) -> Option<Fault> {
+    pub(super) fn strike(
+        &mut self,
+        control: &SimulationSettings,
+        operation: DriverOperation,
+        machine: &str,
+    ) -> Option<InjectedFault> {
         if control.faults.is_empty() {
             return None;
         }
@@ -83,7 +88,7 @@ impl Faults {
 }
 
 /// A number from 0 to below 1 that looks random and is not.
-fn roll(seed: u64, index: usize, operation: Operation, machine: &str, call: u64) -> f64 {
+fn roll(seed: u64, index: usize, operation: DriverOperation, machine: &str, call: u64) -> f64 {
     let mut hash = mix(seed ^ mix(index as u64));
     for byte in operation.as_str().bytes().chain([0]).chain(machine.bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -104,17 +109,21 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn control(faults: serde_json::Value) -> Control {
-        Control::replaced(&Control::default(), json!({ "faults": faults })).unwrap()
+    fn control(faults: serde_json::Value) -> SimulationSettings {
+        SimulationSettings::replaced(&SimulationSettings::default(), json!({ "faults": faults })).unwrap()
     }
 
-    fn struck(seed: u64, control: &Control, machines: impl IntoIterator<Item = usize>) -> Vec<(usize, Vec<bool>)> {
-        let mut faults = Faults::seeded(seed);
+    fn struck(
+        seed: u64,
+        control: &SimulationSettings,
+        machines: impl IntoIterator<Item = usize>,
+    ) -> Vec<(usize, Vec<bool>)> {
+        let mut faults = FaultInjector::seeded(seed);
         let mut all: Vec<_> = machines
             .into_iter()
             .map(|number| {
                 let name = format!("m-{number}");
-                let mut call = || faults.strike(control, Operation::Create, &name).is_some();
+                let mut call = || faults.strike(control, DriverOperation::Create, &name).is_some();
                 (number, vec![call(), call(), call()])
             })
             .collect();
@@ -138,8 +147,8 @@ mod tests {
         let control = control(json!([
             {"count": 2, "code": "Internal"}, {"machines": "x-*", "code": "DataLoss"}
         ]));
-        let mut faults = Faults::seeded(0);
-        let mut code = |machine| faults.strike(&control, Operation::Delete, machine).and_then(|fault| fault.code);
+        let mut faults = FaultInjector::seeded(0);
+        let mut code = |machine| faults.strike(&control, DriverOperation::Delete, machine).and_then(|fault| fault.code);
         use mcm_driver::code::Code::{DataLoss, Internal};
         let seen = [code("x-1"), code("y-1"), code("x-1"), code("y-1")];
         assert_eq!(seen, [Some(Internal), Some(Internal), Some(DataLoss), None]);
@@ -148,15 +157,16 @@ mod tests {
     #[test]
     fn a_fault_strikes_only_its_operation() {
         let control = control(json!([{"operation": "list", "code": "Internal"}]));
-        let mut faults = Faults::seeded(0);
+        let mut faults = FaultInjector::seeded(0);
         let hit = super::super::control::OPERATIONS.map(|operation| faults.strike(&control, operation, "").is_some());
         assert_eq!(hit, [false, false, false, false, true, false, false]);
     }
 
     #[test]
     fn a_throttle_lets_a_burst_pass_and_then_its_rate() {
-        let throttle = Throttle { calls_per_second: 2.0, burst: Some(3.0), code: mcm_driver::code::Code::Unavailable };
-        let mut faults = Faults::seeded(0);
+        let throttle =
+            ThrottleSettings { calls_per_second: 2.0, burst: Some(3.0), code: mcm_driver::code::Code::Unavailable };
+        let mut faults = FaultInjector::seeded(0);
         let start = Timestamp::UNIX_EPOCH;
         let mut passed = |millis| {
             let now = start + jiff::SignedDuration::from_millis(millis);

@@ -9,18 +9,18 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    control::Shape,
+    control::VmShape,
     faults::mix,
-    journal::{Contents, Entry, Journal, JournalError},
-    messages::Selector,
-    record::{Departed, Departure, VmRecord},
+    journal::{JournalContents, JournalEntry, JournalError, VmJournal},
+    messages::VmSelector,
+    record::{DepartedVm, DepartureCause, VmRecord},
 };
 
 /// The VMs and their indices. Each change is in the file before it is here.
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
-    contents: Contents,
-    journal: Option<Journal>,
+pub(super) struct VmInventory {
+    contents: JournalContents,
+    journal: Option<VmJournal>,
     by_machine: HashMap<String, BTreeSet<String>>,
     by_token: HashMap<(String, String), String>,
     by_cluster: BTreeMap<String, BTreeSet<String>>,
@@ -30,13 +30,13 @@ pub(super) struct Inventory {
     going: BTreeSet<(Timestamp, String)>,
 }
 
-impl Inventory {
+impl VmInventory {
     /// The VMs of a state file.
     ///
     /// # Errors
     /// When the file cannot be read, written or understood.
     pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
-        let (journal, contents) = Journal::open(path)?;
+        let (journal, contents) = VmJournal::open(path)?;
         let mut inventory = Self::default();
         for vm in contents.vms.values() {
             inventory.index(vm);
@@ -56,7 +56,7 @@ impl Inventory {
         self.contents.vms.values()
     }
 
-    pub(super) fn departed(&self) -> &BTreeMap<String, Departed> {
+    pub(super) fn departed(&self) -> &BTreeMap<String, DepartedVm> {
         &self.contents.departed
     }
 
@@ -65,7 +65,7 @@ impl Inventory {
     }
 
     /// The VMs that a call is about.
-    pub(super) fn select<'a>(&'a self, selector: &'a Selector) -> Vec<&'a VmRecord> {
+    pub(super) fn select<'a>(&'a self, selector: &'a VmSelector) -> Vec<&'a VmRecord> {
         let of_cluster = |vm: &&VmRecord| selector.cluster.as_ref().is_none_or(|cluster| *cluster == vm.cluster);
         if let Some(provider_id) = &selector.provider_id {
             let id = provider_id.rsplit('/').next().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Inventory {
     }
 
     /// Number of VMs of a kind.
-    pub(super) fn count(&self, shape: &Shape) -> usize {
+    pub(super) fn count(&self, shape: &VmShape) -> usize {
         let fits = |zone: &str, type_: &str| shape.zone.matches(zone) && shape.instance_type.matches(type_);
         self.counts.iter().filter(|((zone, type_), _)| fits(zone, type_)).map(|(_, count)| count).sum()
     }
@@ -94,7 +94,7 @@ impl Inventory {
 
     /// Adds a VM, or puts a changed one in the place of the old.
     pub(super) fn put(&mut self, vm: VmRecord) -> io::Result<()> {
-        self.append(&Entry { vm: Some(vm.clone()), ..Entry::default() })?;
+        self.append(&JournalEntry { vm: Some(vm.clone()), ..JournalEntry::default() })?;
         if let Some(old) = self.contents.vms.remove(&vm.id) {
             self.unindex(&old);
         }
@@ -105,10 +105,14 @@ impl Inventory {
     }
 
     /// Removes a VM permanently. Returns its remaining record.
-    pub(super) fn remove(&mut self, id: &str, at: Timestamp, how: Departure) -> io::Result<()> {
+    pub(super) fn remove(&mut self, id: &str, at: Timestamp, how: DepartureCause) -> io::Result<()> {
         let Some(vm) = self.contents.vms.get(id) else { return Ok(()) };
         let departed = vm.departed(at, how);
-        self.append(&Entry { gone: Some(id.to_owned()), departed: departed.clone(), ..Entry::default() })?;
+        self.append(&JournalEntry {
+            gone: Some(id.to_owned()),
+            departed: departed.clone(),
+            ..JournalEntry::default()
+        })?;
         if let Some(departed) = departed {
             self.contents.departed.insert(id.to_owned(), departed);
         }
@@ -119,8 +123,8 @@ impl Inventory {
     }
 
     /// Stores the state of a deleted VM whose Node still exists.
-    pub(super) fn put_departed(&mut self, departed: Departed) -> io::Result<()> {
-        self.append(&Entry { departed: Some(departed.clone()), ..Entry::default() })?;
+    pub(super) fn put_departed(&mut self, departed: DepartedVm) -> io::Result<()> {
+        self.append(&JournalEntry { departed: Some(departed.clone()), ..JournalEntry::default() })?;
         self.contents.departed.insert(departed.id.clone(), departed);
         Ok(())
     }
@@ -128,7 +132,7 @@ impl Inventory {
     /// Removes a VM whose Node is also deleted.
     pub(super) fn forget(&mut self, id: &str) -> io::Result<()> {
         if self.contents.departed.contains_key(id) {
-            self.append(&Entry { forgotten: Some(id.to_owned()), ..Entry::default() })?;
+            self.append(&JournalEntry { forgotten: Some(id.to_owned()), ..JournalEntry::default() })?;
             self.contents.departed.remove(id);
         }
         Ok(())
@@ -139,7 +143,7 @@ impl Inventory {
         self.going.first().filter(|(at, _)| *at <= now).cloned()
     }
 
-    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+    fn append(&mut self, entry: &JournalEntry) -> io::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if journal.is_worn(self.contents.vms.len() + self.contents.departed.len()) {
             journal.compact(&self.contents)?;
@@ -192,10 +196,10 @@ fn shape_of(vm: &VmRecord) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
+    use crate::{control::OperationLatencies, messages::CreateVm, spec::ProviderSpec};
     use std::{fs, io::Write};
 
-    fn vm(inventory: &Inventory, machine: &str) -> VmRecord {
+    fn vm(inventory: &VmInventory, machine: &str) -> VmRecord {
         let (serial, id) = inventory.next_identity(1);
         let request = CreateVm {
             machine_name: machine.into(),
@@ -204,10 +208,10 @@ mod tests {
             ..CreateVm::default()
         };
         let now = Timestamp::UNIX_EPOCH;
-        VmRecord::new(serial, id, &request, ProviderSpec::default(), &Latencies::default(), now)
+        VmRecord::new(serial, id, &request, ProviderSpec::default(), &OperationLatencies::default(), now)
     }
 
-    fn names(inventory: &Inventory) -> Vec<String> {
+    fn names(inventory: &VmInventory) -> Vec<String> {
         let mut names: Vec<_> = inventory.vms().map(|vm| vm.machine_name.clone()).collect();
         names.sort();
         names
@@ -217,19 +221,19 @@ mod tests {
     fn a_state_file_restores_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
-        let mut inventory = Inventory::open(&path).unwrap();
+        let mut inventory = VmInventory::open(&path).unwrap();
         let (a, b) = (vm(&inventory, "a"), {
             inventory.put(vm(&inventory, "a")).unwrap();
             vm(&inventory, "b")
         });
         inventory.put(b.clone()).unwrap();
-        inventory.remove(&b.id, Timestamp::UNIX_EPOCH, Departure::Deleted).unwrap();
+        inventory.remove(&b.id, Timestamp::UNIX_EPOCH, DepartureCause::Deleted).unwrap();
         drop(inventory);
 
-        let inventory = Inventory::open(&path).unwrap();
+        let inventory = VmInventory::open(&path).unwrap();
         assert_eq!(inventory.vms().collect::<Vec<_>>(), [&a]);
         assert_eq!(inventory.by_token("ns", "uid-a"), Some(&a));
-        assert_eq!(inventory.count(&Shape::default()), 1);
+        assert_eq!(inventory.count(&VmShape::default()), 1);
         assert_ne!(inventory.next_identity(1).1, b.id, "the ID of a VM that is gone is not given again");
     }
 
@@ -237,17 +241,18 @@ mod tests {
     fn a_line_that_was_cut_off_is_as_if_never_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
-        let mut inventory = Inventory::open(&path).unwrap();
+        let mut inventory = VmInventory::open(&path).unwrap();
         inventory.put(vm(&inventory, "a")).unwrap();
-        let line = serde_json::to_vec(&Entry { vm: Some(vm(&inventory, "b")), ..Entry::default() }).unwrap();
+        let line =
+            serde_json::to_vec(&JournalEntry { vm: Some(vm(&inventory, "b")), ..JournalEntry::default() }).unwrap();
         drop(inventory);
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(&line[..line.len() / 2]).unwrap();
 
-        let mut inventory = Inventory::open(&path).unwrap();
+        let mut inventory = VmInventory::open(&path).unwrap();
         assert_eq!(names(&inventory), ["a"]);
         inventory.put(vm(&inventory, "c")).unwrap();
-        assert_eq!(names(&Inventory::open(&path).unwrap()), ["a", "c"]);
+        assert_eq!(names(&VmInventory::open(&path).unwrap()), ["a", "c"]);
     }
 
     #[test]
@@ -255,7 +260,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         fs::write(&path, "{\"serial\":1}\nshopping list\n").unwrap();
-        let error = Inventory::open(&path).unwrap_err();
+        let error = VmInventory::open(&path).unwrap_err();
         let expected = format!(
             "line 2 of state file {} cannot be decoded: move the file away to start without VMs",
             path.display()
@@ -268,14 +273,14 @@ mod tests {
     fn the_file_does_not_grow_with_history() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
-        let mut inventory = Inventory::open(&path).unwrap();
+        let mut inventory = VmInventory::open(&path).unwrap();
         inventory.put(vm(&inventory, "stays")).unwrap();
         for number in 0..3000 {
             let passing = vm(&inventory, &format!("passing-{number}"));
             inventory.put(passing.clone()).unwrap();
-            inventory.remove(&passing.id, Timestamp::UNIX_EPOCH, Departure::Deleted).unwrap();
+            inventory.remove(&passing.id, Timestamp::UNIX_EPOCH, DepartureCause::Deleted).unwrap();
         }
         assert!(fs::read_to_string(&path).unwrap().lines().count() < 1100);
-        assert_eq!(names(&Inventory::open(&path).unwrap()), ["stays"]);
+        assert_eq!(names(&VmInventory::open(&path).unwrap()), ["stays"]);
     }
 }

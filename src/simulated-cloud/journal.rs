@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Departed, VmRecord};
+use super::record::{DepartedVm, VmRecord};
 
 /// Lines of history that are always tolerated.
 const SLACK: usize = 1024;
@@ -17,7 +17,7 @@ const SLACK: usize = 1024;
 /// One line. Each part is an independent change; all parts of a line are applied together.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// Number of VMs ever made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub gone: Option<String>,
     /// A VM of which a Node is left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub departed: Option<Departed>,
+    pub departed: Option<DepartedVm>,
     /// ID of a deleted VM whose Node is also deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<String>,
@@ -37,15 +37,15 @@ pub(super) struct Entry {
 
 /// The decoded lines of a journal.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Contents {
+pub(super) struct JournalContents {
     pub serial: u64,
     pub vms: BTreeMap<String, VmRecord>,
-    pub departed: BTreeMap<String, Departed>,
+    pub departed: BTreeMap<String, DepartedVm>,
 }
 
 /// A journal that can be written.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct VmJournal {
     path: PathBuf,
     file: File,
     lines: usize,
@@ -78,19 +78,19 @@ pub enum JournalError {
     },
 }
 
-impl Journal {
+impl VmJournal {
     /// Reads a journal, which need not exist, and makes it ready for more.
     ///
     /// # Errors
     /// When the file cannot be read, written or understood.
-    pub(super) fn open(path: &Path) -> Result<(Self, Contents), JournalError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, JournalContents), JournalError> {
         let io = |source| JournalError::Io { path: path.to_owned(), source };
         let text = match fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(io(error)),
         };
-        let mut contents = Contents::default();
+        let mut contents = JournalContents::default();
         // Text after the last line end is an interrupted write, whose change was never reported.
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines = text.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
@@ -107,7 +107,7 @@ impl Journal {
     }
 
     /// Appends a change. When this returns, the change survives the process.
-    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+    pub(super) fn append(&mut self, entry: &JournalEntry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
         self.lines += 1;
@@ -124,15 +124,15 @@ impl Journal {
     }
 
     /// Puts a file with only the present in place.
-    pub(super) fn compact(&mut self, contents: &Contents) -> io::Result<()> {
+    pub(super) fn compact(&mut self, contents: &JournalContents) -> io::Result<()> {
         (self.file, self.lines) = rewrite(&self.path, contents)?;
         self.torn = false;
         Ok(())
     }
 }
 
-impl Contents {
-    fn apply(&mut self, entry: Entry) {
+impl JournalContents {
+    fn apply(&mut self, entry: JournalEntry) {
         if let Some(serial) = entry.serial {
             self.serial = self.serial.max(serial);
         }
@@ -152,23 +152,23 @@ impl Contents {
     }
 }
 
-fn rewrite(path: &Path, contents: &Contents) -> io::Result<(File, usize)> {
+fn rewrite(path: &Path, contents: &JournalContents) -> io::Result<(File, usize)> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let file = OpenOptions::new().create(true).write(true).truncate(true).open(&fresh)?;
     let mut writer = BufWriter::new(file);
     let mut lines = 0;
-    let mut write = |entry: &Entry| {
+    let mut write = |entry: &JournalEntry| {
         lines += 1;
         serde_json::to_writer(&mut writer, entry)?;
         writer.write_all(b"\n")
     };
-    write(&Entry { serial: Some(contents.serial), ..Entry::default() })?;
+    write(&JournalEntry { serial: Some(contents.serial), ..JournalEntry::default() })?;
     for vm in contents.vms.values() {
-        write(&Entry { vm: Some(vm.clone()), ..Entry::default() })?;
+        write(&JournalEntry { vm: Some(vm.clone()), ..JournalEntry::default() })?;
     }
     for departed in contents.departed.values() {
-        write(&Entry { departed: Some(departed.clone()), ..Entry::default() })?;
+        write(&JournalEntry { departed: Some(departed.clone()), ..JournalEntry::default() })?;
     }
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
     fs::rename(&fresh, path)?;

@@ -22,13 +22,13 @@ mod spec;
 mod stats;
 
 pub use api::CloudApi;
-pub use client::{Client, InvalidAddress};
-pub use cloud::Cloud;
-pub use control::{Control, Latency, NodeSettings};
+pub use client::{InvalidAddress, SimulatedCloudClient};
+pub use cloud::CloudSimulator;
+pub use control::{LatencyDuration, NodeSettings, SimulationSettings};
 pub use kubelet::keep_nodes;
 pub use messages::{
-    CreateVm, Failure, KillMode, KillRequest, ListedVm, ListedVms, LoadBalancerView, PROVIDER_ID_PREFIX, Selector,
-    TagRequest, VmState, VmView, VolumesRequest,
+    CloudCallError, CreateVm, KillMode, KillRequest, ListedVms, LoadBalancerView, PROVIDER_ID_PREFIX, TagRequest,
+    VmListItem, VmSelector, VmState, VmView, VolumesRequest,
 };
 pub use serve::{DEFAULT_ADDRESS, ServeError, ServeOptions, serve};
 pub use server::router;

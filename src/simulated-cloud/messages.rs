@@ -41,7 +41,7 @@ pub struct CreateVm {
 /// Selects the VMs of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Selector {
+pub struct VmSelector {
     /// Only VMs of this cluster; of all clusters if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -127,7 +127,7 @@ pub struct VmList {
 /// A VM of a list as its drivers read it: only its identity and its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ListedVm {
+pub struct VmListItem {
     /// Provider ID.
     #[serde(rename = "providerID")]
     pub provider_id: String,
@@ -142,7 +142,7 @@ pub struct ListedVm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ListedVms {
     /// By ID.
-    pub items: Vec<ListedVm>,
+    pub items: Vec<VmListItem>,
 }
 
 /// The way in which a VM is killed.
@@ -244,7 +244,7 @@ pub struct StateView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+pub struct CloudCallError {
     /// The kind of failure.
     #[serde(serialize_with = "write_code", deserialize_with = "read_code")]
     pub code: Code,
@@ -261,7 +261,7 @@ pub struct Failure {
     pub call_again_in: Option<GoDuration>,
 }
 
-impl Failure {
+impl CloudCallError {
     /// A failure that carries only its code and text.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), last_known_state: None, vm: None, call_again_in: None }

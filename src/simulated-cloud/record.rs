@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    control::Latencies,
+    control::OperationLatencies,
     messages::{ConditionRequest, CreateVm, DepartedView, PROVIDER_ID_PREFIX, VmState, VmView},
-    spec::{ProviderSpec, Volumes},
+    spec::{InitialVolumes, ProviderSpec},
 };
 use mcm_api::GoDuration;
 
@@ -76,20 +76,20 @@ pub(super) struct SetCondition {
 /// A deleted VM whose Node still exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Departed {
+pub(super) struct DepartedVm {
     pub id: String,
     pub provider_id: String,
     pub node_name: String,
     /// None if it is not known that there is a Node.
     pub uid: Option<String>,
     pub at: Timestamp,
-    pub how: Departure,
+    pub how: DepartureCause,
 }
 
 /// How a VM went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Departure {
+pub(super) enum DepartureCause {
     Deleted,
     Vanished,
     Unregistered,
@@ -115,15 +115,15 @@ impl VmRecord {
         id: String,
         request: &CreateVm,
         spec: ProviderSpec,
-        defaults: &Latencies,
+        defaults: &OperationLatencies,
         now: Timestamp,
     ) -> Self {
         let create = spec.create_latency.map_or(defaults.create.as_std(), GoDuration::as_std);
         let boot_latency = spec.boot_latency.unwrap_or_else(|| defaults.boot.as_std().into());
         let made_at = after(now, create);
         let volumes = match &spec.volumes {
-            Volumes::Count(count) => (1..=*count).map(|number| format!("vol-{id}-{number}")).collect(),
-            Volumes::Names(names) => names.clone(),
+            InitialVolumes::Count(count) => (1..=*count).map(|number| format!("vol-{id}-{number}")).collect(),
+            InitialVolumes::Names(names) => names.clone(),
         };
         Self {
             serial,
@@ -205,8 +205,8 @@ impl VmRecord {
     }
 
     /// The record that is kept after the VM is deleted; none if it never requested a Node.
-    pub(super) fn departed(&self, at: Timestamp, how: Departure) -> Option<Departed> {
-        (!self.node.is_none()).then(|| Departed {
+    pub(super) fn departed(&self, at: Timestamp, how: DepartureCause) -> Option<DepartedVm> {
+        (!self.node.is_none()).then(|| DepartedVm {
             id: self.id.clone(),
             provider_id: self.provider_id(),
             node_name: self.machine_name.clone(),
@@ -217,7 +217,7 @@ impl VmRecord {
     }
 }
 
-impl Departed {
+impl DepartedVm {
     pub(super) fn view(&self) -> DepartedView {
         DepartedView {
             id: self.id.clone(),

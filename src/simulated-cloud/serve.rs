@@ -6,7 +6,9 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{cloud::Cloud, control::Control, journal::JournalError, kubelet::keep_nodes, server::router};
+use super::{
+    cloud::CloudSimulator, control::SimulationSettings, journal::JournalError, kubelet::keep_nodes, server::router,
+};
 
 /// Where the API listens unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:10270";
@@ -21,7 +23,7 @@ pub struct ServeOptions {
     /// Cluster in which VMs register as Nodes.
     pub target: Option<Client>,
     /// Settings at the start.
-    pub control: Control,
+    pub control: SimulationSettings,
     /// Seed of everything random; a new one if absent.
     pub seed: Option<u64>,
     /// Ends it.
@@ -63,8 +65,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let address = address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 10270)));
     let seed = seed.unwrap_or_else(rand::random);
     let cloud = match &state_file {
-        Some(path) => Cloud::open(path, seed, control)?,
-        None => Cloud::new(seed, control),
+        Some(path) => CloudSimulator::open(path, seed, control)?,
+        None => CloudSimulator::new(seed, control),
     };
     let cloud = Arc::new(cloud);
     let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;

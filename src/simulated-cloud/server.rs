@@ -14,21 +14,21 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    cloud::Cloud,
-    control::{Control, InvalidControl},
-    messages::{Failure, LoadBalancerView, Selector, StateView, TagRequest, VmView},
-    stats::Stats,
+    cloud::CloudSimulator,
+    control::{InvalidControl, SimulationSettings},
+    messages::{CloudCallError, LoadBalancerView, StateView, TagRequest, VmSelector, VmView},
+    stats::SimulationStats,
 };
 use mcm_driver::code::Code;
 
-type Answer<T> = Result<Json<T>, Failure>;
-type Shared = State<Arc<Cloud>>;
+type JsonResult<T> = Result<Json<T>, CloudCallError>;
+type SharedSimulator = State<Arc<CloudSimulator>>;
 
 /// Largest body; a `providerSpec` is far smaller.
 const BODY_LIMIT: usize = 1 << 20;
 
 /// The routes of the API of a cloud.
-pub fn router(cloud: Arc<Cloud>) -> Router {
+pub fn router(cloud: Arc<CloudSimulator>) -> Router {
     Router::new()
         .route("/v1/vms", post(create).get(find).delete(delete_selected))
         .route("/v1/vms/{id}", delete(delete_one))
@@ -49,12 +49,12 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .with_state(cloud)
 }
 
-async fn create(State(cloud): Shared, body: Bytes) -> Answer<VmView> {
+async fn create(State(cloud): SharedSimulator, body: Bytes) -> JsonResult<VmView> {
     cloud.create(&read(&body)?).await.map(Json)
 }
 
 /// One VM if the query names one, else a list.
-async fn find(State(cloud): Shared, Query(selector): Query<Selector>) -> Result<Response, Failure> {
+async fn find(State(cloud): SharedSimulator, Query(selector): Query<VmSelector>) -> Result<Response, CloudCallError> {
     if selector.machine.is_some() || selector.provider_id.is_some() {
         cloud.status(&selector).await.map(|vm| Json(vm).into_response())
     } else {
@@ -62,81 +62,93 @@ async fn find(State(cloud): Shared, Query(selector): Query<Selector>) -> Result<
     }
 }
 
-async fn delete_selected(State(cloud): Shared, Query(selector): Query<Selector>) -> Result<StatusCode, Failure> {
+async fn delete_selected(
+    State(cloud): SharedSimulator,
+    Query(selector): Query<VmSelector>,
+) -> Result<StatusCode, CloudCallError> {
     cloud.delete(&selector).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn delete_one(State(cloud): Shared, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+async fn delete_one(State(cloud): SharedSimulator, Path(id): Path<String>) -> Result<StatusCode, CloudCallError> {
     cloud.delete_id(&id).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn initialize(State(cloud): Shared, Path(id): Path<String>) -> Answer<VmView> {
+async fn initialize(State(cloud): SharedSimulator, Path(id): Path<String>) -> JsonResult<VmView> {
     cloud.initialize(&id).await.map(Json)
 }
 
-async fn set_cluster(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+async fn set_cluster(State(cloud): SharedSimulator, Path(id): Path<String>, body: Bytes) -> JsonResult<VmView> {
     let tags: TagRequest = read(&body)?;
     cloud.set_tags(&id, &tags).map(Json)
 }
 
-async fn kill(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+async fn kill(State(cloud): SharedSimulator, Path(id): Path<String>, body: Bytes) -> JsonResult<VmView> {
     let request = if body.is_empty() { Default::default() } else { read(&body)? };
     cloud.kill(&id, request).map(Json)
 }
 
-async fn set_condition(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+async fn set_condition(State(cloud): SharedSimulator, Path(id): Path<String>, body: Bytes) -> JsonResult<VmView> {
     cloud.set_condition(&id, read(&body)?).map(Json)
 }
 
-async fn set_volumes(State(cloud): Shared, Path(id): Path<String>, body: Bytes) -> Answer<VmView> {
+async fn set_volumes(State(cloud): SharedSimulator, Path(id): Path<String>, body: Bytes) -> JsonResult<VmView> {
     cloud.set_volumes(&id, &read(&body)?).map(Json)
 }
 
-async fn put_load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Answer<LoadBalancerView> {
+async fn put_load_balancer(State(cloud): SharedSimulator, Path(name): Path<String>) -> JsonResult<LoadBalancerView> {
     cloud.put_load_balancer(&name).map(Json)
 }
 
-async fn load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Answer<LoadBalancerView> {
+async fn load_balancer(State(cloud): SharedSimulator, Path(name): Path<String>) -> JsonResult<LoadBalancerView> {
     cloud.load_balancer(&name).map(Json)
 }
 
-async fn delete_load_balancer(State(cloud): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+async fn delete_load_balancer(
+    State(cloud): SharedSimulator,
+    Path(name): Path<String>,
+) -> Result<StatusCode, CloudCallError> {
     cloud.delete_load_balancer(&name).map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn register(State(cloud): Shared, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Failure> {
+async fn register(
+    State(cloud): SharedSimulator,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<StatusCode, CloudCallError> {
     cloud.set_member(&name, &id, true).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn deregister(State(cloud): Shared, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Failure> {
+async fn deregister(
+    State(cloud): SharedSimulator,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<StatusCode, CloudCallError> {
     cloud.set_member(&name, &id, false).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn control(State(cloud): Shared) -> Json<Control> {
+async fn control(State(cloud): SharedSimulator) -> Json<SimulationSettings> {
     Json(cloud.control())
 }
 
-async fn replace_control(State(cloud): Shared, body: Bytes) -> Answer<Control> {
+async fn replace_control(State(cloud): SharedSimulator, body: Bytes) -> JsonResult<SimulationSettings> {
     cloud.replace_control(object(&body)?).map(Json).map_err(|error| refused(&error))
 }
 
-async fn patch_control(State(cloud): Shared, body: Bytes) -> Answer<Control> {
+async fn patch_control(State(cloud): SharedSimulator, body: Bytes) -> JsonResult<SimulationSettings> {
     cloud.patch_control(object(&body)?).map(Json).map_err(|error| refused(&error))
 }
 
-async fn state(State(cloud): Shared) -> Json<StateView> {
+async fn state(State(cloud): SharedSimulator) -> Json<StateView> {
     Json(cloud.state())
 }
 
-async fn stats(State(cloud): Shared) -> Json<Stats> {
+async fn stats(State(cloud): SharedSimulator) -> Json<SimulationStats> {
     Json(cloud.stats())
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, CloudCallError> {
     serde_json::from_slice(body).map_err(|error| invalid(format!("the body is invalid: {error}")))
 }
 
-fn object(body: &Bytes) -> Result<Value, Failure> {
+fn object(body: &Bytes) -> Result<Value, CloudCallError> {
     read(body).and_then(
         |value: Value| {
             if value.is_object() { Ok(value) } else { Err(invalid("the body is not a JSON object")) }
@@ -144,15 +156,15 @@ fn object(body: &Bytes) -> Result<Value, Failure> {
     )
 }
 
-fn refused(error: &InvalidControl) -> Failure {
+fn refused(error: &InvalidControl) -> CloudCallError {
     match std::error::Error::source(error) {
         Some(source) => invalid(format!("{error}: {source}")),
         None => invalid(error),
     }
 }
 
-fn invalid(message: impl Display) -> Failure {
-    Failure::new(Code::InvalidArgument, message.to_string())
+fn invalid(message: impl Display) -> CloudCallError {
+    CloudCallError::new(Code::InvalidArgument, message.to_string())
 }
 
 fn no_such(what: &str) -> Response {
@@ -160,7 +172,7 @@ fn no_such(what: &str) -> Response {
     (StatusCode::NOT_FOUND, Json(failure)).into_response()
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for CloudCallError {
     fn into_response(self) -> Response {
         (status_of(self.code), Json(self)).into_response()
     }

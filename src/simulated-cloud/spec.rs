@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use mcm_api::GoDuration;
-use mcm_driver::spec::{Fields, Problems, boolean, duration, found, one_of, quantity, string, text};
+use mcm_driver::spec::{ClassProblems, FieldReader, boolean, duration, found, one_of, quantity, string, text};
 
 /// Every field, in the order of the documentation.
 const FIELDS: [&str; 12] = [
@@ -56,7 +56,7 @@ pub struct ProviderSpec {
     /// The VM's Node never registers.
     pub never_join: bool,
     /// Volumes attached from the start.
-    pub volumes: Volumes,
+    pub volumes: InitialVolumes,
     /// Further labels of the Node.
     pub node_labels: BTreeMap<String, String>,
     /// Taints with which the Node registers; [`FAKE`] if not given.
@@ -68,7 +68,7 @@ pub struct ProviderSpec {
 /// Volumes of a VM at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Volumes {
+pub enum InitialVolumes {
     /// So many, with names made from the VM's ID.
     Count(u64),
     /// These.
@@ -78,7 +78,7 @@ pub enum Volumes {
 /// A `providerSpec` that is not one: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.error_text())]
-pub struct InvalidSpec(Problems);
+pub struct InvalidSpec(ClassProblems);
 
 impl ProviderSpec {
     /// Reads a `providerSpec`; unknown fields are ignored.
@@ -86,14 +86,14 @@ impl ProviderSpec {
     /// # Errors
     /// The actual and the expected value of each invalid or duplicate field.
     pub fn parse(value: &Value) -> Result<Self, InvalidSpec> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         let spec = Self::read(value, &mut problems);
         if problems.errors.is_empty() { Ok(spec) } else { Err(InvalidSpec(problems)) }
     }
 
     /// Reads a `providerSpec` and reports its problems; invalid fields get their default.
-    pub(crate) fn read(value: &Value, problems: &mut Problems) -> Self {
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+    pub(crate) fn read(value: &Value, problems: &mut ClassProblems) -> Self {
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let region = fields.optional("region", &string()).unwrap_or_else(|| "simulated".to_owned());
         Self {
             zone: fields.optional("zone", &string()).unwrap_or_else(|| format!("{region}-a")),
@@ -104,7 +104,7 @@ impl ProviderSpec {
             delete_latency: fields.optional("deleteLatency", &duration()),
             initialize: fields.optional("initialize", &boolean()).unwrap_or_default(),
             never_join: fields.optional("neverJoin", &boolean()).unwrap_or_default(),
-            volumes: fields.with("volumes", volumes).unwrap_or(Volumes::Count(0)),
+            volumes: fields.with("volumes", volumes).unwrap_or(InitialVolumes::Count(0)),
             node_labels: fields.map("nodeLabels", &text()),
             taints: match fields.has("taints") {
                 true => fields.objects("taints", &TAINT_FIELDS, taint),
@@ -134,7 +134,7 @@ impl Default for ProviderSpec {
             delete_latency: None,
             initialize: false,
             never_join: false,
-            volumes: Volumes::Count(0),
+            volumes: InitialVolumes::Count(0),
             node_labels: BTreeMap::new(),
             taints: vec![fake()],
             capacity: capacity(BTreeMap::new()),
@@ -153,19 +153,19 @@ fn fake() -> Taint {
     Taint { key: FAKE.to_owned(), effect: "NoSchedule".to_owned(), value: None, time_added: None }
 }
 
-fn taint(fields: &mut Fields<'_>) -> Option<Taint> {
+fn taint(fields: &mut FieldReader<'_>) -> Option<Taint> {
     let (key, effect) = (fields.required("key", &string()), fields.required("effect", &one_of(&EFFECTS)));
     let value = fields.optional("value", &text()).filter(|value| !value.is_empty());
     Some(Taint { key: key?, effect: effect?.to_owned(), value, time_added: None })
 }
 
 /// So many volumes, or a list of names.
-fn volumes(path: &str, value: &Value, problems: &mut Problems) -> Option<Volumes> {
+fn volumes(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<InitialVolumes> {
     match value {
         Value::Number(number) if number.as_u64().is_some_and(|count| count <= MOST_VOLUMES) => {
-            number.as_u64().map(Volumes::Count)
+            number.as_u64().map(InitialVolumes::Count)
         }
-        Value::Array(names) => Some(Volumes::Names(
+        Value::Array(names) => Some(InitialVolumes::Names(
             names
                 .iter()
                 .enumerate()
@@ -229,7 +229,7 @@ mod tests {
             delete_latency: Some("500ms".parse().unwrap()),
             initialize: true,
             never_join: true,
-            volumes: Volumes::Names(vec!["a".into()]),
+            volumes: InitialVolumes::Names(vec!["a".into()]),
             node_labels: [("Pool".into(), "x".into())].into(),
             taints: vec![Taint {
                 key: "k".into(),
@@ -286,7 +286,7 @@ mod tests {
     #[case(json!({"neverJion": true}), "providerSpec.neverJion: unknown field, ignored: did you mean neverJoin?")]
     #[case(json!({"taints": [{"key": "a", "effect": "NoExecute", "operator": "x"}]}), "providerSpec.taints[0].operator: unknown field, ignored: known are key, value, effect")]
     fn an_unknown_field_is_ignored_with_a_warning(#[case] value: Value, #[case] expected: &str) {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         ProviderSpec::read(&value, &mut problems);
         assert_eq!(problems.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         ProviderSpec::parse(&value).unwrap();

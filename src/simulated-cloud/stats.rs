@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::control::OPERATIONS;
-use mcm_driver::{code::Code, operation::Operation};
+use mcm_driver::{code::Code, operation::DriverOperation};
 
 /// Counts since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stats {
+pub struct SimulationStats {
     /// Calls by operation.
-    pub calls: BTreeMap<Operation, Calls>,
+    pub calls: BTreeMap<DriverOperation, CallCounts>,
     /// VMs made.
     pub created: u64,
     /// VMs deleted by a delete call.
@@ -31,25 +31,25 @@ pub struct Stats {
 
 /// Calls of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Calls {
+pub struct CallCounts {
     /// All of them.
     pub total: u64,
     /// Failed calls, by the name of the code.
     pub failed: BTreeMap<String, u64>,
 }
 
-impl Stats {
+impl SimulationStats {
     /// The initial counters, with `alive` VMs.
     pub(super) fn starting_with(alive: usize) -> Self {
-        let calls = OPERATIONS.map(|operation| (operation, Calls::default())).into();
+        let calls = OPERATIONS.map(|operation| (operation, CallCounts::default())).into();
         Self { calls, alive, max_alive: alive, ..Self::default() }
     }
 
-    pub(super) fn called(&mut self, operation: Operation) {
+    pub(super) fn called(&mut self, operation: DriverOperation) {
         self.calls.entry(operation).or_default().total += 1;
     }
 
-    pub(super) fn failed(&mut self, operation: Operation, code: Code) {
+    pub(super) fn failed(&mut self, operation: DriverOperation, code: Code) {
         *self.calls.entry(operation).or_default().failed.entry(code.to_string()).or_default() += 1;
     }
 

@@ -6,14 +6,14 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{Cloud, Control, Failure, router};
+use super::{CloudCallError, CloudSimulator, SimulationSettings, router};
 use mcm_driver::tls::use_ring;
 
 async fn serve_http() -> String {
     use_ring();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let cloud = Arc::new(Cloud::new(1, Control::default()));
+    let cloud = Arc::new(CloudSimulator::new(1, SimulationSettings::default()));
     tokio::spawn(axum::serve(listener, router(cloud)).into_future());
     format!("http://{address}")
 }
@@ -50,7 +50,7 @@ async fn the_api_explains_its_refusals(
     let call = reqwest::Client::new().request(method.parse().unwrap(), format!("{base}{path}")).body(body);
     let answer = call.send().await.unwrap();
     assert_eq!(answer.status().as_u16(), status);
-    let failure: Failure = answer.json().await.unwrap();
+    let failure: CloudCallError = answer.json().await.unwrap();
     assert!(failure.message.contains(text), "{}", failure.message);
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::token;
 use mcm_api::{machine::MachineClass, node::Node};
-use mcm_driver::{Capabilities, DriverError, SecretData, Vm};
+use mcm_driver::{DriverCapabilities, DriverError, SecretData, Vm};
 use mcm_rules::{
     drain::{DisruptionAllowance, DrainAnswer, PodFacts},
     safety::meltdown::ReplacementPermit,
@@ -64,7 +64,7 @@ pub enum ClassView {
     Present {
         class: Arc<MachineClass>,
         /// Capabilities of its driver.
-        driver: Capabilities,
+        driver: DriverCapabilities,
     },
 }
 

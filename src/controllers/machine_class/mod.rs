@@ -22,7 +22,7 @@ use mcm_api::{
     machine::{MachineClass, SecretRef},
     patch,
 };
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use mcm_rules::plan::SubjectRef;
 
 pub use cache::{CACHE, is_missing, is_unusable, naming};
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// The Secrets of [`secret_names`], by name. One that is missing here is unknown.
     pub secrets: BTreeMap<String, SecretState>,
     /// Result of `Driver::validate`; `None` if this process has no driver for it.
-    pub problems: Option<Problems>,
+    pub problems: Option<ClassProblems>,
 }
 
 /// A Secret as one reconcile reads it.

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::{machine_class::plan, testing::Wire};
     use mcm_api::labels::FINALIZER;
-    use mcm_driver::Guards;
+    use mcm_driver::DriverGuards;
     use mcm_driver_host::DriverCatalogue;
     use mcm_runtime::{
         clock::SystemClock, events::EventRecorder, guard::GuardedObject, metrics::MetricsRegistry, objects::CachedApi,
@@ -78,7 +78,7 @@ mod tests {
             classes: Arc::new(CachedApi::namespaced(&classes, &client)),
             machines: Arc::new(CachedApi::namespaced(&machines, &client)),
             secrets: Arc::new(CachedApi::namespaced(&crate::secret::CACHE.empty(), &client)),
-            drivers: Arc::new(DriverCatalogue::of([], &Guards::unobserved())),
+            drivers: Arc::new(DriverCatalogue::of([], &DriverGuards::unobserved())),
             events: EventRecorder::start(client, "test", Arc::new(SystemClock), MetricsRegistry::new()),
         };
         let plan = plan(&reconciler.observe(&Key::new("ns", "c"), &(), &())?);

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{Action, Snapshot};
 use mcm_api::{labels::CLASS_PROBLEMS, reasons::EventReason};
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// An event message has at most 1024 bytes; the list of problems may take most of them.
@@ -32,7 +32,7 @@ pub(super) fn report(plan: &mut Plan<Action>, snapshot: &Snapshot) {
 }
 
 /// Errors first. As many problems as fit, and the number of omitted ones.
-fn text_of(problems: &Problems) -> Option<String> {
+fn text_of(problems: &ClassProblems) -> Option<String> {
     let errors = problems.errors.iter().map(ToString::to_string);
     let warnings = problems.warnings.iter().map(|problem| format!("{problem} (warning)"));
     let mut all = errors.chain(warnings);
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
     use crate::machine_class::plan;
 
-    fn problems(errors: &[&str], warnings: &[&str]) -> Problems {
-        let mut problems = Problems::default();
+    fn problems(errors: &[&str], warnings: &[&str]) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         errors.iter().for_each(|path| problems.error(*path, "bad"));
         warnings.iter().for_each(|path| problems.warning(*path, "odd"));
         problems
     }
 
-    fn snapshot(shown: Option<&str>, problems: Option<Problems>) -> Snapshot {
+    fn snapshot(shown: Option<&str>, problems: Option<ClassProblems>) -> Snapshot {
         let class =
             json!({ "metadata": { "name": "c", "annotations": { CLASS_PROBLEMS: shown } }, "providerSpec": {} });
         let mut class = class;
@@ -101,7 +101,7 @@ mod tests {
         Some((json!("c: odd (warning)"), Some("The driver accepts the class, but: c: odd (warning)"))))]
     fn the_class_shows_its_problems_and_each_change_of_them_is_one_event(
         #[case] shown: Option<&str>,
-        #[case] problems: Problems,
+        #[case] problems: ClassProblems,
         #[case] expected: Option<(Value, Option<&str>)>,
     ) {
         let expected = expected.map(|(annotation, event)| (annotation, event.map(str::to_owned)));

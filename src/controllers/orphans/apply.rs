@@ -24,7 +24,7 @@ use mcm_api::{
     machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
     reasons::EventReason,
 };
-use mcm_driver::{Account, MachineRequest, SecretData, cloud::driver_of};
+use mcm_driver::{CloudAccount, MachineRequest, SecretData, cloud::driver_of};
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::{
     plan::{Event, Step},
@@ -79,7 +79,7 @@ pub(crate) struct OrphanCollector {
     pub clock: Arc<dyn TimeSource>,
     pub permits: Arc<ReplacementPermits>,
     /// When deletions were requested, by account.
-    pub deletions: Mutex<BTreeMap<Account, Vec<Timestamp>>>,
+    pub deletions: Mutex<BTreeMap<CloudAccount, Vec<Timestamp>>>,
     /// The Machines that are about to be created for a drain. They hold their permit although they do not exist yet.
     pub drains: Arc<Mutex<BTreeMap<PermitKey, String>>>,
     /// The class that handles a VM without a Machine, by provider and identity, and when it last listed it.
@@ -369,7 +369,7 @@ impl OrphanCollector {
 
     fn count_deletion(&self, class: &MachineClass, now: Timestamp) {
         let mut deletions = self.deletions.lock();
-        let times = deletions.entry(Account::of(class)).or_default();
+        let times = deletions.entry(CloudAccount::of(class)).or_default();
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         times.retain(|at| *at > since);
         times.push(now);

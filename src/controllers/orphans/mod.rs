@@ -45,7 +45,7 @@ use mcm_api::{
     machine::{Machine, MachineClass, MachinePhase},
     vm_owner::Owner,
 };
-use mcm_driver::Listed;
+use mcm_driver::VmsByProviderId;
 use mcm_rules::{
     plan::Event,
     safety::{
@@ -154,7 +154,7 @@ pub struct ClassVms {
     /// The owner of the class.
     pub owner: Owner,
     /// The VMs.
-    pub vms: Listed,
+    pub vms: VmsByProviderId,
 }
 
 /// The classes of other namespaces whose VMs may be in the list of a class.

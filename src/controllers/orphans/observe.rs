@@ -12,7 +12,7 @@ use super::{
 };
 use crate::machine;
 use mcm_api::machine::MachineClass;
-use mcm_driver::Account;
+use mcm_driver::CloudAccount;
 use mcm_rules::safety::trust::TargetTrust;
 use mcm_runtime::{
     cache::Key,
@@ -52,7 +52,7 @@ impl OrphanCollector {
     fn recently_deleted(&self, class: &MachineClass, now: Timestamp) -> usize {
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         let deletions = self.deletions.lock();
-        deletions.get(&Account::of(class)).map_or(0, |times| times.iter().filter(|at| **at > since).count())
+        deletions.get(&CloudAccount::of(class)).map_or(0, |times| times.iter().filter(|at| **at > since).count())
     }
 
     /// The Nodes of all targets.

@@ -8,7 +8,7 @@ use super::{
     OrphanPolicy, Snapshot, VmListing,
     nodes::{NodeIndex, TargetNode},
 };
-use mcm_driver::Listed;
+use mcm_driver::VmsByProviderId;
 use mcm_rules::safety::orphans::{VmClassification, identity};
 
 /// The shortest pause between two lists.
@@ -37,7 +37,7 @@ pub(super) struct OrphanPass<'a> {
     pub snapshot: &'a Snapshot,
     pub policy: &'a OrphanPolicy,
     pub list: &'a VmListing,
-    pub vms: &'a Listed,
+    pub vms: &'a VmsByProviderId,
     pub verdicts: VmVerdicts<'a>,
     pub sharing: VmListSharing,
     pub nodes: NodeIndex<'a>,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::object::authority;
 use mcm_api::reasons::EventReason;
-use mcm_driver::Listed;
+use mcm_driver::VmsByProviderId;
 use mcm_rules::{
     plan::{Event, Plan, PlanInput, WaitKind},
     safety::orphans::{VmClassification, identity, is_proven, judge},
@@ -92,7 +92,7 @@ pub fn plan(snapshot: &Snapshot, policy: &OrphanPolicy) -> Plan<Action> {
 
 /// Leaves VMs to another class whose list shows them as well, so that each orphan is reported and deleted once. False if the
 /// classes have not been asked yet.
-fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &Listed, verdicts: &mut VmVerdicts<'_>) -> bool {
+fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &VmsByProviderId, verdicts: &mut VmVerdicts<'_>) -> bool {
     let is_shared = |verdict: &VmClassification| !matches!(verdict, VmClassification::Claimed);
     let shown: Vec<String> = verdicts.iter().filter(|(_, one)| is_shared(one)).map(|(id, _)| named(vms, id)).collect();
     match &snapshot.learned.elsewhere {
@@ -107,13 +107,13 @@ fn divide(plan: &mut Plan<Action>, snapshot: &Snapshot, vms: &Listed, verdicts: 
     true
 }
 
-fn named(vms: &Listed, id: &str) -> String {
+fn named(vms: &VmsByProviderId, id: &str) -> String {
     identity(id, vms.get(id).map(|vm| vm.machine.as_str()).unwrap_or_default())
 }
 
 /// `None` if it matters, and the classes of other namespaces were not listed.
 fn sharing(
-    vms: &Listed,
+    vms: &VmsByProviderId,
     verdicts: &VmVerdicts<'_>,
     others: Option<&ForeignClasses>,
     policy: &OrphanPolicy,

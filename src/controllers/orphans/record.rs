@@ -9,7 +9,7 @@ use super::{
     pass::{MISSING_RIGHT, OrphanPass, VmListSharing, patience, period_of, probe, shortened},
 };
 use mcm_api::{labels, machine::Machine, reasons::EventReason};
-use mcm_driver::Listed;
+use mcm_driver::VmsByProviderId;
 use mcm_rules::{
     plan::{Event, Plan},
     safety::orphans::{SightingTimes, VmClassification, is_proven, seen, without_vm},
@@ -134,7 +134,7 @@ fn claimed_text(before: &BTreeSet<String>, now: &BTreeSet<String>) -> Option<Str
     })
 }
 
-fn reason(vms: &Listed, memory: &Memory) -> String {
+fn reason(vms: &VmsByProviderId, memory: &Memory) -> String {
     let counts = format!(
         "{} VMs: {} without a machine, {} that may belong to another machine; {} machines without a VM",
         vms.len(),

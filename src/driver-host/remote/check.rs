@@ -6,10 +6,10 @@ use mcm_api::syntax::is_deceptive;
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    inspection::Finding,
+    inspection::ResourceFinding,
     interface::SecretData,
-    spec::Problems,
-    vm::{Listed, ListedVm, Vm},
+    spec::ClassProblems,
+    vm::{ListedVm, Vm, VmsByProviderId},
 };
 
 /// Longer than provider IDs of any cloud.
@@ -74,9 +74,9 @@ pub(super) fn state(state: Option<&str>) -> Result<(), DriverError> {
 /// A complete list, in which each provider ID that no VM can have and each name that no Machine can have are empty: such a
 /// VM exists, but neither is it deleted, nor counts any Machine as one without a VM that may have it. The same holds for a VM
 /// with a marker that no owner can have. Second: those entries, as they may be shown.
-pub(super) fn list(all: Listed) -> (Listed, Vec<String>) {
+pub(super) fn list(all: VmsByProviderId) -> (VmsByProviderId, Vec<String>) {
     let mut wrong = Vec::new();
-    let mut good = Listed::new();
+    let mut good = VmsByProviderId::new();
     for (id, vm) in all {
         let is_id = provider_id(&id).is_ok();
         let is_owner = vm.owner.as_deref().is_none_or(|owner| owner.len() <= LONGEST_NAME && is_printable(owner));
@@ -94,7 +94,7 @@ pub(super) fn list(all: Listed) -> (Listed, Vec<String>) {
 }
 
 /// The same for a test, which judges the driver.
-pub(super) fn flawless_list(all: Listed) -> Result<Listed, DriverError> {
+pub(super) fn flawless_list(all: VmsByProviderId) -> Result<VmsByProviderId, DriverError> {
     match list(all) {
         (all, flaws) if flaws.is_empty() => Ok(all),
         (_, flaws) => wrong(&format!("a list with invalid VMs: {}", first_of(&flaws))),
@@ -113,7 +113,10 @@ pub(super) fn pause(error: DriverError, may_pause: bool) -> DriverError {
 }
 
 /// The findings of a driver in its cloud, as they may be shown.
-pub(super) fn findings(mut findings: Vec<Finding>, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+pub(super) fn findings(
+    mut findings: Vec<ResourceFinding>,
+    secret: &SecretData,
+) -> Result<Vec<ResourceFinding>, DriverError> {
     if findings.len() > MOST_FINDINGS {
         return wrong("more findings than a class has fields");
     }
@@ -158,7 +161,7 @@ pub(super) fn error(mut error: DriverError, secret: &SecretData) -> DriverError 
 }
 
 /// The texts of problems, likewise.
-pub(super) fn problems(problems: &mut Problems) {
+pub(super) fn problems(problems: &mut ClassProblems) {
     let none = SecretData::default();
     for problem in problems.errors.iter_mut().chain(&mut problems.warnings) {
         problem.path = text(&problem.path, &none);
@@ -249,7 +252,7 @@ mod tests {
     fn a_wrong_entry_of_a_list_is_emptied_and_reported(#[case] found: (&str, &str), #[case] kept: (&str, &str)) {
         let owned = |(id, machine): (&str, &str)| (id.to_owned(), ListedVm::unmarked(machine));
         let fine = owned(("aws:///i-0", "machine-0"));
-        let all: Listed = [fine.clone(), owned(found)].into();
+        let all: VmsByProviderId = [fine.clone(), owned(found)].into();
         let (good, flaws) = list(all.clone());
         assert_eq!(good, [fine, owned(kept)].into());
         assert_eq!(

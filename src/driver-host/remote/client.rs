@@ -20,12 +20,12 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    guard::{Observer, TimeLimits},
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, ProblemsHook, SecretData},
-    operation::Operation,
-    spec::Problems,
-    vm::{Listed, Vm},
+    guard::{DriverObserver, TimeLimits},
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, ProblemsHook, SecretData},
+    operation::DriverOperation,
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 
 /// The treatment of the driver's texts.
@@ -49,14 +49,14 @@ pub struct RemoteDriver {
 
 impl RemoteDriver {
     /// Connects in the background.
-    pub fn open(endpoint: &DriverEndpoint, texts: TextTreatment, observer: &Arc<dyn Observer>) -> Self {
+    pub fn open(endpoint: &DriverEndpoint, texts: TextTreatment, observer: &Arc<dyn DriverObserver>) -> Self {
         Self::open_with(endpoint, texts, observer, KeeperTiming::default())
     }
 
     pub(super) fn open_with(
         endpoint: &DriverEndpoint,
         texts: TextTreatment,
-        observer: &Arc<dyn Observer>,
+        observer: &Arc<dyn DriverObserver>,
         timing: KeeperTiming,
     ) -> Self {
         let line = Arc::new(DriverConnections::new(endpoint.clone(), Arc::clone(observer), timing));
@@ -73,7 +73,7 @@ impl RemoteDriver {
         self.line.wait_until_known().await
     }
 
-    fn request<T>(operation: Operation, message: T) -> Request<T> {
+    fn request<T>(operation: DriverOperation, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(TimeLimits::default().of(operation));
         request
@@ -88,7 +88,7 @@ impl RemoteDriver {
         Err(DriverError::new(Code::Unimplemented, format!("driver {} {cannot}", self.name)))
     }
 
-    fn without_flaws(&self, all: Listed) -> Listed {
+    fn without_flaws(&self, all: VmsByProviderId) -> VmsByProviderId {
         let (all, flaws) = check::list(all);
         if !flaws.is_empty() {
             let (driver, count, first) = (self.name, flaws.len(), check::first_of(&flaws));
@@ -107,7 +107,7 @@ impl RemoteDriver {
     /// Create, initialize or status.
     async fn vm<F>(
         &self,
-        operation: Operation,
+        operation: DriverOperation,
         request: &MachineRequest,
         call: impl FnOnce(RpcClient, Request<proto::MachineRequest>) -> F,
     ) -> Result<Vm, DriverError>
@@ -131,15 +131,15 @@ impl Driver for RemoteDriver {
         self.name
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> DriverCapabilities {
         self.line.served().capabilities
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
         self.known_problems(class).unwrap_or_default()
     }
 
-    fn known_problems(&self, class: &MachineClass) -> Option<Problems> {
+    fn known_problems(&self, class: &MachineClass) -> Option<ClassProblems> {
         let subject = ClassHash::of(class);
         let (known, is_due) = self.verdicts.look_up(subject);
         if is_due {
@@ -167,22 +167,27 @@ impl Driver for RemoteDriver {
         self.hooks.lock().push(hook);
     }
 
-    async fn problems(&self, class: &MachineClass) -> Result<Problems, DriverError> {
+    async fn problems(&self, class: &MachineClass) -> Result<ClassProblems, DriverError> {
         let result = problems_of(&self.line, self.name, class).await;
         self.clean(result, &SecretData::default())
     }
 
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.vm(Operation::Create, request, |mut client, message| async move { client.create(message).await }).await
-    }
-
-    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.vm(Operation::Initialize, request, |mut client, message| async move { client.initialize(message).await })
+        self.vm(DriverOperation::Create, request, |mut client, message| async move { client.create(message).await })
             .await
     }
 
+    async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.vm(
+            DriverOperation::Initialize,
+            request,
+            |mut client, message| async move { client.initialize(message).await },
+        )
+        .await
+    }
+
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let message = Self::request(Operation::Delete, wire::machine_request(self.name, request)?);
+        let message = Self::request(DriverOperation::Delete, wire::machine_request(self.name, request)?);
         let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_deletion(client.delete(message).await?.into_inner()))
         };
@@ -192,16 +197,17 @@ impl Driver for RemoteDriver {
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.vm(Operation::Status, request, |mut client, message| async move { client.status(message).await }).await
+        self.vm(DriverOperation::Status, request, |mut client, message| async move { client.status(message).await })
+            .await
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let message = proto::ListRequest {
             provider: self.name.to_owned(),
             class_json: wire::class(class)?,
             secret: wire::secret(secret),
         };
-        let message = Self::request(Operation::List, message);
+        let message = Self::request(DriverOperation::List, message);
         let call = |mut client: RpcClient| async move {
             let mut messages = client.list(message).await?.into_inner();
             let mut listing = VmListReader::default();
@@ -220,7 +226,7 @@ impl Driver for RemoteDriver {
         self.clean(result, secret)
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         self.can(|served| served.capabilities.inspect, "cannot inspect its cloud").await?;
         let message = proto::InspectRequest {
             provider: self.name.to_owned(),
@@ -240,7 +246,7 @@ impl Driver for RemoteDriver {
         self.can(|served| served.capabilities.tag, "cannot change tags: change them by hand, as the class specifies")
             .await?;
         let machine = Some(wire::machine_request(self.name, request)?);
-        let message = Self::request(Operation::Status, proto::TagRequest { machine, is_listed });
+        let message = Self::request(DriverOperation::Status, proto::TagRequest { machine, is_listed });
         let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_tagging(client.tag(message).await?.into_inner()))
         };
@@ -253,7 +259,7 @@ impl Driver for RemoteDriver {
             return Ok(Vec::new());
         }
         let message = proto::VolumeIdsRequest { provider: self.name.to_owned(), specs_json: wire::volumes(specs)? };
-        let message = Self::request(Operation::VolumeIds, message);
+        let message = Self::request(DriverOperation::VolumeIds, message);
         let call = |mut client: RpcClient| async move {
             Ok::<_, Status>(wire::read_volume_ids(client.volume_ids(message).await?.into_inner()))
         };
@@ -263,10 +269,10 @@ impl Driver for RemoteDriver {
     }
 }
 
-async fn problems_of(line: &DriverConnections, name: &str, class: &MachineClass) -> Result<Problems, DriverError> {
+async fn problems_of(line: &DriverConnections, name: &str, class: &MachineClass) -> Result<ClassProblems, DriverError> {
     let message = proto::ValidateRequest { provider: name.to_owned(), class_json: wire::class(class)? };
     // It makes no cloud call.
-    let message = RemoteDriver::request(Operation::Status, message);
+    let message = RemoteDriver::request(DriverOperation::Status, message);
     let call = |mut client: RpcClient| async move {
         Ok::<_, Status>(wire::read_problems(client.validate(message).await?.into_inner()))
     };

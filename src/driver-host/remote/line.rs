@@ -41,8 +41,8 @@ use super::{
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    guard::Observer,
-    interface::{Capabilities, SecretData},
+    guard::DriverObserver,
+    interface::{DriverCapabilities, SecretData},
 };
 
 /// How long a connection may take, with its TLS handshake; longer than a look, so that a peer that is silent counts as hanging.
@@ -107,7 +107,7 @@ enum DriverAvailability {
 /// The providers and features of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverFeatures {
-    pub capabilities: Capabilities,
+    pub capabilities: DriverCapabilities,
     /// Whether it supports volumes.
     pub volume_ids: bool,
 }
@@ -115,14 +115,17 @@ pub(super) struct DriverFeatures {
 impl Default for DriverFeatures {
     /// The state before the first poll: the driver itself refuses unsupported calls.
     fn default() -> Self {
-        Self { capabilities: Capabilities { initialize: true, list: true, inspect: true, tag: true }, volume_ids: true }
+        Self {
+            capabilities: DriverCapabilities { initialize: true, list: true, inspect: true, tag: true },
+            volume_ids: true,
+        }
     }
 }
 
 /// The way to one driver.
 pub(super) struct DriverConnections {
     endpoint: DriverEndpoint,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn DriverObserver>,
     timing: KeeperTiming,
     /// The driver permits pings, as far as known.
     permits_pings: Arc<AtomicBool>,
@@ -164,7 +167,7 @@ impl DriverChannel {
 }
 
 impl DriverConnections {
-    pub(super) fn new(endpoint: DriverEndpoint, observer: Arc<dyn Observer>, timing: KeeperTiming) -> Self {
+    pub(super) fn new(endpoint: DriverEndpoint, observer: Arc<dyn DriverObserver>, timing: KeeperTiming) -> Self {
         observer.reached(&endpoint.name, false);
         let permits_pings = Arc::new(AtomicBool::new(true));
         let pings = Some((timing.pings, Arc::clone(&permits_pings)));
@@ -337,7 +340,7 @@ impl DriverConnections {
             return Err(format!("it does not serve at the moment: {}", health.message));
         }
         let proto::Provider { initialize, list, inspect, tag, .. } = *provider;
-        let capabilities = Capabilities { initialize, list, inspect, tag };
+        let capabilities = DriverCapabilities { initialize, list, inspect, tag };
         Ok(DriverFeatures { capabilities, volume_ids: provider.volume_ids })
     }
 

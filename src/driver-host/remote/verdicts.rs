@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
 use mcm_api::machine::MachineClass;
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 /// A driver may be replaced by another version.
 const AGE: Duration = Duration::from_secs(600);
@@ -41,14 +41,14 @@ pub(super) struct VerdictCache(Mutex<HashMap<ClassHash, ClassVerdict>>);
 
 #[derive(Debug, Default)]
 struct ClassVerdict {
-    problems: Option<Problems>,
+    problems: Option<ClassProblems>,
     /// The driver is not called again before this time.
     next: Option<Instant>,
 }
 
 impl VerdictCache {
     /// The cached answer about a class, and whether to call the driver for it now.
-    pub(super) fn look_up(&self, subject: ClassHash) -> (Option<Problems>, bool) {
+    pub(super) fn look_up(&self, subject: ClassHash) -> (Option<ClassProblems>, bool) {
         let mut all = self.0.lock();
         if all.len() >= MOST {
             all.clear();
@@ -62,7 +62,7 @@ impl VerdictCache {
     }
 
     /// The driver answered, or did not.
-    pub(super) fn put(&self, subject: ClassHash, problems: Option<Problems>) {
+    pub(super) fn put(&self, subject: ClassHash, problems: Option<ClassProblems>) {
         let mut all = self.0.lock();
         let verdict = all.entry(subject).or_default();
         verdict.next = Some(Instant::now() + if problems.is_some() { AGE } else { PAUSE });
@@ -83,9 +83,9 @@ mod tests {
         let verdicts = VerdictCache::default();
         assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
         assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, false), "the call is under way");
-        verdicts.put(ClassHash::of(&class), Some(Problems::default()));
+        verdicts.put(ClassHash::of(&class), Some(ClassProblems::default()));
         class.metadata.resource_version = Some("2".to_owned());
-        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (Some(Problems::default()), false));
+        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (Some(ClassProblems::default()), false));
         class.provider_spec = json!({"zone": 7});
         assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
     }
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn a_verdict_stays_when_the_driver_cannot_be_asked_again() {
         let (verdicts, subject) = (VerdictCache::default(), ClassHash::of(&MachineClass::default()));
-        verdicts.put(subject, Some(Problems::default()));
+        verdicts.put(subject, Some(ClassProblems::default()));
         verdicts.put(subject, None);
-        assert_eq!(verdicts.look_up(subject), (Some(Problems::default()), false));
+        assert_eq!(verdicts.look_up(subject), (Some(ClassProblems::default()), false));
     }
 }

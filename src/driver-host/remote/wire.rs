@@ -11,10 +11,10 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    inspection::{Finding, Presence},
+    inspection::{ResourceFinding, ResourcePresence},
     interface::{MachineRequest, SecretData},
-    spec::{Problem, Problems},
-    vm::{Listed, ListedVm, Vm},
+    spec::{ClassProblems, FieldProblem},
+    vm::{ListedVm, Vm, VmsByProviderId},
 };
 
 /// A result without content, such as a message of another program. The outcome is unknown.
@@ -162,9 +162,9 @@ pub(super) fn read_deletion(response: proto::DeleteResponse) -> Result<Option<St
     }
 }
 
-pub(super) fn problems(result: Result<Problems, DriverError>) -> proto::ValidateResponse {
+pub(super) fn problems(result: Result<ClassProblems, DriverError>) -> proto::ValidateResponse {
     use proto::validate_response::Result::{Failure, Problems};
-    let one = |problem: Problem| proto::Problem { path: problem.path, text: problem.text };
+    let one = |problem: FieldProblem| proto::Problem { path: problem.path, text: problem.text };
     let result = match result {
         Ok(problems) => Problems(proto::Problems {
             errors: problems.errors.into_iter().map(one).collect(),
@@ -175,11 +175,11 @@ pub(super) fn problems(result: Result<Problems, DriverError>) -> proto::Validate
     proto::ValidateResponse { result: Some(result) }
 }
 
-pub(super) fn read_problems(response: proto::ValidateResponse) -> Result<Problems, DriverError> {
+pub(super) fn read_problems(response: proto::ValidateResponse) -> Result<ClassProblems, DriverError> {
     use proto::validate_response::Result as Outcome;
     match response.result {
         Some(Outcome::Problems(found)) => {
-            let mut problems = Problems::default();
+            let mut problems = ClassProblems::default();
             found.errors.into_iter().for_each(|one| problems.error(one.path, one.text));
             found.warnings.into_iter().for_each(|one| problems.warning(one.path, one.text));
             Ok(problems)
@@ -207,13 +207,13 @@ pub(super) fn read_volume_ids(response: proto::VolumeIdsResponse) -> Result<Vec<
     }
 }
 
-pub(super) fn inspection(result: Result<Vec<Finding>, DriverError>) -> proto::InspectResponse {
+pub(super) fn inspection(result: Result<Vec<ResourceFinding>, DriverError>) -> proto::InspectResponse {
     use proto::inspect_response::Result::{Failure, Findings};
-    let one = |finding: Finding| {
+    let one = |finding: ResourceFinding| {
         let presence = match finding.presence {
-            Presence::Present => proto::Presence::Present,
-            Presence::Missing => proto::Presence::Missing,
-            Presence::Unknown => proto::Presence::Unspecified,
+            ResourcePresence::Present => proto::Presence::Present,
+            ResourcePresence::Missing => proto::Presence::Missing,
+            ResourcePresence::Unknown => proto::Presence::Unspecified,
         };
         proto::Finding { path: finding.path, presence: presence as i32, text: finding.text }
     };
@@ -224,15 +224,15 @@ pub(super) fn inspection(result: Result<Vec<Finding>, DriverError>) -> proto::In
     proto::InspectResponse { result: Some(result) }
 }
 
-pub(super) fn read_inspection(response: proto::InspectResponse) -> Result<Vec<Finding>, DriverError> {
+pub(super) fn read_inspection(response: proto::InspectResponse) -> Result<Vec<ResourceFinding>, DriverError> {
     use proto::inspect_response::Result::{Failure, Findings};
     let one = |finding: proto::Finding| {
         let presence = match finding.presence() {
-            proto::Presence::Present => Presence::Present,
-            proto::Presence::Missing => Presence::Missing,
-            proto::Presence::Unspecified => Presence::Unknown,
+            proto::Presence::Present => ResourcePresence::Present,
+            proto::Presence::Missing => ResourcePresence::Missing,
+            proto::Presence::Unspecified => ResourcePresence::Unknown,
         };
-        Finding { path: finding.path, presence, text: finding.text }
+        ResourceFinding { path: finding.path, presence, text: finding.text }
     };
     match response.result {
         Some(Findings(found)) => Ok(found.findings.into_iter().map(one).collect()),
@@ -263,7 +263,7 @@ pub(super) fn read_tagging(response: proto::TagResponse) -> Result<(), DriverErr
 const PAGE: usize = 2_000;
 
 /// The messages of a list, in order.
-pub(super) fn list(result: Result<Listed, DriverError>) -> Vec<proto::ListResponse> {
+pub(super) fn list(result: Result<VmsByProviderId, DriverError>) -> Vec<proto::ListResponse> {
     use proto::list_response::Part;
     let parts = match result {
         Ok(all) => {
@@ -285,7 +285,7 @@ pub(super) fn list(result: Result<Listed, DriverError>) -> Vec<proto::ListRespon
 /// Reads the messages of a list, in order.
 #[derive(Debug, Default)]
 pub(super) struct VmListReader {
-    vms: Listed,
+    vms: VmsByProviderId,
     /// VMs in all pages.
     count: u64,
 }
@@ -295,7 +295,7 @@ const MOST_VMS: u64 = 1_000_000;
 
 impl VmListReader {
     /// Takes the next message; the complete list after the last one.
-    pub(super) fn take(&mut self, message: proto::ListResponse) -> Option<Result<Listed, DriverError>> {
+    pub(super) fn take(&mut self, message: proto::ListResponse) -> Option<Result<VmsByProviderId, DriverError>> {
         use proto::list_response::Part;
         match message.part {
             Some(Part::Page(page)) => {
@@ -403,9 +403,9 @@ mod tests {
         prop_oneof![value.prop_map(Ok), any_error().prop_map(Err)]
     }
 
-    fn any_problems() -> impl Strategy<Value = Problems> {
-        let some = || collection::vec((text(), text()).prop_map(|(path, text)| Problem { path, text }), 0..3);
-        (some(), some()).prop_map(|(errors, warnings)| Problems { errors, warnings, ..Problems::default() })
+    fn any_problems() -> impl Strategy<Value = ClassProblems> {
+        let some = || collection::vec((text(), text()).prop_map(|(path, text)| FieldProblem { path, text }), 0..3);
+        (some(), some()).prop_map(|(errors, warnings)| ClassProblems { errors, warnings, ..ClassProblems::default() })
     }
 
     /// Over the wire and back.
@@ -413,7 +413,7 @@ mod tests {
         T::decode(message.encode_to_vec().as_slice()).unwrap()
     }
 
-    fn collected(messages: Vec<proto::ListResponse>) -> Option<Result<Listed, DriverError>> {
+    fn collected(messages: Vec<proto::ListResponse>) -> Option<Result<VmsByProviderId, DriverError>> {
         let mut listing = VmListReader::default();
         messages.into_iter().find_map(|message| listing.take(sent(&message)))
     }
@@ -458,7 +458,7 @@ mod tests {
         let vm = |number: usize| {
             ListedVm::new(format!("m-{number}"), Some(format!("o-{number}")).filter(|_| number.is_multiple_of(2)))
         };
-        let all: Listed = (0..count).map(|number| (format!("id-{number}"), vm(number))).collect();
+        let all: VmsByProviderId = (0..count).map(|number| (format!("id-{number}"), vm(number))).collect();
         let messages = list(Ok(all.clone()));
         assert_eq!(messages.len(), count.div_ceil(PAGE) + 1);
         assert_eq!(collected(messages.clone()), Some(Ok(all)));

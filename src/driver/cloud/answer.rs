@@ -3,11 +3,11 @@
 use reqwest::header::HeaderMap;
 use serde::de::DeserializeOwned;
 
-use super::failure::Failure;
+use super::failure::CloudFailure;
 
 /// An answer, with any status.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The headers.
@@ -16,7 +16,7 @@ pub struct Answer {
     pub text: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Whether the status is a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
@@ -31,7 +31,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`Failure::Unreadable`]: the body is not in JSON, or is another value.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(&self.text).map_err(|_| Failure::Unreadable(self.status))
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, CloudFailure> {
+        serde_json::from_str(&self.text).map_err(|_| CloudFailure::Unreadable(self.status))
     }
 }

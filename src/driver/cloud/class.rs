@@ -1,6 +1,6 @@
 //! The parts of classes that all clouds share.
 
-use crate::spec::Problems;
+use crate::spec::ClassProblems;
 use mcm_api::machine::MachineClass;
 
 /// Other names of providers in classes that programs write, with the names of their drivers. Such a program writes its value back, so
@@ -15,7 +15,7 @@ pub fn driver_of(provider: &str) -> String {
 }
 
 /// Reports a class of another provider. None at all is one of a process with a single driver.
-pub fn check_provider(class: &MachineClass, name: &str, problems: &mut Problems) {
+pub fn check_provider(class: &MachineClass, name: &str, problems: &mut ClassProblems) {
     let provider = class.provider.trim();
     if !provider.is_empty() && driver_of(provider) != name.to_ascii_lowercase() {
         problems.expected("provider", name, &format!("{provider:?}"));
@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(driver_of(provider), expected);
         let class = MachineClass { provider: provider.to_owned(), ..MachineClass::default() };
         for (driver, is_it) in [(expected, true), ("another", provider.is_empty())] {
-            let mut problems = Problems::default();
+            let mut problems = ClassProblems::default();
             check_provider(&class, driver, &mut problems);
             assert_eq!(problems.errors.is_empty(), is_it, "{driver}: {:?}", problems.errors);
         }

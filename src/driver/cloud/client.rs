@@ -7,7 +7,7 @@ use rand::Rng;
 use reqwest::{Body, Client, ClientBuilder, redirect};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{answer::Answer, failure::Failure, limiter::Limiter, requests::Requests};
+use super::{answer::HttpAnswer, failure::CloudFailure, limiter::AdaptiveLimiter, requests::RequestReporter};
 use crate::tls::use_ring;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const LONGEST_QUEUE: Duration = Duration::from_secs(240);
 
 /// How long answers may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct HttpLimits {
     /// Of one attempt of a call.
     pub attempt: Duration,
     /// Time limit of all attempts of a call. Below the deadline of a status look-up, so that its error contains the
@@ -36,7 +36,7 @@ pub struct Limits {
     pub slowest: f64,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { attempt: seconds(25), call: seconds(55), attempts: 3, pause: seconds(1), slowest: 0.5 }
@@ -44,17 +44,17 @@ impl Default for Limits {
 }
 
 /// Connections to all services of a cloud.
-pub struct Http {
+pub struct HttpClient {
     /// Created with the first request: it reads the certificates of the system. The error is a text.
     client: OnceLock<Result<Client, String>>,
     uses_proxy: bool,
-    limits: Limits,
-    requests: Requests,
+    limits: HttpLimits,
+    requests: RequestReporter,
 }
 
-impl Http {
+impl HttpClient {
     /// Requests go through the proxy that the environment names, if it names one and `uses_proxy` is true.
-    pub fn new(limits: Limits, uses_proxy: bool, requests: Requests) -> Self {
+    pub fn new(limits: HttpLimits, uses_proxy: bool, requests: RequestReporter) -> Self {
         Self { client: OnceLock::new(), uses_proxy, limits, requests }
     }
 
@@ -62,23 +62,24 @@ impl Http {
     /// turn, which costs the call no time. `service` is what the metrics call them.
     pub async fn repeat<T, F>(
         &self,
-        limiter: &Limiter,
+        limiter: &AdaptiveLimiter,
         service: &'static str,
         once: impl Fn() -> F,
-        may_pass: impl Fn(&Failure) -> bool,
-    ) -> Result<T, Failure>
+        may_pass: impl Fn(&CloudFailure) -> bool,
+    ) -> Result<T, CloudFailure>
     where
-        F: Future<Output = Result<T, Failure>>,
+        F: Future<Output = Result<T, CloudFailure>>,
     {
         let mut deadline = Instant::now() + self.limits.call;
         let mut pause = self.limits.pause;
         let mut attempt = 1;
         loop {
             let queued = Instant::now();
-            let permit = timeout(LONGEST_QUEUE, limiter.permit()).await.map_err(|_| Failure::Queued(LONGEST_QUEUE))?;
+            let permit =
+                timeout(LONGEST_QUEUE, limiter.permit()).await.map_err(|_| CloudFailure::Queued(LONGEST_QUEUE))?;
             deadline += queued.elapsed();
             let limit = deadline.min(Instant::now() + self.limits.attempt);
-            let once = async { timeout_at(limit, once()).await.unwrap_or(Err(Failure::NoAnswer)) };
+            let once = async { timeout_at(limit, once()).await.unwrap_or(Err(CloudFailure::NoAnswer)) };
             let answer = self.requests.measure(service, once).await;
             drop(permit);
             let failure = match answer {
@@ -90,12 +91,12 @@ impl Http {
             };
             match &failure {
                 failure if failure.is_throttling() => limiter.refused(),
-                Failure::Named { .. } | Failure::Faulted { .. } => limiter.accepted(),
+                CloudFailure::Named { .. } | CloudFailure::Faulted { .. } => limiter.accepted(),
                 _ => {}
             }
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
             // Another answer would be as large.
-            let may_pass = !matches!(failure, Failure::TooLarge(_)) && may_pass(&failure);
+            let may_pass = !matches!(failure, CloudFailure::TooLarge(_)) && may_pass(&failure);
             if !may_pass || attempt >= self.limits.attempts || Instant::now() + wait >= deadline {
                 return Err(failure);
             }
@@ -106,16 +107,20 @@ impl Http {
 
     /// The answer of a request. If it requests a pause, the calls of the limiter wait. Redirections are
     /// not followed.
-    pub async fn send<B: Into<Body>>(&self, limiter: &Limiter, request: http::Request<B>) -> Result<Answer, Failure> {
+    pub async fn send<B: Into<Body>>(
+        &self,
+        limiter: &AdaptiveLimiter,
+        request: http::Request<B>,
+    ) -> Result<HttpAnswer, CloudFailure> {
         let request = reqwest::Request::try_from(request).map_err(|error| failed(&error))?;
         exchange(self.client()?, limiter, request).await
     }
 
-    fn client(&self) -> Result<&Client, Failure> {
+    fn client(&self) -> Result<&Client, CloudFailure> {
         let client = self.client.get_or_init(|| {
             client_builder(self.limits.attempt, self.uses_proxy).build().map_err(|error| causes(&error))
         });
-        client.as_ref().map_err(|error| Failure::Unsent(error.clone()))
+        client.as_ref().map_err(|error| CloudFailure::Unsent(error.clone()))
     }
 }
 
@@ -128,7 +133,11 @@ pub(super) fn client_builder(attempt: Duration, uses_proxy: bool) -> ClientBuild
 }
 
 /// The answer of a request. If it requests a pause, the calls of the limiter wait.
-pub(super) async fn exchange(client: &Client, limiter: &Limiter, request: reqwest::Request) -> Result<Answer, Failure> {
+pub(super) async fn exchange(
+    client: &Client,
+    limiter: &AdaptiveLimiter,
+    request: reqwest::Request,
+) -> Result<HttpAnswer, CloudFailure> {
     let mut response = client.execute(request).await.map_err(|error| failed(&error))?;
     let status = response.status().as_u16();
     if let Some(pause) = retry_after(status, response.headers()) {
@@ -142,12 +151,12 @@ pub(super) async fn exchange(client: &Client, limiter: &Limiter, request: reqwes
             break;
         }
         if body.len() + chunk.len() > LARGEST {
-            return Err(Failure::TooLarge(LARGEST));
+            return Err(CloudFailure::TooLarge(LARGEST));
         }
         body.extend_from_slice(&chunk);
     }
     let text = String::from_utf8(body).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    Ok(Answer { status, headers, text })
+    Ok(HttpAnswer { status, headers, text })
 }
 
 /// Pause before the next call that an answer with this status asks for.
@@ -162,15 +171,15 @@ pub fn pause_of(status: u16, seconds: &str) -> Option<Duration> {
 }
 
 /// Classifies an error of an HTTP client.
-pub fn failed(error: &reqwest::Error) -> Failure {
+pub fn failed(error: &reqwest::Error) -> CloudFailure {
     if error.is_timeout() {
-        Failure::NoAnswer
+        CloudFailure::NoAnswer
     } else if error.is_connect() {
-        Failure::Unreachable(causes(error))
+        CloudFailure::Unreachable(causes(error))
     } else if error.is_builder() {
-        Failure::Unsent(causes(error))
+        CloudFailure::Unsent(causes(error))
     } else {
-        Failure::Broken(causes(error))
+        CloudFailure::Broken(causes(error))
     }
 }
 
@@ -207,10 +216,10 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::guard::Guards;
+    use crate::guard::DriverGuards;
 
     /// Sends a GET to a server that has some pages; also returns how long the next call must wait.
-    async fn get_from_server(path: &str) -> (Result<(u16, String), Failure>, bool) {
+    async fn get_from_server(path: &str) -> (Result<(u16, String), CloudFailure>, bool) {
         let endless = || async {
             let chunk = Bytes::from(vec![b'x'; 1 << 20]);
             Body::from_stream(futures::stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone())))
@@ -227,8 +236,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let requests = Requests::of("test", &Guards::unobserved().observer);
-        let (http, limiter) = (Http::new(Limits::default(), false, requests), Limiter::new(1.0));
+        let requests = RequestReporter::of("test", &DriverGuards::unobserved().observer);
+        let (http, limiter) = (HttpClient::new(HttpLimits::default(), false, requests), AdaptiveLimiter::new(1.0));
         let answer = http.send(&limiter, http::Request::get(url).body("").unwrap()).await;
         let answer = answer.map(|answer| (answer.status, answer.text));
         let is_paused = timeout(Duration::from_millis(50), limiter.permit()).await.is_err();
@@ -242,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_endless_answer_is_too_large() {
-        assert_eq!(get_from_server("/endless").await.0, Err(Failure::TooLarge(LARGEST)));
+        assert_eq!(get_from_server("/endless").await.0, Err(CloudFailure::TooLarge(LARGEST)));
     }
 
     #[tokio::test]
@@ -263,11 +272,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_url_is_not_part_of_the_text_of_an_error() {
-        let requests = Requests::of("test", &Guards::unobserved().observer);
-        let http = Arc::new(Http::new(Limits::default(), false, requests));
+        let requests = RequestReporter::of("test", &DriverGuards::unobserved().observer);
+        let http = Arc::new(HttpClient::new(HttpLimits::default(), false, requests));
         // A port that is reserved and where nothing listens.
         let request = http::Request::get("http://127.0.0.1:1/filter").body("").unwrap();
-        let Err(Failure::Unreachable(text)) = http.send(&Limiter::new(1.0), request).await else { panic!() };
+        let Err(CloudFailure::Unreachable(text)) = http.send(&AdaptiveLimiter::new(1.0), request).await else {
+            panic!()
+        };
         assert!(text.contains("Connection refused") && !text.contains("filter"), "{text}");
     }
 }

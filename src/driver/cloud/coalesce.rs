@@ -21,23 +21,23 @@ use futures::{
 use parking_lot::Mutex;
 
 /// Joins look-ups with the same key `K` for a short time and sends the names that they look for in one request.
-pub struct Coalescer<K, T: Clone> {
+pub struct LookupCoalescer<K, T: Clone> {
     window: Duration,
     /// Answers do not age.
     is_of_facts: bool,
-    waiting: Arc<Mutex<HashMap<K, Waiting<T>>>>,
+    waiting: Arc<Mutex<HashMap<K, PendingRequest<T>>>>,
     numbers: AtomicU64,
 }
 
 /// A request that has not been sent.
-struct Waiting<T: Clone> {
+struct PendingRequest<T: Clone> {
     number: u64,
     names: Arc<Mutex<BTreeSet<String>>>,
     /// Cannot be upgraded once all waiters are dropped.
     answer: WeakShared<BoxFuture<'static, T>>,
 }
 
-impl<K, T> Coalescer<K, T>
+impl<K, T> LookupCoalescer<K, T>
 where
     K: Clone + Eq + Hash + Send + 'static,
     T: Clone + Send + Sync + 'static,
@@ -103,7 +103,7 @@ where
         };
         waiting.retain(|_, other| other.answer.upgrade().is_some());
         if let Some(weak) = answer.downgrade() {
-            waiting.insert(key, Waiting { number, names, answer: weak });
+            waiting.insert(key, PendingRequest { number, names, answer: weak });
         }
         answer
     }
@@ -119,12 +119,12 @@ mod tests {
 
     struct Server {
         sent: Arc<Mutex<Vec<Vec<String>>>>,
-        coalescer: Coalescer<&'static str, usize>,
+        coalescer: LookupCoalescer<&'static str, usize>,
     }
 
     impl Server {
         fn new() -> Self {
-            Self { sent: Arc::default(), coalescer: Coalescer::new(WINDOW) }
+            Self { sent: Arc::default(), coalescer: LookupCoalescer::new(WINDOW) }
         }
 
         /// Answers with the number of requests before this one, after a second.
@@ -156,7 +156,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn look_ups_of_constant_data_share_one_request() {
-        let server = Server { coalescer: Coalescer::of_facts(), ..Server::new() };
+        let server = Server { coalescer: LookupCoalescer::of_facts(), ..Server::new() };
         let late = async {
             tokio::time::sleep(Duration::from_millis(900)).await;
             server.ask("x", "b").await

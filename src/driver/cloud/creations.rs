@@ -15,7 +15,7 @@ use futures::{
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use super::{failure::Failure, wanted::Wanted};
+use super::{failure::CloudFailure, wanted::MachineIdentity};
 use crate::{Code, DriverError, MachineRequest};
 use mcm_api::machine::Machine;
 
@@ -29,44 +29,44 @@ const ANNOUNCES: Duration = Duration::from_millis(500);
 const MOST: usize = 10_000;
 
 /// The creations of VMs `V`, by the UID of their Machine.
-pub struct Creations<V: Clone> {
+pub struct VmCreations<V: Clone> {
     /// A cloud has carried out a request, or never will, so long after it was sent.
     settles: Duration,
-    running: Arc<Mutex<HashMap<String, Running<V>>>>,
+    running: Arc<Mutex<HashMap<String, RunningCreation<V>>>>,
     /// When requests with unknown outcomes ended.
     unknown: Arc<Mutex<HashMap<String, Timestamp>>>,
     /// The `lastKnownState` that this process gave to Machines before it sends a request, and when.
-    announced: Arc<Announced>,
+    announced: Arc<AnnouncedStates>,
 }
 
 /// States with their times, by the UID of the Machine.
-type Announced = Mutex<HashMap<String, (String, Timestamp)>>;
-type Running<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
+type AnnouncedStates = Mutex<HashMap<String, (String, Timestamp)>>;
+type RunningCreation<V> = Shared<BoxFuture<'static, Result<V, DriverError>>>;
 
 /// A creation of several steps that ended before the last one.
 #[derive(Debug)]
-pub struct Unfinished {
+pub struct UnfinishedCreation {
     /// Why.
     pub error: DriverError,
     /// The outcome of its last step is unknown.
     pub may_have_had_effect: bool,
 }
 
-impl Unfinished {
+impl UnfinishedCreation {
     /// A step failed. `error` describes it.
-    pub fn of(failure: &Failure, error: impl FnOnce(&Failure) -> DriverError) -> Self {
+    pub fn of(failure: &CloudFailure, error: impl FnOnce(&CloudFailure) -> DriverError) -> Self {
         Self { error: error(failure), may_have_had_effect: failure.may_have_had_effect() }
     }
 }
 
 /// Nothing was begun, or all steps so far have a known outcome.
-impl From<DriverError> for Unfinished {
+impl From<DriverError> for UnfinishedCreation {
     fn from(error: DriverError) -> Self {
         Self { error, may_have_had_effect: false }
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Creations<V> {
+impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
     /// No creation runs. `settles` is the longest time after which a cloud may still carry out a request.
     pub fn new(settles: Duration) -> Self {
         Self { settles, running: Arc::default(), unknown: Arc::default(), announced: Arc::default() }
@@ -79,7 +79,7 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
     /// The pause in which the caller writes the status.
     pub fn announce(&self, request: &MachineRequest) -> Result<(), DriverError> {
         let (machine, now) = (&*request.machine, Timestamp::now());
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let may_send = no_creation_may_run(&self.unknown, &self.announced, self.settles, request).is_ok();
         if !request.may_pause || !may_send || self.running.lock().contains_key(wanted.uid) {
             return Ok(());
@@ -118,10 +118,10 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         &self,
         request: &MachineRequest,
         look: impl Future<Output = Result<Option<V>, DriverError>> + Send + 'static,
-        create: impl Future<Output = Result<V, Failure>> + Send + 'static,
-        error: impl FnOnce(&Failure) -> DriverError + Send + 'static,
+        create: impl Future<Output = Result<V, CloudFailure>> + Send + 'static,
+        error: impl FnOnce(&CloudFailure) -> DriverError + Send + 'static,
     ) -> Result<V, DriverError> {
-        let create = async move { create.await.map_err(|failure| Unfinished::of(&failure, error)) };
+        let create = async move { create.await.map_err(|failure| UnfinishedCreation::of(&failure, error)) };
         self.run_steps(request, look, create).await
     }
 
@@ -133,9 +133,9 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
         &self,
         request: &MachineRequest,
         look: impl Future<Output = Result<Option<V>, DriverError>> + Send + 'static,
-        create: impl Future<Output = Result<V, Unfinished>> + Send + 'static,
+        create: impl Future<Output = Result<V, UnfinishedCreation>> + Send + 'static,
     ) -> Result<V, DriverError> {
-        let uid = Wanted::of(&request.machine).uid.to_owned();
+        let uid = MachineIdentity::of(&request.machine).uid.to_owned();
         let running = {
             let mut all = self.running.lock();
             let begin = || {
@@ -164,7 +164,7 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
 
     /// Waits until no request for a Machine is under way.
     pub async fn settled(&self, machine: &Machine) {
-        let running = self.running.lock().get(Wanted::of(machine).uid).cloned();
+        let running = self.running.lock().get(MachineIdentity::of(machine).uid).cloned();
         if let Some(running) = running {
             // Its caller gets the outcome.
             drop(running.await);
@@ -195,9 +195,9 @@ impl<V: Clone + Send + Sync + 'static> Creations<V> {
 /// Runs a creation to its end, whether anything waits for it or not.
 fn spawned<V: Clone + Send + Sync + 'static>(
     uid: String,
-    all: Arc<Mutex<HashMap<String, Running<V>>>>,
+    all: Arc<Mutex<HashMap<String, RunningCreation<V>>>>,
     creation: impl Future<Output = Result<V, DriverError>> + Send + 'static,
-) -> Running<V> {
+) -> RunningCreation<V> {
     let task = tokio::spawn(async move {
         let _ended = scopeguard(move || drop(all.lock().remove(&uid)));
         creation.await
@@ -210,15 +210,15 @@ fn spawned<V: Clone + Send + Sync + 'static>(
 
 /// Runs a function when it is dropped.
 fn scopeguard<F: FnOnce()>(end: F) -> impl Drop {
-    struct Guard<F: FnOnce()>(Option<F>);
-    impl<F: FnOnce()> Drop for Guard<F> {
+    struct ScopeGuard<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for ScopeGuard<F> {
         fn drop(&mut self) {
             if let Some(end) = self.0.take() {
                 end();
             }
         }
     }
-    Guard(Some(end))
+    ScopeGuard(Some(end))
 }
 
 /// Remembers that the outcome of a request is unknown.
@@ -232,19 +232,19 @@ fn remember(
     let mut all = unknown.lock();
     all.retain(|_, since| left(*since, now, settles).is_some());
     if all.len() < MOST {
-        all.insert(Wanted::of(machine).uid.to_owned(), now);
+        all.insert(MachineIdentity::of(machine).uid.to_owned(), now);
     }
     DriverError { last_known_state: Some(format!("{UNKNOWN_SINCE}{now:.3}")), ..error }
 }
 
 fn no_creation_may_run(
     unknown: &Mutex<HashMap<String, Timestamp>>,
-    announced: &Announced,
+    announced: &AnnouncedStates,
     settles: Duration,
     request: &MachineRequest,
 ) -> Result<(), DriverError> {
     let (machine, now) = (&*request.machine, Timestamp::now());
-    let wanted = Wanted::of(machine);
+    let wanted = MachineIdentity::of(machine);
     let remembered = unknown.lock().get(wanted.uid).copied();
     let stored = stored(machine).filter(|_| !is_announced(announced, machine));
     let Some(since) = remembered.max(stored) else { return Ok(()) };
@@ -261,9 +261,9 @@ fn no_creation_may_run(
     })
 }
 
-fn is_announced(announced: &Announced, machine: &Machine) -> bool {
+fn is_announced(announced: &AnnouncedStates, machine: &Machine) -> bool {
     let all = announced.lock();
-    all.get(Wanted::of(machine).uid).is_some_and(|(state, _)| *state == state_of(machine))
+    all.get(MachineIdentity::of(machine).uid).is_some_and(|(state, _)| *state == state_of(machine))
 }
 
 fn state_of(machine: &Machine) -> &str {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     /// Looks for a Machine that has no VM.
-    async fn absence(creations: &Creations<usize>, request: &MachineRequest) -> Result<Option<usize>, DriverError> {
+    async fn absence(creations: &VmCreations<usize>, request: &MachineRequest) -> Result<Option<usize>, DriverError> {
         creations.find(request, async { Ok(None) }, Option::is_none).await
     }
 
@@ -315,10 +315,10 @@ mod tests {
         /// Looks for a VM; creates one after `pause`, and answers with `failure` if there is one.
         async fn create(
             &self,
-            creations: &Creations<usize>,
+            creations: &VmCreations<usize>,
             request: &MachineRequest,
             pause: Duration,
-            failure: Option<Failure>,
+            failure: Option<CloudFailure>,
         ) -> Result<usize, DriverError> {
             let (looked, created) = (self.0.clone(), self.0.clone());
             let look = async move { Ok(Some(looked.load(Relaxed)).filter(|number| *number > 0)) };
@@ -335,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_and_dropped_calls_create_one_vm() {
-        let (cloud, creations, request) = (Cloud::default(), Creations::new(SETTLES), request("", true));
+        let (cloud, creations, request) = (Cloud::default(), VmCreations::new(SETTLES), request("", true));
         let pause = Duration::from_millis(50);
         let dropped = timeout(Duration::from_millis(5), cloud.create(&creations, &request, pause, None)).await;
         assert!(dropped.is_err(), "its caller is gone");
@@ -349,8 +349,8 @@ mod tests {
 
     #[tokio::test]
     async fn after_an_unknown_outcome_no_request_is_sent_until_it_is_settled() {
-        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
-        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let (cloud, creations) = (Cloud::default(), VmCreations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(CloudFailure::NoAnswer)).await;
         let error = first.unwrap_err();
         assert_eq!((error.code, error.call_again_in), (Code::DeadlineExceeded, None), "it is shown as a failure");
         let state = error.last_known_state.unwrap();
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!((next.code, next.last_known_state.as_ref()), (Code::Unavailable, Some(&state)));
         assert!(next.call_again_in.is_some_and(|pause| pause <= SETTLES));
         // Another process has only the state.
-        let restarted = Creations::<usize>::new(SETTLES);
+        let restarted = VmCreations::<usize>::new(SETTLES);
         let error = absence(&restarted, &request(&state, false)).await.unwrap_err();
         assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "who cannot pause gets an error");
         while cloud.create(&creations, &request(&state, true), Duration::ZERO, None).await.is_err() {
@@ -370,8 +370,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_look_up_that_began_before_a_request_was_settled_is_not_the_last() {
-        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
-        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let (cloud, creations) = (Cloud::default(), VmCreations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(CloudFailure::NoAnswer)).await;
         let request = request(&first.unwrap_err().last_known_state.unwrap(), true);
         let number = cloud.0.clone();
         // The cloud carries the first request out right after it has answered the look-up.
@@ -388,8 +388,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_absence_counts_only_if_its_look_up_began_after_a_request_was_settled() {
-        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
-        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(Failure::NoAnswer)).await;
+        let (cloud, creations) = (Cloud::default(), VmCreations::new(SETTLES));
+        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(CloudFailure::NoAnswer)).await;
         let request = request(&first.unwrap_err().last_known_state.unwrap(), true);
         // The list is taken now, and its answer arrives when the request is settled.
         let late = async {
@@ -404,8 +404,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_the_cloud_refused_is_sent_again_at_once() {
-        let (cloud, creations, request) = (Cloud::default(), Creations::new(SETTLES), request("", true));
-        let refused = Failure::Named { code: Code::ResourceExhausted, name: "stock".into(), message: "out".into() };
+        let (cloud, creations, request) = (Cloud::default(), VmCreations::new(SETTLES), request("", true));
+        let refused =
+            CloudFailure::Named { code: Code::ResourceExhausted, name: "stock".into(), message: "out".into() };
         let error = cloud.create(&creations, &request, Duration::ZERO, Some(refused)).await.unwrap_err();
         assert_eq!((error.code, error.last_known_state), (Code::ResourceExhausted, None));
         assert_eq!(cloud.create(&creations, &request, Duration::ZERO, None).await, Ok(1));
@@ -413,10 +414,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_step_that_ends_early_blocks_the_next_attempt_only_if_its_outcome_is_unknown() {
-        let (creations, request) = (Creations::<usize>::new(SETTLES), request("", true));
+        let (creations, request) = (VmCreations::<usize>::new(SETTLES), request("", true));
         let attempt = async |may_have_had_effect| {
             let error = DriverError::not_done("the volume of m is not done yet", SETTLES);
-            let ended = async move { Err(Unfinished { error, may_have_had_effect }) };
+            let ended = async move { Err(UnfinishedCreation { error, may_have_had_effect }) };
             creations.run_steps(&request, async { Ok(None) }, ended).await.unwrap_err()
         };
         assert_eq!(attempt(false).await.last_known_state, None);
@@ -427,7 +428,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_finds_the_announcement_of_another_one_waits_until_it_is_settled() {
-        let (cloud, first, second) = (Cloud::default(), Creations::new(SETTLES), Creations::new(SETTLES));
+        let (cloud, first, second) = (Cloud::default(), VmCreations::new(SETTLES), VmCreations::new(SETTLES));
         let paused = first.announce(&request("", true)).unwrap_err();
         assert_eq!((paused.code, paused.call_again_in), (Code::Unavailable, Some(ANNOUNCES)));
         let state = paused.last_known_state.unwrap();
@@ -448,14 +449,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_announcement_is_repeated_before_it_is_old_and_ends_with_an_unknown_outcome() {
-        let (cloud, creations) = (Cloud::default(), Creations::new(SETTLES));
+        let (cloud, creations) = (Cloud::default(), VmCreations::new(SETTLES));
         let announced = |state: &str| creations.announce(&request(state, true)).unwrap_err().last_known_state.unwrap();
         let first = announced("");
         sleep(SETTLES / 2 + Duration::from_millis(5)).await;
         let second = announced(&first);
         assert_ne!(first, second);
         let request = request(&second, true);
-        let lost = cloud.create(&creations, &request, Duration::ZERO, Some(Failure::NoAnswer)).await.unwrap_err();
+        let lost = cloud.create(&creations, &request, Duration::ZERO, Some(CloudFailure::NoAnswer)).await.unwrap_err();
         assert_ne!(lost.last_known_state, Some(second));
         creations.announce(&request).expect("only the earlier request counts");
         assert_eq!(absence(&creations, &request).await.unwrap_err().code, Code::Unavailable);
@@ -463,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_cannot_pause_announces_nothing() {
-        Creations::<usize>::new(SETTLES).announce(&request("", false)).unwrap();
+        VmCreations::<usize>::new(SETTLES).announce(&request("", false)).unwrap();
     }
 
     #[rstest]
@@ -475,7 +476,7 @@ mod tests {
     #[case::now(&format!("{UNKNOWN_SINCE}{}", Timestamp::now()), true)]
     #[tokio::test]
     async fn a_stored_time_counts_while_it_is_recent(#[case] state: &str, #[case] is_unknown: bool) {
-        let creations = Creations::<usize>::new(Duration::from_secs(60));
+        let creations = VmCreations::<usize>::new(Duration::from_secs(60));
         assert_eq!(absence(&creations, &request(state, true)).await.is_err(), is_unknown);
     }
 }

@@ -7,7 +7,7 @@ use crate::{DriverError, SecretData, code::Code};
 
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Failure {
+pub enum CloudFailure {
     /// The cloud returned a reason by its own name.
     Named {
         /// The code of a driver error for it.
@@ -46,7 +46,7 @@ pub enum Failure {
     Credentials(DriverError),
 }
 
-impl Failure {
+impl CloudFailure {
     /// The code of a driver error for it. It is never [`Code::Unimplemented`], the answer of a driver that lacks a method: of a
     /// look-up it would mean that there is no VM to be found.
     pub fn code(&self) -> Code {
@@ -141,26 +141,29 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case(Failure::Unreadable(200), Code::Unknown)]
-    #[case(Failure::Unreadable(404), Code::Unknown)]
-    #[case(Failure::Unreadable(403), Code::Unknown)]
-    #[case(Failure::Unreadable(503), Code::Unavailable)]
-    #[case::of_a_proxy(Failure::Status(404), Code::Unknown)]
-    #[case::of_a_proxy(Failure::Status(502), Code::Unavailable)]
-    #[case(Failure::TooLarge(1), Code::Unavailable)]
-    #[case(Failure::NoAnswer, Code::DeadlineExceeded)]
-    fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(#[case] failure: Failure, #[case] expected: Code) {
+    #[case(CloudFailure::Unreadable(200), Code::Unknown)]
+    #[case(CloudFailure::Unreadable(404), Code::Unknown)]
+    #[case(CloudFailure::Unreadable(403), Code::Unknown)]
+    #[case(CloudFailure::Unreadable(503), Code::Unavailable)]
+    #[case::of_a_proxy(CloudFailure::Status(404), Code::Unknown)]
+    #[case::of_a_proxy(CloudFailure::Status(502), Code::Unavailable)]
+    #[case(CloudFailure::TooLarge(1), Code::Unavailable)]
+    #[case(CloudFailure::NoAnswer, Code::DeadlineExceeded)]
+    fn an_answer_that_is_not_of_the_cloud_says_nothing_about_a_vm(
+        #[case] failure: CloudFailure,
+        #[case] expected: Code,
+    ) {
         assert_eq!(failure.code(), expected);
         assert!(failure.code().is_transient());
     }
 
     #[test]
     fn no_failure_means_that_the_driver_lacks_a_method() {
-        let of_status = (0..=999).flat_map(|status| [Failure::Status(status), Failure::Unreadable(status)]);
+        let of_status = (0..=999).flat_map(|status| [CloudFailure::Status(status), CloudFailure::Unreadable(status)]);
         let (code, name, message) = (Code::Unimplemented, "NotSupported".to_owned(), String::new());
-        let named = Failure::Named { code, name: name.clone(), message: message.clone() };
-        let of_cloud = [named, Failure::Faulted { code, name, message }];
-        let of_login = Failure::Credentials(DriverError::new(code, "no"));
+        let named = CloudFailure::Named { code, name: name.clone(), message: message.clone() };
+        let of_cloud = [named, CloudFailure::Faulted { code, name, message }];
+        let of_login = CloudFailure::Credentials(DriverError::new(code, "no"));
         for failure in of_status.chain(of_cloud).chain([of_login]) {
             let found = failure.error("a look at m", &SecretData::default()).code;
             assert!(![Code::Unimplemented, Code::NotFound].contains(&found), "{failure:?}");
@@ -168,17 +171,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Failure::NoAnswer, true)]
-    #[case(Failure::Broken("reset".to_owned()), true)]
-    #[case(Failure::Unreadable(200), true)]
-    #[case(Failure::Status(502), true)]
-    #[case(Failure::Status(408), true)]
-    #[case(Failure::Status(401), false)]
-    #[case(Failure::Unreachable("refused".to_owned()), false)]
-    #[case(Failure::Queued(Duration::ZERO), false)]
-    #[case(Failure::Named { code: Code::Unavailable, name: "x".to_owned(), message: String::new() }, false)]
+    #[case(CloudFailure::NoAnswer, true)]
+    #[case(CloudFailure::Broken("reset".to_owned()), true)]
+    #[case(CloudFailure::Unreadable(200), true)]
+    #[case(CloudFailure::Status(502), true)]
+    #[case(CloudFailure::Status(408), true)]
+    #[case(CloudFailure::Status(401), false)]
+    #[case(CloudFailure::Unreachable("refused".to_owned()), false)]
+    #[case(CloudFailure::Queued(Duration::ZERO), false)]
+    #[case(CloudFailure::Named { code: Code::Unavailable, name: "x".to_owned(), message: String::new() }, false)]
     fn a_request_without_an_answer_of_the_cloud_may_have_had_an_effect(
-        #[case] failure: Failure,
+        #[case] failure: CloudFailure,
         #[case] expected: bool,
     ) {
         assert_eq!(failure.may_have_had_effect(), expected);
@@ -196,7 +199,7 @@ mod tests {
         #[case] name: &str,
         #[case] is_open: bool,
     ) {
-        let named = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        let named = CloudFailure::Named { code, name: name.to_owned(), message: "m".to_owned() };
         let failure = named.with_status(status);
         assert_eq!((failure.code(), failure.may_have_had_effect()), (code, is_open));
         let expected = format!("call of x failed: {name}: m");
@@ -205,7 +208,8 @@ mod tests {
 
     #[test]
     fn an_error_names_the_failure_without_secrets() {
-        let failure = Failure::Named { code: Code::Internal, name: "Bad".to_owned(), message: "no hunter2".to_owned() };
+        let failure =
+            CloudFailure::Named { code: Code::Internal, name: "Bad".to_owned(), message: "no hunter2".to_owned() };
         let secret = SecretData([("userData".to_owned(), b"hunter2".to_vec())].into());
         let error = failure.error("call of x", &secret);
         assert_eq!((error.code, error.message.as_str()), (Code::Internal, "call of x failed: Bad: no ***"));

@@ -2,37 +2,41 @@
 
 use serde_json::Value;
 
-use crate::spec::{Fields, Problems, Scalar, found, text};
+use crate::spec::{ClassProblems, FieldReader, ScalarType, found, text};
 
 /// A text; an empty one counts as absent.
-pub fn filled(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+pub fn filled(fields: &mut FieldReader<'_>, name: &'static str) -> Option<String> {
     fields.optional(name, &text()).filter(|text| !text.is_empty())
 }
 
 /// One of a few texts; an empty one counts as absent.
-pub fn choice(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
+pub fn choice(fields: &mut FieldReader<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
     let parse =
         move |value: &Value| value.as_str().filter(|text| text.is_empty() || choices.contains(text)).map(str::to_owned);
-    fields.optional(name, &Scalar::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
+    fields.optional(name, &ScalarType::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
 }
 
 /// One of a few texts, or one that only the cloud knows: it may be newer than this program, so it is a warning. An empty text
 /// counts as absent.
-pub fn known(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
+pub fn known(fields: &mut FieldReader<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
     warn_of_unknown(fields, name, choices);
     let parse = |value: &Value| value.as_str().map(str::to_owned);
-    fields.optional(name, &Scalar::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
+    fields.optional(name, &ScalarType::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
 }
 
 /// The same, and it must be there.
-pub fn required_known(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
+pub fn required_known(
+    fields: &mut FieldReader<'_>,
+    name: &'static str,
+    choices: &'static [&'static str],
+) -> Option<String> {
     warn_of_unknown(fields, name, choices);
     let parse = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    fields.required(name, &Scalar::new(one_of_text(choices), parse))
+    fields.required(name, &ScalarType::new(one_of_text(choices), parse))
 }
 
-fn warn_of_unknown(fields: &mut Fields<'_>, name: &'static str, choices: &'static [&'static str]) {
-    let warn = |path: &str, value: &Value, problems: &mut Problems| {
+fn warn_of_unknown(fields: &mut FieldReader<'_>, name: &'static str, choices: &'static [&'static str]) {
+    let warn = |path: &str, value: &Value, problems: &mut ClassProblems| {
         let text = value.as_str().filter(|text| !text.is_empty() && !choices.contains(text))?;
         let text = found(&Value::from(text));
         problems.warning(path, format!("{text} is none of {}: sent to the cloud as it is", choices.join(", ")));
@@ -46,7 +50,7 @@ fn one_of_text(choices: &[&str]) -> String {
 }
 
 /// A whole number in a range, both ends included. The largest of its type is no limit.
-pub fn number<N>(least: N, most: N) -> Scalar<N>
+pub fn number<N>(least: N, most: N) -> ScalarType<N>
 where
     N: Copy + PartialOrd + std::fmt::Display + TryFrom<i64> + Into<i64> + 'static,
 {
@@ -57,7 +61,7 @@ where
         format!("a whole number from {least} to {most}")
     };
     let parse = move |value: &Value| N::try_from(value.as_i64()?).ok().filter(|number| (least..=most).contains(number));
-    Scalar::new(expected, parse)
+    ScalarType::new(expected, parse)
 }
 
 /// Whether a text is letters, digits and hyphens only, so that it cannot lead a URL elsewhere.

@@ -1,11 +1,11 @@
 //! The VM of a Machine: rules against two VMs for one Machine, and against one VM for two Machines.
 
-use super::wanted::Wanted;
+use super::wanted::MachineIdentity;
 use crate::{Code, DriverError};
 
 /// The owner of a VM, by its markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Belonging {
+pub enum VmOwnership {
     /// It has the markers of the class.
     Ours,
     /// It has the marker of another cluster.
@@ -33,24 +33,28 @@ pub trait CloudVm {
     fn machine_uid(&self) -> Option<&str>;
 
     /// Whose VM it is, by its tags or labels.
-    fn belonging(&self, scope: &Self::Scope) -> Belonging;
+    fn belonging(&self, scope: &Self::Scope) -> VmOwnership;
 }
 
 /// The VMs that were created for a Machine: those of the class with its name that are not marked as of another UID.
-pub fn created_for<V: CloudVm>(all: impl IntoIterator<Item = V>, wanted: Wanted<'_>, scope: &V::Scope) -> Vec<V> {
-    let is_ours = |vm: &V| vm.belonging(scope) == Belonging::Ours && wanted.is(vm.machine_name(), vm.machine_uid());
+pub fn created_for<V: CloudVm>(
+    all: impl IntoIterator<Item = V>,
+    wanted: MachineIdentity<'_>,
+    scope: &V::Scope,
+) -> Vec<V> {
+    let is_ours = |vm: &V| vm.belonging(scope) == VmOwnership::Ours && wanted.is(vm.machine_name(), vm.machine_uid());
     all.into_iter().filter(is_ours).collect()
 }
 
 /// The VM with the provider ID of a Machine, unless it is of another cluster or, where IDs are reused, of another Machine. The
 /// UID may differ: a Machine that was restored has a new one.
-pub fn known_as<V: CloudVm>(found: Option<V>, wanted: Wanted<'_>, scope: &V::Scope) -> Option<V> {
+pub fn known_as<V: CloudVm>(found: Option<V>, wanted: MachineIdentity<'_>, scope: &V::Scope) -> Option<V> {
     let vm = found?;
     let has_uid = !wanted.uid.is_empty() && vm.machine_uid() == Some(wanted.uid);
     let is_ours = match vm.belonging(scope) {
-        Belonging::Ours => !V::REUSES_IDS || has_uid || vm.machine_name() == wanted.name,
-        Belonging::Unmarked => !V::REUSES_IDS || has_uid,
-        Belonging::Foreign => false,
+        VmOwnership::Ours => !V::REUSES_IDS || has_uid || vm.machine_name() == wanted.name,
+        VmOwnership::Unmarked => !V::REUSES_IDS || has_uid,
+        VmOwnership::Foreign => false,
     };
     if is_ours {
         return Some(vm);
@@ -110,16 +114,16 @@ mod tests {
             self.uid
         }
 
-        fn belonging(&self, scope: &str) -> Belonging {
+        fn belonging(&self, scope: &str) -> VmOwnership {
             match self.cluster {
-                None => Belonging::Unmarked,
-                Some(cluster) if cluster == scope => Belonging::Ours,
-                Some(_) => Belonging::Foreign,
+                None => VmOwnership::Unmarked,
+                Some(cluster) if cluster == scope => VmOwnership::Ours,
+                Some(_) => VmOwnership::Foreign,
             }
         }
     }
 
-    const WANTED: Wanted<'static> = Wanted { name: "m", uid: "u" };
+    const WANTED: MachineIdentity<'static> = MachineIdentity { name: "m", uid: "u" };
 
     #[rstest]
     #[case::ours("m", Some("u"), Some("ours"), true, true)]
@@ -170,7 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_vm_of_another_machine_or_cluster_is_taken(all in vms(), is_orphan in any::<bool>()) {
-            let wanted = if is_orphan { Wanted { uid: "", ..WANTED } } else { WANTED };
+            let wanted = if is_orphan { MachineIdentity { uid: "", ..WANTED } } else { WANTED };
             let found = created_for(all.clone(), wanted, "ours");
             for vm in &found {
                 prop_assert_eq!((vm.name, vm.cluster), ("m", Some("ours")));

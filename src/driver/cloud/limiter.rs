@@ -27,49 +27,57 @@ const FORGOTTEN: Duration = Duration::from_secs(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
 /// The limits of one account.
-pub struct Limiters {
+pub struct AccountLimiters {
     /// Calls that only read.
-    pub reads: Limiter,
+    pub reads: AdaptiveLimiter,
     /// Calls that change something.
-    pub writes: Limiter,
+    pub writes: AdaptiveLimiter,
     /// Calls that get tokens.
-    pub login: Limiter,
+    pub login: AdaptiveLimiter,
 }
 
-impl Limiters {
+impl AccountLimiters {
     /// As for [`Limiter::new`].
     pub fn new(slowest: f64) -> Self {
-        Self { reads: Limiter::new(slowest), writes: Limiter::new(slowest), login: Limiter::new(slowest) }
+        Self {
+            reads: AdaptiveLimiter::new(slowest),
+            writes: AdaptiveLimiter::new(slowest),
+            login: AdaptiveLimiter::new(slowest),
+        }
     }
 }
 
 /// The calls of one account that share a limit of the cloud.
-pub struct Limiter {
+pub struct AdaptiveLimiter {
     /// The first in the queue decides when it may go.
     queue: Queue<()>,
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
     /// A call in flight ended.
     ended: Notify,
 }
 
 /// A call that may be sent. It is in flight until this is dropped.
-pub struct Permit<'a>(&'a Limiter);
+pub struct CallPermit<'a>(&'a AdaptiveLimiter);
 
-impl Limiter {
+impl AdaptiveLimiter {
     /// At least `slowest` calls per second are sent, however often the cloud refuses.
     pub fn new(slowest: f64) -> Self {
-        Self { queue: Queue::default(), state: Mutex::new(State::new(slowest, Instant::now())), ended: Notify::new() }
+        Self {
+            queue: Queue::default(),
+            state: Mutex::new(LimiterState::new(slowest, Instant::now())),
+            ended: Notify::new(),
+        }
     }
 
     /// Waits until a call may be sent.
-    pub async fn permit(&self) -> Permit<'_> {
+    pub async fn permit(&self) -> CallPermit<'_> {
         let _first = self.queue.lock().await;
         loop {
             let turn = self.state.lock().turn(Instant::now());
             match turn {
-                Turn::Now => return Permit(self),
-                Turn::At(time) => sleep_until(time).await,
-                Turn::AfterAnother => self.ended.notified().await,
+                NextCallTime::Now => return CallPermit(self),
+                NextCallTime::At(time) => sleep_until(time).await,
+                NextCallTime::AfterAnother => self.ended.notified().await,
             }
         }
     }
@@ -90,7 +98,7 @@ impl Limiter {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         self.0.state.lock().in_flight -= 1;
         self.0.ended.notify_one();
@@ -99,13 +107,13 @@ impl Drop for Permit<'_> {
 
 /// When the next call may be sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Turn {
+enum NextCallTime {
     Now,
     At(Instant),
     AfterAnother,
 }
 
-struct State {
+struct LimiterState {
     slowest: f64,
     /// Calls per second; `None` without a recent refusal.
     rate: Option<f64>,
@@ -118,7 +126,7 @@ struct State {
     accepted: VecDeque<Instant>,
 }
 
-impl State {
+impl LimiterState {
     fn new(slowest: f64, now: Instant) -> Self {
         Self {
             slowest,
@@ -132,20 +140,20 @@ impl State {
     }
 
     /// Counts a call if it may be sent now.
-    fn turn(&mut self, now: Instant) -> Turn {
+    fn turn(&mut self, now: Instant) -> NextCallTime {
         if self.last_cut.is_some_and(|cut| now.duration_since(cut) > FORGOTTEN) {
             (self.rate, self.last_cut, self.most_in_flight) = (None, None, FIRST_IN_FLIGHT);
         }
         if now < self.next {
-            return Turn::At(self.next);
+            return NextCallTime::At(self.next);
         }
         match self.rate {
             Some(rate) => self.next = now + Duration::from_secs_f64(1.0 / rate),
-            None if self.in_flight >= self.most_in_flight => return Turn::AfterAnother,
+            None if self.in_flight >= self.most_in_flight => return NextCallTime::AfterAnother,
             None => {}
         }
         self.in_flight += 1;
-        Turn::Now
+        NextCallTime::Now
     }
 
     fn accepted(&mut self, now: Instant) {
@@ -224,7 +232,7 @@ mod tests {
     }
 
     /// Calls until accepted.
-    async fn insist(limiter: &Limiter, bucket: &Bucket) {
+    async fn insist(limiter: &AdaptiveLimiter, bucket: &Bucket) {
         loop {
             let permit = limiter.permit().await;
             let is_accepted = bucket.call().await;
@@ -249,7 +257,7 @@ mod tests {
         #[case] calls: usize,
         #[case] best: u64,
     ) {
-        let (limiter, bucket) = (Limiter::new(0.5), Bucket::new(most, per_second));
+        let (limiter, bucket) = (AdaptiveLimiter::new(0.5), Bucket::new(most, per_second));
         let start = Instant::now();
         join_all((0..calls).map(|_| insist(&limiter, &bucket))).await;
         let (sent, took) = (bucket.calls.load(Relaxed), start.elapsed().as_secs());
@@ -259,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cloud_that_does_not_throttle_gets_all_calls() {
-        let (limiter, bucket) = (Limiter::new(0.5), Bucket::new(1e9, 1e9));
+        let (limiter, bucket) = (AdaptiveLimiter::new(0.5), Bucket::new(1e9, 1e9));
         let start = Instant::now();
         join_all((0..1000).map(|_| insist(&limiter, &bucket))).await;
         assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
@@ -267,7 +275,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_the_cloud_asks_for_is_kept() {
-        let limiter = Limiter::new(0.5);
+        let limiter = AdaptiveLimiter::new(0.5);
         limiter.pause(20 * SECOND);
         assert!(timeout(19 * SECOND, limiter.permit()).await.is_err());
         assert!(timeout(2 * SECOND, limiter.permit()).await.is_ok());
@@ -277,7 +285,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_given_up_makes_room_for_the_next() {
-        let limiter = Limiter::new(0.5);
+        let limiter = AdaptiveLimiter::new(0.5);
         let permits = join_all((0..FIRST_IN_FLIGHT).map(|_| limiter.permit())).await;
         assert!(timeout(SECOND, limiter.permit()).await.is_err(), "so many are in flight");
         drop(permits);
@@ -286,7 +294,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_refusal_is_forgotten() {
-        let limiter = Limiter::new(0.5);
+        let limiter = AdaptiveLimiter::new(0.5);
         limiter.refused();
         advance(FORGOTTEN + 2 * SECOND).await;
         let start = Instant::now();

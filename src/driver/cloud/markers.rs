@@ -1,6 +1,6 @@
 //! Selects the VMs of a class: those that carry its cluster marker and its role marker. Only the keys count.
 
-use crate::spec::Problems;
+use crate::spec::ClassProblems;
 
 /// How a cloud spells the two markers.
 #[derive(Clone, Copy, Debug)]
@@ -15,14 +15,14 @@ pub struct MarkerNames {
 
 /// The markers of one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Markers {
+pub struct ClassMarkers {
     /// The key that marks the cluster.
     pub cluster: String,
     /// The key that marks the role.
     pub role: String,
 }
 
-impl Markers {
+impl ClassMarkers {
     /// Picks the markers from the keys of a class. Of several the first in order counts, so that it is always the same;
     /// the reference picks any of them.
     pub fn of<'a>(keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> Option<Self> {
@@ -37,7 +37,7 @@ impl Markers {
         keys: impl Iterator<Item = &'a str> + Clone,
         names: MarkerNames,
         path: &str,
-        problems: &mut Problems,
+        problems: &mut ClassProblems,
     ) {
         let clusters = keys.clone().filter(|key| key.contains(names.cluster)).count();
         let roles = keys.filter(|key| key.contains(names.role) && !key.contains(names.cluster)).count();
@@ -73,7 +73,7 @@ mod tests {
         MarkerNames { carrier: "key", cluster: "example.com/cluster/", role: "example.com/role/" };
 
     fn markers(keys: &[&str]) -> Option<(String, String)> {
-        Markers::of(keys.iter().copied(), NAMES).map(|markers| (markers.cluster, markers.role))
+        ClassMarkers::of(keys.iter().copied(), NAMES).map(|markers| (markers.cluster, markers.role))
     }
 
     #[rstest]
@@ -98,7 +98,7 @@ mod tests {
         #[case] ours: bool,
         #[case] foreign: bool,
     ) {
-        let markers = Markers { cluster: "example.com/cluster/a".into(), role: "example.com/role/n".into() };
+        let markers = ClassMarkers { cluster: "example.com/cluster/a".into(), role: "example.com/role/n".into() };
         let found = (markers.are_on(keys.iter().copied()), markers.are_foreign(keys.iter().copied(), NAMES));
         assert_eq!(found, (ours, foreign));
     }
@@ -113,8 +113,8 @@ mod tests {
         #[case] errors: usize,
         #[case] warnings: usize,
     ) {
-        let mut problems = Problems::default();
-        Markers::check(keys.iter().copied(), NAMES, "providerSpec.tags", &mut problems);
+        let mut problems = ClassProblems::default();
+        ClassMarkers::check(keys.iter().copied(), NAMES, "providerSpec.tags", &mut problems);
         assert_eq!((problems.errors.len(), problems.warnings.len()), (errors, warnings));
     }
 }

@@ -8,7 +8,7 @@ use crate::{Code, DriverError};
 
 /// How often the driver looks at work of the cloud.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct PollTiming {
     /// The shortest pause between two looks.
     pub first: Duration,
     /// The longest pause between two looks.
@@ -17,14 +17,14 @@ pub struct Pace {
     pub total: Duration,
 }
 
-impl Default for Pace {
+impl Default for PollTiming {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { first: seconds(1), longest: seconds(10), total: seconds(300) }
     }
 }
 
-impl Pace {
+impl PollTiming {
     /// The pause before the next look at work that was begun so long ago: half of that time.
     pub fn pause(&self, running: Duration) -> Duration {
         (running / 2).max(self.first).min(self.longest)
@@ -37,7 +37,7 @@ impl Pace {
 /// # Errors
 /// Those of `look`; that of a pause; [`Code::DeadlineExceeded`] if the work takes too long.
 pub async fn until_done<T, F: Future<Output = Result<Option<T>, DriverError>>>(
-    pace: &Pace,
+    pace: &PollTiming,
     since: Instant,
     may_pause: bool,
     what: &str,
@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace =
-        Pace { first: Duration::from_secs(1), longest: Duration::from_secs(10), total: Duration::from_secs(60) };
+    const PACE: PollTiming =
+        PollTiming { first: Duration::from_secs(1), longest: Duration::from_secs(10), total: Duration::from_secs(60) };
 
     /// Follows work that is done at the look with this number; also returns the number of looks and the time.
     async fn follow(done_at: u32, may_pause: bool) -> (Result<u32, DriverError>, u32, Duration) {

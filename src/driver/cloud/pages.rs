@@ -10,14 +10,14 @@ const MOST_ITEMS: usize = 50_000;
 const MOST_PAGES: usize = 1_000;
 
 /// The pages of one list so far. A part of a list never passes for all of it.
-pub struct Pages<T> {
+pub struct PageCollector<T> {
     what: String,
     items: Vec<T>,
     seen: HashSet<String>,
     next: Option<String>,
 }
 
-impl<T> Pages<T> {
+impl<T> PageCollector<T> {
     /// Before the first page. `what` names the listed resources.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), items: Vec::new(), seen: HashSet::new(), next: None }
@@ -65,7 +65,7 @@ mod tests {
 
     /// Adds pages that have one entry and these tokens, until one is the last or fails.
     fn listed(tokens: impl IntoIterator<Item = Option<String>>) -> Result<usize, String> {
-        let mut pages = Pages::new("a list");
+        let mut pages = PageCollector::new("a list");
         for token in tokens {
             if pages.add(vec![()], token).map_err(|error| error.message)? {
                 break;
@@ -88,7 +88,7 @@ mod tests {
     fn pages_without_end_fail() {
         let error = listed((0..).map(|number: u32| Some(number.to_string()))).unwrap_err();
         assert_eq!(error, "a list failed: the list has more than 1000 pages");
-        let mut pages = Pages::new("a list");
+        let mut pages = PageCollector::new("a list");
         let error = pages.add(vec![(); MOST_ITEMS + 1], None).unwrap_err();
         assert_eq!(error.message, "a list failed: the list has more than 50000 entries");
     }

@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Values by their keys. The least recently used one is evicted first.
-pub struct Recent<K, V> {
+pub struct LruCache<K, V> {
     most: usize,
     all: Mutex<HashMap<K, (V, Instant)>>,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> LruCache<K, V> {
     /// No values; at most `most` are kept.
     pub fn new(most: usize) -> Self {
         Self { most, all: Mutex::default() }
@@ -61,7 +61,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_value_is_created_once_and_the_least_recently_used_is_evicted() {
-        let recent = Recent::new(2);
+        let recent = LruCache::new(2);
         let mut made = Vec::new();
         for key in ["a", "b", "a", "c", "a", "b"] {
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_value_is_replaced_and_forgotten() {
-        let recent = Recent::new(2);
+        let recent = LruCache::new(2);
         assert_eq!(recent.get(&"a"), None);
         recent.put("a", 1);
         recent.put("a", 2);

@@ -4,18 +4,18 @@ use std::{future::Future, sync::Arc};
 
 use tokio::time::Instant;
 
-use crate::Observer;
+use crate::DriverObserver;
 
 /// Reports each request of a driver to an [`Observer`].
 #[derive(Clone)]
-pub struct Requests {
+pub struct RequestReporter {
     provider: &'static str,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn DriverObserver>,
 }
 
-impl Requests {
+impl RequestReporter {
     /// The counters of the driver with this name.
-    pub fn of(provider: &'static str, observer: &Arc<dyn Observer>) -> Self {
+    pub fn of(provider: &'static str, observer: &Arc<dyn DriverObserver>) -> Self {
         Self { provider, observer: Arc::clone(observer) }
     }
 
@@ -25,7 +25,7 @@ impl Requests {
         service: &'static str,
         request: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let mut sent = Sent { requests: self, service, start: Instant::now(), is_answered: false };
+        let mut sent = MeteredRequest { requests: self, service, start: Instant::now(), is_answered: false };
         let result = request.await;
         sent.is_answered = result.is_ok();
         result
@@ -33,16 +33,16 @@ impl Requests {
 }
 
 /// Reports when dropped: a cancelled request also counts as failed.
-struct Sent<'a> {
-    requests: &'a Requests,
+struct MeteredRequest<'a> {
+    requests: &'a RequestReporter,
     service: &'static str,
     start: Instant,
     is_answered: bool,
 }
 
-impl Drop for Sent<'_> {
+impl Drop for MeteredRequest<'_> {
     fn drop(&mut self) {
-        let Requests { provider, observer } = self.requests;
+        let RequestReporter { provider, observer } = self.requests;
         observer.requested(provider, self.service, self.start.elapsed(), self.is_answered);
     }
 }
@@ -50,7 +50,7 @@ impl Drop for Sent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Code, Operation};
+    use crate::{Code, DriverOperation};
     use parking_lot::Mutex;
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
@@ -58,8 +58,8 @@ mod tests {
     #[derive(Default)]
     struct Recorder(Mutex<Vec<(String, String, u64, bool)>>);
 
-    impl Observer for Recorder {
-        fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+    impl DriverObserver for Recorder {
+        fn observed(&self, _: &str, _: DriverOperation, _: Duration, _: Result<(), Code>) {}
 
         fn requested(&self, provider: &str, service: &'static str, duration: Duration, is_success: bool) {
             self.0.lock().push((provider.to_owned(), service.to_owned(), duration.as_secs(), is_success));
@@ -69,8 +69,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_request_is_reported_with_its_outcome_also_one_that_is_given_up() {
         let recorder = Arc::new(Recorder::default());
-        let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-        let requests = Requests::of("cloud", &observer);
+        let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+        let requests = RequestReporter::of("cloud", &observer);
         let taking = async |seconds, outcome: Result<(), ()>| {
             sleep(Duration::from_secs(seconds)).await;
             outcome

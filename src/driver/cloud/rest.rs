@@ -15,28 +15,28 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    answer::Answer,
-    client::{Http, exchange, failed},
-    failure::Failure,
-    limiter::{Limiter, Limiters},
+    answer::HttpAnswer,
+    client::{HttpClient, exchange, failed},
+    failure::CloudFailure,
+    limiter::{AccountLimiters, AdaptiveLimiter},
 };
 use crate::{Code, DriverError};
 
 /// Credentials in the form that a cloud asks for.
 #[async_trait]
-pub trait Authentication: Send + Sync + 'static {
+pub trait RequestAuthenticator: Send + Sync + 'static {
     /// The headers of one attempt of a request. Signatures contain the time, so each attempt gets its own.
     ///
     /// # Errors
     /// [`Failure::Credentials`]: they cannot be made, for example because a token server refused the credentials.
-    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure>;
+    async fn headers(&self, request: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure>;
 
     /// The cloud refused the credentials of a request: a token that was fetched is forgotten.
     async fn refused(&self) {}
 }
 
 /// The parts of a request that signatures may cover.
-pub struct Unsigned<'a> {
+pub struct UnsignedRequest<'a> {
     /// Its method.
     pub method: &'a Method,
     /// Its URL, with the query.
@@ -48,9 +48,9 @@ pub struct Unsigned<'a> {
 }
 
 /// A token that does not expire.
-pub struct Bearer(HeaderMap);
+pub struct BearerToken(HeaderMap);
 
-impl Bearer {
+impl BearerToken {
     /// # Errors
     /// [`Code::InvalidArgument`]: no header can hold the token. `key` is its key in the Secret.
     pub fn new(key: &str, token: &str) -> Result<Self, DriverError> {
@@ -63,15 +63,15 @@ impl Bearer {
 }
 
 #[async_trait]
-impl Authentication for Bearer {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for BearerToken {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(self.0.clone())
     }
 }
 
 /// Whether a call changes something in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum CallEffect {
     /// It only reads, so it is repeated after every failure that may pass.
     Reads,
     /// It is repeated only if the cloud certainly did not carry it out.
@@ -83,7 +83,7 @@ pub enum Effect {
 
 /// The body of a call.
 #[derive(Clone, Debug, PartialEq)]
-enum Payload {
+enum RequestPayload {
     Nothing,
     Json(Value),
     /// The type of its content, and the content.
@@ -92,43 +92,43 @@ enum Payload {
 
 /// One call.
 #[derive(Clone, Debug)]
-pub struct Call<'a> {
+pub struct RestCall<'a> {
     /// Its name in the metrics.
     pub service: &'static str,
     /// Its method.
     pub method: Method,
     /// Whether it may be repeated.
-    pub effect: Effect,
+    pub effect: CallEffect,
     /// Parts of the path below the URL of the API. They are escaped, so none leads elsewhere.
     pub path: &'a [&'a str],
     /// Parameters, which are escaped.
     pub query: &'a [(&'a str, &'a str)],
     headers: Vec<(&'static str, String)>,
-    payload: Payload,
+    payload: RequestPayload,
 }
 
-impl<'a> Call<'a> {
+impl<'a> RestCall<'a> {
     /// A call that only reads.
     pub fn read(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
         Self {
             service,
             method,
-            effect: Effect::Reads,
+            effect: CallEffect::Reads,
             path,
             query: &[],
             headers: Vec::new(),
-            payload: Payload::Nothing,
+            payload: RequestPayload::Nothing,
         }
     }
 
     /// A call that changes something.
     pub fn write(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
-        Self { effect: Effect::Writes, ..Self::read(service, method, path) }
+        Self { effect: CallEffect::Writes, ..Self::read(service, method, path) }
     }
 
     /// A call that changes something only once, however often it is sent.
     pub fn idempotent(service: &'static str, method: Method, path: &'a [&'a str]) -> Self {
-        Self { effect: Effect::WritesOnce, ..Self::read(service, method, path) }
+        Self { effect: CallEffect::WritesOnce, ..Self::read(service, method, path) }
     }
 
     /// The same call with parameters.
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
     /// The same call with a body in JSON.
     #[must_use]
     pub fn with(self, body: Value) -> Self {
-        Self { payload: Payload::Json(body), ..self }
+        Self { payload: RequestPayload::Json(body), ..self }
     }
 
     /// The same call with a form.
@@ -153,7 +153,7 @@ impl<'a> Call<'a> {
     /// The same call with a text.
     #[must_use]
     pub fn text(self, content_type: &'static str, text: String) -> Self {
-        Self { payload: Payload::Text(content_type, text), ..self }
+        Self { payload: RequestPayload::Text(content_type, text), ..self }
     }
 
     /// The same call with one more header, whose name is in lower case.
@@ -164,8 +164,8 @@ impl<'a> Call<'a> {
     }
 
     /// Its headers as a map.
-    fn header_map(&self) -> Result<HeaderMap, Failure> {
-        let unsent = |error: InvalidHeaderValue| Failure::Unsent(error.to_string());
+    fn header_map(&self) -> Result<HeaderMap, CloudFailure> {
+        let unsent = |error: InvalidHeaderValue| CloudFailure::Unsent(error.to_string());
         let header = |(name, value): &(&'static str, String)| {
             HeaderValue::try_from(value).map(|value| (HeaderName::from_static(name), value)).map_err(unsent)
         };
@@ -175,38 +175,38 @@ impl<'a> Call<'a> {
     /// Type and content of the body.
     fn body(&self) -> Option<(&'static str, String)> {
         match &self.payload {
-            Payload::Nothing => None,
-            Payload::Json(value) => Some(("application/json", value.to_string())),
-            Payload::Text(content_type, text) => Some((*content_type, text.clone())),
+            RequestPayload::Nothing => None,
+            RequestPayload::Json(value) => Some(("application/json", value.to_string())),
+            RequestPayload::Text(content_type, text) => Some((*content_type, text.clone())),
         }
     }
 }
 
 /// Reads an answer whose status is not a success.
-pub type FailureOf = fn(&Answer) -> Failure;
+pub type FailureOf = fn(&HttpAnswer) -> CloudFailure;
 
 /// The API of one account.
-pub struct Rest {
-    http: Arc<Http>,
+pub struct RestClient {
+    http: Arc<HttpClient>,
     client: Client,
     base: Url,
-    authentication: Box<dyn Authentication>,
-    limiters: Limiters,
+    authentication: Box<dyn RequestAuthenticator>,
+    limiters: AccountLimiters,
     failure_of: FailureOf,
 }
 
-impl Rest {
+impl RestClient {
     /// The API below `base`, by way of `client`. `http` repeats and measures its calls, of which at least `slowest` are sent per
     /// second however much the cloud throttles.
     pub fn new(
-        http: &Arc<Http>,
+        http: &Arc<HttpClient>,
         client: Client,
         base: Url,
-        authentication: Box<dyn Authentication>,
+        authentication: Box<dyn RequestAuthenticator>,
         slowest: f64,
         failure_of: FailureOf,
     ) -> Self {
-        let limiters = Limiters::new(slowest);
+        let limiters = AccountLimiters::new(slowest);
         Self { http: Arc::clone(http), client, base, authentication, limiters, failure_of }
     }
 
@@ -214,7 +214,7 @@ impl Rest {
     ///
     /// # Errors
     /// The last failure, if no attempt succeeded.
-    pub async fn call<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Failure> {
+    pub async fn call<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<T, CloudFailure> {
         self.attempts(call, |answer| answer.json()).await
     }
 
@@ -222,18 +222,22 @@ impl Rest {
     ///
     /// # Errors
     /// The last failure, if no attempt succeeded.
-    pub async fn answer(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    pub async fn answer(&self, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
         self.attempts(call, |answer| Ok(answer.clone())).await
     }
 
-    async fn attempts<T>(&self, call: &Call<'_>, read: impl Fn(&Answer) -> Result<T, Failure>) -> Result<T, Failure> {
+    async fn attempts<T>(
+        &self,
+        call: &RestCall<'_>,
+        read: impl Fn(&HttpAnswer) -> Result<T, CloudFailure>,
+    ) -> Result<T, CloudFailure> {
         let (url, body) = (self.url_of(call)?, call.body());
         let limiter = match call.effect {
-            Effect::Reads => &self.limiters.reads,
-            Effect::Writes | Effect::WritesOnce => &self.limiters.writes,
+            CallEffect::Reads => &self.limiters.reads,
+            CallEffect::Writes | CallEffect::WritesOnce => &self.limiters.writes,
         };
-        let may_pass = |failure: &Failure| {
-            failure.code().is_transient() && (call.effect != Effect::Writes || !failure.may_have_had_effect())
+        let may_pass = |failure: &CloudFailure| {
+            failure.code().is_transient() && (call.effect != CallEffect::Writes || !failure.may_have_had_effect())
         };
         let once = async || {
             let answer = self.once(limiter, call, &url, body.as_ref()).await?;
@@ -246,8 +250,8 @@ impl Rest {
         answer
     }
 
-    fn url_of(&self, call: &Call<'_>) -> Result<Url, Failure> {
-        let unsent = |text: &str| Failure::Unsent(text.to_owned());
+    fn url_of(&self, call: &RestCall<'_>) -> Result<Url, CloudFailure> {
+        let unsent = |text: &str| CloudFailure::Unsent(text.to_owned());
         // An API that gets a path without one of its parts could do something else.
         if call.path.iter().any(|part| ["", ".", ".."].contains(part)) {
             return Err(unsent("a part of the path is no name"));
@@ -265,13 +269,13 @@ impl Rest {
 
     async fn once(
         &self,
-        limiter: &Limiter,
-        call: &Call<'_>,
+        limiter: &AdaptiveLimiter,
+        call: &RestCall<'_>,
         url: &Url,
         body: Option<&(&'static str, String)>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, CloudFailure> {
         let (text, headers) = (body.map(|(_, text)| text.as_str()), call.header_map()?);
-        let unsigned = Unsigned { method: &call.method, url, headers: &headers, body: text.unwrap_or_default() };
+        let unsigned = UnsignedRequest { method: &call.method, url, headers: &headers, body: text.unwrap_or_default() };
         let authentication = self.authentication.headers(&unsigned).await?;
         let mut request =
             self.client.request(call.method.clone(), url.clone()).headers(authentication).headers(headers);

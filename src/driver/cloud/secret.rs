@@ -8,9 +8,9 @@ const ENDPOINT: [&str; 2] = ["endpointURL", "endpointUrl"];
 
 /// Reads a Secret. Values that are not text count as absent.
 #[derive(Clone, Copy)]
-pub struct Secrets<'a>(pub &'a SecretData);
+pub struct SecretReader<'a>(pub &'a SecretData);
 
-impl<'a> Secrets<'a> {
+impl<'a> SecretReader<'a> {
     /// The first value that is not empty, without surrounding white space. The reference takes the first that is
     /// present, and then has nothing.
     pub fn trimmed(&self, spellings: &[&str]) -> Option<String> {
@@ -59,7 +59,7 @@ mod tests {
     #[case::letters_count(&[("A", "1")], None)]
     #[case(&[], None)]
     fn the_first_spelling_with_a_value_wins(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
-        assert_eq!(Secrets(&secret(data)).trimmed(&["a", "b"]).as_deref(), expected);
+        assert_eq!(SecretReader(&secret(data)).trimmed(&["a", "b"]).as_deref(), expected);
     }
 
     fn secret(data: &[(&str, &str)]) -> SecretData {
@@ -71,20 +71,20 @@ mod tests {
     #[case(&[("userData", "")], None)]
     #[case(&[], None)]
     fn user_data_must_be_there_and_is_not_trimmed(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
-        assert_eq!(Secrets(&secret(data)).user_data().ok(), expected.map(str::as_bytes));
+        assert_eq!(SecretReader(&secret(data)).user_data().ok(), expected.map(str::as_bytes));
     }
 
     #[test]
     fn a_secret_may_name_the_endpoint() {
         let given = secret(&[("endpointURL", "http://ec2.example.com \n")]);
-        assert_eq!(Secrets(&given).endpoint().as_deref(), Some("http://ec2.example.com"));
-        assert_eq!(Secrets(&secret(&[])).endpoint(), None);
+        assert_eq!(SecretReader(&given).endpoint().as_deref(), Some("http://ec2.example.com"));
+        assert_eq!(SecretReader(&secret(&[])).endpoint(), None);
     }
 
     #[test]
     fn binary_values_are_absent_unless_read_as_bytes() {
         let data = SecretData([("a".to_owned(), vec![0xff])].into());
-        let secrets = Secrets(&data);
+        let secrets = SecretReader(&data);
         assert_eq!((secrets.trimmed(&["a"]), secrets.raw("a"), secrets.raw("b")), (None, Some(&[0xff][..]), None));
         assert_eq!((secrets.has("a"), secrets.has("b")), (true, false));
     }

@@ -6,7 +6,7 @@ use reqwest::{Certificate, Client, ClientBuilder, Identity};
 
 use super::{
     client::{causes, client_builder},
-    recent::Recent,
+    recent::LruCache,
 };
 use crate::{Code, DriverError};
 
@@ -46,17 +46,17 @@ impl TlsOptions {
 }
 
 /// The connections of a driver. Accounts with the same TLS options share them.
-pub struct Connections {
+pub struct TlsClientCache {
     /// How long an attempt of a call takes.
     attempt: Duration,
     uses_proxy: bool,
-    clients: Recent<TlsOptions, Client>,
+    clients: LruCache<TlsOptions, Client>,
 }
 
-impl Connections {
+impl TlsClientCache {
     /// They go through the proxy that the environment names, if it names one and `uses_proxy` is true.
     pub fn new(attempt: Duration, uses_proxy: bool) -> Self {
-        Self { attempt, uses_proxy, clients: Recent::new(MOST_CLIENTS) }
+        Self { attempt, uses_proxy, clients: LruCache::new(MOST_CLIENTS) }
     }
 
     /// The connections with these options.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::failure::Failure;
+use super::failure::CloudFailure;
 
 /// Tokens are fetched again so long before they expire. One that lives less than twice as long is fetched again at half of its life.
 const AHEAD: Duration = Duration::from_secs(300);
@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// A token, with all that was issued with it.
 #[derive(Clone, Debug)]
-pub struct Issued<V> {
+pub struct IssuedToken<V> {
     /// The token.
     pub value: V,
     /// The end of its life.
@@ -31,17 +31,17 @@ pub trait TokenSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// The server did not issue one.
-    async fn fetch(&self) -> Result<Issued<Self::Value>, Failure>;
+    async fn fetch(&self) -> Result<IssuedToken<Self::Value>, CloudFailure>;
 }
 
 /// The token of one account.
 pub struct TokenCache<S: TokenSource> {
     source: S,
     /// The token that was fetched last. The task that fetches holds the lock, so that others wait for the same token.
-    fetched: Mutex<Option<Fetched<S::Value>>>,
+    fetched: Mutex<Option<CachedToken<S::Value>>>,
 }
 
-struct Fetched<V> {
+struct CachedToken<V> {
     value: V,
     /// When the next one is due.
     due: Instant,
@@ -63,7 +63,7 @@ impl<S: TokenSource> TokenCache<S> {
     ///
     /// # Errors
     /// Those of [`TokenSource::fetch`].
-    pub async fn get(&self) -> Result<S::Value, Failure> {
+    pub async fn get(&self) -> Result<S::Value, CloudFailure> {
         self.used_until(|fetched| fetched.due).await
     }
 
@@ -71,17 +71,20 @@ impl<S: TokenSource> TokenCache<S> {
     ///
     /// # Errors
     /// Those of [`TokenSource::fetch`].
-    pub async fn get_unexpired(&self) -> Result<S::Value, Failure> {
+    pub async fn get_unexpired(&self) -> Result<S::Value, CloudFailure> {
         self.used_until(|fetched| fetched.expires).await
     }
 
-    async fn used_until(&self, end: impl Fn(&Fetched<S::Value>) -> Instant + Send) -> Result<S::Value, Failure> {
+    async fn used_until(
+        &self,
+        end: impl Fn(&CachedToken<S::Value>) -> Instant + Send,
+    ) -> Result<S::Value, CloudFailure> {
         let mut fetched = self.fetched.lock().await;
         let now = Instant::now();
         if let Some(token) = fetched.as_ref().filter(|token| end(token) > now) {
             return Ok(token.value.clone());
         }
-        let Issued { value, expires } = match self.source.fetch().await {
+        let IssuedToken { value, expires } = match self.source.fetch().await {
             Ok(issued) => issued,
             Err(failure) => {
                 let now = Instant::now();
@@ -93,7 +96,7 @@ impl<S: TokenSource> TokenCache<S> {
         };
         let life = expires.saturating_duration_since(now);
         let due = now + life.saturating_sub(AHEAD).max(life / 2);
-        Ok(fetched.insert(Fetched { value, due, expires }).value.clone())
+        Ok(fetched.insert(CachedToken { value, due, expires }).value.clone())
     }
 
     /// Forgets the token, because the cloud refused it.
@@ -117,30 +120,30 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     /// Issues a token and breaks.
-    struct Breaking(AtomicU32, Failure);
+    struct Breaking(AtomicU32, CloudFailure);
 
     #[async_trait]
     impl TokenSource for Breaking {
         type Value = u32;
 
-        async fn fetch(&self) -> Result<Issued<u32>, Failure> {
+        async fn fetch(&self) -> Result<IssuedToken<u32>, CloudFailure> {
             match self.0.fetch_add(1, Relaxed) {
-                0 => Ok(Issued { value: 0, expires: Instant::now() + Duration::from_secs(3600) }),
+                0 => Ok(IssuedToken { value: 0, expires: Instant::now() + Duration::from_secs(3600) }),
                 _ => Err(self.1.clone()),
             }
         }
     }
 
-    fn refused() -> Failure {
-        Failure::Named { code: Code::Unauthenticated, name: "invalid_client".to_owned(), message: String::new() }
+    fn refused() -> CloudFailure {
+        CloudFailure::Named { code: Code::Unauthenticated, name: "invalid_client".to_owned(), message: String::new() }
     }
 
     #[rstest]
-    #[case::no_answer(Failure::NoAnswer, true)]
-    #[case::server_error(Failure::Status(503), true)]
+    #[case::no_answer(CloudFailure::NoAnswer, true)]
+    #[case::server_error(CloudFailure::Status(503), true)]
     #[case::wrong_credentials(refused(), false)]
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_is_due_serves_while_no_other_can_be_had(#[case] failure: Failure, #[case] serves: bool) {
+    async fn a_token_that_is_due_serves_while_no_other_can_be_had(#[case] failure: CloudFailure, #[case] serves: bool) {
         let cache = TokenCache::new(Breaking(AtomicU32::default(), failure));
         assert_eq!(cache.get().await, Ok(0));
         advance(Duration::from_secs(3400)).await;
@@ -163,13 +166,13 @@ mod tests {
     impl TokenSource for Numbers {
         type Value = u32;
 
-        async fn fetch(&self) -> Result<Issued<u32>, Failure> {
+        async fn fetch(&self) -> Result<IssuedToken<u32>, CloudFailure> {
             sleep(Duration::from_millis(10)).await;
             let value = self.issued.fetch_add(1, Relaxed);
             if self.fails && value == 0 {
-                return Err(Failure::NoAnswer);
+                return Err(CloudFailure::NoAnswer);
             }
-            Ok(Issued { value, expires: Instant::now() + self.life })
+            Ok(IssuedToken { value, expires: Instant::now() + self.life })
         }
     }
 

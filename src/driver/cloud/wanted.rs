@@ -4,14 +4,14 @@ use mcm_api::machine::Machine;
 
 /// The name and UID of a Machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct MachineIdentity<'a> {
     /// Name of the Machine.
     pub name: &'a str,
     /// Empty for an orphan, which is known by its VM only.
     pub uid: &'a str,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> MachineIdentity<'a> {
     /// The name and UID in the metadata of a Machine.
     pub fn of(machine: &'a Machine) -> Self {
         let metadata = &machine.metadata;
@@ -42,7 +42,7 @@ mod tests {
         #[case] uid: Option<&str>,
         #[case] expected: bool,
     ) {
-        assert_eq!(Wanted { name: "m", uid: "u" }.is(name, uid), expected);
-        assert_eq!(Wanted { name: "m", uid: "" }.is(name, uid), name == "m", "an orphan has no UID");
+        assert_eq!(MachineIdentity { name: "m", uid: "u" }.is(name, uid), expected);
+        assert_eq!(MachineIdentity { name: "m", uid: "" }.is(name, uid), name == "m", "an orphan has no UID");
     }
 }

@@ -8,12 +8,12 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
-use super::subject::Subject;
+use super::subject::ConformanceSubject;
 use crate::{
     code::Code,
     error::DriverError,
     interface::MachineRequest,
-    vm::{Listed, ListedVm, Vm},
+    vm::{ListedVm, Vm, VmsByProviderId},
 };
 use mcm_api::machine::{Machine, MachineClass};
 
@@ -26,29 +26,29 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a check failed or was skipped.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum CheckStopReason {
     Failed(String),
     Skipped(String),
 }
 
-pub(super) fn fail<T>(text: impl Into<String>) -> Result<T, Verdict> {
-    Err(Verdict::Failed(text.into()))
+pub(super) fn fail<T>(text: impl Into<String>) -> Result<T, CheckStopReason> {
+    Err(CheckStopReason::Failed(text.into()))
 }
 
-pub(super) fn skip<T>(text: impl Into<String>) -> Result<T, Verdict> {
-    Err(Verdict::Skipped(text.into()))
+pub(super) fn skip<T>(text: impl Into<String>) -> Result<T, CheckStopReason> {
+    Err(CheckStopReason::Skipped(text.into()))
 }
 
 /// The environment of one check: separate Machines, and a record of every text that the driver returns.
-pub(super) struct Bench<'a> {
-    pub subject: &'a Subject<'a>,
+pub(super) struct CheckEnvironment<'a> {
+    pub subject: &'a ConformanceSubject<'a>,
     number: usize,
     requests: Mutex<Vec<MachineRequest>>,
     texts: Mutex<Vec<String>>,
 }
 
-impl<'a> Bench<'a> {
-    pub(super) fn new(subject: &'a Subject<'a>, number: usize) -> Self {
+impl<'a> CheckEnvironment<'a> {
+    pub(super) fn new(subject: &'a ConformanceSubject<'a>, number: usize) -> Self {
         Self { subject, number, requests: Mutex::default(), texts: Mutex::default() }
     }
 
@@ -73,18 +73,18 @@ impl<'a> Bench<'a> {
         request
     }
 
-    pub(super) async fn create(&self, request: &MachineRequest) -> Result<Vm, Verdict> {
+    pub(super) async fn create(&self, request: &MachineRequest) -> Result<Vm, CheckStopReason> {
         let result = self.repeat(|| self.subject.driver.create(request)).await;
         expect("create", request, result)
     }
 
-    pub(super) async fn delete(&self, request: &MachineRequest) -> Result<(), Verdict> {
+    pub(super) async fn delete(&self, request: &MachineRequest) -> Result<(), CheckStopReason> {
         let result = self.repeat(|| self.subject.driver.delete(request)).await;
         expect("delete", request, result).map(drop)
     }
 
     /// The VM, initialized or not; `None` if there certainly is none.
-    pub(super) async fn find(&self, request: &MachineRequest) -> Result<Option<Vm>, Verdict> {
+    pub(super) async fn find(&self, request: &MachineRequest) -> Result<Option<Vm>, CheckStopReason> {
         match self.repeat(|| self.subject.driver.status(request)).await {
             Ok(vm) => Ok(Some(vm)),
             Err(error) if error.code == Code::NotFound => Ok(None),
@@ -97,7 +97,7 @@ impl<'a> Bench<'a> {
     }
 
     /// All VMs that `class` sees, or a reason to skip.
-    pub(super) async fn list(&self, class: &MachineClass) -> Result<Listed, Verdict> {
+    pub(super) async fn list(&self, class: &MachineClass) -> Result<VmsByProviderId, CheckStopReason> {
         if !self.subject.driver.capabilities().list {
             return skip("the driver does not have the capability list");
         }
@@ -106,13 +106,13 @@ impl<'a> Bench<'a> {
     }
 
     /// How many VMs of a Machine there are; `None` if the driver does not have the capability list.
-    pub(super) async fn count(&self, request: &MachineRequest) -> Result<Option<usize>, Verdict> {
+    pub(super) async fn count(&self, request: &MachineRequest) -> Result<Option<usize>, CheckStopReason> {
         match self.list(&request.class).await {
             Ok(all) => {
                 let is_of_machine = |vm: &&ListedVm| Some(&vm.machine) == request.machine.metadata.name.as_ref();
                 Ok(Some(all.values().filter(is_of_machine).count()))
             }
-            Err(Verdict::Skipped(_)) => Ok(None),
+            Err(CheckStopReason::Skipped(_)) => Ok(None),
             Err(failed) => Err(failed),
         }
     }
@@ -164,7 +164,7 @@ pub(super) fn with_id(request: &MachineRequest, provider_id: &str) -> MachineReq
     request
 }
 
-fn expect<T>(call: &str, request: &MachineRequest, result: Result<T, DriverError>) -> Result<T, Verdict> {
+fn expect<T>(call: &str, request: &MachineRequest, result: Result<T, DriverError>) -> Result<T, CheckStopReason> {
     let machine = request.machine.metadata.name.as_deref().unwrap_or_default();
     result.or_else(|error| fail(format!("{call} of machine {machine} failed: {error}")))
 }

@@ -3,18 +3,18 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc, task::Poll, time::Duration
 use futures::future::{BoxFuture, join_all, poll_fn};
 
 use super::{
-    bench::{Bench, OWNER, Verdict, fail, skip, with_id},
-    subject::Subject,
+    bench::{CheckEnvironment, CheckStopReason, OWNER, fail, skip, with_id},
+    subject::ConformanceSubject,
 };
-use crate::{code::Code, error::DriverError, interface::MachineRequest, spec::Problems, vm::Vm};
+use crate::{code::Code, error::DriverError, interface::MachineRequest, spec::ClassProblems, vm::Vm};
 use mcm_api::machine::MachineClass;
 
-type Verdicts = Result<(), Verdict>;
-type Check = for<'a> fn(&'a Bench<'a>) -> BoxFuture<'a, Verdicts>;
-type CheckOfTexts = fn(&Subject<'_>, &[String]) -> Verdicts;
+type ConformanceResult = Result<(), CheckStopReason>;
+type ConformanceCheck = for<'a> fn(&'a CheckEnvironment<'a>) -> BoxFuture<'a, ConformanceResult>;
+type CheckOfTexts = fn(&ConformanceSubject<'_>, &[String]) -> ConformanceResult;
 
 /// The requirements and their checks.
-pub(super) const ALL: &[(&str, Check)] = &[
+pub(super) const ALL: &[(&str, ConformanceCheck)] = &[
     ("validate accepts a class from which VMs can be created", |bench| Box::pin(valid_class(bench))),
     ("an invalid class is rejected with paths, and no VM is created from it", |bench| Box::pin(invalid_class(bench))),
     ("status of a machine without a VM is NotFound", |bench| Box::pin(status_of_nothing(bench))),
@@ -40,12 +40,12 @@ pub(super) const ALL: &[(&str, Check)] = &[
 pub(super) const OF_TEXTS: &[(&str, CheckOfTexts)] =
     &[("no text contains a secret", no_secrets), ("brackets in texts come in pairs", paired_brackets)];
 
-async fn valid_class(bench: &Bench<'_>) -> Verdicts {
+async fn valid_class(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let problems = problems_of(bench, &bench.subject.class).await?;
     if problems.errors.is_empty() { Ok(()) } else { fail(problems.error_text()) }
 }
 
-async fn invalid_class(bench: &Bench<'_>) -> Verdicts {
+async fn invalid_class(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let Some(class) = &bench.subject.invalid_class else { return skip("the subject has no invalid class") };
     let problems = problems_of(bench, class).await?;
     if problems.errors.is_empty() || problems.errors.iter().any(|problem| problem.path.is_empty()) {
@@ -58,20 +58,20 @@ async fn invalid_class(bench: &Bench<'_>) -> Verdicts {
     }
 }
 
-async fn problems_of(bench: &Bench<'_>, class: &MachineClass) -> Result<Problems, Verdict> {
+async fn problems_of(bench: &CheckEnvironment<'_>, class: &MachineClass) -> Result<ClassProblems, CheckStopReason> {
     let problems = bench.repeat(|| bench.subject.driver.problems(class)).await;
     problems.or_else(|error| fail(format!("validate failed: {error}")))
 }
 
-async fn status_of_nothing(bench: &Bench<'_>) -> Verdicts {
+async fn status_of_nothing(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     expect_none(bench, &bench.machine("absent")).await
 }
 
-async fn delete_of_nothing(bench: &Bench<'_>) -> Verdicts {
+async fn delete_of_nothing(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     bench.delete(&bench.machine("absent")).await
 }
 
-async fn create(bench: &Bench<'_>) -> Verdicts {
+async fn create(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     if vm.provider_id.is_empty() || vm.node_name.is_empty() {
@@ -83,14 +83,14 @@ async fn create(bench: &Bench<'_>) -> Verdicts {
     Ok(())
 }
 
-async fn second_create(bench: &Bench<'_>) -> Verdicts {
+async fn second_create(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let (first, second) = (bench.create(&request).await?, bench.create(&request).await?);
     same(&first, &second)?;
     expect_count(bench, &request, 1).await
 }
 
-async fn concurrent_creates(bench: &Bench<'_>) -> Verdicts {
+async fn concurrent_creates(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     // The second call may be rejected for the moment, but must not return another VM.
     let answers = join_all((0..8).map(|_| bench.subject.driver.create(&request))).await;
@@ -102,7 +102,7 @@ async fn concurrent_creates(bench: &Bench<'_>) -> Verdicts {
     expect_vm(bench, &request, &vm).await
 }
 
-async fn cancelled_create(bench: &Bench<'_>) -> Verdicts {
+async fn cancelled_create(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     for moment in MOMENTS {
         cancel(moment, bench.subject.driver.create(&request)).await;
@@ -112,7 +112,7 @@ async fn cancelled_create(bench: &Bench<'_>) -> Verdicts {
     expect_vm(bench, &request, &vm).await
 }
 
-async fn other_uid(bench: &Bench<'_>) -> Verdicts {
+async fn other_uid(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     let mut other = request.clone();
@@ -127,7 +127,7 @@ async fn other_uid(bench: &Bench<'_>) -> Verdicts {
     }
 }
 
-async fn initialize(bench: &Bench<'_>) -> Verdicts {
+async fn initialize(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     if !bench.subject.driver.capabilities().initialize {
         return skip("the driver does not initialize");
     }
@@ -146,7 +146,7 @@ async fn initialize(bench: &Bench<'_>) -> Verdicts {
     }
 }
 
-async fn delete(bench: &Bench<'_>) -> Verdicts {
+async fn delete(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     let request = with_id(&request, &vm.provider_id);
@@ -157,14 +157,14 @@ async fn delete(bench: &Bench<'_>) -> Verdicts {
     expect_none(bench, &bench.machine("a")).await
 }
 
-async fn delete_by_name(bench: &Bench<'_>) -> Verdicts {
+async fn delete_by_name(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     bench.delete(&request).await?;
     expect_none(bench, &with_id(&request, &vm.provider_id)).await
 }
 
-async fn cancelled_delete(bench: &Bench<'_>) -> Verdicts {
+async fn cancelled_delete(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     let request = with_id(&request, &vm.provider_id);
@@ -175,7 +175,7 @@ async fn cancelled_delete(bench: &Bench<'_>) -> Verdicts {
     expect_none(bench, &request).await
 }
 
-async fn gone_provider_id(bench: &Bench<'_>) -> Verdicts {
+async fn gone_provider_id(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let (gone, stays) = (bench.machine("gone"), bench.machine("stays"));
     let old = bench.create(&gone).await?;
     bench.delete(&gone).await?;
@@ -186,7 +186,7 @@ async fn gone_provider_id(bench: &Bench<'_>) -> Verdicts {
     expect_vm(bench, &stays, &vm).await
 }
 
-async fn list(bench: &Bench<'_>) -> Verdicts {
+async fn list(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let mut expected = BTreeMap::new();
     for name in ["a", "b", "c"] {
         let request = bench.machine(name);
@@ -201,7 +201,7 @@ async fn list(bench: &Bench<'_>) -> Verdicts {
     }
 }
 
-async fn owner(bench: &Bench<'_>) -> Verdicts {
+async fn owner(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let mut request = bench.machine("a");
     let vm = bench.create(&request).await?;
     // Another owner with the same cluster.
@@ -214,7 +214,7 @@ async fn owner(bench: &Bench<'_>) -> Verdicts {
     }
 }
 
-async fn list_after_delete(bench: &Bench<'_>) -> Verdicts {
+async fn list_after_delete(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let request = bench.machine("a");
     let vm = bench.create(&request).await?;
     bench.delete(&request).await?;
@@ -222,7 +222,7 @@ async fn list_after_delete(bench: &Bench<'_>) -> Verdicts {
     if listed.contains_key(&vm.provider_id) { fail(format!("VM {} is listed", vm.provider_id)) } else { Ok(()) }
 }
 
-async fn foreign_cluster(bench: &Bench<'_>) -> Verdicts {
+async fn foreign_cluster(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let Some(foreign) = &bench.subject.foreign_class else {
         return skip("the subject has no class of another cluster");
     };
@@ -237,7 +237,7 @@ async fn foreign_cluster(bench: &Bench<'_>) -> Verdicts {
     expect_vm(bench, &request, &vm).await
 }
 
-async fn volume_ids(bench: &Bench<'_>) -> Verdicts {
+async fn volume_ids(bench: &CheckEnvironment<'_>) -> ConformanceResult {
     let volumes = &bench.subject.volumes;
     if volumes.is_empty() {
         return skip("the subject has no volumes");
@@ -254,7 +254,7 @@ async fn volume_ids(bench: &Bench<'_>) -> Verdicts {
     Ok(())
 }
 
-fn no_secrets(subject: &Subject<'_>, texts: &[String]) -> Verdicts {
+fn no_secrets(subject: &ConformanceSubject<'_>, texts: &[String]) -> ConformanceResult {
     let parts = subject.secret.0.iter().filter_map(|(key, value)| Some((key, std::str::from_utf8(value).ok()?)));
     // Shorter values would occur by accident.
     let mut parts = parts.filter(|(_, part)| part.len() >= 6);
@@ -264,7 +264,7 @@ fn no_secrets(subject: &Subject<'_>, texts: &[String]) -> Verdicts {
     }
 }
 
-fn paired_brackets(_: &Subject<'_>, texts: &[String]) -> Verdicts {
+fn paired_brackets(_: &ConformanceSubject<'_>, texts: &[String]) -> ConformanceResult {
     match texts.iter().find(|text| text.matches('[').count() != text.matches(']').count()) {
         None => Ok(()),
         Some(text) => fail(format!("programs that parse machine codes cannot read: {text}")),
@@ -285,28 +285,28 @@ async fn cancel<T>(moment: Option<Duration>, mut call: Pin<Box<dyn Future<Output
     }
 }
 
-async fn expect_none(bench: &Bench<'_>, request: &MachineRequest) -> Verdicts {
+async fn expect_none(bench: &CheckEnvironment<'_>, request: &MachineRequest) -> ConformanceResult {
     match bench.repeat(|| bench.subject.driver.status(request)).await {
         Err(DriverError { code: Code::NotFound, .. }) => Ok(()),
         other => fail(format!("status returned {other:?} instead of NotFound")),
     }
 }
 
-async fn expect_vm(bench: &Bench<'_>, request: &MachineRequest, vm: &Vm) -> Verdicts {
+async fn expect_vm(bench: &CheckEnvironment<'_>, request: &MachineRequest, vm: &Vm) -> ConformanceResult {
     match bench.find(request).await? {
         Some(found) => same(vm, &found),
         None => fail(format!("status does not find VM {}", vm.provider_id)),
     }
 }
 
-async fn expect_count(bench: &Bench<'_>, request: &MachineRequest, expected: usize) -> Verdicts {
+async fn expect_count(bench: &CheckEnvironment<'_>, request: &MachineRequest, expected: usize) -> ConformanceResult {
     match bench.count(request).await? {
         Some(count) if count != expected => fail(format!("there are {count} VMs of the machine instead of {expected}")),
         _ => Ok(()),
     }
 }
 
-fn same(first: &Vm, second: &Vm) -> Verdicts {
+fn same(first: &Vm, second: &Vm) -> ConformanceResult {
     if (&first.provider_id, &first.node_name) == (&second.provider_id, &second.node_name) {
         Ok(())
     } else {

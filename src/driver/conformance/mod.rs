@@ -10,15 +10,15 @@ mod subject;
 
 use std::fmt;
 
-use bench::{Bench, Verdict};
+use bench::{CheckEnvironment, CheckStopReason};
 
-pub use subject::Subject;
+pub use subject::ConformanceSubject;
 
 pub use advice::advice;
 
 /// Result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConformanceOutcome {
     /// The driver meets the requirement.
     Passed,
     /// The driver does not meet it.
@@ -33,32 +33,32 @@ pub struct CheckResult {
     /// The requirement.
     pub name: &'static str,
     /// Whether the driver meets it.
-    pub outcome: Outcome,
+    pub outcome: ConformanceOutcome,
     /// Why it failed or was skipped.
     pub detail: String,
 }
 
 /// The results of all checks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ConformanceReport {
     /// One for each check.
     pub results: Vec<CheckResult>,
 }
 
-impl Report {
+impl ConformanceReport {
     /// Names of the checks that failed.
     pub fn failed(&self) -> Vec<&'static str> {
-        self.results.iter().filter(|one| one.outcome == Outcome::Failed).map(|one| one.name).collect()
+        self.results.iter().filter(|one| one.outcome == ConformanceOutcome::Failed).map(|one| one.name).collect()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for CheckResult { name, outcome, detail } in &self.results {
             let outcome = match outcome {
-                Outcome::Passed => "pass",
-                Outcome::Failed => "FAIL",
-                Outcome::Skipped => "skip",
+                ConformanceOutcome::Passed => "pass",
+                ConformanceOutcome::Failed => "FAIL",
+                ConformanceOutcome::Skipped => "skip",
             };
             let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
             writeln!(f, "{outcome}  {name}{detail}")?;
@@ -73,14 +73,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs all checks, one after the other.
-pub async fn run(subject: &Subject<'_>) -> Report {
-    let mut report = Report::default();
+pub async fn run(subject: &ConformanceSubject<'_>) -> ConformanceReport {
+    let mut report = ConformanceReport::default();
     let mut texts = Vec::new();
     for (number, (name, check)) in checks::ALL.iter().enumerate() {
-        let bench = Bench::new(subject, number);
+        let bench = CheckEnvironment::new(subject, number);
         // Every other check creates VMs from the class, so each would only repeat the first failure.
         let verdict = match report.results.first() {
-            Some(first) if first.outcome == Outcome::Failed => {
+            Some(first) if first.outcome == ConformanceOutcome::Failed => {
                 bench::skip("not run: no VM can be created from the class")
             }
             _ => check(&bench).await,
@@ -95,11 +95,11 @@ pub async fn run(subject: &Subject<'_>) -> Report {
     report
 }
 
-fn line(name: &'static str, verdict: Result<(), Verdict>) -> CheckResult {
+fn line(name: &'static str, verdict: Result<(), CheckStopReason>) -> CheckResult {
     let (outcome, detail) = match verdict {
-        Ok(()) => (Outcome::Passed, String::new()),
-        Err(Verdict::Failed(detail)) => (Outcome::Failed, detail),
-        Err(Verdict::Skipped(detail)) => (Outcome::Skipped, detail),
+        Ok(()) => (ConformanceOutcome::Passed, String::new()),
+        Err(CheckStopReason::Failed(detail)) => (ConformanceOutcome::Failed, detail),
+        Err(CheckStopReason::Skipped(detail)) => (ConformanceOutcome::Skipped, detail),
     };
     CheckResult { name, outcome, detail }
 }

@@ -6,7 +6,7 @@ use crate::interface::{Driver, SecretData};
 use mcm_api::machine::MachineClass;
 
 /// A driver and the inputs of its checks.
-pub struct Subject<'a> {
+pub struct ConformanceSubject<'a> {
     /// The driver under test.
     pub driver: &'a dyn Driver,
     /// A class from which VMs can be created.

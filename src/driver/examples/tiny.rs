@@ -13,10 +13,13 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, SecretData, Vm,
-    cloud::{Belonging, CloudVm, ProviderIds, Wanted, check_provider, created_for, idempotency_token, known_as, only},
-    conformance::{Subject, run},
-    spec::{Fields, Problems, one_of, string},
+    Code, Driver, DriverCapabilities, DriverError, ListedVm, MachineRequest, SecretData, Vm, VmsByProviderId,
+    cloud::{
+        CloudVm, MachineIdentity, ProviderIds, VmOwnership, check_provider, created_for, idempotency_token, known_as,
+        only,
+    },
+    conformance::{ConformanceSubject, run},
+    spec::{ClassProblems, FieldReader, one_of, string},
 };
 use serde_json::{Value, json};
 
@@ -34,9 +37,9 @@ struct Spec {
 
 impl Spec {
     /// Reads a `providerSpec`, and reports all of its problems at once.
-    fn read(class: &MachineClass, problems: &mut Problems) -> Self {
+    fn read(class: &MachineClass, problems: &mut ClassProblems) -> Self {
         check_provider(class, NAME, problems);
-        let mut fields = Fields::of_spec(&class.provider_spec, &["cluster", "size"], problems);
+        let mut fields = FieldReader::of_spec(&class.provider_spec, &["cluster", "size"], problems);
         Self {
             cluster: fields.required("cluster", &string()).unwrap_or_default(),
             size: fields.required("size", &one_of(&SIZES)).unwrap_or_default(),
@@ -45,7 +48,7 @@ impl Spec {
 
     /// The cluster of a class, which is all that look-ups and deletions need.
     fn cluster_of(class: &MachineClass) -> Result<String, DriverError> {
-        let spec = Self::read(class, &mut Problems::default());
+        let spec = Self::read(class, &mut ClassProblems::default());
         if spec.cluster.is_empty() {
             return Err(DriverError::new(Code::InvalidArgument, "the class needs providerSpec.cluster"));
         }
@@ -81,8 +84,8 @@ impl CloudVm for Row {
         Some(&self.uid)
     }
 
-    fn belonging(&self, cluster: &str) -> Belonging {
-        if self.cluster == cluster { Belonging::Ours } else { Belonging::Foreign }
+    fn belonging(&self, cluster: &str) -> VmOwnership {
+        if self.cluster == cluster { VmOwnership::Ours } else { VmOwnership::Foreign }
     }
 }
 
@@ -114,7 +117,7 @@ impl TinyDriver {
 
     /// The row with the provider ID of a Machine or, without an ID, all that were created for it.
     fn find(&self, request: &MachineRequest) -> Result<Vec<Row>, DriverError> {
-        let (cluster, wanted) = (Spec::cluster_of(&request.class)?, Wanted::of(&request.machine));
+        let (cluster, wanted) = (Spec::cluster_of(&request.class)?, MachineIdentity::of(&request.machine));
         let id = IDS.of_machine::<2>(&request.machine)?;
         Ok(self.with_rows(|rows, _| match id {
             Some([_, id]) => known_as(rows.get(id).cloned(), wanted, &cluster).into_iter().collect(),
@@ -129,12 +132,12 @@ impl Driver for TinyDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { list: true, ..Capabilities::default() }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { list: true, ..DriverCapabilities::default() }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         Spec::read(class, &mut problems);
         problems
     }
@@ -142,8 +145,8 @@ impl Driver for TinyDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         let uid = idempotency_token(&request.machine, 0)?;
-        let wanted = Wanted::of(&request.machine);
-        let Spec { cluster, size } = Spec::read(&request.class, &mut Problems::default());
+        let wanted = MachineIdentity::of(&request.machine);
+        let Spec { cluster, size } = Spec::read(&request.class, &mut ClassProblems::default());
         // Looks before it creates. In this cloud nothing is in between.
         self.with_rows(|rows, count| {
             let found = created_for(rows.values().cloned(), wanted, &cluster);
@@ -170,10 +173,10 @@ impl Driver for TinyDriver {
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        Ok(only(self.find(request)?, Wanted::of(&request.machine).name)?.vm())
+        Ok(only(self.find(request)?, MachineIdentity::of(&request.machine).name)?.vm())
     }
 
-    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let cluster = Spec::cluster_of(class)?;
         let listed = |row: &Row| (row.vm().provider_id, ListedVm::new(&row.machine, Some(row.owner.clone())));
         Ok(self.with_rows(|rows, _| rows.values().filter(|row| row.cluster == cluster).map(listed).collect()))
@@ -192,7 +195,7 @@ fn class(spec: Value) -> MachineClass {
 #[tokio::main]
 async fn main() -> ExitCode {
     let driver = TinyDriver::default();
-    let subject = Subject {
+    let subject = ConformanceSubject {
         driver: &driver,
         class: class(json!({"cluster": "shoot", "size": "small"})),
         invalid_class: Some(class(json!({"cluster": "shoot", "size": "medium"}))),

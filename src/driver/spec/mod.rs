@@ -21,26 +21,26 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-pub use problems::Problem;
-pub use problems::Problems;
+pub use problems::ClassProblems;
+pub use problems::FieldProblem;
 pub use problems::quotable;
-pub use scalar::{Scalar, boolean, duration, found, integer, one_of, quantity, string, text};
+pub use scalar::{ScalarType, boolean, duration, found, integer, one_of, quantity, string, text};
 
 /// The fields of one object, by their known names.
-pub struct Fields<'a> {
+pub struct FieldReader<'a> {
     path: String,
     values: BTreeMap<&'static str, &'a Value>,
-    problems: &'a mut Problems,
+    problems: &'a mut ClassProblems,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     /// The fields of a `providerSpec`.
-    pub fn of_spec(spec: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
+    pub fn of_spec(spec: &'a Value, known: &[&'static str], problems: &'a mut ClassProblems) -> Self {
         Self::of("providerSpec".to_owned(), spec, known, problems)
     }
 
     /// The fields of an object elsewhere.
-    pub fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut Problems) -> Self {
+    pub fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut ClassProblems) -> Self {
         let mut values = BTreeMap::new();
         match value {
             Value::Object(object) => values = sorted_out(&path, object, known, problems),
@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A required field. `None` if it is absent or invalid; the problem is reported.
-    pub fn required<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
+    pub fn required<T>(&mut self, name: &str, kind: &ScalarType<T>) -> Option<T> {
         if !self.values.contains_key(name) {
             kind.missing(&self.path_of(name), self.problems);
         }
@@ -59,19 +59,23 @@ impl<'a> Fields<'a> {
     }
 
     /// An optional field. `None` also if it is invalid; the problem is reported.
-    pub fn optional<T>(&mut self, name: &str, kind: &Scalar<T>) -> Option<T> {
+    pub fn optional<T>(&mut self, name: &str, kind: &ScalarType<T>) -> Option<T> {
         self.with(name, |path, value, problems| kind.read(path, value, problems))
     }
 
     /// A field that no [`Scalar`] describes: `read` gets its path and value and reports problems.
-    pub fn with<T>(&mut self, name: &str, read: impl FnOnce(&str, &Value, &mut Problems) -> Option<T>) -> Option<T> {
+    pub fn with<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str, &Value, &mut ClassProblems) -> Option<T>,
+    ) -> Option<T> {
         let value = self.values.get(name)?;
         read(&self.path_of(name), value, self.problems)
     }
 
     /// An object with arbitrary keys; returns the valid entries.
-    pub fn map<T>(&mut self, name: &str, kind: &Scalar<T>) -> BTreeMap<String, T> {
-        let read = |path: &str, value: &Value, problems: &mut Problems| match value {
+    pub fn map<T>(&mut self, name: &str, kind: &ScalarType<T>) -> BTreeMap<String, T> {
+        let read = |path: &str, value: &Value, problems: &mut ClassProblems| match value {
             Value::Object(object) => Some(
                 object
                     .iter()
@@ -87,7 +91,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list; returns the valid items.
-    pub fn list<T>(&mut self, name: &str, kind: &Scalar<T>) -> Vec<T> {
+    pub fn list<T>(&mut self, name: &str, kind: &ScalarType<T>) -> Vec<T> {
         self.items(name, |path, value, problems| kind.read(path, value, problems))
     }
 
@@ -96,7 +100,7 @@ impl<'a> Fields<'a> {
         &mut self,
         name: &str,
         known: &[&'static str],
-        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+        read: impl FnOnce(&mut FieldReader<'_>) -> Option<T>,
     ) -> Option<T> {
         if !self.has(name) {
             self.problems.expected(self.path_of(name), "an object", "nothing");
@@ -109,9 +113,9 @@ impl<'a> Fields<'a> {
         &mut self,
         name: &str,
         known: &[&'static str],
-        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+        read: impl FnOnce(&mut FieldReader<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.with(name, |path, value, problems| read(&mut Fields::of(path.to_owned(), value, known, problems)))
+        self.with(name, |path, value, problems| read(&mut FieldReader::of(path.to_owned(), value, known, problems)))
     }
 
     /// A list of objects; returns those for which `read` returns a value.
@@ -119,16 +123,16 @@ impl<'a> Fields<'a> {
         &mut self,
         name: &str,
         known: &[&'static str],
-        read: impl Fn(&mut Fields<'_>) -> Option<T>,
+        read: impl Fn(&mut FieldReader<'_>) -> Option<T>,
     ) -> Vec<T> {
         self.items(name, |path, value, problems| match value {
-            Value::Object(_) => read(&mut Fields::of(path.to_owned(), value, known, problems)),
+            Value::Object(_) => read(&mut FieldReader::of(path.to_owned(), value, known, problems)),
             other => refuse(path, "an object", other, problems),
         })
     }
 
-    fn items<T>(&mut self, name: &str, read: impl Fn(&str, &Value, &mut Problems) -> Option<T>) -> Vec<T> {
-        let all = |path: &str, value: &Value, problems: &mut Problems| match value {
+    fn items<T>(&mut self, name: &str, read: impl Fn(&str, &Value, &mut ClassProblems) -> Option<T>) -> Vec<T> {
+        let all = |path: &str, value: &Value, problems: &mut ClassProblems| match value {
             Value::Array(items) => Some(
                 items
                     .iter()
@@ -151,7 +155,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn refuse<T>(path: &str, expected: &str, value: &Value, problems: &mut Problems) -> Option<T> {
+fn refuse<T>(path: &str, expected: &str, value: &Value, problems: &mut ClassProblems) -> Option<T> {
     problems.expected(path, expected, &found(value));
     None
 }
@@ -161,7 +165,7 @@ fn sorted_out<'a>(
     path: &str,
     object: &'a Map<String, Value>,
     known: &[&'static str],
-    problems: &mut Problems,
+    problems: &mut ClassProblems,
 ) -> BTreeMap<&'static str, &'a Value> {
     let mut values = BTreeMap::new();
     for (key, value) in object {

@@ -10,14 +10,14 @@ const LONGEST_QUOTE: usize = 40;
 
 /// One problem and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct FieldProblem {
     /// Path, such as `providerSpec.taints[0].effect`.
     pub path: String,
     /// The expected and the actual value.
     pub text: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FieldProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.text)
     }
@@ -25,16 +25,16 @@ impl fmt::Display for Problem {
 
 /// All problems of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems {
+pub struct ClassProblems {
     /// Problems with which no VM can be created.
-    pub errors: Vec<Problem>,
+    pub errors: Vec<FieldProblem>,
     /// Harmless problems, such as unknown fields.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<FieldProblem>,
     /// Where the driver of the reference would do something else. Only `mcm class check` shows them.
-    pub differences: Vec<Problem>,
+    pub differences: Vec<FieldProblem>,
 }
 
-impl Problems {
+impl ClassProblems {
     /// Adds an error of the field at a path.
     pub fn error(&mut self, path: impl Into<String>, text: impl Into<String>) {
         push(&mut self.errors, path.into(), text.into());
@@ -62,7 +62,7 @@ impl Problems {
 
     /// All errors in one text.
     pub fn error_text(&self) -> String {
-        self.errors.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+        self.errors.iter().map(FieldProblem::to_string).collect::<Vec<_>>().join("; ")
     }
 
     /// [`Code::InvalidArgument`] with all errors, if there are any.
@@ -71,9 +71,9 @@ impl Problems {
     }
 }
 
-fn push(problems: &mut Vec<Problem>, path: String, text: String) {
+fn push(problems: &mut Vec<FieldProblem>, path: String, text: String) {
     if problems.len() < MOST_PROBLEMS {
-        problems.push(Problem { path, text });
+        problems.push(FieldProblem { path, text });
     }
 }
 

@@ -5,24 +5,24 @@ use std::{borrow::Cow, ops::RangeInclusive};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 
-use super::problems::{Problems, quotable};
+use super::problems::{ClassProblems, quotable};
 use mcm_api::{GoDuration, machine::is_quantity};
 
 /// A type of value: how to parse it, and what an error message expects.
-pub struct Scalar<T> {
+pub struct ScalarType<T> {
     expected: Cow<'static, str>,
-    parse: Box<Parse<T>>,
+    parse: Box<ScalarParser<T>>,
 }
 
-type Parse<T> = dyn Fn(&Value) -> Option<T>;
+type ScalarParser<T> = dyn Fn(&Value) -> Option<T>;
 
-impl<T> Scalar<T> {
+impl<T> ScalarType<T> {
     /// `expected` completes the sentence "expected …".
     pub fn new(expected: impl Into<Cow<'static, str>>, parse: impl Fn(&Value) -> Option<T> + 'static) -> Self {
         Self { expected: expected.into(), parse: Box::new(parse) }
     }
 
-    pub(super) fn read(&self, path: &str, value: &Value, problems: &mut Problems) -> Option<T> {
+    pub(super) fn read(&self, path: &str, value: &Value, problems: &mut ClassProblems) -> Option<T> {
         let parsed = (self.parse)(value);
         if parsed.is_none() {
             problems.expected(path, &self.expected, &found(value));
@@ -30,50 +30,50 @@ impl<T> Scalar<T> {
         parsed
     }
 
-    pub(super) fn missing(&self, path: &str, problems: &mut Problems) {
+    pub(super) fn missing(&self, path: &str, problems: &mut ClassProblems) {
         problems.expected(path, &self.expected, "nothing");
     }
 }
 
 /// A string that is not empty.
-pub fn string() -> Scalar<String> {
+pub fn string() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    Scalar::new("a non-empty string", parse)
+    ScalarType::new("a non-empty string", parse)
 }
 
 /// A string that may be empty.
-pub fn text() -> Scalar<String> {
-    Scalar::new("a string", |value| value.as_str().map(str::to_owned))
+pub fn text() -> ScalarType<String> {
+    ScalarType::new("a string", |value| value.as_str().map(str::to_owned))
 }
 
 /// `true` or `false`.
-pub fn boolean() -> Scalar<bool> {
-    Scalar::new("true or false", Value::as_bool)
+pub fn boolean() -> ScalarType<bool> {
+    ScalarType::new("true or false", Value::as_bool)
 }
 
 /// A whole number in a range, both ends included.
-pub fn integer(range: RangeInclusive<i64>) -> Scalar<i64> {
+pub fn integer(range: RangeInclusive<i64>) -> ScalarType<i64> {
     let expected = format!("a whole number from {} to {}", range.start(), range.end());
-    Scalar::new(expected, move |value| value.as_i64().filter(|number| range.contains(number)))
+    ScalarType::new(expected, move |value| value.as_i64().filter(|number| range.contains(number)))
 }
 
 /// One of a few strings, spelled exactly.
-pub fn one_of(choices: &'static [&'static str]) -> Scalar<&'static str> {
+pub fn one_of(choices: &'static [&'static str]) -> ScalarType<&'static str> {
     let parse = move |value: &Value| choices.iter().find(|choice| value.as_str() == Some(**choice)).copied();
-    Scalar::new(format!("one of {}", choices.join(", ")), parse)
+    ScalarType::new(format!("one of {}", choices.join(", ")), parse)
 }
 
 /// A non-negative Go duration.
-pub fn duration() -> Scalar<GoDuration> {
+pub fn duration() -> ScalarType<GoDuration> {
     let parse = |value: &Value| {
         let duration: GoDuration = value.as_str()?.parse().ok()?;
         (duration.as_nanos() >= 0).then_some(duration)
     };
-    Scalar::new("a duration such as \"1m30s\"", parse)
+    ScalarType::new("a duration such as \"1m30s\"", parse)
 }
 
 /// A non-negative Kubernetes quantity, as a string or a whole number.
-pub fn quantity() -> Scalar<Quantity> {
+pub fn quantity() -> ScalarType<Quantity> {
     let parse = |value: &Value| match value {
         Value::String(text) => {
             Some(text.clone()).filter(|text| is_quantity(text) && !text.starts_with('-')).map(Quantity)
@@ -81,7 +81,7 @@ pub fn quantity() -> Scalar<Quantity> {
         Value::Number(number) => number.as_u64().map(|number| Quantity(number.to_string())),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
-    Scalar::new("a quantity such as \"4\", \"500m\" or \"16Gi\"", parse)
+    ScalarType::new("a quantity such as \"4\", \"500m\" or \"16Gi\"", parse)
 }
 
 /// Describes a value; short strings are quoted.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::json;
 
-use super::{problems::Problem, scalar::integer, *};
+use super::{problems::FieldProblem, scalar::integer, *};
 
 const KNOWN: [&str; 8] = ["name", "count", "isFast", "mode", "timeout", "size", "tags", "disks"];
 
@@ -18,9 +18,9 @@ struct Spec {
     disks: Vec<(i64, Vec<String>)>,
 }
 
-fn read(value: &Value) -> (Spec, Problems) {
-    let mut problems = Problems::default();
-    let mut fields = Fields::of_spec(value, &KNOWN, &mut problems);
+fn read(value: &Value) -> (Spec, ClassProblems) {
+    let mut problems = ClassProblems::default();
+    let mut fields = FieldReader::of_spec(value, &KNOWN, &mut problems);
     let spec = Spec {
         name: fields.required("name", &string()),
         count: fields.optional("count", &integer(1..=9)),
@@ -37,8 +37,8 @@ fn read(value: &Value) -> (Spec, Problems) {
     (spec, problems)
 }
 
-fn texts(problems: &[Problem]) -> Vec<String> {
-    problems.iter().map(Problem::to_string).collect()
+fn texts(problems: &[FieldProblem]) -> Vec<String> {
+    problems.iter().map(FieldProblem::to_string).collect()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn keys_of_every_kind_of_field_are_case_insensitive() {
         tags: [("Key".into(), String::new())].into(),
         disks: vec![(0, vec!["l".into()]), (100, vec![])],
     };
-    assert_eq!((spec, problems), (expected, Problems::default()));
+    assert_eq!((spec, problems), (expected, ClassProblems::default()));
 }
 
 #[rstest]

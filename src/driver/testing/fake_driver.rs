@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use crate::{
     code::Code,
     error::DriverError,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
-    spec::Problems,
-    vm::{Listed, Vm},
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
@@ -91,12 +91,12 @@ impl Driver for FakeDriver {
         self.name
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities::default()
     }
 
-    fn validate(&self, _: &MachineClass) -> Problems {
-        Problems::default()
+    fn validate(&self, _: &MachineClass) -> ClassProblems {
+        ClassProblems::default()
     }
 
     async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
@@ -115,7 +115,7 @@ impl Driver for FakeDriver {
         self.answer().await
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         self.answer().await
     }
 

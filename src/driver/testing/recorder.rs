@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::{Code, Observer, Operation};
+use crate::{Code, DriverObserver, DriverOperation};
 
 /// Successes and failures by provider and service.
 type Counts = BTreeMap<(String, &'static str), (usize, usize)>;
@@ -13,8 +13,8 @@ type Counts = BTreeMap<(String, &'static str), (usize, usize)>;
 #[derive(Default)]
 pub struct Recorder(Mutex<Counts>);
 
-impl Observer for Recorder {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+impl DriverObserver for Recorder {
+    fn observed(&self, _: &str, _: DriverOperation, _: Duration, _: Result<(), Code>) {}
 
     fn requested(&self, provider: &str, service: &'static str, _: Duration, is_success: bool) {
         let mut all = self.0.lock();

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::future::try_join_all;
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Call, Failure, Pages, Rest, is_word},
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient, is_word},
 };
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -53,7 +53,7 @@ const UNTAG: Action = Action::write("UntagResources", "instance_untag");
 /// ECS in one region with the access key of a Secret.
 #[derive(Clone)]
 pub(crate) struct Api {
-    pub rest: Arc<Rest>,
+    pub rest: Arc<RestClient>,
     pub region: String,
     /// Its values appear in no text.
     pub secret: SecretData,
@@ -105,7 +105,7 @@ impl Api {
         }
         // Without a number of results a page has ten VMs and may have no token.
         let filter = filter.with("MaxResults", PAGE);
-        let mut pages = Pages::new(DESCRIBE.name);
+        let mut pages = PageCollector::new(DESCRIBE.name);
         loop {
             let mut page = filter.clone();
             page.add_some("NextToken", pages.token());
@@ -117,14 +117,14 @@ impl Api {
     }
 
     /// A list that is not found says nothing about its VMs.
-    fn never_absent(&self, failure: &Failure) -> DriverError {
+    fn never_absent(&self, failure: &CloudFailure) -> DriverError {
         let error = self.error(failure, DESCRIBE.name);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
         DriverError { code, ..error }
     }
 
     /// Creates a VM, or finds that of an earlier request with the same token; returns its ID.
-    pub async fn run(&self, order: &Order<'_>) -> Result<String, Failure> {
+    pub async fn run(&self, order: &Order<'_>) -> Result<String, CloudFailure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
         struct Created {
@@ -138,7 +138,7 @@ impl Api {
         let parameters = order.parameters().with("RegionId", &self.region);
         let created: Created = self.call(RUN, &parameters).await?;
         let id = created.instance_id_sets.instance_id_set.into_iter().next().filter(|id| is_word(id));
-        id.ok_or(Failure::Unreadable(200))
+        id.ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Deletes a VM, whether it runs or not. True if there is none any more; false if ECS does not delete it in its present status.
@@ -147,7 +147,7 @@ impl Api {
         match self.call::<Value>(DELETE, &parameters).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.code() == Code::NotFound => Ok(true),
-            Err(Failure::Named { name, .. }) if name.starts_with(WRONG_STATUS) => Ok(false),
+            Err(CloudFailure::Named { name, .. }) if name.starts_with(WRONG_STATUS) => Ok(false),
             Err(failure) => Err(self.error(&failure, &format!("DeleteInstance of {id}"))),
         }
     }
@@ -188,10 +188,10 @@ impl Api {
         self.call(action, parameters).await.map_err(|failure| self.error(&failure, action.name))
     }
 
-    async fn call<T: DeserializeOwned>(&self, action: Action, parameters: &Parameters) -> Result<T, Failure> {
+    async fn call<T: DeserializeOwned>(&self, action: Action, parameters: &Parameters) -> Result<T, CloudFailure> {
         let Action { name, service, is_read } = action;
         let query = parameters.pairs();
-        let call = if is_read { Call::read } else { Call::idempotent }(service, Method::POST, &[]);
+        let call = if is_read { RestCall::read } else { RestCall::idempotent }(service, Method::POST, &[]);
         let call = call.query(&query).header("accept", "application/json");
         let call = call.header("x-acs-action", name).header("x-acs-version", VERSION);
         self.rest.call(&call).await
@@ -207,7 +207,7 @@ impl Api {
         self.here().with("ResourceType", "instance").with("ResourceId.1", id)
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }

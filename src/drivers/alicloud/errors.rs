@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 use serde::Deserialize;
 
@@ -100,12 +100,12 @@ struct Problem {
 }
 
 /// Reads an answer whose status is not a success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     match answer.json::<Problem>() {
         Ok(Problem { code, message }) if !code.is_empty() => {
-            Failure::Named { code: code_of(&code, answer.status), name: code, message }
+            CloudFailure::Named { code: code_of(&code, answer.status), name: code, message }
         }
-        _ => Failure::Status(answer.status),
+        _ => CloudFailure::Status(answer.status),
     }
 }
 
@@ -141,7 +141,7 @@ fn code_of(name: &str, status: u16) -> Code {
 }
 
 /// Whether ECS refused a creation for its parameters or for what is left. It may repeat the answer for the same token.
-pub(crate) fn is_refusal(failure: &Failure) -> bool {
+pub(crate) fn is_refusal(failure: &CloudFailure) -> bool {
     matches!(failure.code(), Code::ResourceExhausted | Code::InvalidArgument)
 }
 
@@ -151,11 +151,11 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn answer(status: u16, text: String) -> Answer {
-        Answer { status, text, ..Answer::default() }
+    fn answer(status: u16, text: String) -> HttpAnswer {
+        HttpAnswer { status, text, ..HttpAnswer::default() }
     }
 
-    fn named(status: u16, name: &str) -> Failure {
+    fn named(status: u16, name: &str) -> CloudFailure {
         let text = json!({"RequestId": "r", "HostId": "h", "Code": name, "Message": "m", "Recommend": "u"}).to_string();
         failure_of(&answer(status, text))
     }
@@ -232,7 +232,7 @@ mod tests {
     #[case("{}")]
     #[case("{\"Code\": \"\"}")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        assert_eq!(failure_of(&answer(404, text.to_owned())), Failure::Status(404));
+        assert_eq!(failure_of(&answer(404, text.to_owned())), CloudFailure::Status(404));
         assert_eq!(
             failure_of(&answer(404, text.to_owned())).code(),
             Code::Unknown,

@@ -1,7 +1,7 @@
 //! The resources that a class needs of Alibaba Cloud, and whether they are there. All calls are read-only.
 
 use futures::join;
-use mcm_driver::{DriverError, code::Code, inspection::Finding};
+use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -82,19 +82,24 @@ struct DiskCategories {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let access = match self.api.may_describe().await {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", &error)],
-            Err(error) => Finding::of_failure("Secret", &error),
-            Ok(()) => Finding::present("Secret", format!("the access key may look VMs up in {}", self.scope.region)),
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", &error)];
+            }
+            Err(error) => ResourceFinding::of_failure("Secret", &error),
+            Ok(()) => {
+                ResourceFinding::present("Secret", format!("the access key may look VMs up in {}", self.scope.region))
+            }
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let (image, instance_type, switches, groups, key, zones) =
             join!(self.image(), self.instance_type(), self.switches(), self.groups(), self.key(), self.zones());
         let switch = switches.as_ref().ok().and_then(|all| all.first()).cloned();
         let zone = self.spec.zone_id.clone().or_else(|| switch.as_ref().map(|switch| switch.zone_id.clone()));
-        let mut findings: Vec<Finding> = [access].into_iter().chain(user_data).chain([image, instance_type]).collect();
+        let mut findings: Vec<ResourceFinding> =
+            [access].into_iter().chain(user_data).chain([image, instance_type]).collect();
         findings.extend(zone.map(|zone| self.offer(&zone, zones)).into_iter().flatten());
         findings.extend(self.spec.v_switch_id.as_ref().map(|id| self.switch(id, switches)));
         findings.extend(self.spec.security_group_id.as_ref().map(|id| group(id, groups, switch.as_ref())));
@@ -102,7 +107,7 @@ impl Session {
         findings
     }
 
-    async fn image(&self) -> Finding {
+    async fn image(&self) -> ResourceFinding {
         let id = &self.spec.image_id;
         let found: Found<Image> = self.list(IMAGES, "/Images/Image", self.api.here().with("ImageId", id)).await;
         judged(
@@ -117,7 +122,7 @@ impl Session {
         )
     }
 
-    async fn instance_type(&self) -> Finding {
+    async fn instance_type(&self) -> ResourceFinding {
         let name = &self.spec.instance_type;
         let parameters = Parameters::new().with("InstanceTypes.1", name);
         let found: Found<InstanceType> = self.list(TYPES, "/InstanceTypes/InstanceType", parameters).await;
@@ -137,7 +142,7 @@ impl Session {
         found.map(|all| all.into_iter().filter(|one| one.v_switch_id == *id).collect())
     }
 
-    fn switch(&self, id: &str, found: Found<Switch>) -> Finding {
+    fn switch(&self, id: &str, found: Found<Switch>) -> ResourceFinding {
         judged(
             "vSwitchID",
             found,
@@ -160,7 +165,7 @@ impl Session {
         self.list(GROUPS, "/SecurityGroups/SecurityGroup", parameters).await
     }
 
-    async fn key(&self) -> Option<Finding> {
+    async fn key(&self) -> Option<ResourceFinding> {
         let name = self.spec.key_pair_name.as_ref()?;
         let parameters = self.api.here().with("KeyPairName", name);
         let found: Found<KeyPair> = self.list(KEYS, "/KeyPairs/KeyPair", parameters).await;
@@ -179,21 +184,21 @@ impl Session {
     }
 
     /// Whether the instance type and the categories of disks are offered in a zone.
-    fn offer(&self, name: &str, found: Found<Zone>) -> Vec<Finding> {
+    fn offer(&self, name: &str, found: Found<Zone>) -> Vec<ResourceFinding> {
         let is_it = |zone: &Zone| zone.zone_id == name;
         let zone = match found {
             Ok(zones) => zones.into_iter().find(is_it),
-            Err(error) => return vec![Finding::of_failure("providerSpec.zoneID", &error)],
+            Err(error) => return vec![ResourceFinding::of_failure("providerSpec.zoneID", &error)],
         };
         let Some(zone) = zone else {
-            return vec![Finding::missing("providerSpec.zoneID", format!("there is no zoneID {name}"))];
+            return vec![ResourceFinding::missing("providerSpec.zoneID", format!("there is no zoneID {name}"))];
         };
         let offered = |path: &str, kind: &str, value: &str, all: &[String]| {
             let path = format!("providerSpec.{path}");
             if all.iter().any(|one| one == value) {
-                Finding::present(path, format!("{kind} {value} is offered in zone {name}"))
+                ResourceFinding::present(path, format!("{kind} {value} is offered in zone {name}"))
             } else {
-                Finding::missing(path, format!("{kind} {value} is not offered in zone {name}"))
+                ResourceFinding::missing(path, format!("{kind} {value} is not offered in zone {name}"))
             }
         };
         let (types, categories) =
@@ -217,7 +222,7 @@ impl Session {
     }
 }
 
-fn group(id: &str, found: Found<Group>, switch: Option<&Switch>) -> Finding {
+fn group(id: &str, found: Found<Group>, switch: Option<&Switch>) -> ResourceFinding {
     judged(
         "securityGroupID",
         found,
@@ -239,7 +244,7 @@ fn judged<T>(
     name: &str,
     is_it: impl Fn(&T) -> bool,
     judge: impl FnOnce(T) -> Result<String, String>,
-) -> Finding {
+) -> ResourceFinding {
     let found = found.map(|all| all.into_iter().find(is_it));
-    Finding::judged(format!("providerSpec.{field}"), found, format!("there is no {field} {name}"), judge)
+    ResourceFinding::judged(format!("providerSpec.{field}"), found, format!("there is no {field} {name}"), judge)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm},
+    cloud::{CloudVm, VmOwnership},
 };
 use serde::Deserialize;
 
@@ -187,13 +187,13 @@ impl CloudVm for Instance {
         self.tags.get(UID_TAG).map(String::as_str)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         if self.is_in(scope) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else if scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         }
     }
 }

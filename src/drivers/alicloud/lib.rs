@@ -28,14 +28,14 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
-    SecretPolicy, Vm,
+    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
+    SecretData, SecretPolicy, Vm, VmsByProviderId,
     cloud::{
-        Absences, Connections, Http, Limits, Pace, Recent, Requests, Rest, TlsOptions, Wanted, check_provider,
-        idempotency_token, only, until_done,
+        AbsenceCache, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
+        TlsClientCache, TlsOptions, check_provider, idempotency_token, only, until_done,
     },
-    inspection::Finding,
-    spec::Problems,
+    inspection::ResourceFinding,
+    spec::ClassProblems,
 };
 use tokio::time::Instant;
 
@@ -59,15 +59,18 @@ const MOST_REMEMBERED: usize = 10_000;
 const ANY_REGION: &str = "cn-hangzhou";
 
 /// Opens the driver, for the list of built-in drivers.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AliDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(AliDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How ECS is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
@@ -80,12 +83,12 @@ struct Patience {
     /// ECS shows a new VM by then, or it is gone.
     lost: Duration,
     /// ECS shows a new VM; a VM may be deleted, and is deleted.
-    pace: Pace,
+    pace: PollTiming,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { window: Duration::from_millis(100), lost: Duration::from_secs(300), pace: Pace::default() }
+        Self { window: Duration::from_millis(100), lost: Duration::from_secs(300), pace: PollTiming::default() }
     }
 }
 
@@ -93,38 +96,38 @@ impl Default for Patience {
 struct AliDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Rest>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<RestClient>>,
     look_ups: Arc<LookUps>,
-    absences: Absences<Place>,
+    absences: AbsenceCache<Place>,
     /// By the UID of a Machine: how many of its tokens are used up.
-    generations: Recent<String, u32>,
+    generations: LruCache<String, u32>,
     /// Tokens whose VM ECS does not show, and since when.
-    lost: Recent<String, Instant>,
+    lost: LruCache<String, Instant>,
     /// VMs that ECS deletes, and since when.
-    deleted: Recent<String, Instant>,
+    deleted: LruCache<String, Instant>,
 }
 
 impl AliDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
-            absences: Absences::new(),
-            generations: Recent::new(MOST_REMEMBERED),
-            lost: Recent::new(MOST_REMEMBERED),
-            deleted: Recent::new(MOST_REMEMBERED),
+            absences: AbsenceCache::new(),
+            generations: LruCache::new(MOST_REMEMBERED),
+            lost: LruCache::new(MOST_REMEMBERED),
+            deleted: LruCache::new(MOST_REMEMBERED),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -135,15 +138,15 @@ impl AliDriver {
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
     }
 
-    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
         let client = self.connections.client(&TlsOptions::default())?;
         let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(Rest::new(&self.http, client, url, login.authentication(), slowest, failure_of)))
+        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication(), slowest, failure_of)))
     }
 
     /// Creates a VM, or finds that of an earlier request, and waits until ECS shows it.
     async fn run(&self, session: &Session, request: &MachineRequest) -> Result<Instance, DriverError> {
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let generation = self.generations.get(&wanted.uid.to_owned()).unwrap_or_default();
         let token = idempotency_token(&request.machine, generation)?;
         let user_data = user_data(&request.secret)?;
@@ -227,20 +230,20 @@ impl Driver for AliDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
-        let region = Spec::read(&class.provider_spec, &mut Problems::default()).region;
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
+        let region = Spec::read(&class.provider_spec, &mut ClassProblems::default()).region;
         let region = if region.is_empty() { ANY_REGION } else { &region };
         if let Err(error) = Login::of(secret, region, &self.access.secrets) {
             problems.error("Secret", error.message);
@@ -259,7 +262,7 @@ impl Driver for AliDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let is_absent = self.absences.take(session.place(), wanted);
         let found = if is_absent { Vec::new() } else { session.created_for(wanted).await? };
         let instance = if found.is_empty() { self.run(&session, request).await? } else { only(found, wanted.name)? };
@@ -278,7 +281,7 @@ impl Driver for AliDriver {
         for instance in &found {
             self.delete_vm(&session, request, instance).await?;
         }
-        let name = Wanted::of(&request.machine).name;
+        let name = MachineIdentity::of(&request.machine).name;
         let ids = found.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>().join(" ");
         Ok(match (found.is_empty(), request.machine.spec.provider_id.is_empty()) {
             (true, _) => None,
@@ -289,7 +292,7 @@ impl Driver for AliDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let has_id = !request.machine.spec.provider_id.is_empty();
         let looking = (!has_id).then(|| self.absences.look(session.place(), wanted));
         let found = session.find(&request.machine).await?;
@@ -299,21 +302,21 @@ impl Driver for AliDriver {
         Ok(only(found, wanted.name)?.vm(&session.scope.region))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.api.of_class(&session.scope).await?;
         Ok(all.iter().map(|one| (provider_id(&session.scope.region, &one.id), one.listed())).collect())
     }
 
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
         spec.scope().map_or(true, |scope| {
             let has = |(key, value): (&str, &str)| other.tags.get(key).is_some_and(|other| other == value);
             scope.region == other.region && scope.tags().into_iter().all(has)
         })
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
@@ -321,7 +324,7 @@ impl Driver for AliDriver {
     /// The marker of the cluster stays: the cluster and its other programs need it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(session.find(&request.machine).await?, Wanted::of(&request.machine).name)?;
+        let instance = only(session.find(&request.machine).await?, MachineIdentity::of(&request.machine).name)?;
         let [cluster, role] = session.scope.tags();
         if !is_listed {
             return session.api.untag(&instance.id, &[role.0, OWNER_TAG]).await;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Secrets, UserDataLimit},
+    cloud::{RequestAuthenticator, SecretReader, UserDataLimit},
 };
 use reqwest::Url;
 
@@ -29,7 +29,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no access key, or an endpoint that is not allowed; or the region is invalid.
     pub fn of(secret: &SecretData, region: &str, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let required = |keys: &[&str; 2]| {
             let missing = || invalid(format!("the secret of the class has neither {} nor {}", keys[0], keys[1]));
             secrets.trimmed(keys).ok_or_else(missing)
@@ -46,7 +46,7 @@ impl Login {
         Ok(Self { url, id, secret: key })
     }
 
-    pub fn authentication(&self) -> Box<dyn Authentication> {
+    pub fn authentication(&self) -> Box<dyn RequestAuthenticator> {
         Box::new(Signer::new(&self.id, &self.secret))
     }
 }
@@ -56,7 +56,7 @@ impl Login {
 /// # Errors
 /// [`Code::InvalidArgument`]: they are too long.
 pub(crate) fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
-    USER_DATA_LIMIT.fit(Secrets(secret).raw(USER_DATA).unwrap_or_default())
+    USER_DATA_LIMIT.fit(SecretReader(secret).raw(USER_DATA).unwrap_or_default())
 }
 
 fn invalid(text: String) -> DriverError {

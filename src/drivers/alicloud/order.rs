@@ -1,7 +1,7 @@
 //! The request of a VM.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mcm_driver::cloud::Wanted;
+use mcm_driver::cloud::MachineIdentity;
 
 use super::{
     names::tags_of,
@@ -12,7 +12,7 @@ use super::{
 /// A VM that is ordered.
 pub(crate) struct Order<'a> {
     pub spec: &'a Spec,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
     /// Requests with the same token create one VM.
     pub token: &'a str,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{CloudVm, Coalescer, Wanted, created_for, known_as},
+    cloud::{CloudVm, LookupCoalescer, MachineIdentity, created_for, known_as},
 };
 
 use super::{
@@ -23,11 +23,11 @@ type Found = Result<Arc<Vec<Instance>>, DriverError>;
 pub(crate) type Place = (Login, Option<Scope>);
 
 /// Look-ups in one place that wait at the same time share requests: those by name for each class, those by ID for all.
-pub(crate) type LookUps = Coalescer<Place, Found>;
+pub(crate) type LookUps = LookupCoalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(Coalescer::new(window))
+    Arc::new(LookupCoalescer::new(window))
 }
 
 /// A class with access to its ECS.
@@ -48,7 +48,7 @@ impl Session {
 
     /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
     pub async fn find(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         match id_of(machine, &self.scope.region)? {
             Some(id) => Ok(known_as(self.with_id(id).await?, wanted, &self.scope).into_iter().collect()),
             None => self.created_for(wanted).await,
@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// The VMs that were created for a Machine.
-    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Instance>, DriverError> {
+    pub async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Instance>, DriverError> {
         let (api, scope) = (self.api.clone(), self.scope.clone());
         let send = move |names| async move { api.named(&names, &scope).await.map(Arc::new) };
         let found = self.look_ups.look_up(self.place(), wanted.name.to_owned(), send).await?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use mcm_driver::cloud::{Authentication, Failure, Unsigned};
+use mcm_driver::cloud::{CloudFailure, RequestAuthenticator, UnsignedRequest};
 use rand::{Rng, distr::Alphanumeric};
 use reqwest::{
     Url,
@@ -35,8 +35,13 @@ impl Signer {
     }
 
     /// The headers of a request at a time. A nonce is used once.
-    fn headers_at(&self, request: &Unsigned<'_>, now: Timestamp, nonce: &str) -> Result<HeaderMap, Failure> {
-        let value = |text: &str| HeaderValue::try_from(text).map_err(|error| Failure::Unsent(error.to_string()));
+    fn headers_at(
+        &self,
+        request: &UnsignedRequest<'_>,
+        now: Timestamp,
+        nonce: &str,
+    ) -> Result<HeaderMap, CloudFailure> {
+        let value = |text: &str| HeaderValue::try_from(text).map_err(|error| CloudFailure::Unsent(error.to_string()));
         let mut headers = HeaderMap::new();
         headers.insert(DATE, value(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())?);
         headers.insert(NONCE, value(nonce)?);
@@ -63,8 +68,8 @@ impl Signer {
 }
 
 #[async_trait]
-impl Authentication for Signer {
-    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Signer {
+    async fn headers(&self, request: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         let nonce: String = rand::rng().sample_iter(Alphanumeric).take(NONCE_LENGTH).map(char::from).collect();
         self.headers_at(request, Timestamp::now(), &nonce)
     }
@@ -145,7 +150,7 @@ mod tests {
     fn signed(url: &str, action: &str, body: &str, nonce: &str) -> HeaderMap {
         let (method, url) = (Method::POST, url.parse().unwrap());
         let headers = HeaderMap::from_iter([(HeaderName::from_static("x-acs-action"), action.parse().unwrap())]);
-        let request = Unsigned { method: &method, url: &url, headers: &headers, body };
+        let request = UnsignedRequest { method: &method, url: &url, headers: &headers, body };
         signer().headers_at(&request, "2026-11-26T17:00:00.9Z".parse().unwrap(), nonce).unwrap()
     }
 
@@ -171,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn each_attempt_has_a_nonce() {
         let (method, url, headers) = (Method::POST, RECORDED.parse().unwrap(), HeaderMap::new());
-        let request = Unsigned { method: &method, url: &url, headers: &headers, body: "" };
+        let request = UnsignedRequest { method: &method, url: &url, headers: &headers, body: "" };
         let [first, second] = [signer().headers(&request).await.unwrap(), signer().headers(&request).await.unwrap()];
         assert_ne!(first[NONCE], second[NONCE]);
         assert_eq!(first[NONCE].len(), NONCE_LENGTH);

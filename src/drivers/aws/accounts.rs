@@ -23,7 +23,7 @@ use super::{
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, SecretData, SecretPolicy,
-    cloud::{Http, Limiters, Limits, Recent, Requests},
+    cloud::{AccountLimiters, HttpClient, HttpLimits, LruCache, RequestReporter},
 };
 
 /// More than any installation has.
@@ -44,7 +44,7 @@ pub(super) struct Access {
     pub variant: Variant,
     /// Whether calls go through the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
-    pub limits: Limits,
+    pub limits: HttpLimits,
     /// Features that Secrets may use.
     pub secrets: SecretPolicy,
 }
@@ -61,7 +61,7 @@ impl Access {
             secrets_manager_endpoint: first(["AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"]),
             variant: Variant::of_environment(),
             uses_proxy: true,
-            limits: Limits::default(),
+            limits: HttpLimits::default(),
             secrets: secrets.clone(),
         }
     }
@@ -84,25 +84,25 @@ pub(super) struct Account {
     pub target_groups: TargetGroups,
     pub secrets_manager: SecretsManager,
     pub login: Arc<Login>,
-    pub limiters: Arc<Limiters>,
-    pub http: Arc<Http>,
+    pub limiters: Arc<AccountLimiters>,
+    pub http: Arc<HttpClient>,
 }
 
 /// All accounts.
 pub(super) struct Accounts {
     access: Access,
     connections: Connections,
-    http: Arc<Http>,
-    all: Recent<AccountKey, Arc<Account>>,
+    http: Arc<HttpClient>,
+    all: LruCache<AccountKey, Arc<Account>>,
 }
 
 impl Accounts {
-    pub(super) fn new(access: Access, requests: Requests) -> Self {
+    pub(super) fn new(access: Access, requests: RequestReporter) -> Self {
         Self {
             connections: Connections::new(access.limits, access.uses_proxy),
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
             access,
-            all: Recent::new(MOST_ACCOUNTS),
+            all: LruCache::new(MOST_ACCOUNTS),
         }
     }
 
@@ -144,7 +144,7 @@ impl Accounts {
         if endpoints.iter().any(Option::is_none) {
             check_region(&key.region)?;
         }
-        let limiters = Arc::new(Limiters::new(self.access.limits.slowest));
+        let limiters = Arc::new(AccountLimiters::new(self.access.limits.slowest));
         let login = Arc::new(Login {
             credentials: key.credentials.clone(),
             region: key.region.clone(),

@@ -19,7 +19,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Pages, pause_of},
+    cloud::{CloudFailure, PageCollector, pause_of},
     code::Code,
 };
 
@@ -85,7 +85,7 @@ impl Ec2 {
         filters: Vec<types::Filter>,
     ) -> Result<Vec<Instance>, DriverError> {
         const ACTION: &str = "DescribeInstances";
-        let mut pages = Pages::new(ACTION);
+        let mut pages = PageCollector::new(ACTION);
         loop {
             let send = || {
                 let request =
@@ -113,7 +113,7 @@ impl Ec2 {
     }
 
     /// Creates a VM, or returns the VM of an earlier request with the same token.
-    pub(super) async fn run(&self, order: &Order<'_>) -> Result<Instance, Failure> {
+    pub(super) async fn run(&self, order: &Order<'_>) -> Result<Instance, CloudFailure> {
         let send = || order.request().send_with(&self.account.ec2);
         self.send(writing("instance_create"), send, |answer| Instance::of(answer.instances?.first()?)).await
     }
@@ -187,7 +187,7 @@ impl Ec2 {
         kind: Kind,
         send: impl Fn() -> F,
         read: impl Fn(T) -> Option<U>,
-    ) -> Result<U, Failure>
+    ) -> Result<U, CloudFailure>
     where
         F: Future<Output = Result<T, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -198,7 +198,7 @@ impl Ec2 {
         let limiter = if kind.is_read { &account.limiters.reads } else { &account.limiters.writes };
         let once = || async {
             match send().await {
-                Ok(answer) => read(answer).ok_or(Failure::Unreadable(200)),
+                Ok(answer) => read(answer).ok_or(CloudFailure::Unreadable(200)),
                 Err(error) => {
                     if let Some(pause) = retry_after(&error) {
                         limiter.pause(pause);

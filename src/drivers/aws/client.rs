@@ -22,7 +22,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::{SignedDuration, Timestamp, civil, fmt::rfc2822, tz::TimeZone};
 use roxmltree::{Document, Node, ParsingOptions};
 
-use mcm_driver::cloud::{Failure, LARGEST, Limits, causes, find};
+use mcm_driver::cloud::{CloudFailure, HttpLimits, LARGEST, causes, find};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most nodes of an answer. A page of 1000 VMs has some 300,000. Small nodes take much more memory than their text.
@@ -45,7 +45,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(limits: Limits, uses_proxy: bool) -> Self {
+    pub(super) fn new(limits: HttpLimits, uses_proxy: bool) -> Self {
         let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT.min(limits.attempt)).build();
         Self { services: connector(settings, uses_proxy), uses_proxy }
     }
@@ -66,7 +66,7 @@ impl Connections {
 /// An answer that the SDK does not get.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is refused")]
-struct Refused(Failure);
+struct Refused(CloudFailure);
 
 /// How far the time of a signature was from that of the answer, if it was too far.
 #[derive(Clone, Copy, Debug)]
@@ -85,15 +85,15 @@ impl HttpConnector for Checked {
             let mut answer = answer.await?;
             let body = Limited::new(answer.take_body(), LARGEST).collect().await.map_err(|error| {
                 refused(match find::<LengthLimitError>(&*error) {
-                    Some(_) => Failure::TooLarge(LARGEST),
-                    None => Failure::Broken(causes(&*error)),
+                    Some(_) => CloudFailure::TooLarge(LARGEST),
+                    None => CloudFailure::Broken(causes(&*error)),
                 })
             })?;
             let body = body.to_bytes();
             if let Some(action) = action.filter(|_| answer.status().is_success())
                 && !is_answer_to(&action, &body)
             {
-                return Err(refused(Failure::Unreadable(answer.status().as_u16())));
+                return Err(refused(CloudFailure::Unreadable(answer.status().as_u16())));
             }
             if let Some(skew) = skew(signed, &answer) {
                 answer.add_extension(Skew(skew));
@@ -111,21 +111,21 @@ fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> SharedHttpCon
 }
 
 /// Why a connector has no answer.
-pub(super) fn failed(error: &ConnectorError) -> Failure {
+pub(super) fn failed(error: &ConnectorError) -> CloudFailure {
     if let Some(Refused(failure)) = find(error) {
         failure.clone()
     } else if error.is_timeout() {
-        Failure::NoAnswer
+        CloudFailure::NoAnswer
     } else if error.is_io() {
-        Failure::Unreachable(causes(error))
+        CloudFailure::Unreachable(causes(error))
     } else if error.is_user() {
-        Failure::Unsent(causes(error))
+        CloudFailure::Unsent(causes(error))
     } else {
-        Failure::Broken(causes(error))
+        CloudFailure::Broken(causes(error))
     }
 }
 
-fn refused(failure: Failure) -> ConnectorError {
+fn refused(failure: CloudFailure) -> ConnectorError {
     ConnectorError::other(Box::new(Refused(failure)), None)
 }
 

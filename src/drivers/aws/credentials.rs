@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use super::endpoint::DOMAINS;
 use mcm_api::machine::MachineClass;
-use mcm_driver::{DriverError, SecretData, SecretPolicy, cloud::Secrets, code::Code};
+use mcm_driver::{DriverError, SecretData, SecretPolicy, cloud::SecretReader, code::Code};
 
 /// Spellings of the access key; the last is that of the reference's sample, which the reference does not read.
 const KEY_ID: [&str; 3] = ["providerAccessKeyId", "accessKeyID", "accessKeyId"];
@@ -47,7 +47,7 @@ impl Credentials {
     /// # Errors
     /// [`Code::InvalidArgument`]: they are missing or not allowed.
     pub(super) fn of(class: &MachineClass, secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         // Present is enough: an empty path must not fall back to other credentials.
         if secrets.has(TOKEN_FILE) {
             return match (secrets.trimmed(&[TOKEN_FILE]), secrets.trimmed(&[ROLE_ARN])) {
@@ -72,7 +72,7 @@ impl Credentials {
     /// # Errors
     /// [`Code::InvalidArgument`]: it is not allowed, or other credentials than those of the Secret would go there.
     pub(super) fn endpoint(&self, secret: &SecretData, policy: &SecretPolicy) -> Result<Option<String>, DriverError> {
-        let Some(endpoint) = Secrets(secret).endpoint() else { return Ok(None) };
+        let Some(endpoint) = SecretReader(secret).endpoint() else { return Ok(None) };
         if !matches!(self, Self::Static { .. }) {
             let message =
                 format!("{ENDPOINT} in the Secret of the class needs accessKeyID and secretAccessKey beside it");
@@ -84,7 +84,7 @@ impl Credentials {
 }
 
 /// Whether a Secret has a key of credentials, even without a value.
-fn has_any(secrets: Secrets<'_>) -> bool {
+fn has_any(secrets: SecretReader<'_>) -> bool {
     KEY_ID.iter().chain(&SECRET_KEY).chain([&ROLE_ARN]).any(|key| secrets.has(key))
 }
 

@@ -4,7 +4,7 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 
 use super::client::{Skew, failed};
 use mcm_driver::{
-    cloud::{Failure, causes, code_of_status},
+    cloud::{CloudFailure, causes, code_of_status},
     code::Code,
 };
 
@@ -133,12 +133,12 @@ pub(super) fn code_of_state_reason(reason: &str) -> Code {
 }
 
 /// An error that AWS names.
-pub(super) fn named(name: String, message: String, status: u16) -> Failure {
-    Failure::Named { code: code_of(&name, status), name, message }
+pub(super) fn named(name: String, message: String, status: u16) -> CloudFailure {
+    CloudFailure::Named { code: code_of(&name, status), name, message }
 }
 
 /// Why a call of the SDK failed.
-pub(super) fn failure_of<E>(error: &SdkError<E>) -> Failure
+pub(super) fn failure_of<E>(error: &SdkError<E>) -> CloudFailure
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
@@ -150,34 +150,34 @@ where
                 corrected(named(name.to_owned(), message.to_owned(), status), answer.raw().extension())
             }
             // A success that cannot be read.
-            None if answer.raw().status().is_success() => Failure::Unreadable(status),
-            None => Failure::Status(status),
+            None if answer.raw().status().is_success() => CloudFailure::Unreadable(status),
+            None => CloudFailure::Status(status),
         },
-        SdkError::ResponseError(_) => Failure::Unreadable(status),
-        SdkError::TimeoutError(_) => Failure::NoAnswer,
+        SdkError::ResponseError(_) => CloudFailure::Unreadable(status),
+        SdkError::TimeoutError(_) => CloudFailure::NoAnswer,
         SdkError::DispatchFailure(dispatch) => match dispatch.as_connector_error() {
             Some(error) => failed(error),
-            None => Failure::Broken(causes(error)),
+            None => CloudFailure::Broken(causes(error)),
         },
-        SdkError::ConstructionFailure(_) => Failure::Unsent(causes(error)),
-        _ => Failure::Broken(causes(error)),
+        SdkError::ConstructionFailure(_) => CloudFailure::Unsent(causes(error)),
+        _ => CloudFailure::Broken(causes(error)),
     }
 }
 
 /// A refused signature, if its time was wrong. The SDK corrects the time of the next one.
-fn corrected(failure: Failure, skew: Option<&Skew>) -> Failure {
+fn corrected(failure: CloudFailure, skew: Option<&Skew>) -> CloudFailure {
     match (failure, skew) {
-        (Failure::Named { code: Code::Unauthenticated, name, message }, Some(Skew(skew))) => {
+        (CloudFailure::Named { code: Code::Unauthenticated, name, message }, Some(Skew(skew))) => {
             let seconds = skew.as_secs();
             let message = format!("{message} (the clock of this machine is {seconds} s behind that of AWS)");
-            Failure::Named { code: Code::Unavailable, name, message }
+            CloudFailure::Named { code: Code::Unavailable, name, message }
         }
         (failure, _) => failure,
     }
 }
 
 /// Whether the same request may succeed in a moment. One with a token that is spent or used for another request will not.
-pub(super) fn may_pass(failure: &Failure) -> bool {
+pub(super) fn may_pass(failure: &CloudFailure) -> bool {
     failure.code().is_transient() && !failure.is(TOKEN_SPENT) && !failure.is(TOKEN_MISMATCH)
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use aws_smithy_types::body::SdkBody;
     use jiff::SignedDuration;
 
-    fn answer(status: u16, name: Option<&str>, skew: Option<i64>) -> Failure {
+    fn answer(status: u16, name: Option<&str>, skew: Option<i64>) -> CloudFailure {
         let mut metadata = ErrorMetadata::builder().message("m");
         if let Some(name) = name {
             metadata = metadata.code(name);
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn what_the_sdk_says_of_an_answer_is_a_failure() {
         assert_eq!(answer(400, Some("AuthFailure"), None), named("AuthFailure".to_owned(), "m".to_owned(), 400));
-        assert_eq!(answer(503, None, None), Failure::Status(503));
-        assert_eq!(answer(200, None, None), Failure::Unreadable(200));
+        assert_eq!(answer(503, None, None), CloudFailure::Status(503));
+        assert_eq!(answer(200, None, None), CloudFailure::Unreadable(200));
     }
 
     #[rstest]

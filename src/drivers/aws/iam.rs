@@ -8,7 +8,7 @@ use super::{
     login::Login,
     query::{Place, Query, Service},
 };
-use mcm_driver::cloud::{Failure, Http, Limiters};
+use mcm_driver::cloud::{AccountLimiters, CloudFailure, HttpClient};
 
 const SERVICE: Service = Service { name: "iam", version: "2010-05-08" };
 
@@ -25,8 +25,8 @@ impl Iam {
         region: &str,
         endpoint: Option<&String>,
         login: &Arc<Login>,
-        limiters: &Arc<Limiters>,
-        http: &Arc<Http>,
+        limiters: &Arc<AccountLimiters>,
+        http: &Arc<HttpClient>,
     ) -> Self {
         let (region, url) = iam_of(region);
         let url = endpoint.cloned().unwrap_or_else(|| url.to_owned());
@@ -37,7 +37,7 @@ impl Iam {
     ///
     /// # Errors
     /// [`Failure::Named`] with `NoSuchEntity`: there is none.
-    pub(super) async fn instance_profile(&self, name: &str) -> Result<(), Failure> {
+    pub(super) async fn instance_profile(&self, name: &str) -> Result<(), CloudFailure> {
         let place = Place { region: self.region, url: &self.url };
         let kind = reading("instance_profile_get");
         self.query.call(place, kind, "GetInstanceProfile", &[("InstanceProfileName", name)]).await.map(drop)

@@ -12,7 +12,7 @@ use super::{
     run::Order,
     user_data::UserData,
 };
-use mcm_driver::{DriverError, code::Code, inspection::Finding};
+use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 
 /// EC2's answer to a dry run of what would succeed.
 const WOULD_SUCCEED: &str = "DryRunOperation";
@@ -54,12 +54,14 @@ impl Group {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub(super) async fn inspect(&self, user_data: Result<UserData<'_>, DriverError>) -> Vec<Finding> {
+    pub(super) async fn inspect(&self, user_data: Result<UserData<'_>, DriverError>) -> Vec<ResourceFinding> {
         let identity = match self.ec2.identity().await {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", &error)],
-            Err(error) => Finding::of_failure("Secret", &error),
-            Ok(identity) => Finding::present("Secret", format!("the credentials are those of {identity}")),
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", &error)];
+            }
+            Err(error) => ResourceFinding::of_failure("Secret", &error),
+            Ok(identity) => ResourceFinding::present("Secret", format!("the credentials are those of {identity}")),
         };
         let (image, network, key_pair, profile, creation) = join!(
             self.image(),
@@ -72,17 +74,17 @@ impl Session {
         findings.chain([creation]).collect()
     }
 
-    async fn image(&self) -> Finding {
+    async fn image(&self) -> ResourceFinding {
         let (path, ami) = ("providerSpec.ami", &self.spec.ami);
         match self.ec2.images(ami).await {
-            Err(error) => Finding::of_failure(path, &error),
+            Err(error) => ResourceFinding::of_failure(path, &error),
             Ok(images) => match images.first() {
-                None => Finding::missing(path, format!("there is no image {ami} in {}", self.spec.region)),
+                None => ResourceFinding::missing(path, format!("there is no image {ami} in {}", self.spec.region)),
                 Some(image) => match image.state().filter(|state| **state != ImageState::Available) {
-                    Some(state) => Finding::missing(path, format!("image {ami} is {state}")),
+                    Some(state) => ResourceFinding::missing(path, format!("image {ami} is {state}")),
                     None => {
                         let architecture = image.architecture().map_or("unknown", ArchitectureValues::as_str);
-                        Finding::present(path, format!("{}, {architecture}", image.name().unwrap_or("unknown")))
+                        ResourceFinding::present(path, format!("{}, {architecture}", image.name().unwrap_or("unknown")))
                     }
                 },
             },
@@ -90,7 +92,7 @@ impl Session {
     }
 
     /// A VM needs a subnet in a zone that offers its type.
-    async fn type_and_network(&self) -> Vec<Finding> {
+    async fn type_and_network(&self) -> Vec<ResourceFinding> {
         let interfaces = &self.spec.network_interfaces;
         let subnets: BTreeSet<&String> = interfaces.iter().map(|interface| &interface.subnet_id).collect();
         let groups: BTreeSet<&String> = interfaces.iter().flat_map(|interface| &interface.security_group_ids).collect();
@@ -100,7 +102,7 @@ impl Session {
         let subnets = match subnets {
             Ok(subnets) => subnets,
             Err(error) => {
-                findings.push(Finding::of_failure("providerSpec.networkInterfaces", &error));
+                findings.push(ResourceFinding::of_failure("providerSpec.networkInterfaces", &error));
                 return findings;
             }
         };
@@ -110,7 +112,7 @@ impl Session {
             findings.push(self.subnet(format!("{path}.subnetID"), &interface.subnet_id, subnet, zones.as_ref().ok()));
             let path = format!("{path}.securityGroupIDs");
             match &groups {
-                Err(error) => findings.push(Finding::of_failure(path, error)),
+                Err(error) => findings.push(ResourceFinding::of_failure(path, error)),
                 Ok(groups) => findings.extend(
                     interface
                         .security_group_ids
@@ -122,63 +124,69 @@ impl Session {
         findings
     }
 
-    fn machine_type(&self, zones: &Result<BTreeSet<String>, DriverError>) -> Finding {
+    fn machine_type(&self, zones: &Result<BTreeSet<String>, DriverError>) -> ResourceFinding {
         let (path, name) = ("providerSpec.machineType", &self.spec.machine_type);
         match zones {
-            Err(error) => Finding::of_failure(path, error),
+            Err(error) => ResourceFinding::of_failure(path, error),
             Ok(zones) if zones.is_empty() => {
-                Finding::missing(path, format!("{} does not offer {name}", self.spec.region))
+                ResourceFinding::missing(path, format!("{} does not offer {name}", self.spec.region))
             }
             Ok(zones) => {
                 let zones: Vec<&str> = zones.iter().map(String::as_str).collect();
-                Finding::present(path, format!("offered in {}", zones.join(", ")))
+                ResourceFinding::present(path, format!("offered in {}", zones.join(", ")))
             }
         }
     }
 
-    fn subnet(&self, path: String, id: &str, subnet: Option<&Subnet>, zones: Option<&BTreeSet<String>>) -> Finding {
-        let Some(subnet) = subnet else { return Finding::missing(path, format!("there is no subnet {id}")) };
+    fn subnet(
+        &self,
+        path: String,
+        id: &str,
+        subnet: Option<&Subnet>,
+        zones: Option<&BTreeSet<String>>,
+    ) -> ResourceFinding {
+        let Some(subnet) = subnet else { return ResourceFinding::missing(path, format!("there is no subnet {id}")) };
         let Subnet { zone, free_addresses, .. } = subnet;
         if *free_addresses == 0 {
-            return Finding::missing(path, format!("subnet {id} has no free address"));
+            return ResourceFinding::missing(path, format!("subnet {id} has no free address"));
         }
         if zones.is_some_and(|zones| !zones.is_empty() && !zones.contains(zone)) {
             let name = &self.spec.machine_type;
-            return Finding::missing(path, format!("subnet {id} is in {zone}, which does not offer {name}"));
+            return ResourceFinding::missing(path, format!("subnet {id} is in {zone}, which does not offer {name}"));
         }
-        Finding::present(path, format!("{zone}, {free_addresses} free addresses"))
+        ResourceFinding::present(path, format!("{zone}, {free_addresses} free addresses"))
     }
 
-    async fn key_pair(&self) -> Option<Finding> {
+    async fn key_pair(&self) -> Option<ResourceFinding> {
         let (path, name) = ("providerSpec.keyName", self.spec.key_name.as_ref()?);
         let pairs = self.ec2.key_pairs(name).await;
         Some(match pairs {
-            Err(error) => Finding::of_failure(path, &error),
-            Ok(pairs) if pairs.is_empty() => Finding::missing(path, format!("there is no key pair {name}")),
-            Ok(_) => Finding::present(path, "the key pair exists"),
+            Err(error) => ResourceFinding::of_failure(path, &error),
+            Ok(pairs) if pairs.is_empty() => ResourceFinding::missing(path, format!("there is no key pair {name}")),
+            Ok(_) => ResourceFinding::present(path, "the key pair exists"),
         })
     }
 
-    async fn instance_profile(&self) -> Option<Finding> {
+    async fn instance_profile(&self) -> Option<ResourceFinding> {
         let arn = self.spec.profile_arn.as_deref();
         let name = self.spec.profile_name.as_deref().or_else(|| arn?.rsplit('/').next())?;
         let path = if arn.is_some() { "providerSpec.iam.arn" } else { "providerSpec.iam.name" };
         Some(match self.ec2.instance_profile(name).await {
-            Ok(()) => Finding::present(path, "the instance profile exists"),
-            Err(error) => Finding::of_failure(path, &error),
+            Ok(()) => ResourceFinding::present(path, "the instance profile exists"),
+            Err(error) => ResourceFinding::of_failure(path, &error),
         })
     }
 
     /// Asks EC2 whether it would create a VM. It does not look at quotas and stock.
-    async fn dry_run(&self, user_data: Result<UserData<'_>, DriverError>) -> Finding {
+    async fn dry_run(&self, user_data: Result<UserData<'_>, DriverError>) -> ResourceFinding {
         let path = "providerSpec";
         let user_data = match user_data {
             Ok(user_data) => user_data,
-            Err(error) => return Finding::of_failure("Secret", &error),
+            Err(error) => return ResourceFinding::of_failure("Secret", &error),
         };
         let root_device = match self.ec2.root_device(&self.spec.ami).await {
             Ok(root_device) => root_device,
-            Err(error) => return Finding::of_failure(path, &error),
+            Err(error) => return ResourceFinding::of_failure(path, &error),
         };
         let order = Order {
             spec: &self.spec,
@@ -191,20 +199,20 @@ impl Session {
             placement: None,
         };
         match self.ec2.try_run(&order).await {
-            Ok(()) => Finding::present(path, "EC2 would create a VM"),
-            Err(error) => Finding::of_failure(path, &error),
+            Ok(()) => ResourceFinding::present(path, "EC2 would create a VM"),
+            Err(error) => ResourceFinding::of_failure(path, &error),
         }
     }
 }
 
-fn security_group(path: &str, id: &str, group: Option<&Group>, subnet: Option<&Subnet>) -> Finding {
+fn security_group(path: &str, id: &str, group: Option<&Group>, subnet: Option<&Subnet>) -> ResourceFinding {
     match (group, subnet) {
-        (None, _) => Finding::missing(path, format!("there is no security group {id}")),
+        (None, _) => ResourceFinding::missing(path, format!("there is no security group {id}")),
         (Some(group), Some(subnet)) if group.vpc != subnet.vpc => {
             let (theirs, other) = (&group.vpc, &subnet.vpc);
-            Finding::missing(path, format!("security group {id} is of {theirs}, the subnet of {other}"))
+            ResourceFinding::missing(path, format!("security group {id} is of {theirs}, the subnet of {other}"))
         }
-        _ => Finding::present(path, format!("security group {id} exists")),
+        _ => ResourceFinding::present(path, format!("security group {id} exists")),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm, Wanted},
+    cloud::{CloudVm, MachineIdentity, VmOwnership},
 };
 
 /// States of VMs that exist and do not run.
@@ -101,7 +101,7 @@ impl Instance {
     }
 
     /// Whether it was created for a Machine.
-    pub(super) fn is_of(&self, wanted: Wanted<'_>) -> bool {
+    pub(super) fn is_of(&self, wanted: MachineIdentity<'_>) -> bool {
         wanted.is(self.machine_name(), self.machine_uid())
     }
 
@@ -176,13 +176,13 @@ impl CloudVm for Instance {
     }
 
     /// An instance that is gone belongs to its class as before.
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         if self.has_markers(scope) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else if scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         }
     }
 }

@@ -59,17 +59,17 @@ use mcm_api::{
 };
 use mcm_driver::{
     cloud::{
-        CloudVm, Coalescer, Recent, Requests, Wanted, check_provider, created_for, idempotency_token, known_as, only,
-        safe_text,
+        CloudVm, LookupCoalescer, LruCache, MachineIdentity, RequestReporter, check_provider, created_for,
+        idempotency_token, known_as, only, safe_text,
     },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
-    spec::Problems,
-    vm::{Listed, Vm},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 
 /// A Machine whose VMs all ended after their creation gets no more.
@@ -94,8 +94,11 @@ fn is_young(machine: &Machine) -> bool {
 }
 
 /// Opens the driver, for the list of built-in drivers.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = Requests::of(NAME, observer);
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let requests = RequestReporter::of(NAME, observer);
     Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
@@ -135,15 +138,15 @@ struct AwsDriver {
     patience: Patience,
     accounts: Accounts,
     /// Look-ups of Machines of one class and account that wait at the same time.
-    look_ups: Coalescer<(AccountKey, Scope), Found>,
+    look_ups: LookupCoalescer<(AccountKey, Scope), Found>,
     /// Look-ups by ID of VMs that no look-up by name shows: their tags were changed, or EC2 has forgotten them.
-    looks_by_id: Coalescer<AccountKey, Found>,
+    looks_by_id: LookupCoalescer<AccountKey, Found>,
     /// Root devices by region and image.
     root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
     /// Tokens that were used for other requests, and since when this is known.
-    mismatches: Recent<String, Clock>,
+    mismatches: LruCache<String, Clock>,
     /// Root devices that are being read.
-    images: Coalescer<(AccountKey, String), Result<String, DriverError>>,
+    images: LookupCoalescer<(AccountKey, String), Result<String, DriverError>>,
 }
 
 /// A class with access to its account.
@@ -163,7 +166,7 @@ impl Session {
     /// Stores the user data that the VM of a machine will fetch, if there are any.
     async fn store(&self, user_data: &UserData<'_>, request: &MachineRequest) -> Result<(), DriverError> {
         let Some(value) = &user_data.stored else { return Ok(()) };
-        let Wanted { name, uid } = Wanted::of(&request.machine);
+        let MachineIdentity { name, uid } = MachineIdentity::of(&request.machine);
         let mut tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
         if !tags.contains_key(UID_TAG) {
             // The UID says whose the secret is, whose own name has it as well.
@@ -189,21 +192,21 @@ impl Session {
 }
 
 impl AwsDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
             accounts: Accounts::new(access, requests),
-            look_ups: Coalescer::new(patience.window),
-            looks_by_id: Coalescer::new(patience.window),
+            look_ups: LookupCoalescer::new(patience.window),
+            looks_by_id: LookupCoalescer::new(patience.window),
             root_devices: Arc::default(),
-            mismatches: Recent::new(MOST_MISMATCHES),
-            images: Coalescer::of_facts(),
+            mismatches: LruCache::new(MOST_MISMATCHES),
+            images: LookupCoalescer::of_facts(),
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -248,7 +251,7 @@ impl AwsDriver {
         session: &Session,
         machine: &'a Machine,
     ) -> Result<(Vec<Instance>, Option<&'a str>), DriverError> {
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let place = IDS.of_machine(machine)?;
         if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
             let message = format!(
@@ -293,7 +296,7 @@ impl AwsDriver {
         mut generation: u32,
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let user_data = session.user_data(&request.secret, wanted.uid)?;
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
@@ -408,7 +411,7 @@ impl AwsDriver {
 
     /// The address by which a load balancer finds the VM of a Machine.
     async fn private_address(&self, session: &Session, machine: &Machine) -> Result<String, DriverError> {
-        let instance = only(self.find(session, machine).await?, Wanted::of(machine).name)
+        let instance = only(self.find(session, machine).await?, MachineIdentity::of(machine).name)
             .map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
         instance.private_address.ok_or_else(|| {
             let message = format!("VM {} has no private address yet", instance.id);
@@ -418,7 +421,7 @@ impl AwsDriver {
 
     async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
+        let instance = only(self.find(&session, &request.machine).await?, MachineIdentity::of(&request.machine).name)?;
         for todo in instance.todo(&session.spec) {
             self.carry_out(&session, &todo).await?;
         }
@@ -432,24 +435,24 @@ impl Driver for AwsDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: true, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         let spec = Spec::read(&class.provider_spec, &mut problems);
         spec::check::node_template(&spec, class, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         if let Err(error) = self.accounts.key("", class, secret) {
             problems.error("Secret", error.message);
         }
-        let spec = Spec::read(&class.provider_spec, &mut Problems::default());
+        let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
         if let Err(error) = UserData::of(&spec, None, "", secret) {
             problems.error("Secret", error.message);
         }
@@ -460,7 +463,7 @@ impl Driver for AwsDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let named = self.named(&session, wanted.name).await?;
         let (alive, gone): (Vec<_>, Vec<_>) =
             named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
@@ -475,7 +478,7 @@ impl Driver for AwsDriver {
 
     /// [`Code::Unimplemented`] if the class asks for nothing that a new VM does not have.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut Problems::default())) {
+        if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut ClassProblems::default())) {
             return Err(DriverError::new(Code::Unimplemented, "the class does not ask for initialization"));
         }
         self.initialized(request).await.map_err(|error| {
@@ -487,7 +490,7 @@ impl Driver for AwsDriver {
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let (all, unseen) = self.seen(&session, &request.machine).await?;
-        let uid = Wanted::of(&request.machine).uid;
+        let uid = MachineIdentity::of(&request.machine).uid;
         // No list shows an orphan whose VM has ended, so there would be no other attempt.
         let is_orphan = uid.is_empty();
         if is_orphan {
@@ -513,7 +516,7 @@ impl Driver for AwsDriver {
         let session = self.session(&request.class, &request.secret)?;
         let (gone, found): (Vec<_>, Vec<_>) =
             self.find_all(&session, &request.machine).await?.into_iter().partition(|instance| instance.is_gone);
-        let instance = only(found, Wanted::of(&request.machine).name).map_err(|error| {
+        let instance = only(found, MachineIdentity::of(&request.machine).name).map_err(|error| {
             let end =
                 gone.first().filter(|_| error.code == Code::NotFound && !request.machine.spec.provider_id.is_empty());
             DriverError { vm: end.map(|instance| Box::new(instance.ended(&session.scope.region))), ..error }
@@ -531,7 +534,7 @@ impl Driver for AwsDriver {
         Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.ec2.alive(&session.scope).await?;
         let ours = all.into_iter().filter(|instance| instance.is_in(&session.scope));
@@ -540,13 +543,13 @@ impl Driver for AwsDriver {
     }
 
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
         spec.scope().map_or(true, |scope| {
             scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str))
         })
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(session.user_data(secret, "")).await)
     }
@@ -567,13 +570,13 @@ impl Driver for AwsDriver {
     /// Machine of a VM; those of a group share one before.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(self.find(&session, &request.machine).await?, Wanted::of(&request.machine).name)?;
+        let instance = only(self.find(&session, &request.machine).await?, MachineIdentity::of(&request.machine).name)?;
         let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
         if !is_listed {
             return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
         }
         let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
-        let name = Wanted::of(&request.machine).name;
+        let name = MachineIdentity::of(&request.machine).name;
         let markers = [(cluster, value(cluster)), (role, value(role)), (NAME_TAG, name), (OWNER_TAG, &request.owner)];
         let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
         session.ec2.create_tags(&instance.id, &tags).await

@@ -25,7 +25,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Limiters, read_credential_file},
+    cloud::{AccountLimiters, CloudFailure, HttpClient, read_credential_file},
     code::Code,
 };
 
@@ -44,8 +44,8 @@ pub(super) struct Login {
     /// The chain of the process may take so long.
     pub longest: Duration,
     pub connections: Connections,
-    pub http: Arc<Http>,
-    pub limiters: Arc<Limiters>,
+    pub http: Arc<HttpClient>,
+    pub limiters: Arc<AccountLimiters>,
     /// STS, without credentials.
     pub sts: aws_sdk_sts::Client,
     /// The keys that were fetched last, and when. A call that fetches new keys holds the lock, so that others wait for them.
@@ -63,7 +63,7 @@ impl ProvideCredentials for Login {
     where
         Self: 'a,
     {
-        let failed = |failure: Failure| {
+        let failed = |failure: CloudFailure| {
             CredentialsError::provider_error(failure.error("fetching credentials", &SecretData::default()).message)
         };
         future::ProvideCredentials::new(async move { self.keys().await.map_err(failed) })
@@ -72,7 +72,7 @@ impl ProvideCredentials for Login {
 
 impl Login {
     /// Credentials that are valid now.
-    pub(super) async fn keys(&self) -> Result<Keys, Failure> {
+    pub(super) async fn keys(&self) -> Result<Keys, CloudFailure> {
         if let Credentials::Static { key_id, secret_key } = &self.credentials {
             return Ok(Keys::new(key_id, secret_key, None, None, "secret of the class"));
         }
@@ -96,22 +96,22 @@ impl Login {
     }
 
     /// Exchanges the token in a file for the credentials of a role.
-    async fn assume_role(&self, file: &Path, role_arn: &str) -> Result<Keys, Failure> {
-        let token = read_credential_file(file, &self.folders).await.map_err(Failure::Credentials)?;
+    async fn assume_role(&self, file: &Path, role_arn: &str) -> Result<Keys, CloudFailure> {
+        let token = read_credential_file(file, &self.folders).await.map_err(CloudFailure::Credentials)?;
         let once = || async {
             let request = self.sts.assume_role_with_web_identity().role_arn(role_arn).role_session_name(SESSION);
             let answer = request.web_identity_token(&token).send().await.map_err(|error| failure_of(&error))?;
-            keys_of(answer).ok_or(Failure::Unreadable(200))
+            keys_of(answer).ok_or(CloudFailure::Unreadable(200))
         };
         let keys = self.http.repeat(&self.limiters.login, "assume_role_with_web_identity", once, may_pass).await;
         keys.map_err(|failure| {
             let secret = SecretData([("token".to_owned(), token.into_bytes())].into());
-            Failure::Credentials(failure.error("AssumeRoleWithWebIdentity", &secret))
+            CloudFailure::Credentials(failure.error("AssumeRoleWithWebIdentity", &secret))
         })
     }
 
     /// The credentials of the process: environment, profile, instance.
-    async fn of_process(&self) -> Result<Keys, Failure> {
+    async fn of_process(&self) -> Result<Keys, CloudFailure> {
         let config = ProviderConfig::without_region()
             .with_region(Some(Region::new(self.region.clone())))
             .with_http_client(self.connections.of_credentials());
@@ -119,10 +119,10 @@ impl Login {
             let chain = DefaultCredentialsChain::builder().configure(config).build().await;
             chain.provide_credentials().await
         };
-        let fetched = timeout(self.longest, fetch).await.map_err(|_| Failure::NoAnswer)?;
+        let fetched = timeout(self.longest, fetch).await.map_err(|_| CloudFailure::NoAnswer)?;
         fetched.map_err(|error| {
             let message = format!("the secret of the class has no credentials, and the process has none: {error}");
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
+            CloudFailure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })
     }
 }

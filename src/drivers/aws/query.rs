@@ -10,7 +10,7 @@ use super::{
     login::Login,
     signed::{Signed, Unsigned},
 };
-use mcm_driver::cloud::{Failure, Http, Limiters};
+use mcm_driver::cloud::{AccountLimiters, CloudFailure, HttpClient};
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 /// An answer has some hundred nodes.
@@ -40,7 +40,12 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub(super) fn of(service: Service, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
+    pub(super) fn of(
+        service: Service,
+        login: &Arc<Login>,
+        limiters: &Arc<AccountLimiters>,
+        http: &Arc<HttpClient>,
+    ) -> Self {
         Self { service, calls: Signed::of(service.name, login, limiters, http) }
     }
 
@@ -51,7 +56,7 @@ impl Query {
         kind: Kind,
         action: &str,
         params: &[(&str, &str)],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CloudFailure> {
         let pairs = [("Action", action), ("Version", self.service.version)];
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).extend_pairs(params).finish();
         let headers = [("content-type", FORM)];
@@ -73,17 +78,17 @@ fn parsed(text: &str) -> Option<Document<'_>> {
 }
 
 /// Whether an answer is that of the action.
-fn checked(action: &str, status: u16, text: &str) -> Result<(), Failure> {
+fn checked(action: &str, status: u16, text: &str) -> Result<(), CloudFailure> {
     let document = parsed(text);
     if (200..300).contains(&status) {
         let is_answer = |document: &Document<'_>| {
             document.root_element().tag_name().name().strip_suffix("Response") == Some(action)
         };
-        return document.filter(is_answer).map(drop).ok_or(Failure::Unreadable(status));
+        return document.filter(is_answer).map(drop).ok_or(CloudFailure::Unreadable(status));
     }
     match document.as_ref().and_then(error_in) {
         Some((name, message)) => Err(named(name, message, status)),
-        None => Err(Failure::Status(status)),
+        None => Err(CloudFailure::Status(status)),
     }
 }
 
@@ -109,16 +114,16 @@ mod tests {
     fn errors_of_aws_are_read(#[case] text: &str, #[case] expected: Option<(&str, &str)>) {
         let expected = match expected {
             Some((name, message)) => named(name.to_owned(), message.to_owned(), 403),
-            None => Failure::Status(403),
+            None => CloudFailure::Status(403),
         };
         assert_eq!(checked("GetInstanceProfile", 403, text), Err(expected));
     }
 
     #[rstest]
     #[case("<GetInstanceProfileResponse><x/></GetInstanceProfileResponse>", Ok(()))]
-    #[case::of_another_action("<GetUserResponse><x/></GetUserResponse>", Err(Failure::Unreadable(200)))]
-    #[case::of_a_proxy("<html></html>", Err(Failure::Unreadable(200)))]
-    fn only_the_answer_to_an_action_is_its_success(#[case] text: &str, #[case] expected: Result<(), Failure>) {
+    #[case::of_another_action("<GetUserResponse><x/></GetUserResponse>", Err(CloudFailure::Unreadable(200)))]
+    #[case::of_a_proxy("<html></html>", Err(CloudFailure::Unreadable(200)))]
+    fn only_the_answer_to_an_action_is_its_success(#[case] text: &str, #[case] expected: Result<(), CloudFailure>) {
         assert_eq!(checked("GetInstanceProfile", 200, text), expected);
     }
 

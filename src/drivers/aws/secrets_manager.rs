@@ -14,7 +14,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Limiters},
+    cloud::{AccountLimiters, CloudFailure, HttpClient},
     code::Code,
 };
 
@@ -43,14 +43,19 @@ pub(super) struct Stored<'a> {
 }
 
 impl SecretsManager {
-    pub(super) fn of(location: Location, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
+    pub(super) fn of(
+        location: Location,
+        login: &Arc<Login>,
+        limiters: &Arc<AccountLimiters>,
+        http: &Arc<HttpClient>,
+    ) -> Self {
         Self { location, calls: Signed::of(SERVICE, login, limiters, http) }
     }
 
     /// Creates a secret, or gives the secret of an earlier attempt a new value.
     pub(super) async fn store(&self, stored: Stored<'_>, value: &[u8], secret: &SecretData) -> Result<(), DriverError> {
         let Stored { name, uid, tags } = stored;
-        let failed = |action: &str, failure: &Failure| error(failure, action, name, secret);
+        let failed = |action: &str, failure: &CloudFailure| error(failure, action, name, secret);
         let value = base64::encode(value);
         let tags: Vec<Value> = tags.iter().map(|(key, value)| json!({"Key": key, "Value": value})).collect();
         let token = token();
@@ -82,7 +87,7 @@ impl SecretsManager {
         }
     }
 
-    async fn call(&self, kind: Kind, action: &str, input: &Value) -> Result<Value, Failure> {
+    async fn call(&self, kind: Kind, action: &str, input: &Value) -> Result<Value, CloudFailure> {
         let (url, target) = (self.location.url(SERVICE).await?, format!("{SERVICE}.{action}"));
         let (headers, body) = ([("content-type", JSON), ("x-amz-target", &target)], input.to_string());
         let unsigned = Unsigned { region: &self.location.region, url: &url, headers: &headers, body: &body };
@@ -102,21 +107,21 @@ fn tag<'a>(secret: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// The answer to an action, which names the secret.
-fn checked(status: u16, text: &str) -> Result<Value, Failure> {
+fn checked(status: u16, text: &str) -> Result<Value, CloudFailure> {
     let answer: Option<Value> = serde_json::from_str(text).ok();
     if (200..300).contains(&status) {
         let names_it = |answer: &Value| answer["Name"].is_string() || answer["ARN"].is_string();
-        return answer.filter(names_it).ok_or(Failure::Unreadable(status));
+        return answer.filter(names_it).ok_or(CloudFailure::Unreadable(status));
     }
     let failed = answer.as_ref().and_then(|answer| {
         let name = answer["__type"].as_str()?.rsplit('#').next().filter(|name| !name.is_empty())?;
         let message = ["message", "Message"].iter().find_map(|key| answer[key].as_str()).unwrap_or_default();
         Some(named(name.to_owned(), message.to_owned(), status))
     });
-    Err(failed.unwrap_or(Failure::Status(status)))
+    Err(failed.unwrap_or(CloudFailure::Status(status)))
 }
 
-fn error(failure: &Failure, action: &str, name: &str, secret: &SecretData) -> DriverError {
+fn error(failure: &CloudFailure, action: &str, name: &str, secret: &SecretData) -> DriverError {
     let error = failure.error(&format!("{action} of {name}"), secret);
     let code = if failure.is(WRONG_STATE) { Code::FailedPrecondition } else { error.code };
     DriverError { code, ..error }
@@ -136,7 +141,7 @@ mod tests {
     fn errors_of_secrets_manager_are_read(#[case] text: &str, #[case] expected: Option<(&str, &str)>) {
         let expected = match expected {
             Some((name, message)) => named(name.to_owned(), message.to_owned(), 400),
-            None => Failure::Status(400),
+            None => CloudFailure::Status(400),
         };
         assert_eq!(checked(400, text), Err(expected));
     }

@@ -12,7 +12,7 @@ use aws_sigv4::{
 
 use super::{endpoint::Variant, errors::may_pass, kind::Kind, login::Login};
 use mcm_driver::{
-    cloud::{Failure, Http, Limiters},
+    cloud::{AccountLimiters, CloudFailure, HttpClient},
     code::Code,
 };
 
@@ -21,8 +21,8 @@ pub(super) struct Signed {
     /// Its name in signatures.
     service: &'static str,
     login: Arc<Login>,
-    limiters: Arc<Limiters>,
-    http: Arc<Http>,
+    limiters: Arc<AccountLimiters>,
+    http: Arc<HttpClient>,
 }
 
 /// A request before it is signed.
@@ -35,7 +35,12 @@ pub(super) struct Unsigned<'a> {
 }
 
 impl Signed {
-    pub(super) fn of(service: &'static str, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
+    pub(super) fn of(
+        service: &'static str,
+        login: &Arc<Login>,
+        limiters: &Arc<AccountLimiters>,
+        http: &Arc<HttpClient>,
+    ) -> Self {
         let (login, limiters, http) = (Arc::clone(login), Arc::clone(limiters), Arc::clone(http));
         Self { service, login, limiters, http }
     }
@@ -46,8 +51,8 @@ impl Signed {
         &self,
         unsigned: &Unsigned<'_>,
         kind: Kind,
-        read: impl Fn(u16, String) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        read: impl Fn(u16, String) -> Result<T, CloudFailure>,
+    ) -> Result<T, CloudFailure> {
         let keys = self.login.keys().await?;
         let limiter = if kind.is_read { &self.limiters.reads } else { &self.limiters.writes };
         let once = || async {
@@ -61,8 +66,8 @@ impl Signed {
         answer
     }
 
-    fn request(&self, unsigned: &Unsigned<'_>, keys: &Keys) -> Result<http::Request<String>, Failure> {
-        let unsent = |error: &dyn std::error::Error| Failure::Unsent(error.to_string());
+    fn request(&self, unsigned: &Unsigned<'_>, keys: &Keys) -> Result<http::Request<String>, CloudFailure> {
+        let unsent = |error: &dyn std::error::Error| CloudFailure::Unsent(error.to_string());
         let url = format!("{}/", unsigned.url.trim_end_matches('/'));
         let identity = keys.clone().into();
         let params = v4::SigningParams::builder()
@@ -97,13 +102,13 @@ pub(super) struct Location {
 
 impl Location {
     /// The URL of a service. The endpoints of AWS differ from that of EC2 only in the name of the service.
-    pub(super) async fn url(&self, service: &str) -> Result<String, Failure> {
+    pub(super) async fn url(&self, service: &str) -> Result<String, CloudFailure> {
         if let Some(url) = &self.endpoint {
             return Ok(url.clone());
         }
         let Variant { is_fips, is_dual_stack } = self.variant;
         let params = Params::builder().region(&self.region).use_fips(is_fips).use_dual_stack(is_dual_stack);
-        let unsent = |error: &dyn std::error::Error| Failure::Unsent(error.to_string());
+        let unsent = |error: &dyn std::error::Error| CloudFailure::Unsent(error.to_string());
         let params = params.build().map_err(|error| unsent(&error))?;
         let endpoint = DefaultResolver::new().resolve_endpoint(&params).await.map_err(|error| unsent(&*error))?;
         Ok(endpoint.url().replacen("//ec2", &format!("//{service}"), 1))

@@ -10,7 +10,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Limiters},
+    cloud::{AccountLimiters, CloudFailure, HttpClient},
     code::Code,
 };
 
@@ -34,7 +34,12 @@ pub(super) enum TargetType {
 }
 
 impl TargetGroups {
-    pub(super) fn of(location: Location, login: &Arc<Login>, limiters: &Arc<Limiters>, http: &Arc<Http>) -> Self {
+    pub(super) fn of(
+        location: Location,
+        login: &Arc<Login>,
+        limiters: &Arc<AccountLimiters>,
+        http: &Arc<HttpClient>,
+    ) -> Self {
         Self { location, query: Query::of(SERVICE, login, limiters, http) }
     }
 
@@ -42,7 +47,7 @@ impl TargetGroups {
     pub(super) async fn register(&self, arn: &str, target: &str, secret: &SecretData) -> Result<(), DriverError> {
         let answer = self.change("RegisterTargets", arn, &[target]).await;
         answer.map(drop).map_err(|failure| match &failure {
-            Failure::Named { name, .. } if name == NO_TARGET => {
+            CloudFailure::Named { name, .. } if name == NO_TARGET => {
                 let error = failure.error(&attempt("RegisterTargets", arn), secret);
                 DriverError { code: Code::FailedPrecondition, ..error }
             }
@@ -64,7 +69,7 @@ impl TargetGroups {
     }
 
     /// Whether targets have left a group. False if one of them is none.
-    async fn left(&self, arn: &str, targets: &[&str]) -> Result<bool, Failure> {
+    async fn left(&self, arn: &str, targets: &[&str]) -> Result<bool, CloudFailure> {
         match self.change("DeregisterTargets", arn, targets).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.is(NO_TARGET) => Ok(false),
@@ -90,11 +95,11 @@ impl TargetGroups {
                 let message = format!("target group {arn} has targets of type {other}: name one for instances or ip");
                 Err(DriverError::new(Code::InvalidArgument, message))
             }
-            None => Err(error(&Failure::Unreadable(200), ACTION, arn, secret)),
+            None => Err(error(&CloudFailure::Unreadable(200), ACTION, arn, secret)),
         }
     }
 
-    async fn change(&self, action: &str, arn: &str, targets: &[&str]) -> Result<String, Failure> {
+    async fn change(&self, action: &str, arn: &str, targets: &[&str]) -> Result<String, CloudFailure> {
         let kind = writing(if action == "RegisterTargets" { "target_register" } else { "target_deregister" });
         let names: Vec<String> = (1..=targets.len()).map(|number| format!("Targets.member.{number}.Id")).collect();
         let targets = names.iter().map(String::as_str).zip(targets.iter().copied());
@@ -102,7 +107,7 @@ impl TargetGroups {
         self.call(kind, action, &params).await
     }
 
-    async fn call(&self, kind: Kind, action: &str, params: &[(&str, &str)]) -> Result<String, Failure> {
+    async fn call(&self, kind: Kind, action: &str, params: &[(&str, &str)]) -> Result<String, CloudFailure> {
         let url = self.location.url(SERVICE.name).await?;
         self.query.call(Place { region: &self.location.region, url: &url }, kind, action, params).await
     }
@@ -116,10 +121,10 @@ fn region_of(arn: &str) -> Option<&str> {
 }
 
 /// Only the name of the error says that a target group does not exist.
-fn error(failure: &Failure, action: &str, arn: &str, secret: &SecretData) -> DriverError {
+fn error(failure: &CloudFailure, action: &str, arn: &str, secret: &SecretData) -> DriverError {
     let error = failure.error(&attempt(action, arn), secret);
     let code = match (failure, error.code) {
-        (Failure::Named { name, .. }, _) if name == NO_GROUP => Code::NotFound,
+        (CloudFailure::Named { name, .. }, _) if name == NO_GROUP => Code::NotFound,
         (_, Code::NotFound) => Code::Unknown,
         (_, code) => code,
     };
@@ -144,10 +149,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::gone(Failure::Named { code: Code::Internal, name: NO_GROUP.to_owned(), message: String::new() }, Code::NotFound)]
-    #[case::page_of_a_proxy(Failure::Status(404), Code::Unknown)]
-    #[case::refused(Failure::Status(403), Code::PermissionDenied)]
-    fn only_aws_says_that_a_target_group_does_not_exist(#[case] failure: Failure, #[case] expected: Code) {
+    #[case::gone(CloudFailure::Named { code: Code::Internal, name: NO_GROUP.to_owned(), message: String::new() }, Code::NotFound)]
+    #[case::page_of_a_proxy(CloudFailure::Status(404), Code::Unknown)]
+    #[case::refused(CloudFailure::Status(403), Code::PermissionDenied)]
+    fn only_aws_says_that_a_target_group_does_not_exist(#[case] failure: CloudFailure, #[case] expected: Code) {
         assert_eq!(error(&failure, "DeregisterTargets", "arn", &SecretData::default()).code, expected);
     }
 }

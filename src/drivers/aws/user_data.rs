@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::spec::Spec;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Secrets, UserDataLimit, gzip},
+    cloud::{SecretReader, UserDataLimit, gzip},
     code::Code,
 };
 
@@ -40,7 +40,7 @@ impl<'a> UserData<'a> {
         uid: &str,
         secret: &'a SecretData,
     ) -> Result<Self, DriverError> {
-        let data = Secrets(secret).user_data()?;
+        let data = SecretReader(secret).user_data()?;
         if !spec.has_user_data_store {
             return Ok(Self { sent: LIMIT.fit(data)?, stored: None });
         }

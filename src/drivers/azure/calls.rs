@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Answer, Call, Failure, Pages, Rest},
+    cloud::{CloudFailure, HttpAnswer, PageCollector, RestCall, RestClient},
 };
 use reqwest::{Method, Url};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -36,19 +36,19 @@ pub(crate) enum Accepted {
 /// The Resource Manager, which counts the calls of each resource provider for itself: one that throttles holds up no call of
 /// another one.
 pub(crate) struct Services {
-    compute: Rest,
-    network: Rest,
-    graph: Rest,
-    others: Rest,
+    compute: RestClient,
+    network: RestClient,
+    graph: RestClient,
+    others: RestClient,
 }
 
 impl Services {
     /// Each service with its pace.
-    pub fn new(service: impl Fn() -> Rest) -> Self {
+    pub fn new(service: impl Fn() -> RestClient) -> Self {
         Self { compute: service(), network: service(), graph: service(), others: service() }
     }
 
-    fn of(&self, call: &Call<'_>) -> &Rest {
+    fn of(&self, call: &RestCall<'_>) -> &RestClient {
         let provider = call.path.iter().skip_while(|part| **part != "providers").nth(1);
         match provider {
             Some(&"Microsoft.Compute") => &self.compute,
@@ -58,11 +58,11 @@ impl Services {
         }
     }
 
-    async fn call<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Failure> {
+    async fn call<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<T, CloudFailure> {
         self.of(call).call(call).await
     }
 
-    pub async fn answer(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    pub async fn answer(&self, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
         self.of(call).answer(call).await
     }
 }
@@ -95,7 +95,7 @@ impl Api {
     }
 
     /// Creates a resource, or changes it.
-    pub async fn put(&self, group: &str, target: &Target, body: Value) -> Result<Accepted, Failure> {
+    pub async fn put(&self, group: &str, target: &Target, body: Value) -> Result<Accepted, CloudFailure> {
         let service = match target.kind {
             Kind::Vm => "virtual_machine_create",
             Kind::Nic => "nic_create",
@@ -137,28 +137,28 @@ impl Api {
         group: &str,
         target: &Target,
         body: Option<Value>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HttpAnswer, CloudFailure> {
         let [provider, kind, version] = target.kind.place();
         let path =
             ["subscriptions", &self.subscription, "resourceGroups", group, "providers", provider, kind, &target.name];
         let query = [("api-version", version)];
-        let call = Call::write(service, method, &path).query(&query);
+        let call = RestCall::write(service, method, &path).query(&query);
         self.services.answer(&if let Some(body) = body { call.with(body) } else { call }).await
     }
 
-    fn operation_of(&self, answer: &Answer) -> Option<Operation> {
+    fn operation_of(&self, answer: &HttpAnswer) -> Option<Operation> {
         Operation::of(&answer.headers, &self.url)
     }
 
     /// Reads the report on an operation. `None` if there is none any more.
-    pub async fn progress(&self, operation: &Operation) -> Result<Option<Progress>, Failure> {
+    pub async fn progress(&self, operation: &Operation) -> Result<Option<Progress>, CloudFailure> {
         let base = self.url.path().trim_end_matches('/');
         let path = operation.url.path().strip_prefix(base).unwrap_or_default();
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let pairs: Vec<_> = operation.url.query_pairs().collect();
         let query: Vec<(&str, &str)> = pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
-        match self.services.answer(&Call::read("operation_get", Method::GET, &path).query(&query)).await {
-            Ok(answer) => operation.progress(&answer).map(Some).ok_or(Failure::Unreadable(answer.status)),
+        match self.services.answer(&RestCall::read("operation_get", Method::GET, &path).query(&query)).await {
+            Ok(answer) => operation.progress(&answer).map(Some).ok_or(CloudFailure::Unreadable(answer.status)),
             Err(failure) => Err(failure),
         }
     }
@@ -221,7 +221,7 @@ impl Api {
         }
         let path = self.agreement_path(plan);
         let query = [("api-version", MARKETPLACE)];
-        let call = Call::write("market_place_agreement_create", Method::PUT, &path).query(&query).with(terms);
+        let call = RestCall::write("market_place_agreement_create", Method::PUT, &path).query(&query).with(terms);
         let what = format!("acceptance of the terms of plan {} of {}", plan.name, plan.publisher);
         let accepted: Result<Value, _> = self.services.call(&call).await;
         accepted.map(drop).map_err(|failure| self.error(&failure, &what))
@@ -249,7 +249,7 @@ impl Api {
     /// All rows that a query of the Resource Graph finds.
     pub async fn query(&self, query: &str) -> Result<Vec<Row>, DriverError> {
         const WHAT: &str = "a query of the Resource Graph";
-        let mut pages = Pages::new(WHAT);
+        let mut pages = PageCollector::new(WHAT);
         loop {
             let options = pages.token().map(|token| json!({"$skipToken": token}));
             let mut body = json!({"query": query, "subscriptions": [self.subscription]});
@@ -258,7 +258,7 @@ impl Api {
             }
             let path = ["providers", "Microsoft.ResourceGraph", "resources"];
             let version = [("api-version", GRAPH)];
-            let call = Call::read("resource_graph_query", Method::POST, &path).query(&version).with(body);
+            let call = RestCall::read("resource_graph_query", Method::POST, &path).query(&version).with(body);
             let page: Page = self.services.call(&call).await.map_err(|failure| self.list_error(&failure, WHAT))?;
             if page.is_cut() {
                 return Err(DriverError::new(Code::Unavailable, format!("{WHAT} failed: its answer is cut")));
@@ -274,7 +274,7 @@ impl Api {
         let path = ["subscriptions", &self.subscription, "providers", provider, "register"];
         let query = [("api-version", RESOURCES)];
         // Once is as good as twice. Azure refuses a POST without a body that has no Content-Length.
-        let call = Call::read("provider_register", Method::POST, &path).query(&query).with(json!({}));
+        let call = RestCall::read("provider_register", Method::POST, &path).query(&query).with(json!({}));
         let what = format!("registration of resource provider {provider}");
         self.services.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
     }
@@ -296,7 +296,7 @@ impl Api {
         query: &[(&str, &str)],
         what: &str,
     ) -> Result<Option<T>, DriverError> {
-        match self.services.call(&Call::read(service, Method::GET, path).query(query)).await {
+        match self.services.call(&RestCall::read(service, Method::GET, path).query(query)).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, what)),
@@ -304,13 +304,13 @@ impl Api {
     }
 
     /// A list that is not found says nothing about its resources.
-    fn list_error(&self, failure: &Failure, what: &str) -> DriverError {
+    fn list_error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         let error = self.error(failure, what);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
         DriverError { code, ..error }
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }

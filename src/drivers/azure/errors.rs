@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 use serde::Deserialize;
 
@@ -50,28 +50,28 @@ pub(crate) struct Named {
 
 impl Named {
     /// The failure of an operation that Azure carried out after its answer.
-    pub fn failure(self) -> Failure {
+    pub fn failure(self) -> CloudFailure {
         let code = code_of(&self.code, &self.message, 0);
-        Failure::Named { code, name: self.code, message: self.message }
+        CloudFailure::Named { code, name: self.code, message: self.message }
     }
 }
 
 /// Reads an answer whose HTTP status is no success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     let named = answer.headers.get(NAME).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let (name, message) = match (serde_json::from_str(&answer.text), named) {
         (Ok(Body { error: Error::Api(error), .. }), named) => (named.unwrap_or(error.code), error.message),
         (Ok(Body { error: Error::Login(name), error_description }), _) => {
             let code = code_of_login(&name, answer.status);
-            return Failure::Named { code, name, message: error_description.unwrap_or_default() };
+            return CloudFailure::Named { code, name, message: error_description.unwrap_or_default() };
         }
         (Err(_), Some(named)) => (named, String::new()),
-        (Err(_), None) => return Failure::Status(answer.status),
+        (Err(_), None) => return CloudFailure::Status(answer.status),
     };
     let code = code_of(&name, &message, answer.status);
     // The pace of calls goes by the name.
     let name = if answer.status == 429 && !names_throttling(&name) { format!("TooManyRequests {name}") } else { name };
-    Failure::Named { code, name, message }
+    CloudFailure::Named { code, name, message }
 }
 
 /// The code of an error's name. The HTTP status decides if the name is new; 0 is that of an operation.
@@ -145,23 +145,23 @@ fn code_of_login(name: &str, status: u16) -> Code {
 }
 
 /// Whether the Resource Manager says that a resource does not exist. A failed login says nothing.
-pub(crate) fn is_absent(failure: &Failure) -> bool {
-    matches!(failure, Failure::Named { code: Code::NotFound, .. })
+pub(crate) fn is_absent(failure: &CloudFailure) -> bool {
+    matches!(failure, CloudFailure::Named { code: Code::NotFound, .. })
 }
 
 /// Whether Azure refused a call for good, whatever the reason: neither a report of a stock-out nor a wrong login is a refusal.
-pub(crate) fn is_refused(failure: &Failure) -> bool {
+pub(crate) fn is_refused(failure: &CloudFailure) -> bool {
     match failure {
-        Failure::Named { code, .. } => {
+        CloudFailure::Named { code, .. } => {
             !code.is_transient() && ![Code::Unauthenticated, Code::ResourceExhausted].contains(code)
         }
-        Failure::Status(status) => [400, 403, 404, 410].contains(status),
+        CloudFailure::Status(status) => [400, 403, 404, 410].contains(status),
         _ => false,
     }
 }
 
 /// Whether a resource provider has to be registered first.
-pub(crate) fn is_unregistered(failure: &Failure) -> bool {
+pub(crate) fn is_unregistered(failure: &CloudFailure) -> bool {
     failure.is(UNREGISTERED)
 }
 
@@ -172,11 +172,11 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn answer(status: u16, text: &str) -> Answer {
-        Answer { status, headers: HeaderMap::new(), text: text.to_owned() }
+    fn answer(status: u16, text: &str) -> HttpAnswer {
+        HttpAnswer { status, headers: HeaderMap::new(), text: text.to_owned() }
     }
 
-    fn of(status: u16, name: &str, message: &str) -> Failure {
+    fn of(status: u16, name: &str, message: &str) -> CloudFailure {
         failure_of(&answer(status, &json!({"error": {"code": name, "message": message}}).to_string()))
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[case("\"text\"")]
     #[case("{}")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        assert_eq!(failure_of(&answer(404, text)), Failure::Status(404));
-        assert!(!is_absent(&Failure::Status(404)), "a proxy does not know which VMs exist");
+        assert_eq!(failure_of(&answer(404, text)), CloudFailure::Status(404));
+        assert!(!is_absent(&CloudFailure::Status(404)), "a proxy does not know which VMs exist");
     }
 }

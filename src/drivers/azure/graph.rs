@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::{Listed, ListedVm, cloud::Belonging};
+use mcm_driver::{ListedVm, VmsByProviderId, cloud::VmOwnership};
 use serde::Deserialize;
 
 use crate::{
@@ -48,8 +48,8 @@ fn literal(text: &str) -> String {
 }
 
 /// The machines in some rows. Parts that no VM has any more stand for their machine, so that they are collected with it.
-pub(crate) fn machines(rows: &[Row], scope: &Scope, data_disks: &[DataDisk]) -> Listed {
-    let mut listed = Listed::new();
+pub(crate) fn machines(rows: &[Row], scope: &Scope, data_disks: &[DataDisk]) -> VmsByProviderId {
+    let mut listed = VmsByProviderId::new();
     for row in rows.iter().filter(|row| row.is_in(scope)) {
         if let Some(vm) = row.vm(data_disks).filter(|vm| is_vm_name(vm)) {
             let owner = row.tags.as_ref().and_then(|tags| value_of(tags, OWNER_TAG)).map(str::to_owned);
@@ -63,7 +63,7 @@ pub(crate) fn machines(rows: &[Row], scope: &Scope, data_disks: &[DataDisk]) -> 
 impl Row {
     fn is_in(&self, scope: &Scope) -> bool {
         let keys = self.tags.iter().flatten().map(|(key, _)| key.as_str());
-        belonging_of(keys, scope) == Belonging::Ours
+        belonging_of(keys, scope) == VmOwnership::Ours
     }
 
     /// The VM that this is, or whose part this was.
@@ -85,7 +85,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcm_driver::cloud::Markers;
+    use mcm_driver::cloud::ClassMarkers;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ mod tests {
 
     fn scope() -> Scope {
         let markers =
-            Markers { cluster: "kubernetes.io-cluster-a".to_owned(), role: "kubernetes.io-role-node".to_owned() };
+            ClassMarkers { cluster: "kubernetes.io-cluster-a".to_owned(), role: "kubernetes.io-role-node".to_owned() };
         Scope { location: "westeurope".to_owned(), resource_group: "g".to_owned(), markers }
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn texts_in_a_query_stay_texts() {
-        let markers = Markers {
+        let markers = ClassMarkers {
             cluster: "kubernetes.io-cluster-' or 'a' == 'a".to_owned(),
             role: "kubernetes.io-role-\\".to_owned(),
         };

@@ -1,7 +1,7 @@
 //! The resources that a class needs of Azure, and whether they are there. All calls are read-only.
 
 use futures::join;
-use mcm_driver::{Code, DriverError, inspection::Finding};
+use mcm_driver::{Code, DriverError, inspection::ResourceFinding};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,17 +69,20 @@ struct UsageName {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let group = self.group().await;
         let login = match &group {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", error)],
-            Err(error) => Finding::of_failure("Secret", error),
-            Ok(_) => {
-                Finding::present("Secret", format!("the credentials are those of application {}", self.login.client))
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", error)];
             }
+            Err(error) => ResourceFinding::of_failure("Secret", error),
+            Ok(_) => ResourceFinding::present(
+                "Secret",
+                format!("the credentials are those of application {}", self.login.client),
+            ),
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let (subnet, image, size) = join!(self.subnet(), self.image(), self.size());
         let group = group.ok().map(|group| self.judged_group(group.as_ref()));
         [login].into_iter().chain(user_data).chain(group).chain([subnet, image]).chain(size).collect()
@@ -91,51 +94,54 @@ impl Session {
         self.api.get("resource_group_get", &path, &[("api-version", RESOURCES)], "a look at the resource group").await
     }
 
-    fn judged_group(&self, group: Option<&Value>) -> Finding {
+    fn judged_group(&self, group: Option<&Value>) -> ResourceFinding {
         const PATH: &str = "providerSpec.resourceGroup";
         let name = &self.scope.resource_group;
         match group {
-            None => Finding::missing(PATH, format!("there is no resource group {name}")),
-            Some(_) => Finding::present(PATH, format!("resource group {name} exists")),
+            None => ResourceFinding::missing(PATH, format!("there is no resource group {name}")),
+            Some(_) => ResourceFinding::present(PATH, format!("resource group {name} exists")),
         }
     }
 
-    async fn subnet(&self) -> Finding {
+    async fn subnet(&self) -> ResourceFinding {
         const PATH: &str = "providerSpec.subnetInfo";
         let (name, vnet) = (&self.spec.subnet.name, &self.spec.subnet.vnet);
         match self.api.subnet(&self.spec).await {
-            Err(error) => Finding::of_failure(PATH, &error),
-            Ok(None) => Finding::missing(PATH, format!("there is no subnet {name} in virtual network {vnet}")),
+            Err(error) => ResourceFinding::of_failure(PATH, &error),
+            Ok(None) => ResourceFinding::missing(PATH, format!("there is no subnet {name} in virtual network {vnet}")),
             Ok(Some(subnet)) => {
                 let range = subnet["properties"]["addressPrefix"].as_str().unwrap_or("no single range");
-                Finding::present(PATH, format!("subnet {name} of {vnet}: {range}"))
+                ResourceFinding::present(PATH, format!("subnet {name} of {vnet}: {range}"))
             }
         }
     }
 
     /// An image of the marketplace and the terms of its plan. Others have no common place to look at.
-    async fn image(&self) -> Finding {
+    async fn image(&self) -> ResourceFinding {
         let path = format!("{STORAGE}.imageReference");
         let Some(urn) = self.spec.image.urn() else {
-            return Finding::present(path, "an image outside of the marketplace, which is not looked at");
+            return ResourceFinding::present(path, "an image outside of the marketplace, which is not looked at");
         };
         let found = match self.api.image(&self.scope.location, urn).await {
-            Err(error) => return Finding::of_failure(path, &error),
+            Err(error) => return ResourceFinding::of_failure(path, &error),
             Ok(found) => found,
         };
         let Some(image) = found else {
-            return Finding::missing(path, format!("there is no such image in {}", self.scope.location));
+            return ResourceFinding::missing(path, format!("there is no such image in {}", self.scope.location));
         };
         let Some(plan) = image.plan().filter(|_| !self.spec.skips_agreement) else {
-            return Finding::present(path, "the image exists");
+            return ResourceFinding::present(path, "the image exists");
         };
         match self.api.agreement(plan).await {
-            Err(error) => Finding::of_failure(path, &error),
-            Ok(None) => Finding::missing(path, format!("there are no terms of plan {}: accept them once", plan.name)),
-            Ok(Some(terms)) if terms["properties"]["accepted"] == true => {
-                Finding::present(path, format!("the image exists, and the terms of plan {} are accepted", plan.name))
+            Err(error) => ResourceFinding::of_failure(path, &error),
+            Ok(None) => {
+                ResourceFinding::missing(path, format!("there are no terms of plan {}: accept them once", plan.name))
             }
-            Ok(Some(_)) => Finding::present(
+            Ok(Some(terms)) if terms["properties"]["accepted"] == true => ResourceFinding::present(
+                path,
+                format!("the image exists, and the terms of plan {} are accepted", plan.name),
+            ),
+            Ok(Some(_)) => ResourceFinding::present(
                 path,
                 format!("the image exists; the first VM accepts the terms of plan {}", plan.name),
             ),
@@ -143,22 +149,22 @@ impl Session {
     }
 
     /// The size in the location and zone, and whether the quotas have room for one more VM.
-    async fn size(&self) -> Vec<Finding> {
+    async fn size(&self) -> Vec<ResourceFinding> {
         let path = ["subscriptions", &self.api.subscription, "providers", "Microsoft.Compute", "skus"];
         let filter = format!("location eq '{}'", self.scope.location.replace('\'', "''"));
         let query = [("api-version", SKUS), ("$filter", filter.as_str())];
         let found = self.api.get::<List<Sku>>("skus_list", &path, &query, "a look at the sizes of VMs").await;
         let sku = match found {
-            Err(error) => return vec![Finding::of_failure(SIZE, &error)],
+            Err(error) => return vec![ResourceFinding::of_failure(SIZE, &error)],
             Ok(found) => found.into_iter().flat_map(|list| list.value).find(|sku| self.is_size(sku)),
         };
         let (name, location) = (&self.spec.vm_size, &self.scope.location);
         let Some(sku) = sku else {
-            return vec![Finding::missing(SIZE, format!("there is no size {name} in {location}"))];
+            return vec![ResourceFinding::missing(SIZE, format!("there is no size {name} in {location}"))];
         };
         let judged = match self.obstacle(&sku) {
-            Some(problem) => Finding::missing(SIZE, problem),
-            None => Finding::present(SIZE, format!("size {name} is offered in {location}")),
+            Some(problem) => ResourceFinding::missing(SIZE, problem),
+            None => ResourceFinding::present(SIZE, format!("size {name} is offered in {location}")),
         };
         [judged].into_iter().chain(self.quotas(&sku).await).collect()
     }
@@ -187,7 +193,7 @@ impl Session {
         (!is_offered).then(|| format!("size {name} is not offered in zone {zone} of {location}"))
     }
 
-    async fn quotas(&self, sku: &Sku) -> Option<Finding> {
+    async fn quotas(&self, sku: &Sku) -> Option<ResourceFinding> {
         let path = [
             "subscriptions",
             &self.api.subscription,
@@ -201,7 +207,7 @@ impl Session {
         let found =
             self.api.get::<List<Usage>>("usage_list", &path, &[("api-version", USAGES)], "a look at quotas").await;
         let usages = match found {
-            Err(error) => return Some(Finding::of_failure(SIZE, &error)),
+            Err(error) => return Some(ResourceFinding::of_failure(SIZE, &error)),
             Ok(found) => found?.value,
         };
         let counts = |usage: &&Usage| {
@@ -210,11 +216,11 @@ impl Session {
         let is_full = |usage: &&Usage| usage.limit.saturating_sub(usage.current_value) < cores;
         let full = usages.iter().filter(counts).find(is_full);
         Some(match full {
-            None => Finding::present(SIZE, format!("the quotas have room for {cores} more cores")),
+            None => ResourceFinding::present(SIZE, format!("the quotas have room for {cores} more cores")),
             Some(usage) => {
                 let Usage { name, current_value, limit } = usage;
                 let text = format!("quota {} is used up: {current_value} of {limit} cores", name.value);
-                Finding::missing(SIZE, text)
+                ResourceFinding::missing(SIZE, text)
             }
         })
     }

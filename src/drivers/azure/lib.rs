@@ -30,14 +30,14 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
-    SecretPolicy, Vm,
+    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
+    SecretData, SecretPolicy, Vm, VmsByProviderId,
     cloud::{
-        Connections, Http, Limits, Pace, Recent, Requests, Rest, Secrets, TlsOptions, UserDataLimit, Wanted,
-        check_provider, idempotency_token, until_done,
+        HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient, SecretReader,
+        TlsClientCache, TlsOptions, UserDataLimit, check_provider, idempotency_token, until_done,
     },
-    inspection::Finding,
-    spec::Problems,
+    inspection::ResourceFinding,
+    spec::ClassProblems,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
@@ -66,40 +66,43 @@ const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("Azure", 65_535);
 ///
 /// # Errors
 /// None: no cloud is asked.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AzureDriver::new(access, patience(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(AzureDriver::new(access, patience(), RequestReporter::of(NAME, observer))))
 }
 
 /// How Azure is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
 
 /// How long a change may take. The reference waits as long.
-fn patience() -> Pace {
+fn patience() -> PollTiming {
     let seconds = Duration::from_secs;
-    Pace { first: seconds(2), longest: seconds(15), total: seconds(900) }
+    PollTiming { first: seconds(2), longest: seconds(15), total: seconds(900) }
 }
 
 /// The driver of Azure.
 struct AzureDriver {
-    pace: Pace,
+    pace: PollTiming,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Services>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<Services>>,
     facts: Arc<Facts>,
     running: Running,
     /// Creations of one VM take turns: a second request would change what the first one makes.
-    turns: Recent<Key, Arc<Mutex<()>>>,
+    turns: LruCache<Key, Arc<Mutex<()>>>,
     /// When changes were seen first that no call here follows, such as those of an earlier process.
-    seen: Recent<Key, Instant>,
+    seen: LruCache<Key, Instant>,
     /// Logins whose reports on operations Azure refused.
-    unreported: Arc<Recent<Login, ()>>,
+    unreported: Arc<LruCache<Login, ()>>,
 }
 
 /// A part of a VM that is created before it.
@@ -126,24 +129,24 @@ impl Part<'_> {
 }
 
 impl AzureDriver {
-    fn new(access: Access, pace: Pace, requests: Requests) -> Self {
+    fn new(access: Access, pace: PollTiming, requests: RequestReporter) -> Self {
         Self {
             pace,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
             facts: facts(),
             running: Running::new(pace.total),
-            turns: Recent::new(MOST_TURNS),
-            seen: Recent::new(MOST_TURNS),
-            unreported: Arc::new(Recent::new(MOST_LOGINS)),
+            turns: LruCache::new(MOST_TURNS),
+            seen: LruCache::new(MOST_TURNS),
+            unreported: Arc::new(LruCache::new(MOST_LOGINS)),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -168,11 +171,11 @@ impl AzureDriver {
         let client = self.connections.client(&TlsOptions::default())?;
         let slowest = self.access.limits.slowest;
         let authority = login.authority.clone();
-        let host = Rest::new(&self.http, client.clone(), authority, Box::new(Anonymous), slowest, failure_of);
+        let host = RestClient::new(&self.http, client.clone(), authority, Box::new(Anonymous), slowest, failure_of);
         let tokens = Tokens::new(host, login.clone(), self.access.secrets.folders.clone());
         let service = || {
             let (client, api) = (client.clone(), login.api.clone());
-            Rest::new(&self.http, client, api, Box::new(tokens.clone()), slowest, failure_of)
+            RestClient::new(&self.http, client, api, Box::new(tokens.clone()), slowest, failure_of)
         };
         Ok(Arc::new(Services::new(service)))
     }
@@ -208,7 +211,7 @@ impl AzureDriver {
     ) -> Result<(), DriverError> {
         let key = session.key(target, Goal::Create);
         if self.running.of(&key).is_none() {
-            let wanted = Wanted::of(&request.machine);
+            let wanted = MachineIdentity::of(&request.machine);
             match session.at(target).await? {
                 Some(found) if !found.is_of(wanted, &session.scope) || found.is_held_by_another(wanted.name) => {
                     return Err(of_another(target));
@@ -299,7 +302,7 @@ impl AzureDriver {
     /// Removes what a creation left that failed for want of resources, so that nothing of it costs money. Nothing is waited for: the
     /// autoscaler needs the error.
     async fn give_up(&self, session: &Session, request: &MachineRequest, error: DriverError) -> DriverError {
-        tracing::warn!(machine = Wanted::of(&request.machine).name, %error, "creation failed, its resources are deleted");
+        tracing::warn!(machine = MachineIdentity::of(&request.machine).name, %error, "creation failed, its resources are deleted");
         match self.release(session, request).await {
             Ok(()) => error,
             Err(left) => DriverError { message: format!("{}; {}", error.message, left.message), ..error },
@@ -314,7 +317,7 @@ impl AzureDriver {
                 self.running.forget(&session.key(&target, Goal::Delete));
             }
             None => {
-                let name = Wanted::of(&request.machine).name;
+                let name = MachineIdentity::of(&request.machine).name;
                 for part in self.begin_deletion_of_parts(session, request, name).await? {
                     self.running.forget(&session.key(&part, Goal::Delete));
                 }
@@ -355,7 +358,7 @@ impl AzureDriver {
             let key = session.key(&target, Goal::Delete);
             if self.running.of(&key).is_none() {
                 let Some(part) = session.at(&target).await? else { continue };
-                let is_ours = part.is_of(Wanted::of(&request.machine), &session.scope);
+                let is_ours = part.is_of(MachineIdentity::of(&request.machine), &session.scope);
                 if !is_ours || is_held(session, &part, name).await? {
                     tracing::warn!(%target, "it is of another machine or cluster, or in use: left alone");
                     continue;
@@ -389,20 +392,20 @@ impl Driver for AzureDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
-        let mut spec = Spec::read(&class.provider_spec, &mut Problems::default());
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
+        let mut spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
         // The class says so itself.
         spec.cloud = spec.cloud.or(Some(clouds::PUBLIC));
         let results = [self.login(class, &spec, secret).map(drop), user_data(secret).map(drop)];
@@ -416,7 +419,7 @@ impl Driver for AzureDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let Some(place) = session.place_of(&request.machine)? else { return Err(no_name(wanted.name)) };
         let target = Target::new(Kind::Vm, place.name);
         let key = session.key(&target, Goal::Create);
@@ -487,7 +490,7 @@ impl Driver for AzureDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
         let Some((place, vm)) = session.find(machine).await? else { return absent("") };
         if !machine.spec.provider_id.is_empty() {
@@ -505,7 +508,7 @@ impl Driver for AzureDriver {
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let rows = session.api.query(&graph::query(&session.scope)).await?;
         Ok(graph::machines(&rows, &session.scope, &session.spec.data_disks))
@@ -513,14 +516,14 @@ impl Driver for AzureDriver {
 
     /// Machines of a resource group with the same markers are listed for all of its classes.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
         let (Ok(scope), Ok(_)) = (class.scope(), other.scope()) else { return true };
         let is_in = |name: &str| name.eq_ignore_ascii_case(&scope.resource_group);
         let keys: Vec<String> = other.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
         is_in(&other.resource_group) && scope.markers.are_on(keys.iter().map(String::as_str))
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
@@ -529,7 +532,7 @@ impl Driver for AzureDriver {
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let Some((place, vm)) = session.find(&request.machine).await? else {
-            let message = format!("machine {:?} has no VM", Wanted::of(&request.machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::of(&request.machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         let markers = &session.scope.markers;
@@ -558,7 +561,7 @@ async fn is_held(session: &Session, part: &Resource, name: &str) -> Result<bool,
     Ok(session.at(&Target::new(Kind::Vm, name)).await?.is_some())
 }
 
-fn is_marker(key: &str, markers: &mcm_driver::cloud::Markers) -> bool {
+fn is_marker(key: &str, markers: &mcm_driver::cloud::ClassMarkers) -> bool {
     [&markers.cluster, &markers.role].into_iter().any(|marker| marker.eq_ignore_ascii_case(key))
 }
 
@@ -590,7 +593,7 @@ fn parts_of(spec: &Spec, name: &str) -> Vec<Target> {
 /// # Errors
 /// [`Code::InvalidArgument`]: there are none, or they are larger than Azure allows.
 fn user_data(secret: &SecretData) -> Result<Cow<'_, [u8]>, DriverError> {
-    USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)
+    USER_DATA_LIMIT.fit(SecretReader(secret).user_data()?)
 }
 
 fn no_name(machine: &str) -> DriverError {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, cloud::Secrets};
+use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, cloud::SecretReader};
 use reqwest::Url;
 
 use crate::clouds::{API_HOSTS, Cloud, LOGIN_HOSTS};
@@ -45,7 +45,7 @@ impl Login {
     /// [`Code::InvalidArgument`]: a key is missing, the Secret has not exactly one of secret and token file, or it names a host
     /// or a file that is not allowed.
     pub fn of(secret: &SecretData, cloud: &'static Cloud, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let required = |keys: &[&str]| {
             let missing = || refused(format!("the secret of the class has no {}", keys.join(" or ")));
             secrets.trimmed(keys).ok_or_else(missing)
@@ -74,7 +74,7 @@ impl Login {
 
 /// The URL of a service: that of the cloud, or of a private cloud with its API.
 fn endpoint(
-    secrets: &Secrets<'_>,
+    secrets: &SecretReader<'_>,
     key: &str,
     default: &str,
     hosts: &[&str],

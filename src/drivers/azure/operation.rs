@@ -1,6 +1,6 @@
 //! Operations that Azure carries out after its answer.
 
-use mcm_driver::cloud::{Answer, Failure};
+use mcm_driver::cloud::{CloudFailure, HttpAnswer};
 use reqwest::{Url, header::HeaderMap};
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) struct Operation {
 pub(crate) enum Progress {
     Running,
     Succeeded,
-    Failed(Failure),
+    Failed(CloudFailure),
 }
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ impl Operation {
     }
 
     /// Reads a report. `None` if it is none.
-    pub fn progress(&self, answer: &Answer) -> Option<Progress> {
+    pub fn progress(&self, answer: &HttpAnswer) -> Option<Progress> {
         if !self.has_body {
             let is_of_azure = answer.text.is_empty() || answer.json::<Value>().is_ok();
             let progress = if answer.status == 202 { Progress::Running } else { Progress::Succeeded };
@@ -106,7 +106,7 @@ mod tests {
     #[case::no_report(json!({}), None)]
     fn a_report_has_a_status(#[case] body: Value, #[case] expected: Option<Progress>) {
         let operation = of(&[("azure-asyncoperation", HERE)]).unwrap();
-        let answer = Answer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
+        let answer = HttpAnswer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
         assert_eq!(operation.progress(&answer), expected);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     #[case(json!({"status": "Canceled"}), Code::Internal)]
     fn a_failed_operation_says_why(#[case] body: Value, #[case] expected: Code) {
         let operation = of(&[("azure-asyncoperation", HERE)]).unwrap();
-        let answer = Answer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
+        let answer = HttpAnswer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
         let Some(Progress::Failed(failure)) = operation.progress(&answer) else { panic!() };
         assert_eq!(failure.code(), expected);
     }
@@ -127,7 +127,7 @@ mod tests {
     #[case(200, "{}", Some(Progress::Succeeded))]
     #[case::page_of_a_proxy(200, "<html>", None)]
     fn without_a_report_the_status_is_one(#[case] status: u16, #[case] text: &str, #[case] expected: Option<Progress>) {
-        let answer = Answer { status, headers: HeaderMap::new(), text: text.to_owned() };
+        let answer = HttpAnswer { status, headers: HeaderMap::new(), text: text.to_owned() };
         assert_eq!(of(&[("location", HERE)]).unwrap().progress(&answer), expected);
     }
 }

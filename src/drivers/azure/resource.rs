@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     Code, Vm,
-    cloud::{Belonging, CloudVm, Failure, Wanted},
+    cloud::{CloudFailure, CloudVm, MachineIdentity, VmOwnership},
 };
 use serde::{Deserialize, Deserializer};
 
@@ -165,7 +165,7 @@ impl Resource {
     }
 
     /// Why a VM failed, if Azure says so.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<CloudFailure> {
         let named = self.statuses().find_map(|status| {
             let code = status.code.get(..FAILED.len()).filter(|start| start.eq_ignore_ascii_case(FAILED))?;
             let code = status.code.strip_prefix(code)?.to_owned();
@@ -203,8 +203,8 @@ impl Resource {
     }
 
     /// Whether it was made for a Machine of the class.
-    pub fn is_of(&self, wanted: Wanted<'_>, scope: &Scope) -> bool {
-        self.belonging(scope) == Belonging::Ours && wanted.is(wanted.name, self.machine_uid())
+    pub fn is_of(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
+        self.belonging(scope) == VmOwnership::Ours && wanted.is(wanted.name, self.machine_uid())
     }
 
     pub fn vm(&self, location: &str) -> Vm {
@@ -262,21 +262,21 @@ impl CloudVm for Resource {
         value_of(self.tags.as_ref()?, UID_TAG)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         belonging_of(self.tags.iter().flatten().map(|(key, _)| key.as_str()), scope)
     }
 }
 
 /// Whether a resource with these tags is of the class.
-pub(crate) fn belonging_of<'a>(keys: impl Iterator<Item = &'a str>, scope: &Scope) -> Belonging {
+pub(crate) fn belonging_of<'a>(keys: impl Iterator<Item = &'a str>, scope: &Scope) -> VmOwnership {
     let lower: Vec<String> = keys.map(str::to_ascii_lowercase).collect();
     let keys = marker_keys(lower.iter().map(String::as_str));
     if scope.markers.are_on(keys.clone()) {
-        Belonging::Ours
+        VmOwnership::Ours
     } else if scope.markers.are_foreign(keys, MARKERS) {
-        Belonging::Foreign
+        VmOwnership::Foreign
     } else {
-        Belonging::Unmarked
+        VmOwnership::Unmarked
     }
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn tags_of(of_class: &BTreeMap<String, String>, uid: &str, owner: &st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcm_driver::cloud::Markers;
+    use mcm_driver::cloud::ClassMarkers;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -372,15 +372,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&["kubernetes.io-cluster-a", "kubernetes.io-role-node"], Belonging::Ours)]
-    #[case::in_any_case(&["Kubernetes.io-Cluster-A", "kubernetes.io-role-node"], Belonging::Ours)]
-    #[case::of_a_longer_name(&["kubernetes.io-cluster-a-b", "kubernetes.io-role-node"], Belonging::Foreign)]
-    #[case::of_another_role(&["kubernetes.io-cluster-a", "kubernetes.io-role-bastion"], Belonging::Unmarked)]
-    #[case::inside_another_key(&["x-kubernetes.io-cluster-a", "kubernetes.io-role-node"], Belonging::Unmarked)]
-    #[case(&["other"], Belonging::Unmarked)]
-    fn both_markers_make_a_resource_ours(#[case] keys: &[&str], #[case] expected: Belonging) {
+    #[case(&["kubernetes.io-cluster-a", "kubernetes.io-role-node"], VmOwnership::Ours)]
+    #[case::in_any_case(&["Kubernetes.io-Cluster-A", "kubernetes.io-role-node"], VmOwnership::Ours)]
+    #[case::of_a_longer_name(&["kubernetes.io-cluster-a-b", "kubernetes.io-role-node"], VmOwnership::Foreign)]
+    #[case::of_another_role(&["kubernetes.io-cluster-a", "kubernetes.io-role-bastion"], VmOwnership::Unmarked)]
+    #[case::inside_another_key(&["x-kubernetes.io-cluster-a", "kubernetes.io-role-node"], VmOwnership::Unmarked)]
+    #[case(&["other"], VmOwnership::Unmarked)]
+    fn both_markers_make_a_resource_ours(#[case] keys: &[&str], #[case] expected: VmOwnership) {
         let (cluster, role) = ("kubernetes.io-cluster-a".to_owned(), "kubernetes.io-role-node".to_owned());
-        let markers = Markers { cluster, role };
+        let markers = ClassMarkers { cluster, role };
         let scope = Scope { location: "l".to_owned(), resource_group: "g".to_owned(), markers };
         assert_eq!(belonging_of(keys.iter().copied(), &scope), expected);
     }

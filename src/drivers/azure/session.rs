@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, Vm,
-    cloud::{Belonging, CloudVm, Coalescer, Failure, Recent, Wanted, created_for, known_as},
+    cloud::{CloudFailure, CloudVm, LookupCoalescer, LruCache, MachineIdentity, VmOwnership, created_for, known_as},
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Facts about an account that requests of several Machines need at the same time.
-pub(crate) type Facts = Coalescer<(Login, String), Result<Value, DriverError>>;
+pub(crate) type Facts = LookupCoalescer<(Login, String), Result<Value, DriverError>>;
 
 /// A class with access to its account.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub(crate) struct Session {
     pub api: Api,
     pub facts: Arc<Facts>,
     /// Logins whose reports on operations Azure refused.
-    pub unreported: Arc<Recent<Login, ()>>,
+    pub unreported: Arc<LruCache<Login, ()>>,
 }
 
 /// The end of a change: what Azure says about it.
@@ -68,7 +68,7 @@ impl Session {
     /// # Errors
     /// [`Code::InvalidArgument`]: the provider ID is of another cloud, or has a name that no VM can have.
     pub fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Option<Place<'a>>, DriverError> {
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let Some([location, known]) = IDS.of_machine(machine)? else {
             let location = self.scope.location.as_str();
             return Ok(is_vm_name(name).then_some(Place { location, name }));
@@ -94,14 +94,14 @@ impl Session {
     /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
     pub async fn find<'a>(&'a self, machine: &'a Machine) -> Result<Option<(Place<'a>, Resource)>, DriverError> {
         let Some(place) = self.place_of(machine)? else { return Ok(None) };
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let found = self.at(&Target::new(Kind::Vm, place.name)).await?;
         let vm = if machine.spec.provider_id.is_empty() {
             created_for(found, wanted, &self.scope).pop()
         } else {
             // Only markers tell an orphan from a VM of others with the same name.
             let is_orphan = wanted.uid.is_empty();
-            let is_ours = |vm: &Resource| !is_orphan || vm.belonging(&self.scope) == Belonging::Ours;
+            let is_ours = |vm: &Resource| !is_orphan || vm.belonging(&self.scope) == VmOwnership::Ours;
             known_as(found.filter(is_ours), wanted, &self.scope)
         };
         Ok(vm.map(|vm| (place, vm)))
@@ -199,7 +199,7 @@ impl Session {
     }
 
     /// Warns once for each login.
-    fn warn_of_reports(&self, failure: &Failure) {
+    fn warn_of_reports(&self, failure: &CloudFailure) {
         if self.unreported.get(&self.login).is_none() {
             self.unreported.put(self.login.clone(), ());
             let error = self.api.error(failure, "a look at the report on an operation");
@@ -221,7 +221,7 @@ impl Session {
 
 /// Facts that requests which wait at the same time share.
 pub(crate) fn facts() -> Arc<Facts> {
-    Arc::new(Coalescer::of_facts())
+    Arc::new(LookupCoalescer::of_facts())
 }
 
 async fn accept_terms(api: &Api, plan: &Plan) -> Result<(), DriverError> {

@@ -5,7 +5,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Authentication, Call, Failure, Issued, Rest, TokenCache, TokenSource, Unsigned, read_credential_file},
+    cloud::{
+        CloudFailure, IssuedToken, RequestAuthenticator, RestCall, RestClient, TokenCache, TokenSource,
+        UnsignedRequest, read_credential_file,
+    },
 };
 use reqwest::{
     Method,
@@ -22,15 +25,15 @@ const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 pub(crate) struct Anonymous;
 
 #[async_trait]
-impl Authentication for Anonymous {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Anonymous {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(HeaderMap::new())
     }
 }
 
 /// Gets tokens of one application.
 struct Source {
-    rest: Rest,
+    rest: RestClient,
     login: Login,
     /// Folders in which token files may be.
     folders: Vec<PathBuf>,
@@ -44,7 +47,7 @@ struct Answer {
 }
 
 impl Source {
-    async fn token(&self) -> Result<Answer, Failure> {
+    async fn token(&self) -> Result<Answer, CloudFailure> {
         let Login { cloud, tenant, client, credentials, .. } = &self.login;
         let scope = format!("{}/.default", cloud.audience);
         let mut form = vec![("client_id", client.as_str()), ("scope", &scope), ("grant_type", "client_credentials")];
@@ -52,13 +55,13 @@ impl Source {
         match credentials {
             Credentials::Secret(secret) => form.push(("client_secret", secret)),
             Credentials::TokenFile(path) => {
-                token = read_credential_file(path, &self.folders).await.map_err(Failure::Credentials)?;
+                token = read_credential_file(path, &self.folders).await.map_err(CloudFailure::Credentials)?;
                 form.extend([("client_assertion_type", ASSERTION), ("client_assertion", &token)]);
             }
         }
         let path = [tenant.as_str(), "oauth2", "v2.0", "token"];
         // A second token does no harm.
-        self.rest.call(&Call::read("token", Method::POST, &path).form(&form)).await
+        self.rest.call(&RestCall::read("token", Method::POST, &path).form(&form)).await
     }
 }
 
@@ -66,26 +69,26 @@ impl Source {
 impl TokenSource for Source {
     type Value = HeaderMap;
 
-    async fn fetch(&self) -> Result<Issued<HeaderMap>, Failure> {
+    async fn fetch(&self) -> Result<IssuedToken<HeaderMap>, CloudFailure> {
         let asked = Instant::now();
         // A failed login is no outcome of the request that needs its token.
-        let failed = |failure: Failure| {
+        let failed = |failure: CloudFailure| {
             let nothing = SecretData::default();
             let error = failure.error(&format!("a login as application {}", self.login.client), &nothing);
             // The tenant, not the resource.
             let code = if error.code == Code::NotFound { Code::Unauthenticated } else { error.code };
-            Failure::Credentials(DriverError { code, ..error })
+            CloudFailure::Credentials(DriverError { code, ..error })
         };
         let answer = self.token().await.map_err(failed)?;
-        Ok(Issued { value: bearer(&answer.access_token)?, expires: expiry(asked, answer.expires_in) })
+        Ok(IssuedToken { value: bearer(&answer.access_token)?, expires: expiry(asked, answer.expires_in) })
     }
 }
 
 /// The header with a token.
-fn bearer(token: &str) -> Result<HeaderMap, Failure> {
+fn bearer(token: &str) -> Result<HeaderMap, CloudFailure> {
     // The error could quote the token.
     let value = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut value = value.map_err(|_| Failure::Unsent("the login host sent no token".to_owned()))?;
+    let mut value = value.map_err(|_| CloudFailure::Unsent("the login host sent no token".to_owned()))?;
     value.set_sensitive(true);
     Ok([(AUTHORIZATION, value)].into_iter().collect())
 }
@@ -103,14 +106,14 @@ pub(crate) struct Tokens(Arc<TokenCache<Source>>);
 
 impl Tokens {
     /// `rest` is the login host of the application.
-    pub fn new(rest: Rest, login: Login, folders: Vec<PathBuf>) -> Self {
+    pub fn new(rest: RestClient, login: Login, folders: Vec<PathBuf>) -> Self {
         Self(Arc::new(TokenCache::new(Source { rest, login, folders })))
     }
 }
 
 #[async_trait]
-impl Authentication for Tokens {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Tokens {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         self.0.get().await
     }
 

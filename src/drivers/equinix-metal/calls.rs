@@ -7,7 +7,7 @@ use std::{
 
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Call, Failure, Pages, Rest},
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient},
 };
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -71,7 +71,7 @@ struct Meta {
 /// The API with the credentials of a Secret.
 #[derive(Clone)]
 pub(crate) struct Api {
-    pub rest: Arc<Rest>,
+    pub rest: Arc<RestClient>,
     /// Its values appear in no text.
     pub secret: SecretData,
 }
@@ -94,7 +94,7 @@ impl Api {
     }
 
     async fn device(&self, project: &str, id: &str) -> Result<Seen, DriverError> {
-        match self.rest.call::<Device>(&Call::read("device_get", Method::GET, &["devices", id])).await {
+        match self.rest.call::<Device>(&RestCall::read("device_get", Method::GET, &["devices", id])).await {
             Ok(device) => Ok(Seen { devices: present(vec![device]), is_paged: false }),
             Err(failure) if failure.code() == Code::NotFound => Ok(Seen::default()),
             // The API also refuses to show a device that failed or was deleted, so the list decides.
@@ -105,12 +105,12 @@ impl Api {
 
     async fn list(&self, project: &str, filter: Option<(&str, &str)>) -> Result<Seen, DriverError> {
         let path = ["projects", project, "devices"];
-        let mut pages = Pages::new(LIST);
+        let mut pages = PageCollector::new(LIST);
         let mut total = None;
         loop {
             let number = pages.token().unwrap_or(FIRST_PAGE).to_owned();
             let query: Vec<_> = [("per_page", PER_PAGE), ("page", &number)].into_iter().chain(filter).collect();
-            let call = Call::read("device_list", Method::GET, &path).query(&query);
+            let call = RestCall::read("device_list", Method::GET, &path).query(&query);
             let Page { devices, meta } = self.rest.call(&call).await.map_err(|failure| self.list_error(&failure))?;
             let next = meta.current_page.saturating_add(1);
             let next = (meta.current_page < meta.last_page).then(|| next.to_string());
@@ -127,7 +127,7 @@ impl Api {
         }
     }
 
-    fn list_error(&self, failure: &Failure) -> DriverError {
+    fn list_error(&self, failure: &CloudFailure) -> DriverError {
         let error = self.error(failure, LIST);
         // A list that is not found says nothing about its devices.
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
@@ -136,24 +136,24 @@ impl Api {
 
     /// Creates a device with the first order that is not refused. The request has no idempotency token, so no other is sent unless the
     /// last one certainly had no effect.
-    pub async fn create(&self, project: &str, orders: Vec<Value>) -> Result<Device, Failure> {
+    pub async fn create(&self, project: &str, orders: Vec<Value>) -> Result<Device, CloudFailure> {
         let path = ["projects", project, "devices"];
         let mut refusal = None;
         for order in orders {
-            match self.rest.call(&Call::write("device_create", Method::POST, &path).with(order)).await {
+            match self.rest.call(&RestCall::write("device_create", Method::POST, &path).with(order)).await {
                 Err(failure) if is_refusal(&failure) => refusal = Some(weightier(refusal, failure)),
                 created => return created,
             }
         }
-        Err(refusal.unwrap_or_else(|| Failure::Unsent("the class allows no order".to_owned())))
+        Err(refusal.unwrap_or_else(|| CloudFailure::Unsent("the class allows no order".to_owned())))
     }
 
     /// Deletes a device. There may be none any more.
     pub async fn delete(&self, id: &str) -> Result<(), DriverError> {
         let path = ["devices", id];
-        let failure = match self.rest.answer(&Call::write("device_delete", Method::DELETE, &path)).await {
+        let failure = match self.rest.answer(&RestCall::write("device_delete", Method::DELETE, &path)).await {
             Ok(answer) if answer.status == DELETED => return Ok(()),
-            Ok(answer) => Failure::Unreadable(answer.status),
+            Ok(answer) => CloudFailure::Unreadable(answer.status),
             Err(failure) if failure.code() == Code::NotFound => return Ok(()),
             Err(failure) => failure,
         };
@@ -163,14 +163,14 @@ impl Api {
     /// Replaces the tags of a device.
     pub async fn set_tags(&self, id: &str, tags: &[String]) -> Result<(), DriverError> {
         let path = ["devices", id];
-        let call = Call::write("device_update", Method::PUT, &path).with(json!({"tags": tags}));
+        let call = RestCall::write("device_update", Method::PUT, &path).with(json!({"tags": tags}));
         let done: Result<Device, _> = self.rest.call(&call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("devices.update of {id}")))
     }
 
     /// The resource at a path. `None` if the API says that there is none.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
-        match self.rest.call(&Call::read("resource_get", Method::GET, path)).await {
+        match self.rest.call(&RestCall::read("resource_get", Method::GET, path)).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if failure.code() == Code::NotFound => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("a look at {}", path.join("/")))),
@@ -188,13 +188,13 @@ impl Api {
             available: Option<bool>,
         }
         let body = json!({"servers": [{"metro": metro, "plan": plan, "quantity": "1"}]});
-        let call = Call::read("resource_get", Method::POST, &["capacity", "metros"]).with(body);
+        let call = RestCall::read("resource_get", Method::POST, &["capacity", "metros"]).with(body);
         let capacity: Capacity =
             self.rest.call(&call).await.map_err(|failure| self.error(&failure, "capacity.check"))?;
         Ok(capacity.servers.first().and_then(|server| server.available))
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }
@@ -205,12 +205,12 @@ fn present(mut devices: Vec<Device>) -> Vec<Device> {
 }
 
 /// Whether another order may succeed at once: the API read this one, and refused it.
-fn is_refusal(failure: &Failure) -> bool {
+fn is_refusal(failure: &CloudFailure) -> bool {
     let code = failure.code();
     !failure.may_have_had_effect() && !code.is_transient() && code != Code::Unauthenticated
 }
 
 /// The refusal to report: a used-up resource lets an autoscaler use another pool, whatever else is wrong.
-fn weightier(first: Option<Failure>, second: Failure) -> Failure {
+fn weightier(first: Option<CloudFailure>, second: CloudFailure) -> CloudFailure {
     first.filter(|first| first.code() == Code::ResourceExhausted).unwrap_or(second)
 }

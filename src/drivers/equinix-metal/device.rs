@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm},
+    cloud::{CloudVm, VmOwnership},
 };
 use serde::{Deserialize, Deserializer};
 
@@ -126,18 +126,18 @@ impl CloudVm for Device {
 
     /// A device without the markers of any cluster belongs to mcm only with the UID of a Machine: a project has devices of other
     /// users.
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         let is_elsewhere = self.project.as_ref().is_some_and(|project| !is_below(&project.href, &scope.project));
         let has_cluster = self.tags().any(|tag| tag == scope.markers.cluster);
         let is_foreign = scope.markers.are_foreign(self.tags(), MARKERS);
         if is_elsewhere || is_foreign {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else if scope.markers.are_on(self.tags()) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else if has_cluster || self.machine_uid().is_some() {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         } else {
-            Belonging::Foreign
+            VmOwnership::Foreign
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 use serde::Deserialize;
 
@@ -19,15 +19,15 @@ struct Body {
 }
 
 /// Reads an answer whose HTTP status is no success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     let status = answer.status;
     let message = match serde_json::from_str(&answer.text) {
         Ok(Body { error: Some(error), .. }) => error,
         Ok(Body { errors: Some(errors), .. }) => errors.join("; "),
-        _ => return Failure::Status(status),
+        _ => return CloudFailure::Status(status),
     };
     let code = code_of(status, &message);
-    Failure::Named { code, name: name_of(status).to_owned(), message }.with_status(status)
+    CloudFailure::Named { code, name: name_of(status).to_owned(), message }.with_status(status)
 }
 
 fn code_of(status: u16, message: &str) -> Code {
@@ -61,8 +61,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    fn failure(status: u16, text: &str) -> Failure {
-        failure_of(&Answer { status, headers: Default::default(), text: text.to_owned() })
+    fn failure(status: u16, text: &str) -> CloudFailure {
+        failure_of(&HttpAnswer { status, headers: Default::default(), text: text.to_owned() })
     }
 
     #[rstest]
@@ -104,7 +104,7 @@ mod tests {
     #[case(json!({"error": {"code": 404}}))]
     #[case(json!("Not found"))]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] body: Value) {
-        assert_eq!(failure(404, &body.to_string()), Failure::Status(404));
+        assert_eq!(failure(404, &body.to_string()), CloudFailure::Status(404));
         assert_eq!(failure(404, "<html></html>").code(), Code::Unknown, "a proxy does not know which devices exist");
     }
 }

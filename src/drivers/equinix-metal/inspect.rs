@@ -1,7 +1,7 @@
 //! The resources that a class needs of Equinix Metal, and whether they are there. All calls are read-only.
 
 use futures::{future::join_all, join};
-use mcm_driver::{Code, DriverError, inspection::Finding};
+use mcm_driver::{Code, DriverError, inspection::ResourceFinding};
 use serde::Deserialize;
 
 use crate::session::Session;
@@ -59,19 +59,19 @@ struct Reservation {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let id = &self.spec.project;
         let project: Found<Project> = self.api.get(&["projects", id]).await;
         // Everything else would fail for the same reason.
         if let Err(error) = &project
             && error.code == Code::Unauthenticated
         {
-            return vec![Finding::of_failure("Secret", error)];
+            return vec![ResourceFinding::of_failure("Secret", error)];
         }
         let project = judged("projectID", project, &format!("project {id}"), |project| {
             Ok(format!("project {} exists", project.name.as_ref().unwrap_or(id)))
         });
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let (metro, plan, system, stock, keys, reservations) = join!(
             self.metro(),
             self.plan(),
@@ -84,21 +84,21 @@ impl Session {
         findings.chain(keys).chain(reservations.into_iter().flatten()).collect()
     }
 
-    async fn metro(&self) -> Finding {
+    async fn metro(&self) -> ResourceFinding {
         let code = &self.spec.metro;
         let all: Found<Metros> = self.api.get(&["locations", "metros"]).await;
         let found = all.map(|all| all?.metros.into_iter().find(|metro| metro.code.eq_ignore_ascii_case(code)));
         judged("metro", found, &format!("metro {code}"), |metro| Ok(metro.name.unwrap_or(metro.code)))
     }
 
-    async fn plan(&self) -> Finding {
+    async fn plan(&self) -> ResourceFinding {
         let plan = &self.spec.machine_type;
         let all: Found<Plans> = self.api.get(&["projects", &self.spec.project, "plans"]).await;
         let found = all.map(|all| all?.plans.into_iter().find(|one| one.slug.as_ref() == Some(plan)));
         judged("machineType", found, &format!("plan {plan}"), |_| Ok(format!("plan {plan} exists")))
     }
 
-    async fn operating_system(&self) -> Finding {
+    async fn operating_system(&self) -> ResourceFinding {
         let (slug, plan) = (&self.spec.operating_system, &self.spec.machine_type);
         let all: Found<OperatingSystems> = self.api.get(&["operating-systems"]).await;
         let found = all.map(|all| all?.operating_systems.into_iter().find(|one| one.slug.as_ref() == Some(slug)));
@@ -113,18 +113,22 @@ impl Session {
     }
 
     /// Whether a server of the plan is free. It may be taken before the class is used.
-    async fn stock(&self) -> Option<Finding> {
+    async fn stock(&self) -> Option<ResourceFinding> {
         const PATH: &str = "providerSpec.machineType";
         let (metro, plan) = (&self.spec.metro, &self.spec.machine_type);
         match self.api.has_capacity(metro, plan).await {
             Ok(None) => None,
-            Ok(Some(true)) => Some(Finding::present(PATH, format!("a server of plan {plan} is free in {metro}"))),
-            Ok(Some(false)) => Some(Finding::missing(PATH, format!("no server of plan {plan} is free in {metro}"))),
-            Err(error) => Some(Finding::of_failure(PATH, &error)),
+            Ok(Some(true)) => {
+                Some(ResourceFinding::present(PATH, format!("a server of plan {plan} is free in {metro}")))
+            }
+            Ok(Some(false)) => {
+                Some(ResourceFinding::missing(PATH, format!("no server of plan {plan} is free in {metro}")))
+            }
+            Err(error) => Some(ResourceFinding::of_failure(PATH, &error)),
         }
     }
 
-    async fn ssh_key(&self, index: usize, id: &str) -> Finding {
+    async fn ssh_key(&self, index: usize, id: &str) -> ResourceFinding {
         let found: Found<SshKey> = self.api.get(&["ssh-keys", id]).await;
         judged(&format!("sshKeys[{index}]"), found, &format!("SSH key {id}"), |key| {
             Ok(format!("key {}", key.label.as_deref().unwrap_or(id)))
@@ -132,7 +136,7 @@ impl Session {
     }
 
     /// `None` for the text that means any reservation.
-    async fn reservation(&self, index: usize, id: &str) -> Option<Finding> {
+    async fn reservation(&self, index: usize, id: &str) -> Option<ResourceFinding> {
         if id == "next-available" {
             return None;
         }
@@ -148,6 +152,11 @@ impl Session {
     }
 }
 
-fn judged<T>(field: &str, found: Found<T>, name: &str, judge: impl FnOnce(T) -> Result<String, String>) -> Finding {
-    Finding::judged(format!("providerSpec.{field}"), found, format!("there is no {name}"), judge)
+fn judged<T>(
+    field: &str,
+    found: Found<T>,
+    name: &str,
+    judge: impl FnOnce(T) -> Result<String, String>,
+) -> ResourceFinding {
+    ResourceFinding::judged(format!("providerSpec.{field}"), found, format!("there is no {name}"), judge)
 }

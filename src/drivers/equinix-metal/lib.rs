@@ -25,14 +25,15 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData,
-    SecretPolicy, Vm,
+    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
+    SecretData, SecretPolicy, Vm, VmsByProviderId,
     cloud::{
-        Absences, Belonging, CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Rest, TlsOptions,
-        Wanted, check_provider, idempotency_token, only, until_done,
+        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
+        RestClient, TlsClientCache, TlsOptions, VmCreations, VmOwnership, check_provider, idempotency_token, only,
+        until_done,
     },
-    inspection::Finding,
-    spec::Problems,
+    inspection::ResourceFinding,
+    spec::ClassProblems,
 };
 use tokio::time::Instant;
 
@@ -57,15 +58,18 @@ const ENDED: &str =
 ///
 /// # Errors
 /// None.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How the API is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
@@ -78,13 +82,13 @@ struct Patience {
     /// A creation without an answer is carried out by then, or never.
     settles: Duration,
     /// The API shows a device that is leaving.
-    leaving: Pace,
+    leaving: PollTiming,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        let leaving = Pace { first: seconds(10), longest: seconds(30), total: seconds(3600) };
+        let leaving = PollTiming { first: seconds(10), longest: seconds(30), total: seconds(3600) };
         Self { window: Duration::from_millis(100), settles: seconds(60), leaving }
     }
 }
@@ -99,31 +103,31 @@ fn staying(mut devices: Vec<Device>) -> Vec<Device> {
 struct EquinixDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Rest>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<RestClient>>,
     look_ups: Arc<LookUps>,
-    creations: Creations<Device>,
-    absences: Absences<Place>,
+    creations: VmCreations<Device>,
+    absences: AbsenceCache<Place>,
 }
 
 impl EquinixDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
-            creations: Creations::new(patience.settles),
-            absences: Absences::new(),
+            creations: VmCreations::new(patience.settles),
+            absences: AbsenceCache::new(),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -134,10 +138,10 @@ impl EquinixDriver {
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
     }
 
-    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
         let client = self.connections.client(&TlsOptions::default())?;
         let (url, token) = (login.url.clone(), Box::new(login.authentication()?));
-        Ok(Arc::new(Rest::new(&self.http, client, url, token, self.access.limits.slowest, failure_of)))
+        Ok(Arc::new(RestClient::new(&self.http, client, url, token, self.access.limits.slowest, failure_of)))
     }
 
     /// The devices of a Machine: the device with its provider ID or, without an ID, all that were created for it. They may be
@@ -147,7 +151,7 @@ impl EquinixDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let looking = self.absences.look(session.place(), wanted);
         let is_absent = |found: &Vec<Device>| found.iter().all(Device::is_leaving);
         let found = self.creations.find(request, session.created_for(wanted), is_absent).await?;
@@ -160,7 +164,7 @@ impl EquinixDriver {
     /// Waits until the API shows no device of a Machine any more. Cluster API core deletes the Node after its VM, so the kubelet
     /// must have ended; the machine controller deletes the Node itself and need not wait.
     async fn until_gone(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
-        let what = format!("deletion of the device of machine {}", Wanted::of(&request.machine).name);
+        let what = format!("deletion of the device of machine {}", MachineIdentity::of(&request.machine).name);
         let look = || async { Ok(self.find(session, request).await?.is_empty().then_some(())) };
         until_done(&self.patience.leaving, Instant::now(), request.may_pause, &what, look).await
     }
@@ -172,20 +176,20 @@ impl Driver for EquinixDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.warning("provider", ENDED);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let login = Login::of(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
         for error in [login.err(), user_data(secret).err()].into_iter().flatten() {
             problems.error("Secret", error.message);
@@ -197,7 +201,7 @@ impl Driver for EquinixDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         check_name(wanted.name)?;
         let user_data = user_data(&request.secret)?;
         let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
@@ -209,7 +213,7 @@ impl Driver for EquinixDriver {
                 if is_absent {
                     return Ok(None);
                 }
-                let wanted = Wanted::of(&machine);
+                let wanted = MachineIdentity::of(&machine);
                 match staying(session.created_for(wanted).await?) {
                     none if none.is_empty() => Ok(None),
                     found => only(found, wanted.name).map(Some),
@@ -250,20 +254,20 @@ impl Driver for EquinixDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let found = staying(self.find(&session, request).await?);
-        Ok(only(found, Wanted::of(&request.machine).name)?.vm())
+        Ok(only(found, MachineIdentity::of(&request.machine).name)?.vm())
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.api.of_project(&session.scope.project).await?;
-        let is_ours = |device: &&Device| !device.is_leaving() && device.belonging(&session.scope) == Belonging::Ours;
+        let is_ours = |device: &&Device| !device.is_leaving() && device.belonging(&session.scope) == VmOwnership::Ours;
         let ours = all.iter().filter(is_ours);
         Ok(ours.map(|device| (device.provider_id(), device.listed())).collect())
     }
 
     /// A list has the devices of each class of the project whose tags contain both markers.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
         match (class.scope(), other.scope()) {
             (Ok(scope), Ok(of_other)) => {
                 scope.project == of_other.project && scope.markers.are_on(other.tags.iter().map(String::as_str))
@@ -272,14 +276,14 @@ impl Driver for EquinixDriver {
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let device = only(staying(self.find(&session, request).await?), Wanted::of(&request.machine).name)?;
+        let device = only(staying(self.find(&session, request).await?), MachineIdentity::of(&request.machine).name)?;
         let tags = if is_listed {
             listed_tags(&device.tags, &session.scope, &request.owner)
         } else {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Failure, Secrets, Unsigned},
+    cloud::{CloudFailure, RequestAuthenticator, SecretReader, UnsignedRequest},
 };
 use reqwest::{
     Url,
@@ -30,7 +30,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no token, or a URL that is not allowed.
     pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let refuse = |text: String| DriverError::new(Code::InvalidArgument, text);
         let [first, second] = TOKEN;
         let token = secrets
@@ -60,8 +60,8 @@ impl Login {
 pub(crate) struct Token(HeaderMap);
 
 #[async_trait]
-impl Authentication for Token {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Token {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(self.0.clone())
     }
 }

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Secrets, Wanted},
+    cloud::{MachineIdentity, SecretReader},
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{device::tags_of, spec::Spec};
 /// A device that is ordered.
 pub(crate) struct Order<'a> {
     pub spec: &'a Spec,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
     pub user_data: &'a str,
 }
@@ -53,7 +53,7 @@ impl Order<'_> {
 /// # Errors
 /// [`Code::InvalidArgument`]: there are none, or they are no text, so JSON cannot hold them.
 pub(crate) fn user_data(secret: &SecretData) -> Result<&str, DriverError> {
-    std::str::from_utf8(Secrets(secret).user_data()?).map_err(|_| {
+    std::str::from_utf8(SecretReader(secret).user_data()?).map_err(|_| {
         let message = "userData in the secret of the class is no text in UTF-8: Equinix Metal takes no other";
         DriverError::new(Code::InvalidArgument, message)
     })

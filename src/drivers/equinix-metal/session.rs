@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     DriverError,
-    cloud::{Coalescer, Wanted, created_for, known_as},
+    cloud::{LookupCoalescer, MachineIdentity, created_for, known_as},
 };
 
 use crate::{
@@ -22,11 +22,11 @@ type Found = Result<Arc<Seen>, DriverError>;
 /// A project with a login.
 pub(crate) type Place = (Login, String);
 /// Look-ups of devices in one place that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<Place, Found>;
+pub(crate) type LookUps = LookupCoalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(Coalescer::new(window))
+    Arc::new(LookupCoalescer::new(window))
 }
 
 /// A class with access to its API.
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// The devices that were created for a Machine without a provider ID, also those that are leaving.
-    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Device>, DriverError> {
+    pub async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Device>, DriverError> {
         let of_machine = |seen: &Seen| created_for(seen.devices.iter().cloned(), wanted, &self.scope);
         self.look(&Asked::Name(wanted.name.to_owned()), of_machine).await
     }
@@ -57,7 +57,7 @@ impl Session {
         let Some(id) = device_of(machine)? else { return Ok(None) };
         let with_id = |seen: &Seen| seen.devices.iter().filter(|device| device.id == id).cloned().collect();
         let found = self.look(&Asked::Id(id.to_owned()), with_id).await?;
-        Ok(known_as(found.into_iter().next(), Wanted::of(machine), &self.scope))
+        Ok(known_as(found.into_iter().next(), MachineIdentity::of(machine), &self.scope))
     }
 
     /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain is looked up alone.

@@ -1,7 +1,7 @@
 //! Endpoints of Google, limits of requests, and what Secrets may use.
 
 use super::credentials::{IAM_HOST, STS_URL};
-use mcm_driver::{SecretPolicy, cloud::Limits};
+use mcm_driver::{SecretPolicy, cloud::HttpLimits};
 
 const IAM_URL: &str = "https://iam.googleapis.com";
 const COMPUTE_URL: &str = "https://compute.googleapis.com";
@@ -20,7 +20,7 @@ pub(super) struct Access {
     /// Whether requests for tokens go through the proxy that the environment names, if it names one. Those to the Compute API
     /// always do.
     pub uses_proxy: bool,
-    pub limits: Limits,
+    pub limits: HttpLimits,
     /// Features that Secrets may use.
     pub secrets: SecretPolicy,
 }
@@ -33,7 +33,7 @@ impl Default for Access {
             iam: IAM_HOST.to_owned(),
             accounts: IAM_URL.to_owned(),
             uses_proxy: true,
-            limits: Limits::default(),
+            limits: HttpLimits::default(),
             secrets: SecretPolicy::default(),
         }
     }

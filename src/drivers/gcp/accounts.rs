@@ -16,7 +16,7 @@ use super::{
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Limiters, Recent},
+    cloud::{AccountLimiters, CloudFailure, HttpClient, LruCache},
 };
 
 /// More than any installation has.
@@ -43,8 +43,8 @@ pub(super) struct Account {
     endpoint: String,
     /// URL of the list of service accounts. `None` for a private cloud, so that Google receives none of its tokens.
     pub iam: Option<String>,
-    pub http: Arc<Http>,
-    pub limiters: Arc<Limiters>,
+    pub http: Arc<HttpClient>,
+    pub limiters: Arc<AccountLimiters>,
     pub tokens: Arc<Tokens>,
     /// Whether lists ask for some fields only. The host of the API may refuse that.
     pub takes_masks: AtomicBool,
@@ -54,12 +54,12 @@ pub(super) struct Account {
 
 impl Account {
     /// Clients of the Compute API.
-    pub(super) async fn clients(&self) -> Result<&Clients, Failure> {
+    pub(super) async fn clients(&self) -> Result<&Clients, CloudFailure> {
         let create = || async {
             let (endpoint, tokens, runtime) = (self.endpoint.clone(), Arc::clone(&self.tokens), Handle::current());
             // Reading certificates blocks.
             let clients = spawn_blocking(move || runtime.block_on(Clients::new(&endpoint, &tokens))).await;
-            clients.unwrap_or_else(|error| Err(Failure::Unsent(error.to_string())))
+            clients.unwrap_or_else(|error| Err(CloudFailure::Unsent(error.to_string())))
         };
         self.clients.get_or_try_init(create).await
     }
@@ -73,13 +73,13 @@ impl Account {
 /// All accounts.
 pub(super) struct Accounts {
     access: Access,
-    http: Arc<Http>,
-    all: Recent<AccountKey, Arc<Account>>,
+    http: Arc<HttpClient>,
+    all: LruCache<AccountKey, Arc<Account>>,
 }
 
 impl Accounts {
-    pub(super) fn new(access: Access, http: Arc<Http>) -> Self {
-        Self { access, http, all: Recent::new(MOST_ACCOUNTS) }
+    pub(super) fn new(access: Access, http: Arc<HttpClient>) -> Self {
+        Self { access, http, all: LruCache::new(MOST_ACCOUNTS) }
     }
 
     /// Reads the project and the credentials in the Secret of a class.
@@ -98,7 +98,7 @@ impl Accounts {
 
     fn create(&self, key: &AccountKey) -> Account {
         let Self { access, http, .. } = self;
-        let limiters = Arc::new(Limiters::new(access.limits.slowest));
+        let limiters = Arc::new(AccountLimiters::new(access.limits.slowest));
         let google = Google::new(access.clone(), key.credentials.clone(), Arc::clone(http), Arc::clone(&limiters));
         let url = key.endpoint.as_ref().unwrap_or(&access.compute).trim_end_matches('/');
         Account {

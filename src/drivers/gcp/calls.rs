@@ -22,7 +22,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{AGENT, Failure, Limiter, Pages},
+    cloud::{AGENT, AdaptiveLimiter, CloudFailure, PageCollector},
     code::Code,
 };
 
@@ -119,14 +119,14 @@ impl Compute {
         zone: &str,
         field: &str,
         values: &BTreeSet<String>,
-    ) -> Result<Vec<Operation>, Failure> {
+    ) -> Result<Vec<Operation>, CloudFailure> {
         let all: Vec<&String> = values.iter().collect();
         let some =
             all.chunks(MOST_NAMES).map(|some| self.some_operations(zone, filter_of(field, some.iter().copied())));
         Ok(try_join_all(some).await?.into_iter().flatten().collect())
     }
 
-    async fn some_operations(&self, zone: &str, filter: String) -> Result<Vec<Operation>, Failure> {
+    async fn some_operations(&self, zone: &str, filter: String) -> Result<Vec<Operation>, CloudFailure> {
         let (service, filter) = ("operations_get", filter.as_str());
         let page = |token: Option<String>| async move {
             let send = |clients: &Clients, has_mask| {
@@ -145,13 +145,13 @@ impl Compute {
         zone: &str,
         request_id: &str,
         body: &model::Instance,
-    ) -> Result<Operation, Failure> {
+    ) -> Result<Operation, CloudFailure> {
         let send = |clients: &Clients| {
             let insert = clients.instances.insert().set_project(&self.project).set_zone(zone);
             insert.set_request_id(request_id).set_body(body.clone()).with_user_agent(AGENT).send()
         };
         let begun = self.call("instance_create", &self.account.limiters.writes, Repeat::Yes, send).await?;
-        Operation::of(begun).ok_or(Failure::Unreadable(200))
+        Operation::of(begun).ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Begins to delete a VM. `None` if there is none. It is not repeated: meanwhile another VM may have the name.
@@ -161,7 +161,7 @@ impl Compute {
             delete.set_instance(name).with_user_agent(AGENT).send()
         };
         let begun = self.call("instance_delete", &self.account.limiters.writes, Repeat::No, send).await;
-        match begun.and_then(|begun| Operation::of(begun).ok_or(Failure::Unreadable(200))) {
+        match begun.and_then(|begun| Operation::of(begun).ok_or(CloudFailure::Unreadable(200))) {
             Ok(operation) => Ok(Some(operation)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("instances.delete of {name}"))),
@@ -169,13 +169,13 @@ impl Compute {
     }
 
     /// An operation as it is now.
-    pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, Failure> {
+    pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, CloudFailure> {
         let send = |clients: &Clients| {
             let get = clients.operations.get().set_project(&self.project).set_zone(zone);
             get.set_operation(name).with_user_agent(AGENT).send()
         };
         let found = self.call("operations_get", &self.account.limiters.reads, Repeat::No, send).await?;
-        Operation::of(found).ok_or(Failure::Unreadable(200))
+        Operation::of(found).ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Reads the resource at a path below a project. `None` if Google responds that it does not exist.
@@ -208,26 +208,27 @@ impl Compute {
             return Ok(None);
         }
         let read = match self.read(&format!("{url}?prettyPrint=false")).await {
-            Ok(found) if is_it(&found) => serde_json::from_value(found).map_err(|_| Failure::Unreadable(200)),
-            Ok(_) => Err(Failure::Unreadable(200)),
+            Ok(found) if is_it(&found) => serde_json::from_value(found).map_err(|_| CloudFailure::Unreadable(200)),
+            Ok(_) => Err(CloudFailure::Unreadable(200)),
             Err(failure) if is_absent(&failure) => return Ok(None),
             Err(failure) => Err(failure),
         };
         read.map(Some).map_err(|failure| self.error(&failure, &format!("a look at {path}")))
     }
 
-    pub(super) fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub(super) fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 
     /// Reads a resource without the crate of the Compute API.
-    async fn read(&self, url: &str) -> Result<Value, Failure> {
+    async fn read(&self, url: &str) -> Result<Value, CloudFailure> {
         let Account { http, limiters, .. } = &*self.account;
         let token = self.token().await?;
         let request = rest::get(url, &token)?;
         let once = || rest::once(http, &limiters.reads, &request);
-        let answer =
-            http.repeat(&limiters.reads, "resource_get", once, |failure: &Failure| failure.code().is_transient()).await;
+        let answer = http
+            .repeat(&limiters.reads, "resource_get", once, |failure: &CloudFailure| failure.code().is_transient())
+            .await;
         self.judge_token(&token, answer).await
     }
 
@@ -238,14 +239,15 @@ impl Compute {
         path: &str,
         body: &Value,
         is_read: bool,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CloudFailure> {
         let Account { http, limiters, .. } = &*self.account;
         let token = self.token().await?;
         let request = rest::post(&self.account.url(path), &token, body)?;
         let limiter = if is_read { &limiters.reads } else { &limiters.writes };
         let once = || rest::once(http, limiter, &request);
-        let answer =
-            http.repeat(limiter, service, once, |failure: &Failure| is_read && failure.code().is_transient()).await;
+        let answer = http
+            .repeat(limiter, service, once, |failure: &CloudFailure| is_read && failure.code().is_transient())
+            .await;
         self.judge_token(&token, answer).await
     }
 
@@ -256,7 +258,7 @@ impl Compute {
         service: &'static str,
         repeat: Repeat,
         send: impl Fn(&Clients, bool) -> F,
-    ) -> Result<T, Failure>
+    ) -> Result<T, CloudFailure>
     where
         F: Future<Output = gax::Result<T>>,
     {
@@ -280,10 +282,10 @@ impl Compute {
     async fn call<T, F>(
         &self,
         service: &'static str,
-        limiter: &Limiter,
+        limiter: &AdaptiveLimiter,
         repeat: Repeat,
         send: impl Fn(&Clients) -> F,
-    ) -> Result<T, Failure>
+    ) -> Result<T, CloudFailure>
     where
         F: Future<Output = gax::Result<T>>,
     {
@@ -298,17 +300,17 @@ impl Compute {
                 failure_of_call(&error)
             })
         };
-        let may_pass = |failure: &Failure| repeat == Repeat::Yes && failure.code().is_transient();
+        let may_pass = |failure: &CloudFailure| repeat == Repeat::Yes && failure.code().is_transient();
         let answer = self.account.http.repeat(limiter, service, once, may_pass).await;
         self.judge_token(&token, answer).await
     }
 
-    async fn token(&self) -> Result<String, Failure> {
+    async fn token(&self) -> Result<String, CloudFailure> {
         self.account.tokens.get().await
     }
 
     /// Forgets a token that an answer refuses.
-    async fn judge_token<T>(&self, token: &str, answer: Result<T, Failure>) -> Result<T, Failure> {
+    async fn judge_token<T>(&self, token: &str, answer: Result<T, CloudFailure>) -> Result<T, CloudFailure> {
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.account.tokens.forget_if(|fetched| fetched == token).await;
         }
@@ -322,19 +324,19 @@ fn masked<B: RequestOptionsBuilder>(request: B, has_mask: bool, fields: &'static
 }
 
 /// The items of all pages of a list. A part of it must not pass for all of it.
-async fn all_pages<T, F>(what: &'static str, page: impl Fn(Option<String>) -> F) -> Result<Vec<T>, Failure>
+async fn all_pages<T, F>(what: &'static str, page: impl Fn(Option<String>) -> F) -> Result<Vec<T>, CloudFailure>
 where
-    F: Future<Output = Result<Page<T>, Failure>>,
+    F: Future<Output = Result<Page<T>, CloudFailure>>,
 {
-    let incomplete = |name: &str, message: &str| Failure::Named {
+    let incomplete = |name: &str, message: &str| CloudFailure::Named {
         code: Code::Unavailable,
         name: name.to_owned(),
         message: message.to_owned(),
     };
-    let mut pages = Pages::new(what);
+    let mut pages = PageCollector::new(what);
     loop {
         let Page { is_of_kind, items, next, warning } = page(pages.token().map(str::to_owned)).await?;
-        let items = items.filter(|_| is_of_kind).ok_or(Failure::Unreadable(200))?;
+        let items = items.filter(|_| is_of_kind).ok_or(CloudFailure::Unreadable(200))?;
         if let Some(warning) = warning.filter(|warning| PARTIAL.contains(&warning.as_str())) {
             return Err(incomplete(&warning, "the list is partial"));
         }

@@ -19,7 +19,7 @@ use http::{
 use super::tokens::Tokens;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, causes},
+    cloud::{CloudFailure, causes},
     tls::use_ring,
 };
 
@@ -35,10 +35,10 @@ impl Clients {
     ///
     /// # Errors
     /// [`Failure::Unsent`]: the endpoint is not a URL, or TLS has no certificates.
-    pub(super) async fn new(endpoint: &str, tokens: &Arc<Tokens>) -> Result<Self, Failure> {
+    pub(super) async fn new(endpoint: &str, tokens: &Arc<Tokens>) -> Result<Self, CloudFailure> {
         use_ring();
         let credentials = Credentials::from(Bearer(Arc::clone(tokens)));
-        let unsent = |error: Error| Failure::Unsent(causes(&error));
+        let unsent = |error: Error| CloudFailure::Unsent(causes(&error));
         Ok(Self {
             instances: single(Instances::builder(), endpoint, &credentials).build().await.map_err(unsent)?,
             operations: single(ZoneOperations::builder(), endpoint, &credentials).build().await.map_err(unsent)?,
@@ -87,9 +87,9 @@ impl CredentialsProvider for Bearer {
 }
 
 /// The error of a token that was not issued.
-fn error_of(failure: Failure) -> DriverError {
+fn error_of(failure: CloudFailure) -> DriverError {
     match failure {
-        Failure::Credentials(error) => error,
+        CloudFailure::Credentials(error) => error,
         failure => failure.error("the token", &SecretData::default()),
     }
 }

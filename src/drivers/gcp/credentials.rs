@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use serde_json::{Map, Value};
 
 use super::names::is_project;
-use mcm_driver::{DriverError, SecretData, SecretPolicy, cloud::Secrets, code::Code};
+use mcm_driver::{DriverError, SecretData, SecretPolicy, cloud::SecretReader, code::Code};
 
 /// Spellings of the key with the credentials.
 const KEYS: [&str; 3] = ["serviceAccountJSON", "serviceaccount.json", "credentialsConfig"];
@@ -72,7 +72,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: they are missing, incomplete, or of a form that is not allowed.
     pub(super) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let Some(text) = secrets.trimmed(&KEYS) else {
             return refuse(format!("the secret of the class needs one of {}", KEYS.join(", ")));
         };

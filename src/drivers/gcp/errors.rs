@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::operation::OperationError;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, causes, code_of_status, failed, find, retry_after, safe_text},
+    cloud::{CloudFailure, causes, code_of_status, failed, find, retry_after, safe_text},
     code::Code,
 };
 
@@ -74,8 +74,8 @@ fn is_about_the_request(plain: &str) -> bool {
 }
 
 /// Whether Google says that what the request names does not exist. That is no code: it may be the project, too.
-pub(super) fn is_absent(failure: &Failure) -> bool {
-    matches!(failure, Failure::Named { name, .. } if names_an_absence(&plain(name)))
+pub(super) fn is_absent(failure: &CloudFailure) -> bool {
+    matches!(failure, CloudFailure::Named { name, .. } if names_an_absence(&plain(name)))
 }
 
 /// Whether an operation failed because something that it needs does not exist.
@@ -84,14 +84,14 @@ pub(super) fn is_not_found(error: &OperationError) -> bool {
 }
 
 /// Whether Google gets more requests than it permits.
-pub(super) fn is_throttled(failure: &Failure) -> bool {
+pub(super) fn is_throttled(failure: &CloudFailure) -> bool {
     match failure {
-        Failure::Named { name, code, .. } => {
+        CloudFailure::Named { name, code, .. } => {
             let plain = plain(name);
             // The same name stands for a stock-out, unless its status is 429.
             names_throttling(&plain) || (plain == "RESOURCEEXHAUSTED" && *code == Code::Unavailable)
         }
-        Failure::Status(status) => *status == 429,
+        CloudFailure::Status(status) => *status == 429,
         _ => false,
     }
 }
@@ -126,8 +126,10 @@ struct Reason {
 }
 
 /// Classifies an answer with an HTTP status that is no success.
-pub(super) fn failure_of(status: u16, text: &str) -> Failure {
-    let Ok(Answer { error, error_description }) = serde_json::from_str(text) else { return Failure::Status(status) };
+pub(super) fn failure_of(status: u16, text: &str) -> CloudFailure {
+    let Ok(Answer { error, error_description }) = serde_json::from_str(text) else {
+        return CloudFailure::Status(status);
+    };
     let (name, message) = match error {
         Body::Token(name) => (name, error_description.unwrap_or_default()),
         Body::Api { message, status, errors } => {
@@ -135,26 +137,26 @@ pub(super) fn failure_of(status: u16, text: &str) -> Failure {
             (reason.or(status).unwrap_or_default(), message)
         }
     };
-    Failure::Named { code: code_of(&name, &message, status), name, message }
+    CloudFailure::Named { code: code_of(&name, &message, status), name, message }
 }
 
 /// Classifies an error of a call of the Compute API.
-pub(super) fn failure_of_call(error: &Error) -> Failure {
+pub(super) fn failure_of_call(error: &Error) -> CloudFailure {
     if let Some(error) = find::<DriverError>(error) {
-        return Failure::Credentials(error.clone());
+        return CloudFailure::Credentials(error.clone());
     }
     if let (Some(status), Some(code)) = (error.status(), error.http_status_code()) {
         let (name, message) = (name_of(status, code), text_of(status));
-        return Failure::Named { code: code_of(&name, &message, code), name, message };
+        return CloudFailure::Named { code: code_of(&name, &message, code), name, message };
     }
     if let Some(code) = error.http_status_code() {
         let text = error.http_payload().map(|payload| String::from_utf8_lossy(payload)).unwrap_or_default();
         return failure_of(code, &text);
     }
     if error.is_deserialization() {
-        return Failure::Unreadable(200);
+        return CloudFailure::Unreadable(200);
     }
-    find(error).map_or_else(|| Failure::Unsent(causes(error)), failed)
+    find(error).map_or_else(|| CloudFailure::Unsent(causes(error)), failed)
 }
 
 /// The reason of an error, otherwise the name of its status. Details hide the reasons in the older form of an error, so a
@@ -281,7 +283,7 @@ mod tests {
     )]
     #[case::token(r#"{"error": "invalid_grant", "error_description": "m"}"#, "invalid_grant", Code::Unauthenticated)]
     fn errors_of_all_services_are_read(#[case] text: &str, #[case] name: &str, #[case] code: Code) {
-        let expected = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        let expected = CloudFailure::Named { code, name: name.to_owned(), message: "m".to_owned() };
         assert_eq!(failure_of(403, text), expected);
     }
 
@@ -315,7 +317,7 @@ mod tests {
         #[case] name: &str,
         #[case] code: Code,
     ) {
-        let expected = Failure::Named { code, name: name.to_owned(), message: "m".to_owned() };
+        let expected = CloudFailure::Named { code, name: name.to_owned(), message: "m".to_owned() };
         assert_eq!(failure_of_call(&error_of_call(status, &text)), expected);
     }
 
@@ -324,7 +326,7 @@ mod tests {
         let violation = json!({"subject": "project:p", "description": "Limit 'CPUS' exceeded."});
         let details = json!([detail("QuotaFailure", json!({ "violations": [violation] }))]);
         let error = error_of_call(403, &with_details("PERMISSION_DENIED", &details));
-        let Failure::Named { code, name, message } = failure_of_call(&error) else { panic!("{error}") };
+        let CloudFailure::Named { code, name, message } = failure_of_call(&error) else { panic!("{error}") };
         assert_eq!((code, name.as_str()), (Code::ResourceExhausted, "QUOTA_EXCEEDED"));
         assert_eq!(message, "m (quota of project:p: Limit 'CPUS' exceeded.)");
     }
@@ -350,8 +352,8 @@ mod tests {
     #[case("<html></html>")]
     #[case("{}")]
     fn what_is_no_error_of_google_is_known_by_its_status(#[case] text: &str) {
-        assert_eq!(failure_of(502, text), Failure::Status(502));
-        assert_eq!(failure_of_call(&error_of_call(502, text)), Failure::Status(502));
+        assert_eq!(failure_of(502, text), CloudFailure::Status(502));
+        assert_eq!(failure_of_call(&error_of_call(502, text)), CloudFailure::Status(502));
     }
 
     #[rstest]

@@ -9,7 +9,7 @@ use super::{
     session::Session,
     spec::{Disk, Gpu, NetworkInterface, SCRATCH},
 };
-use mcm_driver::{DriverError, code::Code, inspection::Finding};
+use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 
 /// Google's name for a local SSD.
 const LOCAL_SSD: &str = "local-ssd";
@@ -89,17 +89,19 @@ struct Anything {}
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let (project, who) = (&self.compute.project, self.compute.account.tokens.source().identity());
         let found: Found<Project> = self.compute.get(project, "").await;
         let account = match &found {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", error)],
-            Err(error) => Finding::of_failure("Secret", error),
-            Ok(None) => return vec![Finding::missing("Secret", format!("there is no project {project}"))],
-            Ok(Some(_)) => Finding::present("Secret", format!("{who} has access to project {project}")),
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", error)];
+            }
+            Err(error) => ResourceFinding::of_failure("Secret", error),
+            Ok(None) => return vec![ResourceFinding::missing("Secret", format!("there is no project {project}"))],
+            Ok(Some(_)) => ResourceFinding::present("Secret", format!("{who} has access to project {project}")),
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let spec = &self.spec;
         let (zone, region, machine_type) = join!(
             self.get::<Zone>(format!("zones/{}", spec.zone)),
@@ -127,71 +129,76 @@ impl Session {
         self.compute.get(&self.compute.project, &path).await
     }
 
-    fn zone(&self, found: Found<Zone>) -> Finding {
+    fn zone(&self, found: Found<Zone>) -> ResourceFinding {
         let (path, name, region) = ("providerSpec.zone", &self.spec.zone, &self.spec.region);
-        Finding::judged(path, found, format!("there is no zone {name}"), |zone| match last_of(&zone.region) {
+        ResourceFinding::judged(path, found, format!("there is no zone {name}"), |zone| match last_of(&zone.region) {
             other if other != region => Err(format!("zone {name} is in region {other}")),
             _ if zone.status != "UP" => Err(format!("zone {name} is {}", zone.status)),
             _ => Ok(format!("zone {name} is up")),
         })
     }
 
-    fn region(&self, found: &Found<Region>) -> Finding {
+    fn region(&self, found: &Found<Region>) -> ResourceFinding {
         let (path, name) = ("providerSpec.region", &self.spec.region);
         match found {
-            Err(error) => Finding::of_failure(path, error),
-            Ok(None) => Finding::missing(path, format!("there is no region {name}")),
-            Ok(Some(_)) => Finding::present(path, format!("region {name} exists")),
+            Err(error) => ResourceFinding::of_failure(path, error),
+            Ok(None) => ResourceFinding::missing(path, format!("there is no region {name}")),
+            Ok(Some(_)) => ResourceFinding::present(path, format!("region {name} exists")),
         }
     }
 
-    fn machine_type(&self, found: Found<MachineType>) -> Finding {
+    fn machine_type(&self, found: Found<MachineType>) -> ResourceFinding {
         let (zone, name) = (&self.spec.zone, &self.spec.machine_type);
         let absent = format!("{zone} does not offer {name}");
-        Finding::judged("providerSpec.machineType", found, absent, |found| match found.deprecated {
+        ResourceFinding::judged("providerSpec.machineType", found, absent, |found| match found.deprecated {
             Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => Err(format!("{name} is {state}")),
             _ => Ok(format!("{} CPUs, {} MiB", found.guest_cpus, found.memory_mb)),
         })
     }
 
-    async fn disk(&self, index: usize, disk: &Disk) -> Vec<Finding> {
+    async fn disk(&self, index: usize, disk: &Disk) -> Vec<ResourceFinding> {
         let (zone, path) = (&self.spec.zone, format!("providerSpec.disks[{index}]"));
         let kind = if disk.kind == SCRATCH { LOCAL_SSD } else { &disk.kind };
         let (found, image) =
             join!(self.get::<Anything>(format!("zones/{zone}/diskTypes/{kind}")), self.image(&path, disk));
         let absent = format!("{zone} does not offer {kind}");
-        let kind = Finding::judged(format!("{path}.type"), found, absent, |_| Ok(format!("{zone} offers {kind}")));
+        let kind =
+            ResourceFinding::judged(format!("{path}.type"), found, absent, |_| Ok(format!("{zone} offers {kind}")));
         [kind].into_iter().chain(image).collect()
     }
 
-    async fn image(&self, path: &str, disk: &Disk) -> Option<Finding> {
+    async fn image(&self, path: &str, disk: &Disk) -> Option<ResourceFinding> {
         let (path, image) = (format!("{path}.image"), disk.image.as_ref()?);
         let Some((project, rest)) = place_of_image(image, &self.compute.project) else {
             let expected = "expected projects/<project>/global/images/<image>, or …/family/<family>";
-            return Some(Finding::missing(path, expected));
+            return Some(ResourceFinding::missing(path, expected));
         };
         let found: Found<Image> = self.compute.get(project, rest).await;
-        Some(Finding::judged(path, found, format!("there is no image {image}"), |image| match image.deprecated {
-            Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => {
-                Err(format!("image {} is {state}", image.name))
+        Some(ResourceFinding::judged(path, found, format!("there is no image {image}"), |image| {
+            match image.deprecated {
+                Some(Deprecated { state }) if UNUSABLE.contains(&state.as_str()) => {
+                    Err(format!("image {} is {state}", image.name))
+                }
+                _ if image.status != "READY" => Err(format!("image {} is {}", image.name, image.status)),
+                _ => Ok(image.name),
             }
-            _ if image.status != "READY" => Err(format!("image {} is {}", image.name, image.status)),
-            _ => Ok(image.name),
         }))
     }
 
-    async fn gpu(&self, gpu: Option<&Gpu>) -> Option<Finding> {
+    async fn gpu(&self, gpu: Option<&Gpu>) -> Option<ResourceFinding> {
         let Gpu { accelerator_type: name, count } = gpu?;
         let zone = &self.spec.zone;
         let found = self.get::<AcceleratorType>(format!("zones/{zone}/acceleratorTypes/{name}")).await;
         let absent = format!("{zone} does not offer {name}");
-        Some(Finding::judged("providerSpec.gpu", found, absent, |found| match found.maximum_cards_per_instance {
-            most if most > 0 && *count > most => Err(format!("a VM has at most {most} of {name}")),
-            _ => Ok(format!("{zone} offers {name}")),
+        Some(ResourceFinding::judged("providerSpec.gpu", found, absent, |found| {
+            match found.maximum_cards_per_instance {
+                most if most > 0 && *count > most => Err(format!("a VM has at most {most} of {name}")),
+                _ => Ok(format!("{zone} offers {name}")),
+            }
         }))
     }
 
-    async fn interface(&self, index: usize, interface: &NetworkInterface) -> Vec<Finding> {
+    async fn interface(&self, index: usize, interface: &NetworkInterface) -> Vec<ResourceFinding> {
         let path = format!("providerSpec.networkInterfaces[{index}]");
         let (network, subnetwork) = join!(
             self.network(format!("{path}.network"), interface.network.as_deref()),
@@ -200,20 +207,20 @@ impl Session {
         network.into_iter().chain(subnetwork).collect()
     }
 
-    async fn network(&self, path: String, name: Option<&str>) -> Option<Finding> {
+    async fn network(&self, path: String, name: Option<&str>) -> Option<ResourceFinding> {
         let name = name?;
         let found = self.get::<Anything>(format!("global/networks/{name}")).await;
-        Some(Finding::judged(path, found, format!("there is no network {name}"), |_| {
+        Some(ResourceFinding::judged(path, found, format!("there is no network {name}"), |_| {
             Ok(format!("network {name} exists"))
         }))
     }
 
-    async fn subnetwork(&self, path: String, interface: &NetworkInterface) -> Option<Finding> {
+    async fn subnetwork(&self, path: String, interface: &NetworkInterface) -> Option<ResourceFinding> {
         let (region, name) = (&self.spec.region, interface.subnetwork.as_deref()?);
         let found = self.get::<Subnetwork>(format!("regions/{region}/subnetworks/{name}")).await;
         let range = interface.range_name.as_deref().filter(|_| interface.has_ranges());
         let absent = format!("there is no subnetwork {name} in {region}");
-        Some(Finding::judged(path, found, absent, |found| {
+        Some(ResourceFinding::judged(path, found, absent, |found| {
             let network = last_of(&found.network);
             let has = |range: &str| found.secondary_ip_ranges.iter().any(|one| one.range_name == range);
             match (interface.network.as_deref(), range) {
@@ -224,7 +231,7 @@ impl Session {
         }))
     }
 
-    async fn service_accounts(&self, default_account: Option<&str>) -> Vec<Finding> {
+    async fn service_accounts(&self, default_account: Option<&str>) -> Vec<ResourceFinding> {
         let emails = self.spec.service_accounts.iter().enumerate().filter_map(|(index, account)| {
             Some((format!("providerSpec.serviceAccounts[{index}].email"), account.email.as_deref()?))
         });
@@ -233,12 +240,12 @@ impl Session {
             async move {
                 if email == DEFAULT_ACCOUNT {
                     return match default_account {
-                        Some(account) => Finding::present(path, account),
-                        None => Finding::missing(path, "the project has no default service account"),
+                        Some(account) => ResourceFinding::present(path, account),
+                        None => ResourceFinding::missing(path, "the project has no default service account"),
                     };
                 }
                 let absent = format!("there is no service account {email}");
-                Finding::judged(path, self.compute.service_account(&email).await, absent, |()| {
+                ResourceFinding::judged(path, self.compute.service_account(&email).await, absent, |()| {
                     Ok(format!("{email} exists"))
                 })
             }

@@ -7,7 +7,7 @@ use super::{
     names::{IDS, MARKERS, OWNER_LABEL, UID_LABEL},
     spec::Scope,
 };
-use mcm_driver::{ListedVm, Vm, cloud::Wanted};
+use mcm_driver::{ListedVm, Vm, cloud::MachineIdentity};
 
 /// The fields that lists ask for. Metadata are none of them: they contain the user data of other machines.
 pub(super) const FIELDS: &str = "kind,nextPageToken,warning.code,items.name,items.status,items.labels,items.tags.items,\
@@ -61,12 +61,12 @@ impl Instance {
     }
 
     /// Whether it was created for a Machine: one of the class, of the same name, and not for another UID.
-    pub(super) fn is_of(&self, wanted: Wanted<'_>, scope: &Scope) -> bool {
+    pub(super) fn is_of(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
         self.is_in(scope) && wanted.is(&self.name, self.uid())
     }
 
     /// Whether it is the VM that the provider ID of a Machine names. One that lost its tags is known by its UID.
-    pub(super) fn is_known(&self, wanted: Wanted<'_>, scope: &Scope) -> bool {
+    pub(super) fn is_known(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
         let is_foreign = scope.markers.are_foreign(self.tags(), MARKERS);
         self.is_in(scope) || (!is_foreign && !wanted.uid.is_empty() && self.uid() == Some(wanted.uid))
     }

@@ -16,7 +16,7 @@ use super::{
 use mcm_api::load_balancer::InstanceGroup;
 use mcm_driver::{
     DriverError, MachineRequest,
-    cloud::{Failure, Pages},
+    cloud::{CloudFailure, PageCollector},
     code::Code,
 };
 
@@ -80,10 +80,10 @@ impl Session {
     }
 
     /// Only the name of the group in the answer says that the group does not exist: it may be the project or the VM.
-    fn error_of_group(&self, failure: &Failure, group: &InstanceGroup, what: &str) -> DriverError {
+    fn error_of_group(&self, failure: &CloudFailure, group: &InstanceGroup, what: &str) -> DriverError {
         let error = self.compute.error(failure, what);
         let named = format!("/instanceGroups/{}'", group.name);
-        let is_named = matches!(failure, Failure::Named { message, .. } if message.contains(&named));
+        let is_named = matches!(failure, CloudFailure::Named { message, .. } if message.contains(&named));
         if is_absent(failure) && is_named {
             return DriverError { code: Code::NotFound, ..error };
         }
@@ -94,20 +94,20 @@ impl Session {
 
 impl Compute {
     /// URLs of the members of a group.
-    async fn members(&self, group: &InstanceGroup) -> Result<Vec<String>, Failure> {
-        let mut pages = Pages::new("instanceGroups.listInstances");
+    async fn members(&self, group: &InstanceGroup) -> Result<Vec<String>, CloudFailure> {
+        let mut pages = PageCollector::new("instanceGroups.listInstances");
         loop {
             let token =
                 pages.token().map(|token| form_urlencoded::byte_serialize(token.as_bytes()).collect::<String>());
             let token = token.map(|token| format!("&pageToken={token}")).unwrap_or_default();
             let path = format!("{}/listInstances?maxResults={PAGE}{token}", self.group(group));
             let answer = self.post("group_get", &path, &json!({ "instanceState": "ALL" }), true).await?;
-            let page: Page = serde_json::from_value(answer).map_err(|_| Failure::Unreadable(200))?;
+            let page: Page = serde_json::from_value(answer).map_err(|_| CloudFailure::Unreadable(200))?;
             if page.kind != "compute#instanceGroupsListInstances" {
-                return Err(Failure::Unreadable(200));
+                return Err(CloudFailure::Unreadable(200));
             }
             let items = page.items.into_iter().map(|member| member.instance).collect();
-            let added = pages.add(items, page.next_page_token).map_err(|error| Failure::Named {
+            let added = pages.add(items, page.next_page_token).map_err(|error| CloudFailure::Named {
                 code: Code::Unavailable,
                 name: "nextPageToken".to_owned(),
                 message: error.message,
@@ -118,12 +118,17 @@ impl Compute {
         }
     }
 
-    async fn change_members(&self, group: &InstanceGroup, verb: &str, instance: &str) -> Result<Operation, Failure> {
+    async fn change_members(
+        &self,
+        group: &InstanceGroup,
+        verb: &str,
+        instance: &str,
+    ) -> Result<Operation, CloudFailure> {
         let instance = format!("projects/{}/zones/{}/instances/{instance}", self.project, group.zone);
         let body = json!({ "instances": [{ "instance": instance }] });
         let answer = self.post("group_change", &format!("{}/{verb}", self.group(group)), &body, false).await?;
-        let begun = serde_json::from_value(answer).map_err(|_| Failure::Unreadable(200))?;
-        Operation::of(begun).ok_or(Failure::Unreadable(200))
+        let begun = serde_json::from_value(answer).map_err(|_| CloudFailure::Unreadable(200))?;
+        Operation::of(begun).ok_or(CloudFailure::Unreadable(200))
     }
 
     fn group(&self, group: &InstanceGroup) -> String {

@@ -52,23 +52,28 @@ use mcm_api::{
     machine::{Machine, MachineClass},
 };
 use mcm_driver::{
-    cloud::{Coalescer, Http, Pace, Requests, Wanted, check_provider, idempotency_token},
+    cloud::{
+        HttpClient, LookupCoalescer, MachineIdentity, PollTiming, RequestReporter, check_provider, idempotency_token,
+    },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
-    spec::Problems,
-    vm::{Listed, Vm},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 
 /// Requests of one creation, if the earlier ones turn out to be spent.
 const MOST_REQUESTS: u32 = 5;
 
 /// Opens the driver, for the list of built-in drivers.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = Requests::of(NAME, observer);
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let requests = RequestReporter::of(NAME, observer);
     Ok(Arc::new(GcpDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
@@ -78,7 +83,7 @@ struct Patience {
     /// Look-ups wait so long for others to join them.
     window: Duration,
     /// Operations are done.
-    pace: Pace,
+    pace: PollTiming,
 }
 
 impl Default for Patience {
@@ -95,18 +100,18 @@ struct GcpDriver {
     patience: Patience,
     accounts: Accounts,
     /// Look-ups of Machines in one zone with one account that wait at the same time.
-    look_ups: Coalescer<LookUpKey, Found>,
+    look_ups: LookupCoalescer<LookUpKey, Found>,
     operations: Operations,
     running: Running,
 }
 
 impl GcpDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
-        let http = Arc::new(Http::new(access.limits, access.uses_proxy, requests));
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+        let http = Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests));
         Self {
             patience,
             accounts: Accounts::new(access, http),
-            look_ups: Coalescer::new(patience.window),
+            look_ups: LookupCoalescer::new(patience.window),
             operations: Operations::new(patience.pace, patience.window),
             running: Running::new(patience.pace.total),
         }
@@ -114,7 +119,7 @@ impl GcpDriver {
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -144,7 +149,7 @@ impl GcpDriver {
         session: &'a Session,
         machine: &'a Machine,
     ) -> Result<Option<(Place<'a>, Instance)>, DriverError> {
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let (place, is_known) = (session.place_of(machine)?, !machine.spec.provider_id.is_empty());
         let found = self.at(session, &place).await?;
         let is_ours = |instance: &Instance| {
@@ -173,7 +178,7 @@ impl GcpDriver {
         begun: &Begun,
         what: &str,
     ) -> Result<(), Ended> {
-        let uid = Wanted::of(&request.machine).uid;
+        let uid = MachineIdentity::of(&request.machine).uid;
         let meanwhile = Meanwhile::of(request);
         // This call may be dropped at any time.
         self.running.remember(uid, goal, begun);
@@ -191,7 +196,7 @@ impl GcpDriver {
         request: &MachineRequest,
         meanwhile: Meanwhile,
     ) -> Result<(), DriverError> {
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let Some(begun) = self.running.of(wanted.uid, Goal::Create) else { return Ok(()) };
         let what = format!("creation of VM {}", wanted.name);
         match self.operations.until_done(session, &begun, &what, meanwhile).await {
@@ -208,7 +213,7 @@ impl GcpDriver {
     /// followed as one of ours.
     async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
         let machine = &*request.machine;
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         if !machine.spec.provider_id.is_empty() || wanted.uid.is_empty() {
             return Ok(false);
         }
@@ -263,7 +268,7 @@ impl GcpDriver {
         mut begun: Option<Begun>,
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
-        let (wanted, compute) = (Wanted::of(machine), &session.compute);
+        let (wanted, compute) = (MachineIdentity::of(machine), &session.compute);
         let place = Place { zone: &session.scope.zone, name: wanted.name };
         let order = Order {
             spec: &session.spec,
@@ -320,7 +325,7 @@ impl GcpDriver {
 
     /// An instance that another call creates: it may still fail for want of resources.
     fn not_yet(&self, request: &MachineRequest) -> DriverError {
-        let message = format!("VM {} is still being provisioned", Wanted::of(&request.machine).name);
+        let message = format!("VM {} is still being provisioned", MachineIdentity::of(&request.machine).name);
         let call_again_in = Some(self.patience.pace.first).filter(|_| request.may_pause);
         DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) }
     }
@@ -332,19 +337,19 @@ impl Driver for GcpDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: false }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: false }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let results = [self.accounts.login(class, secret).map(drop), user_data::items(secret, None).map(drop)];
         for error in results.into_iter().filter_map(Result::err) {
             problems.error("Secret", error.message);
@@ -355,7 +360,7 @@ impl Driver for GcpDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         if !is_instance_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
@@ -384,7 +389,7 @@ impl Driver for GcpDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let what = format!("deletion of VM {}", wanted.name);
         if let Some(begun) = self.running.of(wanted.uid, Goal::Delete) {
             self.follow_deletion(&session, request, &begun, &what).await?;
@@ -417,13 +422,13 @@ impl Driver for GcpDriver {
             }
             Some((place, instance)) => Ok(instance.vm(&session.compute.project, place.zone)),
             None => {
-                let message = format!("machine {:?} has no VM", Wanted::of(machine).name);
+                let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
                 Err(DriverError::new(Code::NotFound, message))
             }
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let Session { scope, compute, .. } = self.session(class, secret)?;
         // All of the zone: filters of tags are not documented, and an orphan that is missed costs money.
         let all = compute.instances(&scope.zone, None).await?;
@@ -432,13 +437,13 @@ impl Driver for GcpDriver {
     }
 
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut Problems::default()));
+        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
         spec.scope().map_or(true, |scope| {
             scope.zone == other.zone && scope.markers.are_on(other.tags.iter().map(String::as_str))
         })
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data::items(secret, None).err()).await)
     }

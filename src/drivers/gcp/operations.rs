@@ -20,7 +20,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, MachineRequest,
-    cloud::{Coalescer, Failure, Pace, Recent},
+    cloud::{CloudFailure, LookupCoalescer, LruCache, PollTiming},
     code::Code,
 };
 
@@ -30,12 +30,12 @@ const MOST_ZONES: usize = 1024;
 const SLOWEST: u32 = 8;
 
 /// How often operations are looked at: shorter pauses than usual, because looks are shared.
-pub(super) const PACE: Pace =
-    Pace { first: Duration::from_secs(1), longest: Duration::from_secs(5), total: Duration::from_secs(300) };
+pub(super) const PACE: PollTiming =
+    PollTiming { first: Duration::from_secs(1), longest: Duration::from_secs(5), total: Duration::from_secs(300) };
 
 /// The pause before the next look at an operation that runs for `running`, `now` after the first tick: up to the next tick, of which
 /// there is one in each shortest pause, so that looks can be shared.
-fn pause_to_tick(pace: &Pace, running: Duration, now: Duration, slowness: u32) -> Duration {
+fn pause_to_tick(pace: &PollTiming, running: Duration, now: Duration, slowness: u32) -> Duration {
     let due = now + pace.pause(running) * slowness;
     let tick = pace.first.as_nanos().max(1);
     let next = due.as_nanos().div_ceil(tick) * tick;
@@ -86,15 +86,15 @@ impl From<Ended> for DriverError {
 }
 
 /// A look at several operations.
-type Looked = Result<Arc<Vec<Operation>>, Failure>;
+type Looked = Result<Arc<Vec<Operation>>, CloudFailure>;
 
 /// All operations that are waited for.
 pub(super) struct Operations {
-    pace: Pace,
+    pace: PollTiming,
     /// The first tick.
     epoch: Instant,
-    looks: Coalescer<LookUpKey, Looked>,
-    zones: Recent<LookUpKey, Arc<Zone>>,
+    looks: LookupCoalescer<LookUpKey, Looked>,
+    zones: LruCache<LookUpKey, Arc<Zone>>,
 }
 
 /// How looks in one zone with one account went.
@@ -113,7 +113,7 @@ impl Default for Zone {
 
 impl Zone {
     /// Google throttles the whole project, so all looks in it slow down together.
-    fn learn<T>(&self, looked: &Result<T, Failure>) {
+    fn learn<T>(&self, looked: &Result<T, CloudFailure>) {
         let slowness = self.slowness.load(Relaxed);
         match looked {
             Ok(_) => self.slowness.store((slowness / 2).max(1), Relaxed),
@@ -125,8 +125,8 @@ impl Zone {
 
 impl Operations {
     /// Looks wait so long for others to join them.
-    pub(super) fn new(pace: Pace, window: Duration) -> Self {
-        Self { pace, epoch: Instant::now(), looks: Coalescer::new(window), zones: Recent::new(MOST_ZONES) }
+    pub(super) fn new(pace: PollTiming, window: Duration) -> Self {
+        Self { pace, epoch: Instant::now(), looks: LookupCoalescer::new(window), zones: LruCache::new(MOST_ZONES) }
     }
 
     /// Follows an operation until it is done. Nothing of the driver is held meanwhile.
@@ -168,7 +168,7 @@ impl Operations {
     }
 
     /// An operation as it is now.
-    async fn look(&self, session: &Session, zone: &str, name: &str) -> Result<Operation, Failure> {
+    async fn look(&self, session: &Session, zone: &str, name: &str) -> Result<Operation, CloudFailure> {
         let key = session.look_up_key(zone);
         let state = self.zone(&key);
         if !state.cannot_list.load(Relaxed) {
@@ -227,17 +227,17 @@ mod tests {
 
     #[test]
     fn looks_become_rarer_while_google_throttles() {
-        let named = |name: &str, code| Failure::Named { code, name: name.to_owned(), message: String::new() };
+        let named = |name: &str, code| CloudFailure::Named { code, name: name.to_owned(), message: String::new() };
         let throttled = named("rateLimitExceeded", Code::Unavailable);
         let zone = Zone::default();
-        let learn = |looked: Result<(), Failure>| {
+        let learn = |looked: Result<(), CloudFailure>| {
             zone.learn(&looked);
             zone.slowness.load(Relaxed)
         };
         assert_eq!([(); 4].map(|()| learn(Err(throttled.clone()))), [2, 4, 8, 8]);
         assert_eq!(learn(Err(named("backendError", Code::Unavailable))), 8);
         assert_eq!([(); 4].map(|()| learn(Ok(()))), [4, 2, 1, 1]);
-        assert_eq!(learn(Err(Failure::Status(429))), 2);
+        assert_eq!(learn(Err(CloudFailure::Status(429))), 2);
         assert_eq!(learn(Err(named("RESOURCE_EXHAUSTED", Code::Unavailable))), 4);
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::spec::{SCRATCH, Spec};
-use mcm_driver::inspection::Finding;
+use mcm_driver::inspection::ResourceFinding;
 
 /// A quota, as Google shows it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -19,11 +19,15 @@ pub(super) struct Quota {
 type Need = (&'static str, String, f64);
 
 /// Whether the quotas have room for one more VM. Quotas that Google does not show are left out.
-pub(super) fn quotas(spec: &Spec, cpus: Option<u32>, all: &[Quota]) -> Vec<Finding> {
+pub(super) fn quotas(spec: &Spec, cpus: Option<u32>, all: &[Quota]) -> Vec<ResourceFinding> {
     let finding = |(path, metric, needed): Need| {
         let Quota { limit, usage, .. } = all.iter().find(|quota| quota.metric == metric)?;
         let text = format!("quota {metric}: {usage} of {limit} used, a VM takes {needed}");
-        Some(if usage + needed > *limit { Finding::missing(path, text) } else { Finding::present(path, text) })
+        Some(if usage + needed > *limit {
+            ResourceFinding::missing(path, text)
+        } else {
+            ResourceFinding::present(path, text)
+        })
     };
     needs(spec, cpus, all).into_iter().filter_map(finding).collect()
 }
@@ -85,7 +89,7 @@ fn as_amount(count: impl TryInto<u32>) -> f64 {
 mod tests {
     use super::*;
     use crate::spec::{Disk, Gpu, NetworkInterface};
-    use mcm_driver::inspection::Presence;
+    use mcm_driver::inspection::ResourcePresence;
     use rstest::rstest;
 
     fn spec(machine_type: &str, preemptible: bool) -> Spec {
@@ -118,7 +122,7 @@ mod tests {
         let all = [quota("N2_CPUS", 0.0, 8.0), quota("CPUS", 0.0, 8.0), quota("PREEMPTIBLE_CPUS", 0.0, 8.0)];
         let found = quotas(&spec(machine_type, preemptible), Some(8), &all);
         let expected = format!("quota {metric}: 0 of 8 used, a VM takes 8");
-        assert_eq!(found, [Finding::present("providerSpec.machineType", expected)]);
+        assert_eq!(found, [ResourceFinding::present("providerSpec.machineType", expected)]);
     }
 
     #[test]
@@ -135,10 +139,12 @@ mod tests {
     #[case("IN_USE_ADDRESSES", "providerSpec.networkInterfaces", 1.0)]
     #[case("NVIDIA_T4_GPUS", "providerSpec.gpu", 2.0)]
     fn a_quota_has_room_or_not(#[case] metric: &str, #[case] path: &str, #[case] needed: f64) {
-        for (usage, presence) in [(100.0 - needed, Presence::Present), (101.0 - needed, Presence::Missing)] {
+        for (usage, presence) in
+            [(100.0 - needed, ResourcePresence::Present), (101.0 - needed, ResourcePresence::Missing)]
+        {
             let found = quotas(&spec("e2-standard-4", false), Some(4), &[quota(metric, usage, 100.0)]);
             let text = format!("quota {metric}: {usage} of 100 used, a VM takes {needed}");
-            assert_eq!(found, [Finding { path: path.to_owned(), presence, text }]);
+            assert_eq!(found, [ResourceFinding { path: path.to_owned(), presence, text }]);
         }
     }
 }

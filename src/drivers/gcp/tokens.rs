@@ -20,7 +20,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Failure, Http, Issued, Limiters, TokenCache, TokenSource, read_credential_file},
+    cloud::{AccountLimiters, CloudFailure, HttpClient, IssuedToken, TokenCache, TokenSource, read_credential_file},
 };
 
 /// How long the token of a service account is valid, in seconds.
@@ -34,22 +34,27 @@ pub(super) type Tokens = TokenCache<Google>;
 pub(super) struct Google {
     access: Access,
     credentials: Credentials,
-    http: Arc<Http>,
-    limiters: Arc<Limiters>,
+    http: Arc<HttpClient>,
+    limiters: Arc<AccountLimiters>,
 }
 
 #[async_trait]
 impl TokenSource for Google {
     type Value = String;
 
-    async fn fetch(&self) -> Result<Issued<String>, Failure> {
-        self.issued().await.map_err(Failure::Credentials)
+    async fn fetch(&self) -> Result<IssuedToken<String>, CloudFailure> {
+        self.issued().await.map_err(CloudFailure::Credentials)
     }
 }
 
 impl Google {
     /// Nothing is sent.
-    pub(super) fn new(access: Access, credentials: Credentials, http: Arc<Http>, limiters: Arc<Limiters>) -> Self {
+    pub(super) fn new(
+        access: Access,
+        credentials: Credentials,
+        http: Arc<HttpClient>,
+        limiters: Arc<AccountLimiters>,
+    ) -> Self {
         Self { access, credentials, http, limiters }
     }
 
@@ -61,7 +66,7 @@ impl Google {
         }
     }
 
-    async fn issued(&self) -> Result<Issued<String>, DriverError> {
+    async fn issued(&self) -> Result<IssuedToken<String>, DriverError> {
         match &self.credentials {
             Credentials::ServiceAccount { email, key_id, private_key, token_uri } => {
                 let assertion = signed(private_key, key_id.as_deref(), &claims(email, token_uri))?;
@@ -78,7 +83,7 @@ impl Google {
     }
 
     /// Exchanges the token in the file for one of Google.
-    async fn exchanged(&self, file: &Path, audience: &str) -> Result<Issued<String>, DriverError> {
+    async fn exchanged(&self, file: &Path, audience: &str) -> Result<IssuedToken<String>, DriverError> {
         let subject = read_credential_file(file, &self.access.secrets.folders).await?;
         let pairs = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
@@ -94,15 +99,15 @@ impl Google {
     }
 
     /// Exchanges a token for one of a service account.
-    async fn impersonated(&self, path: &str, token: &str) -> Result<Issued<String>, DriverError> {
+    async fn impersonated(&self, path: &str, token: &str) -> Result<IssuedToken<String>, DriverError> {
         let url = format!("{}{path}", self.access.iam.trim_end_matches('/'));
         let request = post(&url, token, &json!({ "scope": [SCOPE], "lifetime": format!("{LIFETIME}s") }));
         let answer: Impersonated = self.ask("the impersonation of the service account", request, token).await?;
         let left = answer.expire_time.duration_since(jiff::Timestamp::now());
-        Ok(Issued { value: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
+        Ok(IssuedToken { value: answer.access_token, expires: Instant::now() + left.try_into().unwrap_or_default() })
     }
 
-    async fn of_assertion(&self, token_uri: &str, assertion: &str) -> Result<Issued<String>, DriverError> {
+    async fn of_assertion(&self, token_uri: &str, assertion: &str) -> Result<IssuedToken<String>, DriverError> {
         let pairs = [("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"), ("assertion", assertion)];
         let request = post_form(token_uri, &pairs);
         let answer: Answer = self.ask("the token of the service account", request, assertion).await?;
@@ -113,11 +118,11 @@ impl Google {
     async fn ask<T: DeserializeOwned>(
         &self,
         what: &str,
-        request: Result<Request<String>, Failure>,
+        request: Result<Request<String>, CloudFailure>,
         sent: &str,
     ) -> Result<T, DriverError> {
         let (http, limiter) = (&*self.http, &self.limiters.login);
-        let may_pass = |failure: &Failure| failure.code().is_transient();
+        let may_pass = |failure: &CloudFailure| failure.code().is_transient();
         let answer = match request {
             Ok(request) => http.repeat(limiter, "token_get", || once(http, limiter, &request), may_pass).await,
             Err(failure) => Err(failure),
@@ -145,7 +150,7 @@ struct Answer {
     expires_in: u64,
 }
 
-impl From<Answer> for Issued<String> {
+impl From<Answer> for IssuedToken<String> {
     fn from(answer: Answer) -> Self {
         let life = Duration::from_secs(answer.expires_in.min(86_400));
         Self { value: answer.access_token, expires: Instant::now() + life }

@@ -8,7 +8,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Secrets, UserDataLimit, is_for_cloud_init},
+    cloud::{SecretReader, UserDataLimit, is_for_cloud_init},
     code::Code,
 };
 
@@ -34,7 +34,7 @@ pub(super) type Item = (&'static str, String);
 pub(super) fn items(secret: &SecretData, machine: Option<&Machine>) -> Result<Vec<Item>, DriverError> {
     let is_bootstrap_data = machine.is_some_and(|machine| machine.user_data_secret().is_some());
     let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
-    match Secrets(secret).raw(KEY_IN_SECRET) {
+    match SecretReader(secret).raw(KEY_IN_SECRET) {
         None => refuse(format!("the secret of the class has no {KEY_IN_SECRET}")),
         Some([]) if is_bootstrap_data => refuse("the bootstrap data Secret of the machine is empty".to_owned()),
         Some([]) => Ok(Vec::new()),

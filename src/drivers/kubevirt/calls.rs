@@ -7,7 +7,7 @@ use std::{
 
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Call, Failure, Pages, Rest},
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient},
     code::Code,
 };
 use reqwest::Method;
@@ -47,7 +47,7 @@ pub(crate) struct SecretMetadata {
 /// An API server and a namespace, with the credentials of a Secret.
 #[derive(Clone)]
 pub(crate) struct Api {
-    pub rest: Arc<Rest>,
+    pub rest: Arc<RestClient>,
     pub namespace: String,
     /// Its values appear in no text.
     pub secret: SecretData,
@@ -68,8 +68,8 @@ impl Api {
         found.map_err(|failure| self.error(&failure, &format!("look-up of VirtualMachine {}/{name}", self.namespace)))
     }
 
-    pub async fn vm_or_failure(&self, name: &str) -> Result<Option<VirtualMachine>, Failure> {
-        present(self.rest.call(&Call::read("virtual_machine_get", Method::GET, &self.path_of_vm(name))).await)
+    pub async fn vm_or_failure(&self, name: &str) -> Result<Option<VirtualMachine>, CloudFailure> {
+        present(self.rest.call(&RestCall::read("virtual_machine_get", Method::GET, &self.path_of_vm(name))).await)
     }
 
     /// All VMs of a cluster, of any role.
@@ -86,12 +86,12 @@ impl Api {
         }
         let (path, selector) = (self.path_of_vms(), scope.cluster.to_string());
         let what = format!("list of VirtualMachines in namespace {}", self.namespace);
-        let mut pages = Pages::new(what.as_str());
+        let mut pages = PageCollector::new(what.as_str());
         loop {
             let token = pages.token().unwrap_or_default().to_owned();
             let mut query = vec![("labelSelector", selector.as_str()), ("limit", PAGE)];
             query.extend(Some(("continue", token.as_str())).filter(|_| !token.is_empty()));
-            let call = Call::read("virtual_machine_list", Method::GET, &path).query(&query);
+            let call = RestCall::read("virtual_machine_list", Method::GET, &path).query(&query);
             let List { metadata, items } = self.rest.call(&call).await.map_err(|failure| {
                 let error = self.error(&failure, &what);
                 // An absent list proves nothing about its VMs.
@@ -105,16 +105,17 @@ impl Api {
     }
 
     /// Creates a VM. Its name makes a second one impossible, so the request may be repeated.
-    pub async fn create_vm(&self, body: &Value) -> Result<VirtualMachine, Failure> {
+    pub async fn create_vm(&self, body: &Value) -> Result<VirtualMachine, CloudFailure> {
         let path = self.path_of_vms();
-        self.rest.call(&Call::idempotent("virtual_machine_create", Method::POST, &path).with(body.clone())).await
+        self.rest.call(&RestCall::idempotent("virtual_machine_create", Method::POST, &path).with(body.clone())).await
     }
 
     /// Deletes the VM with a name and a UID, and what belongs to it. It disappears some time later.
     pub async fn delete_vm(&self, vm: &VirtualMachine) -> Result<(), DriverError> {
         let name = &vm.metadata.name;
         let path = self.path_of_vm(name);
-        let call = Call::idempotent("virtual_machine_delete", Method::DELETE, &path).with(deletion(&vm.metadata.uid));
+        let call =
+            RestCall::idempotent("virtual_machine_delete", Method::DELETE, &path).with(deletion(&vm.metadata.uid));
         let done = present::<Value>(self.rest.call(&call).await);
         done.map(drop)
             .map_err(|failure| self.error(&failure, &format!("deletion of VirtualMachine {}/{name}", self.namespace)))
@@ -129,7 +130,8 @@ impl Api {
         let name = &vm.metadata.name;
         let patch = json!({"metadata": {"uid": vm.metadata.uid, "labels": labels}});
         let path = self.path_of_vm(name);
-        let call = Call::idempotent("virtual_machine_patch", Method::PATCH, &path).text(MERGE_PATCH, patch.to_string());
+        let call =
+            RestCall::idempotent("virtual_machine_patch", Method::PATCH, &path).text(MERGE_PATCH, patch.to_string());
         let done: Result<Value, _> = self.rest.call(&call).await;
         done.map(drop).map_err(|failure| {
             self.error(&failure, &format!("change of labels of VirtualMachine {}/{name}", self.namespace))
@@ -140,7 +142,7 @@ impl Api {
     pub async fn put_secret(&self, body: &Value) -> Result<(), DriverError> {
         let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let path = self.path_of_secrets();
-        let call = Call::idempotent("secret_create", Method::POST, &path).with(body.clone());
+        let call = RestCall::idempotent("secret_create", Method::POST, &path).with(body.clone());
         let mut done: Result<UserDataSecret, _> = self.rest.call(&call).await;
         if done.as_ref().is_err_and(|failure| failure.code() == Code::AlreadyExists) {
             let patch = json!({"metadata": {"labels": body["metadata"]["labels"]}, "data": body["data"]});
@@ -149,15 +151,16 @@ impl Api {
         done.map(drop).map_err(|failure| self.error(&failure, &format!("creation of Secret {}/{name}", self.namespace)))
     }
 
-    pub async fn patch_secret(&self, name: &str, patch: &Value) -> Result<UserDataSecret, Failure> {
+    pub async fn patch_secret(&self, name: &str, patch: &Value) -> Result<UserDataSecret, CloudFailure> {
         let path = self.path_of_secret(name);
         self.rest
-            .call(&Call::idempotent("secret_patch", Method::PATCH, &path).text(MERGE_PATCH, patch.to_string()))
+            .call(&RestCall::idempotent("secret_patch", Method::PATCH, &path).text(MERGE_PATCH, patch.to_string()))
             .await
     }
 
     pub async fn secret(&self, name: &str) -> Result<Option<UserDataSecret>, DriverError> {
-        let found = present(self.rest.call(&Call::read("secret_get", Method::GET, &self.path_of_secret(name))).await);
+        let found =
+            present(self.rest.call(&RestCall::read("secret_get", Method::GET, &self.path_of_secret(name))).await);
         found.map_err(|failure| self.error(&failure, &format!("look-up of Secret {}/{name}", self.namespace)))
     }
 
@@ -165,25 +168,25 @@ impl Api {
         let SecretMetadata { name, uid, .. } = &secret.metadata;
         let path = self.path_of_secret(name);
         let done = present::<Value>(
-            self.rest.call(&Call::idempotent("secret_delete", Method::DELETE, &path).with(deletion(uid))).await,
+            self.rest.call(&RestCall::idempotent("secret_delete", Method::DELETE, &path).with(deletion(uid))).await,
         );
         done.map(drop).map_err(|failure| self.error(&failure, &format!("deletion of Secret {}/{name}", self.namespace)))
     }
 
     /// The object at a path. `None` if the API server reports that there is none.
     pub async fn object(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Option<Value>, DriverError> {
-        let found = present(self.rest.call(&Call::read("object_get", Method::GET, path).query(query)).await);
+        let found = present(self.rest.call(&RestCall::read("object_get", Method::GET, path).query(query)).await);
         found.map_err(|failure| self.error(&failure, &format!("look-up of {}", path.join("/"))))
     }
 
     /// Sends an object that the API server judges and does not keep.
     pub async fn judged(&self, path: &[&str], query: &[(&str, &str)], body: Value) -> Result<Value, DriverError> {
-        let call = Call::read("object_review", Method::POST, path).query(query).with(body);
+        let call = RestCall::read("object_review", Method::POST, path).query(query).with(body);
         let answer = self.rest.call(&call).await;
         answer.map_err(|failure| self.error(&failure, &format!("review of {}", path.join("/"))))
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 
@@ -205,7 +208,7 @@ impl Api {
 }
 
 /// `None` for the API server's answer that there is no such object.
-fn present<T: DeserializeOwned>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+fn present<T: DeserializeOwned>(answer: Result<T, CloudFailure>) -> Result<Option<T>, CloudFailure> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(failure) if failure.code() == Code::NotFound => Ok(None),

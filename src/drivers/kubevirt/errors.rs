@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 use serde::Deserialize;
 
@@ -35,15 +35,15 @@ struct Details {
 }
 
 /// Reads an answer whose status is not a success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     let status = serde_json::from_str::<Status>(&answer.text).ok().filter(|status| status.kind == "Status");
-    let Some(status) = status else { return Failure::Status(answer.status) };
+    let Some(status) = status else { return CloudFailure::Status(answer.status) };
     let is_undecided = ["Timeout", "ServerTimeout"].contains(&status.reason.as_str())
         || (answer.status >= 500 && UNDECIDED.iter().any(|part| status.message.contains(part)));
     if is_undecided {
-        return Failure::Broken(format!("{}: {}", name_of(&status), status.message));
+        return CloudFailure::Broken(format!("{}: {}", name_of(&status), status.message));
     }
-    Failure::Named { code: code_of(answer.status, &status), name: name_of(&status), message: status.message }
+    CloudFailure::Named { code: code_of(answer.status, &status), name: name_of(&status), message: status.message }
 }
 
 fn code_of(http: u16, status: &Status) -> Code {
@@ -78,12 +78,12 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn failure(http: u16, reason: &str, message: &str, kind: &str, name: &str) -> Failure {
+    fn failure(http: u16, reason: &str, message: &str, kind: &str, name: &str) -> CloudFailure {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason,
             "details": {"name": name, "kind": kind}, "code": http,
         });
-        failure_of(&Answer { status: http, text: status.to_string(), ..Answer::default() })
+        failure_of(&HttpAnswer { status: http, text: status.to_string(), ..HttpAnswer::default() })
     }
 
     #[rstest]
@@ -171,7 +171,7 @@ mod tests {
     #[case("{}")]
     #[case("{\"kind\": \"Other\"}")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        let failure = failure_of(&Answer { status: 404, text: text.to_owned(), ..Answer::default() });
-        assert_eq!((failure.clone(), failure.code()), (Failure::Status(404), Code::Unknown));
+        let failure = failure_of(&HttpAnswer { status: 404, text: text.to_owned(), ..HttpAnswer::default() });
+        assert_eq!((failure.clone(), failure.code()), (CloudFailure::Status(404), Code::Unknown));
     }
 }

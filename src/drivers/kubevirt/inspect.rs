@@ -2,7 +2,7 @@
 //! run, which KubeVirt checks and the API server does not keep.
 
 use futures::{future::join_all, join};
-use mcm_driver::{DriverError, cloud::Wanted, code::Code, inspection::Finding};
+use mcm_driver::{DriverError, cloud::MachineIdentity, code::Code, inspection::ResourceFinding};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,19 +25,19 @@ type Found = Result<Option<Value>, DriverError>;
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let login = self.login_works().await;
         if let Err(error) = &login
             && error.code == Code::Unauthenticated
         {
             // Everything else would fail for the same reason.
-            return vec![Finding::of_failure("Secret", error)];
+            return vec![ResourceFinding::of_failure("Secret", error)];
         }
         let login = match login {
-            Ok(text) => Finding::present("Secret", text),
-            Err(error) => Finding::of_failure("Secret", &error),
+            Ok(text) => ResourceFinding::present("Secret", text),
+            Err(error) => ResourceFinding::of_failure("Secret", &error),
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let (permissions, vm, places, objects) =
             join!(self.permissions(), self.dry_run(), self.places(), self.objects());
         let findings = [login, permissions].into_iter().chain(user_data).chain([vm]);
@@ -51,7 +51,7 @@ impl Session {
         Ok(format!("namespace {namespace} of {url} has VirtualMachines"))
     }
 
-    async fn permissions(&self) -> Finding {
+    async fn permissions(&self) -> ResourceFinding {
         let all = PERMISSIONS
             .iter()
             .flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| (*group, *resource, *verb)));
@@ -60,13 +60,13 @@ impl Session {
             Ok::<_, DriverError>((!allowed).then(|| format!("{verb} {resource}")))
         }));
         match answers.await.into_iter().collect::<Result<Vec<_>, _>>() {
-            Err(error) => Finding::of_failure("Secret", &error),
+            Err(error) => ResourceFinding::of_failure("Secret", &error),
             Ok(answers) => {
                 let denied: Vec<String> = answers.into_iter().flatten().collect();
                 if denied.is_empty() {
-                    Finding::present("Secret", "the credentials have all permissions that mcm needs")
+                    ResourceFinding::present("Secret", "the credentials have all permissions that mcm needs")
                 } else {
-                    Finding::missing("Secret", format!("the credentials may not {}", denied.join(", ")))
+                    ResourceFinding::missing("Secret", format!("the credentials may not {}", denied.join(", ")))
                 }
             }
         }
@@ -84,17 +84,22 @@ impl Session {
     }
 
     /// Lets KubeVirt check a VM of the class.
-    async fn dry_run(&self) -> Finding {
-        let order = Order { spec: &self.spec, scope: &self.scope, wanted: Wanted { name: NAME, uid: NAME }, owner: "" };
+    async fn dry_run(&self) -> ResourceFinding {
+        let order = Order {
+            spec: &self.spec,
+            scope: &self.scope,
+            wanted: MachineIdentity { name: NAME, uid: NAME },
+            owner: "",
+        };
         let query = [("dryRun", "All"), ("fieldValidation", "Strict")];
         match self.api.judged(&self.api.path_of_vms(), &query, order.virtual_machine()).await {
-            Ok(_) => Finding::present("providerSpec", "KubeVirt accepts a VM of the class"),
-            Err(error) => Finding::of_failure("providerSpec", &error),
+            Ok(_) => ResourceFinding::present("providerSpec", "KubeVirt accepts a VM of the class"),
+            Err(error) => ResourceFinding::of_failure("providerSpec", &error),
         }
     }
 
     /// Nodes in the region and the zone. Users of one namespace may often not list Nodes.
-    async fn places(&self) -> Vec<Finding> {
+    async fn places(&self) -> Vec<ResourceFinding> {
         let places = [("region", REGION, &self.spec.region), ("zone", ZONE, &self.spec.zone)];
         join_all(places.into_iter().map(async |(field, label, name)| {
             let path = format!("providerSpec.{field}");
@@ -103,18 +108,18 @@ impl Session {
             let has_any =
                 |nodes: &Value| nodes.get("items").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
             match nodes {
-                Err(error) => Finding::of_failure(path, &error),
+                Err(error) => ResourceFinding::of_failure(path, &error),
                 Ok(nodes) if nodes.as_ref().is_some_and(has_any) => {
-                    Finding::present(path, format!("there are Nodes with {selector}"))
+                    ResourceFinding::present(path, format!("there are Nodes with {selector}"))
                 }
-                Ok(_) => Finding::missing(path, format!("there is no Node with {selector}")),
+                Ok(_) => ResourceFinding::missing(path, format!("there is no Node with {selector}")),
             }
         }))
         .await
     }
 
     /// Objects that the class refers to.
-    async fn objects(&self) -> Vec<Finding> {
+    async fn objects(&self) -> Vec<ResourceFinding> {
         join_all(self.references().into_iter().map(async |reference| reference.judged(self.look_for(&reference).await)))
             .await
     }
@@ -183,12 +188,12 @@ impl Reference {
         Self { path, kind, namespace: None, name: name.to_owned() }
     }
 
-    fn judged(&self, found: Found) -> Finding {
+    fn judged(&self, found: Found) -> ResourceFinding {
         let Self { path, kind, name, .. } = self;
         match found {
-            Err(error) => Finding::of_failure(path, &error),
-            Ok(None) => Finding::missing(path, format!("there is no {kind} {name}")),
-            Ok(Some(_)) => Finding::present(path, format!("{kind} {name} exists")),
+            Err(error) => ResourceFinding::of_failure(path, &error),
+            Ok(None) => ResourceFinding::missing(path, format!("there is no {kind} {name}")),
+            Ok(Some(_)) => ResourceFinding::present(path, format!("{kind} {name} exists")),
         }
     }
 }

@@ -29,18 +29,18 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::{
-        CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Rest, Wanted, check_provider,
-        idempotency_token, until_done,
+        CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
+        TlsClientCache, VmCreations, check_provider, idempotency_token, until_done,
     },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
     secret_policy::SecretPolicy,
-    spec::Problems,
-    vm::{Listed, Vm},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 
 pub use self::names::NAME;
@@ -63,15 +63,18 @@ const MOST_LOGINS: usize = 256;
 ///
 /// # Errors
 /// Never.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(KubevirtDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(KubevirtDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How API servers are called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
@@ -84,13 +87,13 @@ struct Patience {
     /// A request without an answer is carried out by then, or never.
     settles: Duration,
     /// How often the driver looks at a VM that starts or is deleted. The import of an image may take minutes.
-    pace: Pace,
+    pace: PollTiming,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        let pace = Pace { first: seconds(1), longest: seconds(30), total: seconds(1200) };
+        let pace = PollTiming { first: seconds(1), longest: seconds(30), total: seconds(1200) };
         Self { window: Duration::from_millis(100), settles: seconds(60), pace }
     }
 }
@@ -99,29 +102,29 @@ impl Default for Patience {
 struct KubevirtDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Rest>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<RestClient>>,
     look_ups: Arc<LookUps>,
-    creations: Creations<VirtualMachine>,
+    creations: VmCreations<VirtualMachine>,
 }
 
 impl KubevirtDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
-            creations: Creations::new(patience.settles),
+            creations: VmCreations::new(patience.settles),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -132,10 +135,10 @@ impl KubevirtDriver {
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
     }
 
-    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
         let client = self.connections.client(&login.tls)?;
         let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(Rest::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
+        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
     }
 
     /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
@@ -154,7 +157,7 @@ impl KubevirtDriver {
         request: &MachineRequest,
         vm: VirtualMachine,
     ) -> Result<VirtualMachine, DriverError> {
-        let (wanted, since) = (Wanted::of(&request.machine), vm.created(Timestamp::now()));
+        let (wanted, since) = (MachineIdentity::of(&request.machine), vm.created(Timestamp::now()));
         let what = format!("start of VM {}", wanted.name);
         // It was looked at, or its creation has just answered.
         let mut first = Some(vm);
@@ -205,20 +208,20 @@ impl Driver for KubevirtDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
-        let spec = Spec::read(&class.provider_spec, &mut Problems::default());
+    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
+        let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
         let login = Login::of(secret, &self.access.secrets).and_then(|login| {
             self.connections.client(&login.tls)?;
             login.authentication().map(drop)
@@ -237,7 +240,7 @@ impl Driver for KubevirtDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         if !is_vm_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits, hyphens and dots",
@@ -252,7 +255,7 @@ impl Driver for KubevirtDriver {
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
-                let wanted = Wanted::of(&machine);
+                let wanted = MachineIdentity::of(&machine);
                 match session.at(wanted.name).await? {
                     Some(vm) => session.taken(vm, wanted).map(Some),
                     // Before the VM, which would wait for it for ever.
@@ -262,7 +265,7 @@ impl Driver for KubevirtDriver {
         };
         let create = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move { session.create(&vm, Wanted::of(&machine)).await }
+            async move { session.create(&vm, MachineIdentity::of(&machine)).await }
         };
         let (api, what) = (session.api.clone(), format!("creation of VM {}", wanted.name));
         let vm = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
@@ -277,7 +280,7 @@ impl Driver for KubevirtDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let found = self.find(&session, request).await?;
         let mut owner = (wanted.name.to_owned(), wanted.uid.to_owned());
         if let Some(vm) = &found {
@@ -297,7 +300,7 @@ impl Driver for KubevirtDriver {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
         let Some(vm) = self.find(&session, request).await? else {
-            let message = format!("machine {:?} has no VM", Wanted::of(machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         // Only the creation decides whether a VM becomes that of a Machine.
@@ -312,7 +315,7 @@ impl Driver for KubevirtDriver {
         Ok(vm.vm(&session.spec.zone))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.api.of_cluster(&session.scope).await?;
         let is_ours = |vm: &&VirtualMachine| {
@@ -324,14 +327,15 @@ impl Driver for KubevirtDriver {
 
     /// VMs of a cluster and a role are listed for all of its classes.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()).scope());
+        let [class, other] =
+            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
         match (class, other) {
             (Ok(class), Ok(other)) => class == other,
             _ => true,
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         let user_data = user_data(secret, &session.spec.ssh_keys);
         Ok(session.inspect(user_data.err()).await)
@@ -342,7 +346,7 @@ impl Driver for KubevirtDriver {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
         let Some(vm) = session.find(machine).await? else {
-            let message = format!("machine {:?} has no VM", Wanted::of(machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         let own = session.scope.labels();

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Failure, Secrets, TlsOptions, Unsigned},
+    cloud::{CloudFailure, RequestAuthenticator, SecretReader, TlsOptions, UnsignedRequest},
 };
 use reqwest::{
     Url,
@@ -47,7 +47,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable kubeconfig.
     pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let Some(text) = Secrets(secret).trimmed(&[KUBECONFIG]) else {
+        let Some(text) = SecretReader(secret).trimmed(&[KUBECONFIG]) else {
             return Err(unusable("is missing"));
         };
         let Current { cluster, user, namespace } = Current::of(&text).map_err(|reason| unusable(&reason))?;
@@ -59,7 +59,7 @@ impl Login {
 
     /// # Errors
     /// [`Code::InvalidArgument`]: the credentials cannot be sent.
-    pub fn authentication(&self) -> Result<Box<dyn Authentication>, DriverError> {
+    pub fn authentication(&self) -> Result<Box<dyn RequestAuthenticator>, DriverError> {
         let mut headers = HeaderMap::new();
         let value = |key: &str, text: &str| {
             HeaderValue::try_from(text).map_err(|_| unusable(&format!("has a value of {key} that cannot be sent")))
@@ -104,7 +104,7 @@ impl Login {
         if let Some((_, key)) = &self.tls.identity {
             add("client-key", key);
         }
-        if let Some(data) = Secrets(secret).raw(USER_DATA) {
+        if let Some(data) = SecretReader(secret).raw(USER_DATA) {
             add("userdata", &STANDARD.encode(data));
         }
         all
@@ -149,8 +149,8 @@ fn unusable(reason: &str) -> DriverError {
 struct Headers(HeaderMap);
 
 #[async_trait]
-impl Authentication for Headers {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Headers {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(self.0.clone())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 type Labels = BTreeMap<String, String>;
 
@@ -93,7 +93,7 @@ impl Scope {
 }
 
 /// Reports tags of a class without markers, or with several.
-pub(crate) fn check(tags: &Labels, path: &str, problems: &mut Problems) {
+pub(crate) fn check(tags: &Labels, path: &str, problems: &mut ClassProblems) {
     for spelling in [&CLUSTER, &ROLE] {
         let Spelling { key, prefix } = spelling;
         match (spelling.of(tags), spelling.all(tags).count()) {

@@ -1,7 +1,7 @@
 //! Names that others read.
 
 use mcm_api::machine::Machine;
-use mcm_driver::{Code, DriverError, cloud::Wanted};
+use mcm_driver::{Code, DriverError, cloud::MachineIdentity};
 
 /// Name in `MachineClass.provider`. Gardener's extension for KubeVirt writes `kubevirtdriver//127.0.0.1:8080`.
 pub const NAME: &str = "kubevirt";
@@ -34,7 +34,7 @@ pub(crate) fn vm_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
         return Ok(None);
     }
     id.strip_prefix(SCHEME).filter(|name| is_vm_name(name)).map(Some).ok_or_else(|| {
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let message = format!("machine {name:?} has provider ID {id:?}, which is not {SCHEME}<VM>: check its class");
         DriverError::new(Code::InvalidArgument, message)
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mcm_driver::cloud::Wanted;
+use mcm_driver::cloud::MachineIdentity;
 use serde_json::{Value, json};
 
 use super::{
@@ -26,7 +26,7 @@ const NETWORK_DATA: &str = "version: 2\nethernets:\n  id0:\n    match:\n      na
 pub(crate) struct Order<'a> {
     pub spec: &'a Spec,
     pub scope: &'a Scope,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
 }
 

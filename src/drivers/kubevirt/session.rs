@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Belonging, CloudVm, Coalescer, Failure, Wanted, created_for, known_as},
+    cloud::{CloudFailure, CloudVm, LookupCoalescer, MachineIdentity, VmOwnership, created_for, known_as},
 };
 use serde_json::Value;
 
@@ -23,11 +23,11 @@ use super::{
 type Found = Result<Arc<Seen>, DriverError>;
 
 /// Look-ups of VMs of one cluster with one login that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<(Login, Scope), Found>;
+pub(crate) type LookUps = LookupCoalescer<(Login, Scope), Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(Coalescer::new(window))
+    Arc::new(LookupCoalescer::new(window))
 }
 
 /// A class with access to its API server.
@@ -43,7 +43,7 @@ pub(crate) struct Session {
 impl Session {
     /// The VM of a Machine: by its provider ID or, without an ID, by its name and markers.
     pub async fn find(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         match vm_of(machine)? {
             Some(name) => Ok(known_as(self.with_name(name).await?, wanted, &self.scope)),
             None => Ok(self.at(wanted.name).await?.and_then(|vm| self.created_for(vm, wanted))),
@@ -72,14 +72,14 @@ impl Session {
     pub async fn is_there(&self, vm: &VirtualMachine) -> Result<bool, DriverError> {
         let name = &vm.metadata.name;
         let found = match vm.belonging(&self.scope) {
-            Belonging::Ours => named(&*self.look(name).await?, name),
-            Belonging::Unmarked | Belonging::Foreign => self.api.vm(name).await?,
+            VmOwnership::Ours => named(&*self.look(name).await?, name),
+            VmOwnership::Unmarked | VmOwnership::Foreign => self.api.vm(name).await?,
         };
         Ok(found.is_some_and(|found| found.metadata.uid == vm.metadata.uid))
     }
 
     /// A VM, if it was created for a Machine.
-    pub fn created_for(&self, vm: VirtualMachine, wanted: Wanted<'_>) -> Option<VirtualMachine> {
+    pub fn created_for(&self, vm: VirtualMachine, wanted: MachineIdentity<'_>) -> Option<VirtualMachine> {
         let listed = Some(vm).filter(|vm| !vm.is_unlisted(&self.scope) && !vm.is_copy());
         created_for(listed, wanted, &self.scope).pop()
     }
@@ -88,7 +88,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Code::AlreadyExists`]: it is of another Machine, or unmarked. [`Code::Unavailable`]: it is being deleted.
-    pub fn taken(&self, vm: VirtualMachine, wanted: Wanted<'_>) -> Result<VirtualMachine, DriverError> {
+    pub fn taken(&self, vm: VirtualMachine, wanted: MachineIdentity<'_>) -> Result<VirtualMachine, DriverError> {
         let name = wanted.name;
         if vm.is_terminating() {
             return Err(DriverError::new(
@@ -104,12 +104,12 @@ impl Session {
     }
 
     /// Creates a VM. If there is one of its name, a request before this one may have created it.
-    pub async fn create(&self, vm: &Value, wanted: Wanted<'_>) -> Result<VirtualMachine, Failure> {
+    pub async fn create(&self, vm: &Value, wanted: MachineIdentity<'_>) -> Result<VirtualMachine, CloudFailure> {
         let created = match self.api.create_vm(vm).await {
             Err(failure) if failure.code() == Code::AlreadyExists => {
                 let found = self.api.vm_or_failure(wanted.name).await?;
-                let found = found.ok_or_else(|| Failure::Broken("it was deleted meanwhile".to_owned()))?;
-                self.taken(found, wanted).map_err(|error| Failure::Named {
+                let found = found.ok_or_else(|| CloudFailure::Broken("it was deleted meanwhile".to_owned()))?;
+                self.taken(found, wanted).map_err(|error| CloudFailure::Named {
                     code: error.code,
                     name: error.code.to_string(),
                     message: error.message,
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Makes a VM the owner of its Secret. If that fails, the deletion of the VM deletes the Secret.
-    async fn own_secret(&self, vm: &VirtualMachine, wanted: Wanted<'_>) {
+    async fn own_secret(&self, vm: &VirtualMachine, wanted: MachineIdentity<'_>) {
         let name = secret_of(wanted.name, wanted.uid);
         let patch = ownership(&vm.metadata.name, &vm.metadata.uid);
         if let Err(failure) = self.api.patch_secret(&name, &patch).await {

@@ -1,6 +1,6 @@
 //! The user data of a VM.
 
-use mcm_driver::{Code, DriverError, SecretData, cloud::Secrets};
+use mcm_driver::{Code, DriverError, SecretData, cloud::SecretReader};
 
 const USER_DATA: &str = "userData";
 /// The key of cloud-config under which the keys of a class are.
@@ -14,7 +14,7 @@ const CLOUD_CONFIG: &str = "#cloud-config";
 /// [`Code::InvalidArgument`]: there are none, or they have SSH keys already.
 pub(crate) fn user_data(secret: &SecretData, ssh_keys: &[String]) -> Result<Vec<u8>, DriverError> {
     let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
-    let Some(data) = Secrets(secret).raw(USER_DATA).filter(|data| !data.is_empty()) else {
+    let Some(data) = SecretReader(secret).raw(USER_DATA).filter(|data| !data.is_empty()) else {
         return refuse(format!("the secret of the class has no {USER_DATA}"));
     };
     if ssh_keys.is_empty() {
@@ -31,7 +31,7 @@ pub(crate) fn user_data(secret: &SecretData, ssh_keys: &[String]) -> Result<Vec<
 
 /// Whether keys can be appended: only a cloud-config has a place for them.
 pub(crate) fn takes_keys(secret: &SecretData) -> bool {
-    Secrets(secret).raw(USER_DATA).is_none_or(|data| data.is_empty() || data.starts_with(CLOUD_CONFIG.as_bytes()))
+    SecretReader(secret).raw(USER_DATA).is_none_or(|data| data.is_empty() || data.starts_with(CLOUD_CONFIG.as_bytes()))
 }
 
 fn has_keys(data: &[u8]) -> bool {

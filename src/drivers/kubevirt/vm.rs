@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     Code, DriverError, ListedVm, SecretData, Vm,
-    cloud::{Belonging, CloudVm, safe_text},
+    cloud::{CloudVm, VmOwnership, safe_text},
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -182,14 +182,14 @@ impl CloudVm for VirtualMachine {
         self.metadata.labels.get(UID_LABEL).map(String::as_str)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         let labels = &self.metadata.labels;
         if scope.is_foreign(labels) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else if scope.is_of_cluster(labels) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         }
     }
 }
@@ -269,12 +269,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::ours(json!({"mcm.gardener.cloud/cluster": "shoot", "mcm.gardener.cloud/role": "node"}), Belonging::Ours, false)]
-    #[case::handed_over(json!({"mcm.gardener.cloud/cluster": "shoot"}), Belonging::Ours, true)]
-    #[case::of_another_role(json!({"mcm.gardener.cloud/cluster": "shoot", "mcm.gardener.cloud/role": "x"}), Belonging::Foreign, true)]
-    #[case::of_another_cluster(json!({"mcm.gardener.cloud/cluster": "x", "mcm.gardener.cloud/role": "node"}), Belonging::Foreign, false)]
-    #[case::unmarked(json!({}), Belonging::Unmarked, true)]
-    fn labels_say_whose_a_vm_is(#[case] labels: Value, #[case] expected: Belonging, #[case] is_unlisted: bool) {
+    #[case::ours(json!({"mcm.gardener.cloud/cluster": "shoot", "mcm.gardener.cloud/role": "node"}), VmOwnership::Ours, false)]
+    #[case::handed_over(json!({"mcm.gardener.cloud/cluster": "shoot"}), VmOwnership::Ours, true)]
+    #[case::of_another_role(json!({"mcm.gardener.cloud/cluster": "shoot", "mcm.gardener.cloud/role": "x"}), VmOwnership::Foreign, true)]
+    #[case::of_another_cluster(json!({"mcm.gardener.cloud/cluster": "x", "mcm.gardener.cloud/role": "node"}), VmOwnership::Foreign, false)]
+    #[case::unmarked(json!({}), VmOwnership::Unmarked, true)]
+    fn labels_say_whose_a_vm_is(#[case] labels: Value, #[case] expected: VmOwnership, #[case] is_unlisted: bool) {
         let tags = [("mcm.gardener.cloud/cluster", "shoot"), ("mcm.gardener.cloud/role", "node")];
         let scope = Scope::of(&tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).unwrap();
         let vm = vm(labels, json!({}));

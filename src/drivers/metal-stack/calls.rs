@@ -12,7 +12,7 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Call, Failure, Rest},
+    cloud::{CloudFailure, RestCall, RestClient},
     code::Code,
 };
 
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 /// metal-api with the credentials of a Secret.
 #[derive(Clone)]
 pub(super) struct Api {
-    pub rest: Arc<Rest>,
+    pub rest: Arc<RestClient>,
     /// Its values appear in no text.
     pub secret: SecretData,
 }
@@ -74,7 +74,7 @@ impl Api {
     }
 
     async fn find(&self, filter: Value) -> Result<Vec<Server>, DriverError> {
-        let call = Call::read("machine_find", Method::POST, &["v1", "machine", "find"]).with(filter);
+        let call = RestCall::read("machine_find", Method::POST, &["v1", "machine", "find"]).with(filter);
         self.rest.call(&call).await.map_err(|failure| {
             let error = self.error(&failure, "machine.find");
             // A list that is not found says nothing about its machines.
@@ -84,8 +84,8 @@ impl Api {
     }
 
     /// Allocates a machine. The request has no idempotency token, so it is repeated only if it certainly had no effect.
-    pub async fn allocate(&self, order: Value) -> Result<Server, Failure> {
-        let call = Call::write("machine_allocate", Method::POST, &["v1", "machine", "allocate"]).with(order);
+    pub async fn allocate(&self, order: Value) -> Result<Server, CloudFailure> {
+        let call = RestCall::write("machine_allocate", Method::POST, &["v1", "machine", "allocate"]).with(order);
         self.rest.call(&call).await
     }
 
@@ -93,7 +93,7 @@ impl Api {
     /// a new look-up, because another Machine may have the server meanwhile.
     pub async fn free(&self, id: &str) -> Result<bool, DriverError> {
         let path = ["v1", "machine", id, "free"];
-        match self.rest.call::<Freed>(&Call::write("machine_free", Method::DELETE, &path)).await {
+        match self.rest.call::<Freed>(&RestCall::write("machine_free", Method::DELETE, &path)).await {
             Ok(freed) => Ok(freed.allocation.is_none()),
             Err(failure) if failure.code() == Code::NotFound => Ok(true),
             Err(failure) => Err(self.error(&failure, &format!("machine.free of {id}"))),
@@ -103,14 +103,14 @@ impl Api {
     /// Replaces the tags of an allocated machine.
     pub async fn set_tags(&self, server: &Server, tags: &[String]) -> Result<(), DriverError> {
         let body = json!({"id": server.id, "description": server.allocation.description, "tags": tags});
-        let call = Call::write("machine_update", Method::POST, &["v1", "machine"]).with(body);
+        let call = RestCall::write("machine_update", Method::POST, &["v1", "machine"]).with(body);
         let done: Result<Value, _> = self.rest.call(&call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("machine.update of {}", server.id)))
     }
 
     /// The resource at a path. `None` if metal-api says that there is none.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
-        match self.rest.call(&Call::read("resource_get", Method::GET, path)).await {
+        match self.rest.call(&RestCall::read("resource_get", Method::GET, path)).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if failure.code() == Code::NotFound => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("a look at {}", path.join("/")))),
@@ -133,14 +133,14 @@ impl Api {
             free: u64,
         }
         let body = json!({"id": partition, "sizeid": size, "projectid": project});
-        let call = Call::read("resource_get", Method::POST, &["v1", "partition", "capacity"]).with(body);
+        let call = RestCall::read("resource_get", Method::POST, &["v1", "partition", "capacity"]).with(body);
         let all: Vec<Capacity> =
             self.rest.call(&call).await.map_err(|failure| self.error(&failure, "partition.capacity"))?;
         let sizes = all.into_iter().filter(|one| one.id == partition).flat_map(|one| one.servers);
         Ok(sizes.into_iter().find(|one| one.size == size).map(|one| one.free))
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 
 /// Parts of messages that mean: no machine, no address, or the quota of the project is used up.
@@ -25,14 +25,14 @@ struct Problem {
 }
 
 /// Reads an answer whose status is not a success.
-pub(super) fn failure_of(answer: &Answer) -> Failure {
+pub(super) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     let inner = serde_json::from_str::<String>(&answer.text);
     let Ok(problem) = serde_json::from_str::<Problem>(inner.as_deref().unwrap_or(&answer.text)) else {
-        return Failure::Status(answer.status);
+        return CloudFailure::Status(answer.status);
     };
     let Problem { statuscode, message } = problem;
     let (code, name) = (code_of(statuscode, &message), name_of(statuscode, &message).to_owned());
-    Failure::Named { code, name, message }.with_status(statuscode)
+    CloudFailure::Named { code, name, message }.with_status(statuscode)
 }
 
 /// The status alone says little: all that is neither absent, in conflict nor broken is 422.
@@ -97,7 +97,7 @@ mod tests {
     fn errors_have_codes_in_both_forms(#[case] status: u16, #[case] message: &str, #[case] expected: Code) {
         let text = json!({"statuscode": status, "message": message}).to_string();
         for text in [Value::from(text.as_str()).to_string(), text] {
-            let failure = failure_of(&Answer { status, text: text.clone(), ..Answer::default() });
+            let failure = failure_of(&HttpAnswer { status, text: text.clone(), ..HttpAnswer::default() });
             assert_eq!(failure.code(), expected, "{text}");
             let is_busy = status == 429 || message.contains("too many");
             assert_eq!(failure.is_throttling(), is_busy, "{text}");
@@ -111,8 +111,8 @@ mod tests {
     #[case("{}")]
     #[case("404: Page Not Found")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        let failure = failure_of(&Answer { status: 404, text: text.to_owned(), ..Answer::default() });
-        assert_eq!(failure, Failure::Status(404));
+        let failure = failure_of(&HttpAnswer { status: 404, text: text.to_owned(), ..HttpAnswer::default() });
+        assert_eq!(failure, CloudFailure::Status(404));
         assert_eq!(failure.code(), Code::Unknown, "a proxy does not know which machines exist");
     }
 }

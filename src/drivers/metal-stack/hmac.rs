@@ -6,7 +6,7 @@ use rand::{Rng, distr::Alphanumeric};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
-use mcm_driver::cloud::{Authentication, Failure, Unsigned};
+use mcm_driver::cloud::{CloudFailure, RequestAuthenticator, UnsignedRequest};
 
 /// The role of the key.
 const ROLE: &str = "Metal-Admin";
@@ -22,11 +22,11 @@ impl Hmac {
         Self(Key::new(HMAC_SHA256, key.as_bytes()))
     }
 
-    fn headers_at(&self, now: Timestamp, method: &str, salt: &str) -> Result<HeaderMap, Failure> {
+    fn headers_at(&self, now: Timestamp, method: &str, salt: &str) -> Result<HeaderMap, CloudFailure> {
         let date = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let signature = sign(&self.0, format!("{date}{method}{salt}").as_bytes());
         let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        let value = |text: String| HeaderValue::try_from(text).map_err(|error| Failure::Unsent(error.to_string()));
+        let value = |text: String| HeaderValue::try_from(text).map_err(|error| CloudFailure::Unsent(error.to_string()));
         let mut authorization = value(format!("{ROLE} {signature}"))?;
         authorization.set_sensitive(true);
         let headers = [(AUTHORIZATION, authorization), (DATE, value(date)?), (SALT, value(salt.to_owned())?)];
@@ -35,8 +35,8 @@ impl Hmac {
 }
 
 #[async_trait]
-impl Authentication for Hmac {
-    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Hmac {
+    async fn headers(&self, request: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         let salt: String = rand::rng().sample_iter(Alphanumeric).take(SALT_LENGTH).map(char::from).collect();
         self.headers_at(Timestamp::now(), request.method.as_str(), &salt)
     }

@@ -4,7 +4,7 @@ use futures::join;
 use serde::Deserialize;
 
 use super::session::Session;
-use mcm_driver::{DriverError, code::Code, inspection::Finding};
+use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 
 /// The feature of an image that machines can have; others are for firewalls.
 const MACHINE_IMAGE: &str = "machine";
@@ -43,36 +43,40 @@ struct Anything {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let user: Found<User> = self.api.get(&["v1", "user", "me"]).await;
         let login = match user {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", &error)],
-            Err(error) => Finding::of_failure("Secret", &error),
-            Ok(None) => Finding::missing("Secret", format!("there is no metal-api at {}", self.login.url)),
-            Ok(Some(user)) => Finding::present("Secret", format!("the credentials are those of {}", user.email)),
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", &error)];
+            }
+            Err(error) => ResourceFinding::of_failure("Secret", &error),
+            Ok(None) => ResourceFinding::missing("Secret", format!("there is no metal-api at {}", self.login.url)),
+            Ok(Some(user)) => {
+                ResourceFinding::present("Secret", format!("the credentials are those of {}", user.email))
+            }
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let (partition, size, image, project, network, stock) =
             join!(self.partition(), self.size(), self.image(), self.project(), self.network(), self.stock());
         let findings = [login].into_iter().chain(user_data).chain([partition, size, image, project, network]);
         findings.chain(stock).collect()
     }
 
-    async fn partition(&self) -> Finding {
+    async fn partition(&self) -> ResourceFinding {
         let name = &self.spec.partition;
         let found: Found<Anything> = self.api.get(&["v1", "partition", name]).await;
         judged("partition", found, name, |one| Ok(format!("partition {} exists", one.id)))
     }
 
-    async fn size(&self) -> Finding {
+    async fn size(&self) -> ResourceFinding {
         let name = &self.spec.size;
         let found: Found<Anything> = self.api.get(&["v1", "size", name]).await;
         judged("size", found, name, |one| Ok(format!("size {} exists", one.id)))
     }
 
     /// An image without a version is the latest one, as for an allocation.
-    async fn image(&self) -> Finding {
+    async fn image(&self) -> ResourceFinding {
         let name = &self.spec.image;
         let found: Found<Image> = self.api.get(&["v1", "image", name, "latest"]).await;
         judged("image", found, name, |image| {
@@ -85,13 +89,13 @@ impl Session {
         })
     }
 
-    async fn project(&self) -> Finding {
+    async fn project(&self) -> ResourceFinding {
         let id = &self.spec.project;
         let found: Found<Project> = self.api.get(&["v1", "project", id]).await;
         judged("project", found, id, |project| Ok(format!("project {} exists", project.name.as_ref().unwrap_or(id))))
     }
 
-    async fn network(&self) -> Finding {
+    async fn network(&self) -> ResourceFinding {
         let (name, partition) = (&self.spec.network, &self.spec.partition);
         let found: Found<Network> = self.api.get(&["v1", "network", name]).await;
         judged("network", found, name, |network| {
@@ -103,21 +107,28 @@ impl Session {
     }
 
     /// Whether a machine of the size is free. It may be taken before the class is used.
-    async fn stock(&self) -> Option<Finding> {
+    async fn stock(&self) -> Option<ResourceFinding> {
         const PATH: &str = "providerSpec.size";
         let (partition, size) = (&self.spec.partition, &self.spec.size);
         match self.api.free_machines(partition, size, &self.spec.project).await {
             // Machines of this size are not known there, or the API is older.
             Ok(None) => None,
-            Ok(Some(0)) => Some(Finding::missing(PATH, format!("no machine of size {size} is free in {partition}"))),
-            Ok(Some(free)) => {
-                Some(Finding::present(PATH, format!("{free} machines of size {size} are free in {partition}")))
+            Ok(Some(0)) => {
+                Some(ResourceFinding::missing(PATH, format!("no machine of size {size} is free in {partition}")))
             }
-            Err(error) => Some(Finding::of_failure(PATH, &error)),
+            Ok(Some(free)) => {
+                Some(ResourceFinding::present(PATH, format!("{free} machines of size {size} are free in {partition}")))
+            }
+            Err(error) => Some(ResourceFinding::of_failure(PATH, &error)),
         }
     }
 }
 
-fn judged<T>(field: &str, found: Found<T>, name: &str, judge: impl FnOnce(T) -> Result<String, String>) -> Finding {
-    Finding::judged(format!("providerSpec.{field}"), found, format!("there is no {field} {name}"), judge)
+fn judged<T>(
+    field: &str,
+    found: Found<T>,
+    name: &str,
+    judge: impl FnOnce(T) -> Result<String, String>,
+) -> ResourceFinding {
+    ResourceFinding::judged(format!("providerSpec.{field}"), found, format!("there is no {field} {name}"), judge)
 }

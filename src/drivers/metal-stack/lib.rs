@@ -40,18 +40,18 @@ use self::{
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
     cloud::{
-        Absences, Connections, Creations, Http, Limits, Recent, Requests, Rest, TlsOptions, Wanted, check_provider,
-        idempotency_token, only,
+        AbsenceCache, HttpClient, HttpLimits, LruCache, MachineIdentity, RequestReporter, RestClient, TlsClientCache,
+        TlsOptions, VmCreations, check_provider, idempotency_token, only,
     },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
     secret_policy::SecretPolicy,
-    spec::Problems,
-    vm::{Listed, Vm},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 
 /// More logins than any installation has.
@@ -60,15 +60,18 @@ const MOST_LOGINS: usize = 256;
 const MOST_FREED: usize = 10_000;
 
 /// Opens the driver, for the list of built-in drivers.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(MetalDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(MetalDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How metal-api is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
@@ -97,34 +100,34 @@ impl Default for Patience {
 struct MetalDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Rest>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<RestClient>>,
     look_ups: Arc<LookUps>,
-    creations: Creations<Server>,
-    absences: Absences<Place>,
+    creations: VmCreations<Server>,
+    absences: AbsenceCache<Place>,
     /// Allocations that were freed, and when.
-    freed: Recent<String, Instant>,
+    freed: LruCache<String, Instant>,
 }
 
 impl MetalDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
             look_ups: look_ups(patience.window),
-            creations: Creations::new(patience.settles),
-            absences: Absences::new(),
-            freed: Recent::new(MOST_FREED),
+            creations: VmCreations::new(patience.settles),
+            absences: AbsenceCache::new(),
+            freed: LruCache::new(MOST_FREED),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -135,10 +138,10 @@ impl MetalDriver {
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
     }
 
-    fn rest(&self, login: &Login) -> Result<Arc<Rest>, DriverError> {
+    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
         let client = self.connections.client(&TlsOptions::default())?;
         let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(Rest::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
+        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
     }
 
     /// The allocated machines of a Machine: the machine with its provider ID or, without an ID, all that were created for it.
@@ -147,7 +150,7 @@ impl MetalDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let looking = self.absences.look(session.place(), wanted);
         let found = self.creations.find(request, session.created_for(wanted), Vec::is_empty).await?;
         if found.is_empty() {
@@ -197,19 +200,19 @@ impl Driver for MetalDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let login = Login::of(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
         if let Err(error) = login {
             problems.error("Secret", error.message);
@@ -228,7 +231,7 @@ impl Driver for MetalDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let order = Order {
             spec: &session.spec,
             scope: &session.scope,
@@ -245,7 +248,7 @@ impl Driver for MetalDriver {
                 if is_absent {
                     return Ok(None);
                 }
-                let wanted = Wanted::of(&machine);
+                let wanted = MachineIdentity::of(&machine);
                 match session.created_for(wanted).await? {
                     none if none.is_empty() => Ok(None),
                     found => only(found, wanted.name).map(Some),
@@ -277,10 +280,10 @@ impl Driver for MetalDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        Ok(only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?.vm())
+        Ok(only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?.vm())
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.api.of_cluster(&session.scope).await?;
         let is_ours = |server: &&Server| {
@@ -292,14 +295,15 @@ impl Driver for MetalDriver {
 
     /// Machines of a project and a cluster are listed for all of its classes.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()).scope());
+        let [class, other] =
+            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
         match (class, other) {
             (Ok(class), Ok(other)) => class == other,
             _ => true,
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
@@ -307,7 +311,7 @@ impl Driver for MetalDriver {
     /// The cluster tag stays, because metal-stack's cloud controller manager goes by it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let server = only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?;
+        let server = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
         let tags = if is_listed {
             server.tags_with(&listing_tags(&session.scope, &request.owner), &[UNLISTED_TAG])
         } else {

@@ -5,7 +5,7 @@ use reqwest::Url;
 use super::hmac::Hmac;
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Bearer, Secrets},
+    cloud::{BearerToken, RequestAuthenticator, SecretReader},
 };
 
 const URL: &str = "metalAPIURL";
@@ -32,7 +32,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable URL, or not exactly one of token and key.
     pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
         let Some(url) = secrets.trimmed(&[URL]) else {
             return refuse(format!("the secret of the class has no {URL}"));
@@ -50,9 +50,9 @@ impl Login {
 
     /// # Errors
     /// [`Code::InvalidArgument`]: the token cannot be sent.
-    pub fn authentication(&self) -> Result<Box<dyn Authentication>, DriverError> {
+    pub fn authentication(&self) -> Result<Box<dyn RequestAuthenticator>, DriverError> {
         Ok(match &self.credentials {
-            Credentials::Token(token) => Box::new(Bearer::new(TOKEN, token)?),
+            Credentials::Token(token) => Box::new(BearerToken::new(TOKEN, token)?),
             Credentials::Hmac(key) => Box::new(Hmac::new(key)),
         })
     }

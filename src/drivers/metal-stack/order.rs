@@ -8,7 +8,7 @@ use super::{
 };
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Secrets, Wanted},
+    cloud::{MachineIdentity, SecretReader},
 };
 
 const USER_DATA: &str = "userData";
@@ -17,7 +17,7 @@ const USER_DATA: &str = "userData";
 pub(super) struct Order<'a> {
     pub spec: &'a Spec,
     pub scope: &'a Scope,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
     /// It is sent as it is, although the Swagger document asks for Base64.
     pub user_data: &'a str,
@@ -59,7 +59,7 @@ impl Order<'_> {
 /// # Errors
 /// [`Code::InvalidArgument`]: they are no text, so JSON cannot hold them.
 pub(super) fn user_data(secret: &SecretData) -> Result<&str, DriverError> {
-    let data = Secrets(secret).raw(USER_DATA).unwrap_or_default();
+    let data = SecretReader(secret).raw(USER_DATA).unwrap_or_default();
     std::str::from_utf8(data).map(str::trim).map_err(|_| {
         let message = format!("{USER_DATA} in the secret of the class is no text in UTF-8: metal-api takes no other");
         DriverError::new(Code::InvalidArgument, message)

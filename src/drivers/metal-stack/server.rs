@@ -9,7 +9,7 @@ use super::{
 };
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm},
+    cloud::{CloudVm, VmOwnership},
 };
 
 /// The role of machines that are not firewalls.
@@ -133,14 +133,14 @@ impl CloudVm for Server {
         self.value_of(UID_TAG)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         if self.allocation.project != scope.project || !self.is_machine() {
-            return Belonging::Foreign;
+            return VmOwnership::Foreign;
         }
         match cluster_of(&self.tags) {
-            Some(cluster) if cluster == scope.cluster => Belonging::Ours,
-            Some(_) => Belonging::Foreign,
-            None => Belonging::Unmarked,
+            Some(cluster) if cluster == scope.cluster => VmOwnership::Ours,
+            Some(_) => VmOwnership::Foreign,
+            None => VmOwnership::Unmarked,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Coalescer, Wanted, created_for, is_word, known_as},
+    cloud::{LookupCoalescer, MachineIdentity, created_for, is_word, known_as},
 };
 
 /// The machines that a look-up of several Machines finds.
@@ -22,11 +22,11 @@ type Found = Result<Arc<Seen>, DriverError>;
 pub(super) type Place = (Login, Scope);
 
 /// Look-ups of machines in one place that wait at the same time share a request.
-pub(super) type LookUps = Coalescer<Place, Found>;
+pub(super) type LookUps = LookupCoalescer<Place, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(super) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(Coalescer::new(window))
+    Arc::new(LookupCoalescer::new(window))
 }
 
 /// A class with access to its metal-api.
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// The allocated machines that were created for a Machine without a provider ID.
-    pub async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Server>, DriverError> {
+    pub async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Server>, DriverError> {
         let seen = self.look(&Asked::Name(wanted.name.to_owned())).await?;
         let listed = seen.servers.iter().filter(|server| !server.is_unlisted()).cloned();
         Ok(created_for(listed, wanted, &self.scope))
@@ -55,7 +55,7 @@ impl Session {
     /// The allocated machine that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        Ok(known_as(self.with_id(id).await?, Wanted::of(machine), &self.scope))
+        Ok(known_as(self.with_id(id).await?, MachineIdentity::of(machine), &self.scope))
     }
 
     /// The machine with an ID, if it is allocated to the project of the class.
@@ -85,7 +85,7 @@ impl Session {
 fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(id) {
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

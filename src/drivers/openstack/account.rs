@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Answer, Call, Failure, Http, Recent, Rest, TokenCache},
+    cloud::{CloudFailure, HttpAnswer, HttpClient, LruCache, RestCall, RestClient, TokenCache},
 };
 use reqwest::{Client, Url};
 use serde::de::DeserializeOwned;
@@ -20,20 +20,20 @@ const MOST_ENDPOINTS: usize = 64;
 
 /// A cloud with the credentials of a Secret.
 pub(crate) struct Account {
-    http: Arc<Http>,
+    http: Arc<HttpClient>,
     client: Client,
     slowest: f64,
     policy: SecretPolicy,
     /// The option of the Secret that switches the verification of certificates off.
     unverified: Option<&'static str>,
     tokens: Arc<TokenCache<Keystone>>,
-    services: Recent<Url, Arc<Rest>>,
+    services: LruCache<Url, Arc<RestClient>>,
 }
 
 impl Account {
     /// `secret` is where the login is from.
     pub fn new(
-        http: &Arc<Http>,
+        http: &Arc<HttpClient>,
         client: Client,
         slowest: f64,
         policy: &SecretPolicy,
@@ -41,24 +41,24 @@ impl Account {
         secret: &SecretData,
     ) -> Self {
         let keystone = Box::new(WithoutToken);
-        let rest = Rest::new(http, client.clone(), login.url.clone(), keystone, slowest, failure_of);
+        let rest = RestClient::new(http, client.clone(), login.url.clone(), keystone, slowest, failure_of);
         let source = Keystone { rest, request: login.body(), secret: secret.clone() };
         let (http, policy, tokens) = (Arc::clone(http), policy.clone(), Arc::new(TokenCache::new(source)));
         let unverified = unverified(&login.tls);
-        Self { http, client, slowest, policy, unverified, tokens, services: Recent::new(MOST_ENDPOINTS) }
+        Self { http, client, slowest, policy, unverified, tokens, services: LruCache::new(MOST_ENDPOINTS) }
     }
 
-    pub async fn token(&self) -> Result<Token, Failure> {
+    pub async fn token(&self) -> Result<Token, CloudFailure> {
         self.tokens.get().await
     }
 
-    async fn service(&self, service: Service, region: &str) -> Result<Arc<Rest>, Failure> {
+    async fn service(&self, service: Service, region: &str) -> Result<Arc<RestClient>, CloudFailure> {
         let url = self.token().await?.endpoint(service, region, &self.policy, self.unverified);
-        let url = url.map_err(Failure::Credentials)?;
+        let url = url.map_err(CloudFailure::Credentials)?;
         self.services.get_or(&url, || {
             let authentication = Box::new(WithToken(Arc::clone(&self.tokens)));
             let rest =
-                Rest::new(&self.http, self.client.clone(), url.clone(), authentication, self.slowest, failure_of);
+                RestClient::new(&self.http, self.client.clone(), url.clone(), authentication, self.slowest, failure_of);
             Ok(Arc::new(rest))
         })
     }
@@ -75,7 +75,7 @@ pub(crate) struct Region {
 
 impl Region {
     /// The answer of a call, in JSON.
-    pub async fn call<T: DeserializeOwned>(&self, service: Service, call: &Call<'_>) -> Result<T, Failure> {
+    pub async fn call<T: DeserializeOwned>(&self, service: Service, call: &RestCall<'_>) -> Result<T, CloudFailure> {
         let rest = self.account.service(service, &self.name).await?;
         match rest.call(call).await {
             // The token was revoked, or has ended sooner than it said: the cloud did nothing, and the next one is new.
@@ -85,7 +85,7 @@ impl Region {
     }
 
     /// The answer of a call without a body.
-    pub async fn answer(&self, service: Service, call: &Call<'_>) -> Result<Answer, Failure> {
+    pub async fn answer(&self, service: Service, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
         let rest = self.account.service(service, &self.name).await?;
         match rest.answer(call).await {
             Err(failure) if is_refusal(&failure) => rest.answer(call).await,
@@ -93,12 +93,12 @@ impl Region {
         }
     }
 
-    pub fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }
 
 /// Whether a service refused the token. Wrong credentials are [`Failure::Credentials`], and are not sent twice.
-fn is_refusal(failure: &Failure) -> bool {
-    failure.code() == Code::Unauthenticated && !matches!(failure, Failure::Credentials(_))
+fn is_refusal(failure: &CloudFailure) -> bool {
+    failure.code() == Code::Unauthenticated && !matches!(failure, CloudFailure::Credentials(_))
 }

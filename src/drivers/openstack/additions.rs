@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcm_driver::{Code, DriverError, cloud::Recent};
+use mcm_driver::{Code, DriverError, cloud::LruCache};
 use tokio::time::Instant;
 
 /// Most additions of members that are remembered.
@@ -12,12 +12,12 @@ const MOST_ADDITIONS: usize = 10_000;
 pub(crate) struct Additions {
     /// It is carried out by then, or never.
     settles: Duration,
-    open: Recent<String, Instant>,
+    open: LruCache<String, Instant>,
 }
 
 impl Additions {
     pub fn new(settles: Duration) -> Self {
-        Self { settles, open: Recent::new(MOST_ADDITIONS) }
+        Self { settles, open: LruCache::new(MOST_ADDITIONS) }
     }
 
     /// Remembers an addition until there is an answer.

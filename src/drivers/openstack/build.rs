@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::try_join;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Failure, Pace, Unfinished, Wanted, created_for, until_done},
+    cloud::{CloudFailure, MachineIdentity, PollTiming, UnfinishedCreation, created_for, until_done},
 };
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use super::{
 /// How a call waits for work of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    pub pace: Pace,
+    pub pace: PollTiming,
     /// The call may end meanwhile, and a later one continues.
     pub may_pause: bool,
 }
@@ -42,7 +42,7 @@ enum Usable {
 
 impl Session {
     /// Orders a server, unless a part of the Machine shows that there is one.
-    pub async fn build(&self, order: &Order, wait: Wait) -> Result<Built, Unfinished> {
+    pub async fn build(&self, order: &Order, wait: Wait) -> Result<Built, UnfinishedCreation> {
         let spec = &order.spec;
         let flavor = Reference::Name(spec.flavor.clone());
         let (image, flavor, networks) = try_join!(
@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// The port of the server, with the tags of the class.
-    async fn port(&self, order: &Order, network: &str) -> Result<Usable, Unfinished> {
+    async fn port(&self, order: &Order, network: &str) -> Result<Usable, UnfinishedCreation> {
         let (wanted, markers) = (order.wanted(), &self.scope.markers);
         let ports = self.region.ports("name", &order.name).await?;
         for port in &ports {
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// The volume of the server, with its image.
-    async fn volume(&self, order: &Order, image: &str, wait: Wait) -> Result<Usable, Unfinished> {
+    async fn volume(&self, order: &Order, image: &str, wait: Wait) -> Result<Usable, UnfinishedCreation> {
         let volumes = self.region.volumes(&order.name).await?;
         for volume in &volumes {
             if let Some(server) = self.taker(order, volume, volume.server()).await? {
@@ -193,8 +193,8 @@ impl Session {
 
     /// Deletes the port and the volume that mcm created for a Machine whose server cannot be created. What stays is found by the
     /// next attempt, or deleted with the Machine.
-    pub async fn give_back(&self, wanted: Wanted<'_>) {
-        let wait = Wait { pace: Pace { total: Duration::ZERO, ..Pace::default() }, may_pause: false };
+    pub async fn give_back(&self, wanted: MachineIdentity<'_>) {
+        let wait = Wait { pace: PollTiming { total: Duration::ZERO, ..PollTiming::default() }, may_pause: false };
         if let Err(error) = self.delete_parts(wanted.name, &[], wait, |part| part.is_ours(wanted)).await {
             tracing::warn!(machine = wanted.name, %error, "port and volume of a failed creation are not deleted yet");
         }
@@ -248,7 +248,7 @@ impl Session {
         Ok(!is_deleted && self.region.server(server).await?.is_some())
     }
 
-    fn ended(&self, failure: &Failure, what: &str) -> Unfinished {
-        Unfinished::of(failure, |failure| self.region.error(failure, what))
+    fn ended(&self, failure: &CloudFailure, what: &str) -> UnfinishedCreation {
+        UnfinishedCreation::of(failure, |failure| self.region.error(failure, what))
     }
 }

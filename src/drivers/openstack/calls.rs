@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Call, Failure, Pages},
+    cloud::{CloudFailure, PageCollector, RestCall},
 };
 use reqwest::{Method, Url};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -54,7 +54,7 @@ impl Region {
 
     /// Creates a server; returns its ID. The request has no idempotency token, so it is repeated only if it certainly had no
     /// effect.
-    pub async fn create_server(&self, order: Value) -> Result<String, Failure> {
+    pub async fn create_server(&self, order: Value) -> Result<String, CloudFailure> {
         #[derive(Deserialize)]
         struct Created {
             server: Identified,
@@ -63,7 +63,7 @@ impl Region {
         struct Identified {
             id: String,
         }
-        let call = Call::write(Service::Compute.name(), Method::POST, &["servers"]).with(order);
+        let call = RestCall::write(Service::Compute.name(), Method::POST, &["servers"]).with(order);
         let created: Created = self.call(Service::Compute, &call).await?;
         Ok(created.server.id)
     }
@@ -76,7 +76,7 @@ impl Region {
     /// Sets some metadata of a server; others stay.
     pub async fn set_metadata(&self, id: &str, metadata: Map<String, Value>) -> Result<(), DriverError> {
         let path = ["servers", id, "metadata"];
-        let call = Call::write(Service::Compute.name(), Method::POST, &path).with(json!({"metadata": metadata}));
+        let call = RestCall::write(Service::Compute.name(), Method::POST, &path).with(json!({"metadata": metadata}));
         let done: Result<Value, _> = self.call(Service::Compute, &call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("the change of the metadata of server {id}")))
     }
@@ -90,12 +90,12 @@ impl Region {
         self.list(Service::Network, &["ports"], &[(field, value)], "ports").await
     }
 
-    pub async fn create_port(&self, order: Value) -> Result<Port, Failure> {
+    pub async fn create_port(&self, order: Value) -> Result<Port, CloudFailure> {
         #[derive(Deserialize)]
         struct Created {
             port: Port,
         }
-        let call = Call::write(Service::Network.name(), Method::POST, &["ports"]).with(order);
+        let call = RestCall::write(Service::Network.name(), Method::POST, &["ports"]).with(order);
         let created: Created = self.call(Service::Network, &call).await?;
         Ok(created.port)
     }
@@ -103,7 +103,7 @@ impl Region {
     /// Replaces the tags of a port.
     pub async fn tag_port(&self, id: &str, tags: &[&str]) -> Result<(), DriverError> {
         let path = ["ports", id, "tags"];
-        let call = Call::write(Service::Network.name(), Method::PUT, &path).with(json!({"tags": tags}));
+        let call = RestCall::write(Service::Network.name(), Method::PUT, &path).with(json!({"tags": tags}));
         let done: Result<Value, _> = self.call(Service::Network, &call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("the change of the tags of port {id}")))
     }
@@ -112,7 +112,7 @@ impl Region {
     pub async fn set_pairs(&self, id: &str, pairs: &[AddressPair]) -> Result<(), DriverError> {
         let path = ["ports", id];
         let body = json!({"port": {"allowed_address_pairs": pairs}});
-        let call = Call::write(Service::Network.name(), Method::PUT, &path).with(body);
+        let call = RestCall::write(Service::Network.name(), Method::PUT, &path).with(body);
         let done: Result<Value, _> = self.call(Service::Network, &call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("the change of the address pairs of port {id}")))
     }
@@ -130,12 +130,12 @@ impl Region {
         self.one(Service::BlockStorage, &["volumes", id], "volume").await
     }
 
-    pub async fn create_volume(&self, order: Value) -> Result<Volume, Failure> {
+    pub async fn create_volume(&self, order: Value) -> Result<Volume, CloudFailure> {
         #[derive(Deserialize)]
         struct Created {
             volume: Volume,
         }
-        let call = Call::write(Service::BlockStorage.name(), Method::POST, &["volumes"]).with(order);
+        let call = RestCall::write(Service::BlockStorage.name(), Method::POST, &["volumes"]).with(order);
         let created: Created = self.call(Service::BlockStorage, &call).await?;
         Ok(created.volume)
     }
@@ -172,7 +172,7 @@ impl Region {
     }
 
     async fn change_member(&self, method: Method, path: &[&str], member: Value, what: &str) -> Result<(), DriverError> {
-        let call = Call::write(Service::LoadBalancer.name(), method, path).with(json!({"member": member}));
+        let call = RestCall::write(Service::LoadBalancer.name(), method, path).with(json!({"member": member}));
         let done: Result<Value, _> = self.call(Service::LoadBalancer, &call).await;
         // It is the subnet or the member that is not found: the pool was.
         done.map(drop).map_err(|failure| match self.error(&failure, what) {
@@ -195,15 +195,16 @@ impl Region {
         field: &str,
     ) -> Result<Vec<T>, DriverError> {
         let what = format!("the list of {field}");
-        let mut pages = Pages::new(&*what);
+        let mut pages = PageCollector::new(&*what);
         loop {
             let marker = pages.token().map(str::to_owned);
             let marker = marker.as_deref().map(|marker| ("marker", marker));
             let query: Vec<_> = query.iter().copied().chain(marker).collect();
-            let call = Call::read(service.name(), Method::GET, path).query(&query);
+            let call = RestCall::read(service.name(), Method::GET, path).query(&query);
             let page = self.call::<Value>(service, &call).await;
             let page = page.map_err(|failure| as_list_error(self.error(&failure, &what)))?;
-            let (items, next) = page_of(page, field).ok_or_else(|| self.error(&Failure::Unreadable(200), &what))?;
+            let (items, next) =
+                page_of(page, field).ok_or_else(|| self.error(&CloudFailure::Unreadable(200), &what))?;
             if pages.add(items, next)? {
                 return Ok(pages.into_items());
             }
@@ -218,10 +219,10 @@ impl Region {
         field: &str,
     ) -> Result<Option<T>, DriverError> {
         let what = format!("a look at {}", path.join("/"));
-        match self.call::<Value>(service, &Call::read(service.name(), Method::GET, path)).await {
+        match self.call::<Value>(service, &RestCall::read(service.name(), Method::GET, path)).await {
             Ok(mut found) => match serde_json::from_value(found[field].take()) {
                 Ok(found) => Ok(Some(found)),
-                Err(_) => Err(self.error(&Failure::Unreadable(200), &what)),
+                Err(_) => Err(self.error(&CloudFailure::Unreadable(200), &what)),
             },
             Err(failure) if failure.code() == Code::NotFound => Ok(None),
             Err(failure) => Err(self.error(&failure, &what)),
@@ -231,10 +232,10 @@ impl Region {
     /// Deletes a resource; one that is not there is deleted.
     async fn delete(&self, service: Service, path: &[&str]) -> Result<(), DriverError> {
         let what = format!("the deletion of {}", path.join("/"));
-        match self.answer(service, &Call::write(service.name(), Method::DELETE, path)).await {
+        match self.answer(service, &RestCall::write(service.name(), Method::DELETE, path)).await {
             Ok(answer) if answer.text.trim().is_empty() => Ok(()),
             // A page of something else is not the answer of a deletion.
-            Ok(answer) => Err(self.error(&Failure::Unreadable(answer.status), &what)),
+            Ok(answer) => Err(self.error(&CloudFailure::Unreadable(answer.status), &what)),
             Err(failure) if failure.code() == Code::NotFound => Ok(()),
             Err(failure) => Err(self.error(&failure, &what)),
         }

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure, code_of_status},
+    cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ struct OctaviaFault {
 }
 
 /// Reads an answer whose status is no success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     if let Ok(OctaviaFault { faultcode, faultstring }) = serde_json::from_str(&answer.text) {
         return named(answer.status, faultcode, faultstring);
     }
@@ -50,18 +50,18 @@ pub(crate) fn failure_of(answer: &Answer) -> Failure {
     let only = only.and_then(|all| all.into_iter().next());
     let Some((name, fault)) = only.and_then(|(name, fault)| Some((name, serde_json::from_value::<Fault>(fault).ok()?)))
     else {
-        return Failure::Status(answer.status);
+        return CloudFailure::Status(answer.status);
     };
     let Fault { message, kind, title } = fault;
     named(answer.status, kind.or(title).unwrap_or(name), message)
 }
 
-fn named(status: u16, name: String, message: String) -> Failure {
+fn named(status: u16, name: String, message: String) -> CloudFailure {
     let code = code_of(status, &name, &message);
     let is_throttled = code == Code::Unavailable && [413, 429].contains(&status);
     let name = if is_throttled { THROTTLED.to_owned() } else { name };
     // Nova stores a server before it passes the order on: after an error in between, the server is there.
-    Failure::Named { code, name, message }.with_status(status)
+    CloudFailure::Named { code, name, message }.with_status(status)
 }
 
 fn code_of(status: u16, name: &str, message: &str) -> Code {
@@ -87,8 +87,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn answer(status: u16, text: &str) -> Answer {
-        Answer { status, headers: Default::default(), text: text.to_owned() }
+    fn answer(status: u16, text: &str) -> HttpAnswer {
+        HttpAnswer { status, headers: Default::default(), text: text.to_owned() }
     }
 
     /// Texts as the services of 2026.1 send them.
@@ -128,7 +128,7 @@ mod tests {
     #[case(r#"{"a": {"message": "x"}, "b": {"message": "y"}}"#)]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
         let failure = failure_of(&answer(404, text));
-        assert_eq!(failure, Failure::Status(404));
+        assert_eq!(failure, CloudFailure::Status(404));
         assert_eq!(failure.code(), Code::Unknown, "a proxy does not know which servers exist");
     }
 }

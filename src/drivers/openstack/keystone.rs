@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Call, Failure, Issued, Rest, TokenCache, TokenSource, Unsigned},
+    cloud::{
+        CloudFailure, IssuedToken, RequestAuthenticator, RestCall, RestClient, TokenCache, TokenSource, UnsignedRequest,
+    },
 };
 use reqwest::{
     Method, Url,
@@ -151,7 +153,7 @@ impl Token {
 
 /// Requests tokens with the credentials of a Secret.
 pub(crate) struct Keystone {
-    pub rest: Rest,
+    pub rest: RestClient,
     /// The request, which contains the credentials.
     pub request: Value,
     /// Its values appear in no text.
@@ -162,28 +164,28 @@ pub(crate) struct Keystone {
 impl TokenSource for Keystone {
     type Value = Token;
 
-    async fn fetch(&self) -> Result<Issued<Token>, Failure> {
+    async fn fetch(&self) -> Result<IssuedToken<Token>, CloudFailure> {
         // A token that nobody uses expires, so a request may be repeated.
-        let call = Call::read("keystone", Method::POST, &["v3", "auth", "tokens"]).with(self.request.clone());
+        let call = RestCall::read("keystone", Method::POST, &["v3", "auth", "tokens"]).with(self.request.clone());
         let answer = self.rest.answer(&call).await.map_err(|failure| self.refused(failure))?;
-        let unreadable = || Failure::Unreadable(answer.status);
+        let unreadable = || CloudFailure::Unreadable(answer.status);
         let mut header = answer.headers.get(ISSUED).cloned().ok_or_else(unreadable)?;
         header.set_sensitive(true);
         let Answered { token } = serde_json::from_str(&answer.text).map_err(|_| unreadable())?;
         let left = token.expires_at.duration_since(Timestamp::now());
         let left = Duration::try_from(left).unwrap_or_default();
-        Ok(Issued { value: Token { header, body: Arc::new(token) }, expires: Instant::now() + left })
+        Ok(IssuedToken { value: Token { header, body: Arc::new(token) }, expires: Instant::now() + left })
     }
 }
 
 impl Keystone {
     /// Wrong credentials are told from a token that a service does not accept any more. That something is not found here says
     /// nothing about a server.
-    fn refused(&self, failure: Failure) -> Failure {
+    fn refused(&self, failure: CloudFailure) -> CloudFailure {
         match failure.code() {
-            Code::NotFound => Failure::Status(404),
+            Code::NotFound => CloudFailure::Status(404),
             Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument => {
-                Failure::Credentials(failure.error("the request of a token", &self.secret))
+                CloudFailure::Credentials(failure.error("the request of a token", &self.secret))
             }
             _ => failure,
         }
@@ -194,8 +196,8 @@ impl Keystone {
 pub(crate) struct WithToken(pub Arc<TokenCache<Keystone>>);
 
 #[async_trait]
-impl Authentication for WithToken {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for WithToken {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         let token = self.0.get().await?;
         Ok([(reqwest::header::HeaderName::from_static(TOKEN), token.header)].into_iter().collect())
     }
@@ -209,8 +211,8 @@ impl Authentication for WithToken {
 pub(crate) struct WithoutToken;
 
 #[async_trait]
-impl Authentication for WithoutToken {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for WithoutToken {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(HeaderMap::new())
     }
 }

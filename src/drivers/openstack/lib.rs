@@ -36,18 +36,18 @@ use mcm_api::{
 };
 use mcm_driver::{
     cloud::{
-        Absences, CloudVm, Connections, Creations, Http, Limits, Pace, Recent, Requests, Wanted, check_provider,
-        idempotency_token, known_as, only, safe_text, until_done,
+        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
+        TlsClientCache, VmCreations, check_provider, idempotency_token, known_as, only, safe_text, until_done,
     },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData, no_members},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
     secret_policy::SecretPolicy,
-    spec::Problems,
-    vm::{Listed, Vm},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -79,15 +79,18 @@ const MOST_DOUBLINGS: u32 = 4;
 ///
 /// # Errors
 /// None.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How OpenStack is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
 }
@@ -100,9 +103,9 @@ struct Patience {
     /// A request without an answer is carried out by then, or never.
     settles: Duration,
     /// For a server or a volume that is built or deleted.
-    pace: Pace,
+    pace: PollTiming,
     /// For a server that failed to build, before its error is reported.
-    discard: Pace,
+    discard: PollTiming,
     /// A deletion that Nova gives up is requested again after this time, then after twice as long, and so on.
     again: Duration,
 }
@@ -137,8 +140,8 @@ impl Default for Patience {
         Self {
             window: Duration::from_millis(100),
             settles: seconds(60),
-            pace: Pace { first: seconds(5), longest: seconds(10), total: seconds(1200) },
-            discard: Pace { first: seconds(1), longest: seconds(5), total: seconds(30) },
+            pace: PollTiming { first: seconds(5), longest: seconds(10), total: seconds(1200) },
+            discard: PollTiming { first: seconds(1), longest: seconds(5), total: seconds(30) },
             again: seconds(30),
         }
     }
@@ -165,7 +168,7 @@ impl Made {
 async fn only_created_for(session: &Session, machine: &Machine) -> Result<Option<Made>, DriverError> {
     match session.created_for(machine).await? {
         none if none.is_empty() => Ok(None),
-        found => only(found, Wanted::of(machine).name).map(|server| Some(Made::Found(Box::new(server)))),
+        found => only(found, MachineIdentity::of(machine).name).map(|server| Some(Made::Found(Box::new(server)))),
     }
 }
 
@@ -173,41 +176,41 @@ async fn only_created_for(session: &Session, machine: &Machine) -> Result<Option
 struct OpenStackDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    accounts: Recent<Login, Arc<Account>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    accounts: LruCache<Login, Arc<Account>>,
     look_ups: Arc<LookUps>,
     names: Arc<Names>,
     ordered: Arc<Ordered>,
     additions: Arc<Additions>,
-    creations: Creations<Made>,
-    absences: Absences<Place>,
+    creations: VmCreations<Made>,
+    absences: AbsenceCache<Place>,
     /// Servers whose deletion Nova accepted.
-    deleted: Recent<String, Deletion>,
+    deleted: LruCache<String, Deletion>,
 }
 
 impl OpenStackDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         let (look_ups, names) = look_ups(patience.window);
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            accounts: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            accounts: LruCache::new(MOST_LOGINS),
             look_ups,
             names,
-            ordered: Arc::new(Recent::new(MOST_SERVERS)),
+            ordered: Arc::new(LruCache::new(MOST_SERVERS)),
             additions: Arc::new(Additions::new(patience.settles)),
-            creations: Creations::new(patience.settles),
-            absences: Absences::new(),
-            deleted: Recent::new(MOST_SERVERS),
+            creations: VmCreations::new(patience.settles),
+            absences: AbsenceCache::new(),
+            deleted: LruCache::new(MOST_SERVERS),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -231,7 +234,7 @@ impl OpenStackDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let looking = self.absences.look(session.place(), wanted);
         let found = self.creations.find(request, session.created_for(machine), Vec::is_empty).await?;
         if found.is_empty() {
@@ -246,7 +249,7 @@ impl OpenStackDriver {
 
     /// Waits until a server runs, and opens its ports for pods.
     async fn finish(&self, session: &Session, request: &MachineRequest, made: Made) -> Result<Server, DriverError> {
-        let (wanted, wait) = (Wanted::of(&request.machine), self.wait(request));
+        let (wanted, wait) = (MachineIdentity::of(&request.machine), self.wait(request));
         let (id, since, mut found) = match made {
             Made::Found(server) => (server.id.clone(), server.since(), Some(*server)),
             Made::Ordered(id) => (id, Instant::now(), None),
@@ -283,7 +286,7 @@ impl OpenStackDriver {
 
     /// Deletes a server that never ran, with its port and its volume. If this fails, the error of the creation is told all the same:
     /// the next call continues.
-    async fn discard(&self, session: &Session, wanted: Wanted<'_>, server: &Server) {
+    async fn discard(&self, session: &Session, wanted: MachineIdentity<'_>, server: &Server) {
         let wait = Wait { pace: self.patience.discard, may_pause: false };
         match self.remove(session, wanted.name, wait, server).await {
             Ok(()) => session.give_back(wanted).await,
@@ -329,19 +332,19 @@ impl Driver for OpenStackDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let login = Login::of(secret, &self.access.secrets);
         let client = login.and_then(|login| self.connections.client(&login.tls).map(drop));
         for error in [client, user_data(secret).map(drop)].into_iter().filter_map(Result::err) {
@@ -356,7 +359,7 @@ impl Driver for OpenStackDriver {
         let session = self.session(&request.class, &request.secret)?;
         let order = Order {
             spec: session.spec.clone(),
-            name: Wanted::of(&request.machine).name.to_owned(),
+            name: MachineIdentity::of(&request.machine).name.to_owned(),
             uid,
             owner: request.owner.clone(),
             user_data: user_data(&request.secret)?,
@@ -368,7 +371,7 @@ impl Driver for OpenStackDriver {
         if known.is_none() {
             self.creations.announce(request)?;
         }
-        let is_absent = self.absences.take(session.place(), Wanted::of(&request.machine));
+        let is_absent = self.absences.take(session.place(), MachineIdentity::of(&request.machine));
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
@@ -410,7 +413,7 @@ impl Driver for OpenStackDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let (wanted, wait) = (Wanted::of(&request.machine), self.wait(request));
+        let (wanted, wait) = (MachineIdentity::of(&request.machine), self.wait(request));
         let found = self.find(&session, request).await?;
         let known = id_of(&request.machine)?;
         if let Some(id) = known.filter(|_| found.is_empty())
@@ -427,7 +430,7 @@ impl Driver for OpenStackDriver {
         }
         // A Machine that was restored has another UID than its server, and an orphan has none.
         let uid = found.first().and_then(CloudVm::machine_uid).unwrap_or(wanted.uid);
-        let (of_server, markers) = (Wanted { name: wanted.name, uid }, &session.scope.markers);
+        let (of_server, markers) = (MachineIdentity { name: wanted.name, uid }, &session.scope.markers);
         let servers: Vec<String> =
             found.iter().map(|server| server.id.clone()).chain(known.map(str::to_owned)).collect();
         let is_of_machine = |part: &dyn Part| part.is_of(of_server, markers);
@@ -438,14 +441,14 @@ impl Driver for OpenStackDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
-        let server = only(self.find(&session, request).await?, Wanted::of(machine).name)?;
+        let server = only(self.find(&session, request).await?, MachineIdentity::of(machine).name)?;
         if machine.spec.provider_id.is_empty() && machine.metadata.deletion_timestamp.is_none() {
             self.check_is_finished(&session, request, &server).await?;
         }
         Ok(server.vm(&session.scope.region))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let all = session.region.servers(None).await?;
         let ours = all.iter().filter(|server| server.exists() && server.has(&session.scope.markers));
@@ -454,14 +457,14 @@ impl Driver for OpenStackDriver {
 
     /// Servers of a project, a region and a cluster with one role are listed for all of its classes.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()));
+        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
         match class.scope() {
             Ok(scope) => scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str)),
             Err(_) => true,
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
@@ -469,7 +472,7 @@ impl Driver for OpenStackDriver {
     /// The cluster key stays on a server that is handed over, and so does its UID, by which its ID finds it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let server = only(self.find(&session, request).await?, wanted.name)?;
         let (region, markers) = (&session.region, &session.scope.markers);
         let mut metadata = Map::new();

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Secrets, TlsOptions},
+    cloud::{SecretReader, TlsOptions},
 };
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ enum Named {
 
 impl Named {
     /// The value of the first of two keys, or of the second. The reference reads names only, so a name comes first.
-    fn of(secrets: Secrets<'_>, [name, id]: [&str; 2]) -> Option<Self> {
+    fn of(secrets: SecretReader<'_>, [name, id]: [&str; 2]) -> Option<Self> {
         secrets.trimmed(&[name]).map(Self::Name).or_else(|| secrets.trimmed(&[id]).map(Self::Id))
     }
 
@@ -81,7 +81,7 @@ impl Login {
     /// [`Code::InvalidArgument`]: the Secret has no usable URL, not exactly one kind of credentials, or TLS options that cannot be
     /// used.
     pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let (url, tls) = (required(secrets, &[AUTH_URL])?, tls(secrets)?);
         let url = policy.check_own_url(AUTH_URL, &url, unverified(&tls))?;
         Ok(Self { url: without_version(url), credentials: credentials(secrets)?, tls })
@@ -112,7 +112,7 @@ fn of_application(credential: &Value) -> Value {
     json!({"auth": {"identity": {"methods": ["application_credential"], "application_credential": credential}}})
 }
 
-fn credentials(secrets: Secrets<'_>) -> Result<Credentials, DriverError> {
+fn credentials(secrets: SecretReader<'_>) -> Result<Credentials, DriverError> {
     let domain = || {
         let domain = Named::of(secrets, DOMAIN);
         domain.ok_or_else(|| refused(format!("the secret of the class has no {}", DOMAIN.join(" or "))))
@@ -148,7 +148,7 @@ fn credentials(secrets: Secrets<'_>) -> Result<Credentials, DriverError> {
     }
 }
 
-fn tls(secrets: Secrets<'_>) -> Result<TlsOptions, DriverError> {
+fn tls(secrets: SecretReader<'_>) -> Result<TlsOptions, DriverError> {
     let is_insecure = match secrets.raw(INSECURE) {
         None | Some(b"false") => false,
         Some(b"true") => true,
@@ -168,7 +168,7 @@ pub(crate) fn unverified(tls: &TlsOptions) -> Option<&'static str> {
     tls.is_insecure.then_some(INSECURE)
 }
 
-fn required(secrets: Secrets<'_>, keys: &[&str]) -> Result<String, DriverError> {
+fn required(secrets: SecretReader<'_>, keys: &[&str]) -> Result<String, DriverError> {
     let value = secrets.trimmed(keys);
     value.ok_or_else(|| refused(format!("the secret of the class has no {}", keys.join(" or "))))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{Secrets, UserDataLimit, Wanted},
+    cloud::{MachineIdentity, SecretReader, UserDataLimit},
 };
 use serde_json::{Value, json};
 
@@ -41,8 +41,8 @@ pub(crate) struct Resolved {
 }
 
 impl Order {
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted { name: &self.name, uid: &self.uid }
+    pub fn wanted(&self) -> MachineIdentity<'_> {
+        MachineIdentity { name: &self.name, uid: &self.uid }
     }
 
     /// The body of a server.
@@ -133,5 +133,5 @@ impl Order {
 /// # Errors
 /// [`Code::InvalidArgument`]: there are none, or they are longer than Nova accepts.
 pub(crate) fn user_data(secret: &SecretData) -> Result<String, DriverError> {
-    Ok(BASE64_STANDARD.encode(USER_DATA_LIMIT.fit(Secrets(secret).user_data()?)?))
+    Ok(BASE64_STANDARD.encode(USER_DATA_LIMIT.fit(SecretReader(secret).user_data()?)?))
 }

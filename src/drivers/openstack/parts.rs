@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
-use mcm_driver::cloud::{Markers, Wanted};
+use mcm_driver::cloud::{ClassMarkers, MachineIdentity};
 use serde::{Deserialize, Deserializer, de::Error};
 use tokio::time::Instant;
 
@@ -89,10 +89,10 @@ pub(crate) trait Part {
     /// The UID of the Machine for which mcm created it.
     fn uid(&self) -> Option<&str>;
 
-    fn has(&self, markers: &Markers) -> bool;
+    fn has(&self, markers: &ClassMarkers) -> bool;
 
     /// Whether it was created for a Machine. The reference marks no UIDs.
-    fn is_of(&self, wanted: Wanted<'_>, markers: &Markers) -> bool {
+    fn is_of(&self, wanted: MachineIdentity<'_>, markers: &ClassMarkers) -> bool {
         self.name() == wanted.name
             && match self.uid() {
                 Some(uid) => uid == wanted.uid,
@@ -101,7 +101,7 @@ pub(crate) trait Part {
     }
 
     /// Whether mcm created it for a Machine.
-    fn is_ours(&self, wanted: Wanted<'_>) -> bool {
+    fn is_ours(&self, wanted: MachineIdentity<'_>) -> bool {
         !wanted.uid.is_empty() && self.name() == wanted.name && self.uid() == Some(wanted.uid)
     }
 }
@@ -115,7 +115,7 @@ impl Part for Port {
         uid_of(&self.description)
     }
 
-    fn has(&self, markers: &Markers) -> bool {
+    fn has(&self, markers: &ClassMarkers) -> bool {
         markers.are_on(self.tags.iter().map(String::as_str))
     }
 }
@@ -129,7 +129,7 @@ impl Part for Volume {
         self.metadata.get(UID_KEY).map(String::as_str).filter(|uid| !uid.is_empty())
     }
 
-    fn has(&self, markers: &Markers) -> bool {
+    fn has(&self, markers: &ClassMarkers) -> bool {
         markers.are_on(self.metadata.keys().map(String::as_str))
     }
 }
@@ -187,10 +187,10 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    const WANTED: Wanted<'static> = Wanted { name: "m", uid: "u" };
+    const WANTED: MachineIdentity<'static> = MachineIdentity { name: "m", uid: "u" };
 
-    fn markers() -> Markers {
-        Markers { cluster: "kubernetes.io-cluster-a".to_owned(), role: "kubernetes.io-role-node".to_owned() }
+    fn markers() -> ClassMarkers {
+        ClassMarkers { cluster: "kubernetes.io-cluster-a".to_owned(), role: "kubernetes.io-role-node".to_owned() }
     }
 
     fn port(name: &str, description: &str, tags: &[&str]) -> Port {
@@ -220,7 +220,7 @@ mod tests {
     ) {
         let port = port(name, description, tags);
         assert_eq!((port.is_of(WANTED, &markers()), port.is_ours(WANTED)), (is_of_machine, is_ours));
-        assert!(!port.is_ours(Wanted { uid: "", ..WANTED }));
+        assert!(!port.is_ours(MachineIdentity { uid: "", ..WANTED }));
     }
 
     #[test]

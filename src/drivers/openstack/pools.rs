@@ -8,7 +8,7 @@ use std::{net::IpAddr, sync::OnceLock};
 use mcm_api::{load_balancer::Pool, machine::Machine};
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Wanted, is_word, until_done},
+    cloud::{MachineIdentity, is_word, until_done},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -126,7 +126,7 @@ impl Session {
             let text = format!(
                 "server {} does not exist, or is not that of machine {:?}",
                 seat.server,
-                Wanted::of(machine).name
+                MachineIdentity::of(machine).name
             );
             return Err(DriverError::new(Code::FailedPrecondition, text));
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm, Markers},
+    cloud::{ClassMarkers, CloudVm, VmOwnership},
 };
 use serde::{Deserialize, Deserializer};
 use tokio::time::Instant;
@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// Whether it has the markers of a class.
-    pub fn has(&self, markers: &Markers) -> bool {
+    pub fn has(&self, markers: &ClassMarkers) -> bool {
         markers.are_on(self.metadata.keys().map(String::as_str))
     }
 
@@ -160,14 +160,14 @@ impl CloudVm for Server {
     }
 
     /// A server without the markers of the class is left alone, unless mcm created it, which its UID shows.
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         let keys = self.metadata.keys().map(String::as_str);
         if self.has(&scope.markers) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else if self.machine_uid().is_none() || scope.markers.are_foreign(keys, MARKERS) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         }
     }
 }

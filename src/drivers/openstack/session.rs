@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Coalescer, Recent, Wanted, created_for, is_word, known_as},
+    cloud::{LookupCoalescer, LruCache, MachineIdentity, created_for, is_word, known_as},
 };
 
 use super::{
@@ -39,15 +39,15 @@ type Ids = Result<Arc<Vec<String>>, DriverError>;
 /// A region with a login.
 pub(crate) type Place = (Login, String);
 /// Look-ups of servers in one place that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<Place, Found>;
+pub(crate) type LookUps = LookupCoalescer<Place, Found>;
 /// IDs of servers that were ordered, by the UID of their Machine.
-pub(crate) type Ordered = Recent<String, String>;
+pub(crate) type Ordered = LruCache<String, String>;
 /// Look-ups of one name at the same time share a request.
-pub(crate) type Names = Coalescer<(Login, String, Kind, String), Ids>;
+pub(crate) type Names = LookupCoalescer<(Login, String, Kind, String), Ids>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> (Arc<LookUps>, Arc<Names>) {
-    (Arc::new(Coalescer::new(window)), Arc::new(Coalescer::of_facts()))
+    (Arc::new(LookupCoalescer::new(window)), Arc::new(LookupCoalescer::of_facts()))
 }
 
 /// Resources that classes give by a name.
@@ -101,7 +101,7 @@ impl Session {
 
     /// The servers that were created for a Machine without a provider ID.
     pub async fn created_for(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         let seen = self.look(wanted.name).await?;
         let found = created_for(seen.servers.iter().cloned(), wanted, &self.scope);
         if !found.is_empty() {
@@ -118,14 +118,14 @@ impl Session {
     }
 
     /// Remembers the server that was ordered for a Machine.
-    pub fn remember(&self, wanted: Wanted<'_>, id: &str) {
+    pub fn remember(&self, wanted: MachineIdentity<'_>, id: &str) {
         self.ordered.put(wanted.uid.to_owned(), id.to_owned());
     }
 
     /// The server that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        let wanted = Wanted::of(machine);
+        let wanted = MachineIdentity::of(machine);
         Ok(known_as(self.with_id(wanted.name, id).await?, wanted, &self.scope))
     }
 
@@ -235,7 +235,7 @@ pub(crate) fn state_of(machine: &Machine) -> &str {
 pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(id) {
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use mcm_driver::{Code, DriverError, SecretData, cloud::Failure};
+use mcm_driver::{Code, DriverError, SecretData, cloud::CloudFailure};
 use roxmltree::Node;
 
 use super::{
@@ -55,7 +55,7 @@ pub(crate) enum TaskState {
     Running,
     /// With the object that it made, if it made one.
     Done(Option<Ref>),
-    Failed(Failure),
+    Failed(CloudFailure),
 }
 
 /// Where vSphere recommends to put a VM.
@@ -83,7 +83,7 @@ impl Api {
         &self,
         filters: &[Filter],
         mut read: impl FnMut(Found<'_, '_>) -> Option<Option<T>>,
-    ) -> Result<Vec<T>, Failure> {
+    ) -> Result<Vec<T>, CloudFailure> {
         const FIRST: Method = Method::read("RetrievePropertiesEx", "retrieve_properties");
         const NEXT: Method = Method::read("ContinueRetrievePropertiesEx", "retrieve_properties");
         let collector = self.soap.managers().await?.properties;
@@ -114,18 +114,18 @@ impl Api {
                 break;
             }
         }
-        Err(Failure::TooLarge(MOST_OBJECTS))
+        Err(CloudFailure::TooLarge(MOST_OBJECTS))
     }
 
     /// The object at a path from the root of the inventory.
-    pub(crate) async fn at(&self, path: &str) -> Result<Option<Ref>, Failure> {
+    pub(crate) async fn at(&self, path: &str) -> Result<Option<Ref>, CloudFailure> {
         const METHOD: Method = Method::read("FindByInventoryPath", "find_by_inventory_path");
         let search = self.soap.managers().await?.search;
         self.soap.call(METHOD, &search, &Xml::new().text("inventoryPath", path), |node| Some(found(node))).await
     }
 
     /// The object of a name in a folder.
-    pub(crate) async fn child(&self, folder: &Ref, name: &str) -> Result<Option<Ref>, Failure> {
+    pub(crate) async fn child(&self, folder: &Ref, name: &str) -> Result<Option<Ref>, CloudFailure> {
         const METHOD: Method = Method::read("FindChild", "find_child");
         let search = self.soap.managers().await?.search;
         let arguments = Xml::new().reference("entity", folder).text("name", name);
@@ -133,7 +133,7 @@ impl Api {
     }
 
     /// The VMs with a BIOS UUID: copies of files may have the same.
-    pub(crate) async fn with_uuid(&self, uuid: &str) -> Result<Vec<Ref>, Failure> {
+    pub(crate) async fn with_uuid(&self, uuid: &str) -> Result<Vec<Ref>, CloudFailure> {
         const METHOD: Method = Method::read("FindAllByUuid", "find_by_uuid");
         let search = self.soap.managers().await?.search;
         let arguments = Xml::new().text("uuid", uuid).value("vmSearch", true).value("instanceUuid", false);
@@ -142,7 +142,7 @@ impl Api {
     }
 
     /// Changes that detach the disks of others from a VM.
-    pub(crate) async fn detachments(&self, vm: &Ref, name: &str) -> Result<Vec<Xml>, Failure> {
+    pub(crate) async fn detachments(&self, vm: &Ref, name: &str) -> Result<Vec<Xml>, CloudFailure> {
         const PATH: &str = "config.files.vmPathName";
         const DEVICES: &str = "config.hardware.device";
         let read = |found: Found<'_, '_>| {
@@ -150,15 +150,15 @@ impl Api {
             Some(Some(detachments(found.value(DEVICES)?, &path, name)))
         };
         let found = self.retrieve(&[Filter::of(vm.clone(), &[PATH, DEVICES])], read).await?;
-        found.into_iter().next().ok_or(Failure::Unreadable(200))
+        found.into_iter().next().ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Begins a task; its ID follows it.
-    pub(crate) async fn begin(&self, method: Method, this: &Ref, arguments: &Xml) -> Result<Ref, Failure> {
+    pub(crate) async fn begin(&self, method: Method, this: &Ref, arguments: &Xml) -> Result<Ref, CloudFailure> {
         self.soap.call(method, this, arguments, found).await
     }
 
-    pub(crate) async fn task(&self, task: &Ref) -> Result<TaskState, Failure> {
+    pub(crate) async fn task(&self, task: &Ref) -> Result<TaskState, CloudFailure> {
         const STATE: &str = "info.state";
         const RESULT: &str = "info.result";
         const ERROR: &str = "info.error";
@@ -172,11 +172,11 @@ impl Api {
             };
             Some(Some(state))
         };
-        self.retrieve(&[filter], read).await?.pop().ok_or(Failure::Unreadable(200))
+        self.retrieve(&[filter], read).await?.pop().ok_or(CloudFailure::Unreadable(200))
     }
 
     /// The clones of a VM that vCenter makes, or will make, and that were ordered at a time or later.
-    pub(crate) async fn clones_of(&self, template: &Ref, since: Timestamp) -> Result<Vec<Ref>, Failure> {
+    pub(crate) async fn clones_of(&self, template: &Ref, since: Timestamp) -> Result<Vec<Ref>, CloudFailure> {
         const TASKS: &str = "recentTask";
         const STATE: &str = "info.state";
         const WHAT: &str = "info.descriptionId";
@@ -201,7 +201,7 @@ impl Api {
     }
 
     /// The time at which a VM was made, if vCenter shows it.
-    pub(crate) async fn created(&self, vm: &Ref) -> Result<Option<Timestamp>, Failure> {
+    pub(crate) async fn created(&self, vm: &Ref) -> Result<Option<Timestamp>, CloudFailure> {
         const CREATED: &str = "config.createDate";
         let read = |found: Found<'_, '_>| Some(found.text(CREATED).and_then(|text| text.parse().ok()));
         let found = self.retrieve(&[Filter::of(vm.clone(), &[CREATED])], read).await?;
@@ -209,7 +209,7 @@ impl Api {
     }
 
     /// Where a cluster recommends to put a clone; `None` if it has no room.
-    pub(crate) async fn place(&self, cluster: &Ref, spec: &Xml) -> Result<Option<Placement>, Failure> {
+    pub(crate) async fn place(&self, cluster: &Ref, spec: &Xml) -> Result<Option<Placement>, CloudFailure> {
         const METHOD: Method = Method::read("PlaceVm", "place_vm");
         let read = |node: Node<'_, '_>| {
             Some(recommended(node, |action| {
@@ -222,7 +222,7 @@ impl Api {
     }
 
     /// The datastore of a storage pod that vSphere recommends for a clone; `None` if there is no room.
-    pub(crate) async fn recommend_datastore(&self, spec: &Xml) -> Result<Option<Ref>, Failure> {
+    pub(crate) async fn recommend_datastore(&self, spec: &Xml) -> Result<Option<Ref>, CloudFailure> {
         const METHOD: Method = Method::read("RecommendDatastores", "recommend_datastores");
         let manager = self.soap.managers().await?.storage.ok_or_else(no_vcenter)?;
         let read =
@@ -231,7 +231,7 @@ impl Api {
     }
 
     /// A customization specification, as it is sent with a clone.
-    pub(crate) async fn customization(&self, name: &str) -> Result<Xml, Failure> {
+    pub(crate) async fn customization(&self, name: &str) -> Result<Xml, CloudFailure> {
         const METHOD: Method = Method::read("GetCustomizationSpec", "get_customization_spec");
         let manager = self.soap.managers().await?.customization.ok_or_else(no_vcenter)?;
         let read = |node: Node<'_, '_>| {
@@ -241,7 +241,7 @@ impl Api {
     }
 
     /// Defines a custom field of VMs; returns its key. It is for the whole vCenter.
-    pub(crate) async fn add_field(&self, name: &str) -> Result<i64, Failure> {
+    pub(crate) async fn add_field(&self, name: &str) -> Result<i64, CloudFailure> {
         const METHOD: Method = Method::write("AddCustomFieldDef", "add_custom_field");
         let manager = self.soap.managers().await?.fields.ok_or_else(no_vcenter)?;
         let arguments = Xml::new().text("name", name).text("moType", "VirtualMachine");
@@ -250,7 +250,7 @@ impl Api {
     }
 
     /// Sets a custom field of a VM.
-    pub(crate) async fn set_field(&self, vm: &Ref, key: i64, value: &str) -> Result<(), Failure> {
+    pub(crate) async fn set_field(&self, vm: &Ref, key: i64, value: &str) -> Result<(), CloudFailure> {
         const METHOD: Method = Method::idempotent("SetField", "set_custom_field");
         let manager = self.soap.managers().await?.fields.ok_or_else(no_vcenter)?;
         let arguments = Xml::new().reference("entity", vm).value("key", key).text("value", value);
@@ -258,18 +258,18 @@ impl Api {
     }
 
     /// The names of the custom fields of VMs, by their keys.
-    pub(crate) async fn fields(&self) -> Result<BTreeMap<i64, String>, Failure> {
+    pub(crate) async fn fields(&self) -> Result<BTreeMap<i64, String>, CloudFailure> {
         let filter = self.filter_of_fields().await?;
         Ok(self.retrieve(&[filter], |found| fields_of(&found).map(Some)).await?.pop().unwrap_or_default())
     }
 
     /// For look-ups that read custom fields with the same request.
-    pub(crate) async fn filter_of_fields(&self) -> Result<Filter, Failure> {
+    pub(crate) async fn filter_of_fields(&self) -> Result<Filter, CloudFailure> {
         let manager = self.soap.managers().await?.fields.ok_or_else(no_vcenter)?;
         Ok(Filter::of(manager, &[FIELDS]))
     }
 
-    pub(crate) fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub(crate) fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 }
@@ -297,12 +297,12 @@ fn recommended<T>(node: Node<'_, '_>, read: impl Fn(Node<'_, '_>) -> Option<T>) 
     children(result, "recommendations").next().and_then(|first| children(first, "action").find_map(read))
 }
 
-fn denied(path: &str) -> Failure {
+fn denied(path: &str) -> CloudFailure {
     let message = format!("property {path} cannot be read: the user needs the privilege System.Read");
-    Failure::Named { code: Code::PermissionDenied, name: "NoPermission".to_owned(), message }
+    CloudFailure::Named { code: Code::PermissionDenied, name: "NoPermission".to_owned(), message }
 }
 
-fn no_vcenter() -> Failure {
+fn no_vcenter() -> CloudFailure {
     let message = "the host is an ESXi host without vCenter, which cannot clone VMs".to_owned();
-    Failure::Named { code: Code::InvalidArgument, name: "NotSupported".to_owned(), message }
+    CloudFailure::Named { code: Code::InvalidArgument, name: "NotSupported".to_owned(), message }
 }

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure},
+    cloud::{CloudFailure, HttpAnswer},
 };
 use roxmltree::Node;
 
@@ -71,18 +71,18 @@ pub(crate) fn code_of(name: &str) -> Code {
 }
 
 /// Reads an answer that is no success. Faults have status 500.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     match fault(&answer.text) {
-        Some((name, message)) => Failure::Named { code: code_of(&name), name, message },
-        None => Failure::Status(answer.status),
+        Some((name, message)) => CloudFailure::Named { code: code_of(&name), name, message },
+        None => CloudFailure::Status(answer.status),
     }
 }
 
 /// Reads the fault of a task: it has a type and a text in the language of the session.
-pub(crate) fn failure_of_task(error: Node<'_, '_>) -> Option<Failure> {
+pub(crate) fn failure_of_task(error: Node<'_, '_>) -> Option<CloudFailure> {
     let name = kind_of(child(error, "fault")?)?;
     let message = text_of(error, "localizedMessage").unwrap_or_default();
-    Some(Failure::Named { code: code_of(&name), name, message })
+    Some(CloudFailure::Named { code: code_of(&name), name, message })
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
     use reqwest::header::HeaderMap;
     use rstest::rstest;
 
-    fn answer(status: u16, text: &str) -> Answer {
-        Answer { status, headers: HeaderMap::new(), text: text.to_owned() }
+    fn answer(status: u16, text: &str) -> HttpAnswer {
+        HttpAnswer { status, headers: HeaderMap::new(), text: text.to_owned() }
     }
 
     #[rstest]
@@ -119,14 +119,14 @@ mod tests {
             r#"<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><e:Body><e:Fault><faultcode>x</faultcode><faultstring>text</faultstring><detail><{name}Fault xsi:type="{name}"/></detail></e:Fault></e:Body></e:Envelope>"#
         );
         let failure = failure_of(&answer(500, &text));
-        assert_eq!(failure, Failure::Named { code: expected, name: name.to_owned(), message: "text".to_owned() });
+        assert_eq!(failure, CloudFailure::Named { code: expected, name: name.to_owned(), message: "text".to_owned() });
     }
 
     #[rstest]
     #[case("<html></html>")]
     #[case("503 Service Unavailable")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        assert_eq!(failure_of(&answer(503, text)), Failure::Status(503));
+        assert_eq!(failure_of(&answer(503, text)), CloudFailure::Status(503));
         assert_eq!(failure_of(&answer(404, text)).code(), Code::Unknown, "a proxy does not know which VMs exist");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::cloud::Failure;
+use mcm_driver::cloud::CloudFailure;
 use tokio::sync::Mutex;
 
 use super::{calls::Api, vm::VirtualMachine};
@@ -18,7 +18,7 @@ impl Fields {
         api: &Api,
         vm: &VirtualMachine,
         values: &BTreeMap<String, String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CloudFailure> {
         let changed: BTreeMap<_, _> = values.iter().filter(|(name, value)| !vm.has(name, value)).collect();
         let keys = self.keys(api, changed.keys().map(|name| name.as_str())).await?;
         for (name, value) in changed {
@@ -38,7 +38,7 @@ impl Fields {
         &self,
         api: &Api,
         names: impl Iterator<Item = &str> + Clone,
-    ) -> Result<BTreeMap<String, i64>, Failure> {
+    ) -> Result<BTreeMap<String, i64>, CloudFailure> {
         let mut keys = self.0.lock().await;
         if names.clone().any(|name| !keys.contains_key(name)) {
             *keys = defined(api).await?;
@@ -57,6 +57,6 @@ impl Fields {
     }
 }
 
-async fn defined(api: &Api) -> Result<BTreeMap<String, i64>, Failure> {
+async fn defined(api: &Api) -> Result<BTreeMap<String, i64>, CloudFailure> {
     Ok(api.fields().await?.into_iter().map(|(key, name)| (name, key)).collect())
 }

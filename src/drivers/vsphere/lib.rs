@@ -40,18 +40,18 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::{
-        Belonging, CloudVm, Connections, Creations, Failure, Http, Limits, Pace, Recent, Requests, Secrets, Wanted,
-        check_provider, idempotency_token, only, until_done,
+        CloudFailure, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
+        SecretReader, TlsClientCache, VmCreations, VmOwnership, check_provider, idempotency_token, only, until_done,
     },
     code::Code,
-    environment::{Environment, OpenError},
+    environment::{DriverEnvironment, OpenError},
     error::DriverError,
-    guard::Observer,
-    inspection::Finding,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
+    guard::DriverObserver,
+    inspection::ResourceFinding,
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
     secret_policy::SecretPolicy,
-    spec::Problems,
-    vm::{Listed, Vm},
+    spec::ClassProblems,
+    vm::{Vm, VmsByProviderId},
 };
 use tokio::time::Instant;
 
@@ -89,18 +89,21 @@ const STOP: Method = Method::write("PowerOffVM_Task", "power_off_vm");
 const DESTROY: Method = Method::write("Destroy_Task", "destroy_vm");
 
 /// Opens the driver, for the list of built-in drivers.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let passwords = ConsolePasswords { plain: variable(PASSWORD), hash: variable(PASSWORD_HASH) };
     let access =
-        Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone(), passwords };
-    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+        Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone(), passwords };
+    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How vCenter is called.
 #[derive(Clone)]
 struct Access {
-    limits: Limits,
+    limits: HttpLimits,
     uses_proxy: bool,
     secrets: SecretPolicy,
     passwords: ConsolePasswords,
@@ -114,25 +117,25 @@ struct Patience {
     /// A request of a clone without an answer has begun one by then, or never will.
     settles: Duration,
     /// A clone copies disks.
-    clone: Pace,
+    clone: PollTiming,
     /// A VM is configured, started or stopped.
-    change: Pace,
-    destroy: Pace,
+    change: PollTiming,
+    destroy: PollTiming,
     /// A VM that was started has an address.
-    address: Pace,
+    address: PollTiming,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        let change = Pace { first: Duration::from_millis(500), longest: seconds(5), total: seconds(180) };
+        let change = PollTiming { first: Duration::from_millis(500), longest: seconds(5), total: seconds(180) };
         Self {
             window: Duration::from_millis(100),
             settles: seconds(60),
-            clone: Pace { first: seconds(2), longest: seconds(15), total: seconds(3600) },
+            clone: PollTiming { first: seconds(2), longest: seconds(15), total: seconds(3600) },
             change,
-            destroy: Pace { first: seconds(1), longest: seconds(10), total: seconds(600) },
-            address: Pace { first: seconds(2), longest: seconds(10), total: seconds(480) },
+            destroy: PollTiming { first: seconds(1), longest: seconds(10), total: seconds(600) },
+            address: PollTiming { first: seconds(2), longest: seconds(10), total: seconds(480) },
         }
     }
 }
@@ -148,40 +151,40 @@ enum Made {
 struct VsphereDriver {
     patience: Patience,
     access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    logins: Recent<Login, Arc<Soap>>,
-    fields: Recent<Login, Arc<Fields>>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    logins: LruCache<Login, Arc<Soap>>,
+    fields: LruCache<Login, Arc<Fields>>,
     shared: Arc<Shared>,
-    creations: Creations<Made>,
+    creations: VmCreations<Made>,
     /// By the UID of the Machine.
     clones: Arc<Tasks>,
     /// By the vCenter and the ID of the VM.
     deletions: Tasks,
     /// Clones of earlier processes that deletions wait for, by the UID of the Machine.
-    foreign_clones: Recent<String, Arc<Vec<Ref>>>,
+    foreign_clones: LruCache<String, Arc<Vec<Ref>>>,
 }
 
 impl VsphereDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            logins: Recent::new(MOST_LOGINS),
-            fields: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            logins: LruCache::new(MOST_LOGINS),
+            fields: LruCache::new(MOST_LOGINS),
             shared: Arc::new(Shared::new(patience.window)),
-            creations: Creations::new(patience.settles),
+            creations: VmCreations::new(patience.settles),
             clones: Arc::default(),
             deletions: Tasks::default(),
-            foreign_clones: Recent::new(MOST_WAITING),
+            foreign_clones: LruCache::new(MOST_WAITING),
             access,
         }
     }
 
     /// Fields that only a creation needs may be wrong.
     fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
@@ -205,12 +208,12 @@ impl VsphereDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.find(request, session.created_for(Wanted::of(machine)), Vec::is_empty).await
+        self.creations.find(request, session.created_for(MachineIdentity::of(machine)), Vec::is_empty).await
     }
 
     /// The VM of a Machine: found, or cloned. It may be unfinished.
     async fn cloned(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let begun = match self.clones.get(wanted.uid) {
             Some(begun) => begun,
             None => match self.begin(session, request).await? {
@@ -241,7 +244,7 @@ impl VsphereDriver {
             let (session, request, prepared) = (session.clone(), request.clone(), Arc::clone(&prepared));
             let passwords = self.access.passwords.clone();
             async move {
-                let wanted = Wanted::of(&request.machine);
+                let wanted = MachineIdentity::of(&request.machine);
                 let found = session.created_for(wanted).await?;
                 if !found.is_empty() {
                     return only(found, wanted.name).map(|vm| Some(Made::Vm(Box::new(vm))));
@@ -258,19 +261,25 @@ impl VsphereDriver {
             let (session, request, clones) = (session.clone(), request.clone(), Arc::clone(&self.clones));
             async move {
                 let Some((target, placement)) = prepared.get() else {
-                    return Err(Failure::Unsent("it has no place".to_owned()));
+                    return Err(CloudFailure::Unsent("it has no place".to_owned()));
                 };
                 let order = session.order(target, &request);
                 let begun = session.api.begin(CLONE, &target.template, &order.arguments(placement)).await?;
                 Ok(Made::Clone(clones.remember(order.wanted.uid, begun)))
             }
         };
-        let (api, what) = (session.api.clone(), format!("clone of VM {}", Wanted::of(&request.machine).name));
+        let (api, what) = (session.api.clone(), format!("clone of VM {}", MachineIdentity::of(&request.machine).name));
         self.creations.run(request, look, clone, move |failure| unknown(api.error(failure, &what))).await
     }
 
     /// The error of a clone that failed. If there is a VM of its name, an earlier clone may have made it.
-    async fn not_cloned(&self, session: &Session, wanted: Wanted<'_>, failure: &Failure, what: &str) -> DriverError {
+    async fn not_cloned(
+        &self,
+        session: &Session,
+        wanted: MachineIdentity<'_>,
+        failure: &CloudFailure,
+        what: &str,
+    ) -> DriverError {
         let error = unknown(session.api.error(failure, what));
         if !failure.is("DuplicateName") {
             return error;
@@ -308,7 +317,7 @@ impl VsphereDriver {
         } else {
             vm
         };
-        self.mark(session, &vm, &uid_field(Wanted::of(&request.machine).uid)).await?;
+        self.mark(session, &vm, &uid_field(MachineIdentity::of(&request.machine).uid)).await?;
         Ok(vm.vm())
     }
 
@@ -368,7 +377,7 @@ impl VsphereDriver {
     ) -> Result<(), DriverError> {
         let what = format!("{what} of VM {}", vm.name());
         let is_done =
-            |failure: &Failure| failure.is("InvalidPowerState") && [START.name, STOP.name].contains(&method.name);
+            |failure: &CloudFailure| failure.is("InvalidPowerState") && [START.name, STOP.name].contains(&method.name);
         let ended = match api.begin(method, &vm.reference, arguments).await {
             Ok(task) => Begun::now(task).ended(api, &self.patience.change, false, &what).await?.map(drop),
             Err(failure) => Err(failure),
@@ -444,7 +453,7 @@ impl VsphereDriver {
     /// The VMs that are left of a Machine for which none was found, after the end of all clones that another process may have begun
     /// for it: vCenter shows no name of such a clone.
     async fn left(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
-        let (machine, wanted) = (&*request.machine, Wanted::of(&request.machine));
+        let (machine, wanted) = (&*request.machine, MachineIdentity::of(&request.machine));
         let uid = wanted.uid.to_owned();
         let clones = match self.foreign_clones.get(&uid) {
             Some(clones) => clones,
@@ -487,7 +496,7 @@ impl VsphereDriver {
 
     /// The VM of a Machine, unless it is being cloned.
     async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid)
             && matches!(session.api.task(&begun.task).await, Ok(TaskState::Running))
@@ -502,7 +511,7 @@ impl VsphereDriver {
     }
 }
 
-fn is_gone(failure: &Failure) -> bool {
+fn is_gone(failure: &CloudFailure) -> bool {
     failure.is("ManagedObjectNotFound")
 }
 
@@ -514,8 +523,8 @@ fn carried(
     guest_id: &str,
     properties: Option<&[Property]>,
 ) -> Result<Carried, DriverError> {
-    let (spec, secrets) = (&session.spec, Secrets(&request.secret));
-    let name = Wanted::of(&request.machine).name;
+    let (spec, secrets) = (&session.spec, SecretReader(&request.secret));
+    let name = MachineIdentity::of(&request.machine).name;
     let user_data = UserData { name, data: secrets.user_data()?, ssh_keys: &spec.ssh_keys, passwords };
     user_data.carried(spec.guest_id.as_deref().unwrap_or(guest_id), properties, spec.properties.as_ref())
 }
@@ -526,19 +535,19 @@ impl Driver for VsphereDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: true, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(&class.provider_spec, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         match Login::of(secret, &self.access.secrets) {
             Ok(login) if login.tls().is_insecure => {
                 problems
@@ -547,7 +556,7 @@ impl Driver for VsphereDriver {
             Ok(_) => {}
             Err(error) => problems.error("Secret", error.message),
         }
-        if let Err(error) = Secrets(secret).user_data() {
+        if let Err(error) = SecretReader(secret).user_data() {
             problems.error("Secret", error.message);
         }
         problems
@@ -574,7 +583,7 @@ impl Driver for VsphereDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid) {
             let (pace, what) = (&self.patience.clone, format!("clone of VM {}", wanted.name));
@@ -603,10 +612,10 @@ impl Driver for VsphereDriver {
         Err(DriverError { vm: Some(Box::new(vm.vm())), ..DriverError::new(Code::Uninitialized, message) })
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret)?;
         let is_ours = |vm: &&VirtualMachine| {
-            vm.belonging(&session.scope) == Belonging::Ours && !vm.is_unlisted() && !vm.is_copy()
+            vm.belonging(&session.scope) == VmOwnership::Ours && !vm.is_unlisted() && !vm.is_copy()
         };
         Ok(session.all().await?.iter().filter(is_ours).map(|vm| (vm.provider_id(), vm.listed())).collect())
     }
@@ -614,7 +623,8 @@ impl Driver for VsphereDriver {
     /// VMs of a cluster and a role in one folder are listed for all classes with them. The datacenter may be written in several
     /// ways.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut Problems::default()).scope());
+        let [class, other] =
+            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
         match (class, other) {
             (Ok(class), Ok(other)) => {
                 let part = |scope: &Scope| (scope.folder.clone(), scope.cluster.clone(), scope.role.clone());
@@ -624,15 +634,15 @@ impl Driver for VsphereDriver {
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret)?;
-        Ok(session.inspect(Secrets(secret).user_data().err()).await)
+        Ok(session.inspect(SecretReader(secret).user_data().err()).await)
     }
 
     /// The custom fields of the cluster stay, so that its ID finds a VM that is handed over. It gets one that takes it off the list.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         let vm = only(self.find(&session, request).await?, wanted.name)?;
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let values = if is_listed {

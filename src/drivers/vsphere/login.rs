@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Secrets, TlsOptions},
+    cloud::{SecretReader, TlsOptions},
 };
 use reqwest::Url;
 
@@ -30,12 +30,12 @@ impl Login {
     pub(crate) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let refuse = |text: String| DriverError::new(Code::InvalidArgument, text);
         let required = |key: &'static str| {
-            Secrets(secret).trimmed(&[key]).ok_or_else(|| refuse(format!("the secret of the class has no {key}")))
+            SecretReader(secret).trimmed(&[key]).ok_or_else(|| refuse(format!("the secret of the class has no {key}")))
         };
         let host = required(HOST)?;
         // The reference takes a host, maybe with a port. A URL is for hosts without TLS.
         let url = if host.contains("://") { host } else { format!("https://{host}") };
-        let insecure = Secrets(secret).trimmed(&[INSECURE]).unwrap_or_default();
+        let insecure = SecretReader(secret).trimmed(&[INSECURE]).unwrap_or_default();
         let is_insecure = insecure == "1" || insecure.eq_ignore_ascii_case("true");
         let url = policy.check_own_url(HOST, &url, is_insecure.then_some(INSECURE))?;
         if !["", "/", "/sdk", "/sdk/"].contains(&url.path()) {
@@ -60,7 +60,7 @@ impl Login {
 
 /// The password without line breaks at its end, which tools add to files. White space may be a part of it.
 fn password(secret: &SecretData) -> Option<String> {
-    let text = std::str::from_utf8(Secrets(secret).raw(PASSWORD)?).ok()?.trim_end_matches(['\r', '\n']);
+    let text = std::str::from_utf8(SecretReader(secret).raw(PASSWORD)?).ok()?.trim_end_matches(['\r', '\n']);
     (!text.is_empty()).then(|| text.to_owned())
 }
 

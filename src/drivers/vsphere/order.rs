@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::cloud::Wanted;
+use mcm_driver::cloud::MachineIdentity;
 
 use super::{
     calls::Placement,
@@ -20,7 +20,7 @@ pub(crate) const HARDWARE: &str = "vmx-15";
 pub(crate) struct Order<'a> {
     pub target: &'a Target,
     pub scope: &'a Scope,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
 }
 

@@ -1,6 +1,6 @@
 //! The objects that a VM of a class needs, and where it is put.
 
-use mcm_driver::{Code, DriverError, cloud::Failure};
+use mcm_driver::{Code, DriverError, cloud::CloudFailure};
 use roxmltree::Node;
 
 use super::{
@@ -102,10 +102,15 @@ impl Target {
     ///
     /// # Errors
     /// [`Failure::Named`] with [`Code::ResourceExhausted`]: it has no place.
-    pub(crate) async fn placement(&self, api: &Api, name: &str, clone: &CloneSpec<'_>) -> Result<Placement, Failure> {
+    pub(crate) async fn placement(
+        &self,
+        api: &Api,
+        name: &str,
+        clone: &CloneSpec<'_>,
+    ) -> Result<Placement, CloudFailure> {
         let none = |of: &str| {
             let message = format!("vSphere recommends no place for VM {name} in the {of}");
-            Failure::Named { code: Code::ResourceExhausted, name: "NoRecommendation".to_owned(), message }
+            CloudFailure::Named { code: Code::ResourceExhausted, name: "NoRecommendation".to_owned(), message }
         };
         let (host, template) = (self.host.clone(), &self.template);
         match &self.storage {
@@ -288,7 +293,7 @@ async fn one<T>(
     found.into_iter().next().ok_or_else(nothing)
 }
 
-fn looked<T>(api: &Api, object: &Ref, found: Result<T, Failure>) -> Result<T, DriverError> {
+fn looked<T>(api: &Api, object: &Ref, found: Result<T, CloudFailure>) -> Result<T, DriverError> {
     found
         .map_err(|failure| inventory::unknown(api.error(&failure, &format!("a look at {} {}", object.kind, object.id))))
 }

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
-    cloud::{Coalescer, Failure, Wanted, created_for, is_word, known_as},
+    cloud::{CloudFailure, LookupCoalescer, MachineIdentity, created_for, is_word, known_as},
 };
 
 use super::{
@@ -65,9 +65,9 @@ pub(crate) struct Look {
 }
 
 /// Look-ups of VMs of one class with one login that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<(Login, Scope), Result<Arc<Look>, DriverError>>;
+pub(crate) type LookUps = LookupCoalescer<(Login, Scope), Result<Arc<Look>, DriverError>>;
 /// Look-ups of the objects that VMs of a class need join others that are under way.
-pub(crate) type Targets = Coalescer<TargetKey, Result<Arc<Target>, DriverError>>;
+pub(crate) type Targets = LookupCoalescer<TargetKey, Result<Arc<Target>, DriverError>>;
 
 /// The look-ups of all classes.
 pub(crate) struct Shared {
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Look-ups of VMs wait for others for `window`.
     pub(crate) fn new(window: Duration) -> Self {
-        Self { look_ups: Coalescer::new(window), targets: Coalescer::of_facts() }
+        Self { look_ups: LookupCoalescer::new(window), targets: LookupCoalescer::of_facts() }
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// The VMs that were created for a Machine without a provider ID.
-    pub(crate) async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<VirtualMachine>, DriverError> {
+    pub(crate) async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<VirtualMachine>, DriverError> {
         let look = self.look(&Asked::Name(wanted.name)).await?;
         if look.unknown.iter().any(|name| name == wanted.name) {
             return Err(undescribed(&look.unknown));
@@ -107,7 +107,7 @@ impl Session {
     /// The VM that a Go program made for a Machine before it ended, and did not mark: one in the folder of the class with the name
     /// of the Machine, younger than the Machine, with which nothing else was done.
     pub(crate) async fn unmarked_for(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let (name, since) = (Wanted::of(machine).name, machine.metadata.creation_timestamp.as_ref());
+        let (name, since) = (MachineIdentity::of(machine).name, machine.metadata.creation_timestamp.as_ref());
         let look = self.look(&Asked::Name(name)).await?;
         let found = look.vms.iter().find(|vm| vm.name() == name && vm.is_untouched());
         let (Some(vm), Some(since)) = (found, since) else { return Ok(None) };
@@ -140,7 +140,7 @@ impl Session {
     /// The VM that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
         let Some(uuid) = uuid_of(machine)? else { return Ok(None) };
-        let known = |vm| known_as(Some(vm), Wanted::of(machine), &self.scope);
+        let known = |vm| known_as(Some(vm), MachineIdentity::of(machine), &self.scope);
         let found = self.with_uuid(&uuid).await?.into_iter().find_map(known);
         Ok(found.map(|vm| vm.in_region(&self.spec.region)))
     }
@@ -164,7 +164,7 @@ impl Session {
 
     /// A clone of a template for a Machine.
     pub(crate) fn order<'a>(&'a self, target: &'a Target, request: &'a MachineRequest) -> Order<'a> {
-        Order { target, scope: &self.scope, wanted: Wanted::of(&request.machine), owner: &request.owner }
+        Order { target, scope: &self.scope, wanted: MachineIdentity::of(&request.machine), owner: &request.owner }
     }
 
     /// Where vSphere puts such a clone.
@@ -252,7 +252,7 @@ impl Session {
     }
 
     /// The VMs of a filter, with the names of their custom fields.
-    async fn look_at(&self, filter: Filter) -> Result<Look, Failure> {
+    async fn look_at(&self, filter: Filter) -> Result<Look, CloudFailure> {
         enum Part {
             Names(BTreeMap<i64, String>),
             Vm(Seen),
@@ -287,7 +287,7 @@ impl Session {
     }
 
     /// The VMs, with the markers in the extra configuration of VMs that may not be finished.
-    async fn with_markers(&self, vms: Vec<VirtualMachine>) -> Result<Vec<VirtualMachine>, Failure> {
+    async fn with_markers(&self, vms: Vec<VirtualMachine>) -> Result<Vec<VirtualMachine>, CloudFailure> {
         let unfinished: Vec<Ref> =
             vms.iter().filter(|vm| vm.may_be_unfinished()).map(|vm| vm.reference.clone()).collect();
         if unfinished.is_empty() {
@@ -308,7 +308,7 @@ impl Session {
         self.api.folder(&self.scope.datacenter, &self.scope.folder).await.map(|(_, folder)| folder)
     }
 
-    fn failed(&self, failure: &Failure, what: &str) -> DriverError {
+    fn failed(&self, failure: &CloudFailure, what: &str) -> DriverError {
         unknown(self.api.error(failure, what))
     }
 }
@@ -326,7 +326,7 @@ fn undescribed(names: &[String]) -> DriverError {
 fn uuid_of(machine: &Machine) -> Result<Option<String>, DriverError> {
     let Some([uuid]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(uuid) {
-        let name = Wanted::of(machine).name;
+        let name = MachineIdentity::of(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

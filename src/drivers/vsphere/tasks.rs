@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use mcm_driver::{
     DriverError,
-    cloud::{Failure, Pace, Recent, until_done},
+    cloud::{CloudFailure, LruCache, PollTiming, until_done},
 };
 use tokio::time::Instant;
 
@@ -24,14 +24,14 @@ pub(crate) struct Begun {
 }
 
 /// The result of a task: the object that it made, or why it failed.
-pub(crate) type Ended = Result<Option<Ref>, Failure>;
+pub(crate) type Ended = Result<Option<Ref>, CloudFailure>;
 
 /// Tasks that were begun, by what they are for, so that a later call can follow them.
-pub(crate) struct Tasks(Recent<String, Begun>);
+pub(crate) struct Tasks(LruCache<String, Begun>);
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self(Recent::new(MOST))
+        Self(LruCache::new(MOST))
     }
 }
 
@@ -52,7 +52,7 @@ impl Tasks {
         api: &Api,
         key: &str,
         begun: &Begun,
-        pace: &Pace,
+        pace: &PollTiming,
         may_pause: bool,
         what: &str,
     ) -> Result<Ended, DriverError> {
@@ -77,7 +77,7 @@ impl Begun {
     pub(crate) async fn ended(
         &self,
         api: &Api,
-        pace: &Pace,
+        pace: &PollTiming,
         may_pause: bool,
         what: &str,
     ) -> Result<Ended, DriverError> {
@@ -96,7 +96,7 @@ impl Begun {
             Ok(TaskState::Failed(failure)) => Ok(Some(Err(failure))),
             // vCenter removes tasks some time after they ended.
             Err(failure) if failure.is("ManagedObjectNotFound") => {
-                Ok(Some(Err(Failure::Broken("vCenter does not have its task any more".to_owned()))))
+                Ok(Some(Err(CloudFailure::Broken("vCenter does not have its task any more".to_owned()))))
             }
             Err(failure) => Err(unknown(api.error(&failure, &format!("a look at {what}")))),
         }

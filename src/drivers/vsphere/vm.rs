@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm},
+    cloud::{CloudVm, VmOwnership},
 };
 use roxmltree::Node;
 
@@ -275,16 +275,16 @@ impl CloudVm for VirtualMachine {
         self.marker(UID_FIELD, extra::UID)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         let clusters = self.all_of(CLUSTER_FIELD, CLUSTER_PREFIX, extra::CLUSTER);
         let roles = self.all_of(ROLE_FIELD, ROLE_PREFIX, extra::ROLE);
         let is_other = |all: &[&str], own: &String| !all.is_empty() && !all.contains(&own.as_str());
         if self.is_template || is_other(&clusters, &scope.cluster) || is_other(&roles, &scope.role) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else if clusters.is_empty() || roles.is_empty() {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         } else {
-            Belonging::Ours
+            VmOwnership::Ours
         }
     }
 }
@@ -325,21 +325,21 @@ mod tests {
     const ROLE: (&str, &str) = (ROLE_FIELD, "node");
 
     #[rstest]
-    #[case::newer(&[CLUSTER, ROLE], &[], Belonging::Ours)]
-    #[case::older(&[("kubernetes.io/cluster/c", "1"), ("kubernetes.io/role/node", "")], &[], Belonging::Ours)]
-    #[case::mixed(&[CLUSTER, ("kubernetes.io/role/node", "1")], &[], Belonging::Ours)]
-    #[case::unfinished(&[], &[("mcm.cluster", "c"), ("mcm.role", "node")], Belonging::Ours)]
-    #[case::half_finished(&[CLUSTER], &[("mcm.cluster", "c"), ("mcm.role", "node")], Belonging::Ours)]
-    #[case::of_another_cluster(&[(CLUSTER_FIELD, "d"), ROLE], &[], Belonging::Foreign)]
-    #[case::of_another_role(&[CLUSTER, (ROLE_FIELD, "etcd")], &[], Belonging::Foreign)]
-    #[case::of_a_cluster_that_begins_alike(&[("kubernetes.io/cluster/cc", "1"), ROLE], &[], Belonging::Foreign)]
-    #[case::without_a_role(&[CLUSTER], &[], Belonging::Unmarked)]
-    #[case::without_markers(&[("a", "b")], &[], Belonging::Unmarked)]
-    #[case::taken_away(&[(CLUSTER_FIELD, ""), (ROLE_FIELD, "")], &[], Belonging::Unmarked)]
+    #[case::newer(&[CLUSTER, ROLE], &[], VmOwnership::Ours)]
+    #[case::older(&[("kubernetes.io/cluster/c", "1"), ("kubernetes.io/role/node", "")], &[], VmOwnership::Ours)]
+    #[case::mixed(&[CLUSTER, ("kubernetes.io/role/node", "1")], &[], VmOwnership::Ours)]
+    #[case::unfinished(&[], &[("mcm.cluster", "c"), ("mcm.role", "node")], VmOwnership::Ours)]
+    #[case::half_finished(&[CLUSTER], &[("mcm.cluster", "c"), ("mcm.role", "node")], VmOwnership::Ours)]
+    #[case::of_another_cluster(&[(CLUSTER_FIELD, "d"), ROLE], &[], VmOwnership::Foreign)]
+    #[case::of_another_role(&[CLUSTER, (ROLE_FIELD, "etcd")], &[], VmOwnership::Foreign)]
+    #[case::of_a_cluster_that_begins_alike(&[("kubernetes.io/cluster/cc", "1"), ROLE], &[], VmOwnership::Foreign)]
+    #[case::without_a_role(&[CLUSTER], &[], VmOwnership::Unmarked)]
+    #[case::without_markers(&[("a", "b")], &[], VmOwnership::Unmarked)]
+    #[case::taken_away(&[(CLUSTER_FIELD, ""), (ROLE_FIELD, "")], &[], VmOwnership::Unmarked)]
     fn a_vm_is_of_a_class_by_its_cluster_and_its_role(
         #[case] fields: &[(&str, &str)],
         #[case] extra: &[(&str, &str)],
-        #[case] expected: Belonging,
+        #[case] expected: VmOwnership,
     ) {
         let scope = Scope {
             datacenter: String::new(),
@@ -349,10 +349,10 @@ mod tests {
         };
         assert_eq!(vm(fields, extra).belonging(&scope), expected);
         let template = VirtualMachine { is_template: true, ..vm(fields, extra) };
-        assert_eq!(template.belonging(&scope), Belonging::Foreign, "a template is never deleted");
+        assert_eq!(template.belonging(&scope), VmOwnership::Foreign, "a template is never deleted");
         let keys: BTreeMap<i64, String> = (0..).zip(fields.iter().map(|(name, _)| (*name).to_owned())).collect();
         let values = (0..).zip(fields.iter().map(|(_, value)| (*value).to_owned())).collect();
-        let is_marked = expected == Belonging::Ours && extra.is_empty();
+        let is_marked = expected == VmOwnership::Ours && extra.is_empty();
         assert_eq!(has_markers(&values, &keys, &scope), is_marked);
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use mcm_driver::{
     Code, DriverError, SecretData, SecretPolicy,
-    cloud::{Authentication, Connections, Http, Limits, Recent, Requests, Rest, TlsOptions, TokenCache},
+    cloud::{
+        HttpClient, HttpLimits, LruCache, RequestAuthenticator, RequestReporter, RestClient, TlsClientCache,
+        TlsOptions, TokenCache,
+    },
 };
 use reqwest::{Client, Url};
 use tokio::sync::OnceCell;
@@ -23,7 +26,7 @@ const MOST_LOGINS: usize = 256;
 /// How the cloud is called.
 #[derive(Clone)]
 pub(crate) struct Access {
-    pub limits: Limits,
+    pub limits: HttpLimits,
     pub uses_proxy: bool,
     pub secrets: SecretPolicy,
 }
@@ -34,17 +37,17 @@ type Account = Arc<OnceCell<Arc<Services>>>;
 /// The accounts of a driver.
 pub(crate) struct Accounts {
     pub access: Access,
-    http: Arc<Http>,
-    connections: Connections,
-    all: Recent<Login, Account>,
+    http: Arc<HttpClient>,
+    connections: TlsClientCache,
+    all: LruCache<Login, Account>,
 }
 
 impl Accounts {
-    pub(crate) fn new(access: Access, requests: Requests) -> Self {
+    pub(crate) fn new(access: Access, requests: RequestReporter) -> Self {
         Self {
-            http: Arc::new(Http::new(access.limits, access.uses_proxy, requests)),
-            connections: Connections::new(access.limits.attempt, access.uses_proxy),
-            all: Recent::new(MOST_LOGINS),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
+            all: LruCache::new(MOST_LOGINS),
             access,
         }
     }
@@ -85,8 +88,8 @@ impl Accounts {
         })
     }
 
-    fn rest(&self, client: &Client, url: Url, authentication: impl Authentication) -> Rest {
+    fn rest(&self, client: &Client, url: Url, authentication: impl RequestAuthenticator) -> RestClient {
         let slowest = self.access.limits.slowest;
-        Rest::new(&self.http, client.clone(), url, Box::new(authentication), slowest, failure_of)
+        RestClient::new(&self.http, client.clone(), url, Box::new(authentication), slowest, failure_of)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
-    cloud::{Failure, Wanted, created_for, only},
+    cloud::{CloudFailure, MachineIdentity, created_for, only},
 };
 
 use crate::{
@@ -23,7 +23,7 @@ const MOST_REQUESTS: u32 = 5;
 
 /// The instance with the name of a Machine, if there is one.
 pub(crate) async fn look(session: Session, machine: Arc<Machine>) -> Result<Option<Made>, DriverError> {
-    let wanted = Wanted::of(&machine);
+    let wanted = MachineIdentity::of(&machine);
     let instances = session.named(wanted.name).await?;
     let found = created_for(instances.clone(), wanted, &session.scope);
     match instances.first() {
@@ -34,13 +34,13 @@ pub(crate) async fn look(session: Session, machine: Arc<Machine>) -> Result<Opti
 }
 
 /// Sends requests until one begins an operation, or has begun one whose instance is there.
-pub(crate) async fn begin(session: Session, request: MachineRequest, picks: Arc<Picks>) -> Result<Made, Failure> {
+pub(crate) async fn begin(session: Session, request: MachineRequest, picks: Arc<Picks>) -> Result<Made, CloudFailure> {
     let (api, machine) = (&session.api, &*request.machine);
     let addresses = picks.addresses(api, &session.spec).await.map_err(before)?;
     let order = Order {
         spec: &session.spec,
         folder: &session.scope.folder,
-        wanted: Wanted::of(machine),
+        wanted: MachineIdentity::of(machine),
         owner: &request.owner,
         user_data: user_data(&request.secret).map_err(before)?,
         addresses: &addresses,
@@ -66,11 +66,11 @@ pub(crate) async fn begin(session: Session, request: MachineRequest, picks: Arc<
 }
 
 /// The failure of a request that was not sent, because a call before it failed.
-fn before(error: DriverError) -> Failure {
-    Failure::Credentials(error)
+fn before(error: DriverError) -> CloudFailure {
+    CloudFailure::Credentials(error)
 }
 
-fn of_another(instance: &Instance, wanted: Wanted<'_>) -> DriverError {
+fn of_another(instance: &Instance, wanted: MachineIdentity<'_>) -> DriverError {
     let message = format!(
         "instance {} has the name of machine {:?} and is of another cluster or an earlier machine: delete it, or rename one",
         instance.id, wanted.name

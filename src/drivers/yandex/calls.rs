@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Call, Failure, Pages, Rest},
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient},
 };
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -48,10 +48,10 @@ pub(crate) struct Seen {
 
 /// The services of the cloud, with the credentials of an account.
 pub(crate) struct Services {
-    pub compute: Rest,
-    pub operation: Rest,
-    pub resource_manager: Rest,
-    pub vpc: Rest,
+    pub compute: RestClient,
+    pub operation: RestClient,
+    pub resource_manager: RestClient,
+    pub vpc: RestClient,
 }
 
 /// A static public address.
@@ -126,18 +126,18 @@ impl Api {
 
     async fn list<T: DeserializeOwned>(
         &self,
-        rest: &Rest,
+        rest: &RestClient,
         service: &'static str,
         path: &[&str],
         filter: Option<&str>,
     ) -> Result<Vec<T>, DriverError> {
         let what = format!("list of {}", path.last().copied().unwrap_or_default());
-        let mut pages = Pages::new(&what);
+        let mut pages = PageCollector::new(&what);
         loop {
             let mut query = vec![("folderId", self.folder.as_str()), ("pageSize", PAGE)];
             query.extend(filter.map(|filter| ("filter", filter)));
             query.extend(pages.token().map(|token| ("pageToken", token)));
-            let call = Call::read(service, Method::GET, path).query(&query);
+            let call = RestCall::read(service, Method::GET, path).query(&query);
             let page: Page<T> = rest.call(&call).await.map_err(|failure| self.not_absent(&failure, &what))?;
             if pages.add(page.items, page.next_page_token)? {
                 return Ok(pages.into_items());
@@ -152,8 +152,8 @@ impl Api {
     }
 
     /// Requests an instance. A request with a key that the cloud remembers is the same request.
-    pub(crate) async fn create(&self, order: &Value, key: &str) -> Result<Operation, Failure> {
-        let call = Call::write("instance_create", Method::POST, &INSTANCES).with(order.clone());
+    pub(crate) async fn create(&self, order: &Value, key: &str) -> Result<Operation, CloudFailure> {
+        let call = RestCall::write("instance_create", Method::POST, &INSTANCES).with(order.clone());
         self.services.compute.call(&call.header("idempotency-key", key)).await
     }
 
@@ -161,7 +161,7 @@ impl Api {
     pub(crate) async fn delete(&self, id: &str) -> Result<Option<Operation>, DriverError> {
         let [compute, version, instances] = INSTANCES;
         let path = [compute, version, instances, id];
-        let call = Call::write("instance_delete", Method::DELETE, &path);
+        let call = RestCall::write("instance_delete", Method::DELETE, &path);
         self.found(self.services.compute.call(&call).await, &format!("deletion of instance {id}"))
     }
 
@@ -170,7 +170,7 @@ impl Api {
         let [compute, version, instances] = INSTANCES;
         let path = [compute, version, instances, instance.id.as_str()];
         let body = json!({"updateMask": "labels", "labels": instance.labels});
-        let call = Call::write("instance_update", Method::PATCH, &path).with(body);
+        let call = RestCall::write("instance_update", Method::PATCH, &path).with(body);
         let begun = self.services.compute.call(&call).await;
         begun.map_err(|failure| self.error(&failure, &format!("update of instance {}", instance.id)))
     }
@@ -183,15 +183,15 @@ impl Api {
     /// The resource at a path. `None` if the cloud has none.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
-        rest: &Rest,
+        rest: &RestClient,
         service: &'static str,
         path: &[&str],
     ) -> Result<Option<T>, DriverError> {
-        let found = rest.call(&Call::read(service, Method::GET, path)).await;
+        let found = rest.call(&RestCall::read(service, Method::GET, path)).await;
         self.found(found, &format!("a look at {}", path.join("/")))
     }
 
-    fn found<T>(&self, found: Result<T, Failure>, what: &str) -> Result<Option<T>, DriverError> {
+    fn found<T>(&self, found: Result<T, CloudFailure>, what: &str) -> Result<Option<T>, DriverError> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(failure) if failure.code() == Code::NotFound => Ok(None),
@@ -199,12 +199,12 @@ impl Api {
         }
     }
 
-    pub(crate) fn error(&self, failure: &Failure, what: &str) -> DriverError {
+    pub(crate) fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
     }
 
     /// The failure of a list. One that is not found is not an empty one.
-    fn not_absent(&self, failure: &Failure, what: &str) -> DriverError {
+    fn not_absent(&self, failure: &CloudFailure, what: &str) -> DriverError {
         let error = self.error(failure, what);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
         DriverError { code, ..error }

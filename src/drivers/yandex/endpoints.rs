@@ -2,12 +2,12 @@
 
 use mcm_driver::{
     Code, DriverError, SecretPolicy,
-    cloud::{Failure, Rest},
+    cloud::{CloudFailure, RestClient},
 };
 use reqwest::{Method, Url};
 use serde::Deserialize;
 
-use mcm_driver::cloud::Call;
+use mcm_driver::cloud::RestCall;
 
 /// Domains of the cloud, in Russia and in Kazakhstan.
 pub(crate) const DOMAINS: [&str; 2] = ["cloud.yandex.net", "yandexcloud.kz"];
@@ -52,12 +52,12 @@ pub(crate) struct Endpoint {
 
 impl Endpoints {
     /// Reads the list at an endpoint, which needs no credentials.
-    pub(crate) async fn listed(rest: &Rest, from: &Url) -> Result<Self, Failure> {
+    pub(crate) async fn listed(rest: &RestClient, from: &Url) -> Result<Self, CloudFailure> {
         #[derive(Deserialize)]
         struct Answer {
             endpoints: Vec<Endpoint>,
         }
-        let answer: Answer = rest.call(&Call::read("endpoint_list", Method::GET, &["endpoints"])).await?;
+        let answer: Answer = rest.call(&RestCall::read("endpoint_list", Method::GET, &["endpoints"])).await?;
         Ok(Self::Listed { from: from.clone(), all: answer.endpoints })
     }
 

@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     Code,
-    cloud::{Answer, Failure},
+    cloud::{CloudFailure, HttpAnswer},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -51,16 +51,16 @@ struct Metric {
 }
 
 /// Reads the answer of an HTTP status that is no success.
-pub(crate) fn failure_of(answer: &Answer) -> Failure {
+pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     match serde_json::from_str::<Status>(&answer.text) {
         Ok(status) => status.failure(false),
-        Err(_) => Failure::Status(answer.status),
+        Err(_) => CloudFailure::Status(answer.status),
     }
 }
 
 impl Status {
     /// The failure of an operation. The cloud had accepted its request, so it was not throttled.
-    pub(crate) fn of_operation(&self) -> Failure {
+    pub(crate) fn of_operation(&self) -> CloudFailure {
         self.failure(true)
     }
 
@@ -68,10 +68,10 @@ impl Status {
         self.code == 5
     }
 
-    fn failure(&self, is_of_operation: bool) -> Failure {
+    fn failure(&self, is_of_operation: bool) -> CloudFailure {
         let message = self.message.clone() + &self.quotas();
         let (code, name) = self.judged(is_of_operation);
-        Failure::Named { code, name: name.to_owned(), message }
+        CloudFailure::Named { code, name: name.to_owned(), message }
     }
 
     fn judged(&self, is_of_operation: bool) -> (Code, &'static str) {
@@ -169,7 +169,7 @@ mod tests {
     #[case::newer(99, "x", Code::Unknown)]
     fn statuses_have_codes(#[case] code: u16, #[case] message: &str, #[case] expected: Code) {
         let text = json!({"code": code, "message": message}).to_string();
-        let failure = failure_of(&Answer { status: 400, text, ..Answer::default() });
+        let failure = failure_of(&HttpAnswer { status: 400, text, ..HttpAnswer::default() });
         assert_eq!((failure.code(), failure.may_have_had_effect()), (expected, false));
         let is_throttling = expected == Code::Unavailable && code == 8;
         assert_eq!(failure.is_throttling(), is_throttling);
@@ -196,7 +196,8 @@ mod tests {
             {"@type": "type.googleapis.com/yandex.cloud.quota.QuotaFailure", "violations": [{"metric": metric, "required": "13"}]},
         ]);
         let text = json!({"code": 8, "message": "no more", "details": details}).to_string();
-        let error = failure_of(&Answer { status: 429, text, ..Answer::default() }).error("x", &SecretData::default());
+        let error =
+            failure_of(&HttpAnswer { status: 429, text, ..HttpAnswer::default() }).error("x", &SecretData::default());
         assert_eq!(error.code, Code::ResourceExhausted);
         let expected = "x failed: ResourceExhausted: no more (quota compute.instances.count of 12)";
         assert_eq!(error.message, expected);
@@ -207,8 +208,8 @@ mod tests {
     #[case("{}")]
     #[case(r#"{"code": "NotFound"}"#)]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
-        let answer = Answer { status: 404, text: text.to_owned(), ..Answer::default() };
-        assert_eq!(failure_of(&answer), Failure::Status(404));
+        let answer = HttpAnswer { status: 404, text: text.to_owned(), ..HttpAnswer::default() };
+        assert_eq!(failure_of(&answer), CloudFailure::Status(404));
         assert_eq!(failure_of(&answer).code(), Code::Unknown, "a proxy cannot tell which VMs exist");
     }
 }

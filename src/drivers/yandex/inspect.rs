@@ -1,7 +1,7 @@
 //! The resources that a class needs of the cloud, and whether they are there. All calls are read-only.
 
 use futures::{future::join_all, join};
-use mcm_driver::{Code, DriverError, inspection::Finding};
+use mcm_driver::{Code, DriverError, inspection::ResourceFinding};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,13 +51,15 @@ struct Subnet {
 
 impl Session {
     /// Looks for everything that the class needs.
-    pub(crate) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<Finding> {
+    pub(crate) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let folder = match self.folder().await {
             // Everything else would fail for the same reason.
-            Err(error) if error.code == Code::Unauthenticated => return vec![Finding::of_failure("Secret", &error)],
+            Err(error) if error.code == Code::Unauthenticated => {
+                return vec![ResourceFinding::of_failure("Secret", &error)];
+            }
             folder => self.judged_folder(folder),
         };
-        let user_data = user_data.map(|error| Finding::of_failure("Secret", &error));
+        let user_data = user_data.map(|error| ResourceFinding::of_failure("Secret", &error));
         let interfaces = join_all(self.spec.interfaces.iter().enumerate().map(|(index, one)| self.subnet(index, one)));
         let (zone, image, kind, subnets, addresses) =
             join!(self.zone(), self.image(), self.disk_type(), interfaces, self.addresses());
@@ -70,7 +72,7 @@ impl Session {
         self.api.get(&self.api.services.resource_manager, "resource_get", &path).await
     }
 
-    fn judged_folder(&self, found: Found<Folder>) -> Finding {
+    fn judged_folder(&self, found: Found<Folder>) -> ResourceFinding {
         let account = &self.login.key.account;
         judged("Secret", found, &format!("folder {}", self.scope.folder), |folder| match folder.status.as_deref() {
             None | Some("ACTIVE") => Ok(format!("service account {account} sees folder {}", folder.name)),
@@ -78,7 +80,7 @@ impl Session {
         })
     }
 
-    async fn zone(&self) -> Finding {
+    async fn zone(&self) -> ResourceFinding {
         let name = &self.spec.zone;
         let found: Found<Zone> = self.compute(&["zones", name]).await;
         judged("providerSpec.zoneID", found, &format!("zone {name}"), |zone| match zone.status.as_deref() {
@@ -87,7 +89,7 @@ impl Session {
         })
     }
 
-    async fn image(&self) -> Finding {
+    async fn image(&self) -> ResourceFinding {
         let (id, size) = (&self.spec.boot_disk.image, self.spec.boot_disk.size);
         let found: Found<Image> = self.compute(&["images", id]).await;
         judged("providerSpec.bootDiskSpec.imageID", found, &format!("image {id}"), |image| {
@@ -102,7 +104,7 @@ impl Session {
         })
     }
 
-    async fn disk_type(&self) -> Option<Finding> {
+    async fn disk_type(&self) -> Option<ResourceFinding> {
         let (id, zone) = (self.spec.boot_disk.kind.as_ref()?, &self.spec.zone);
         let found: Found<DiskType> = self.compute(&["diskTypes", id]).await;
         Some(judged("providerSpec.bootDiskSpec.typeID", found, &format!("disk type {id}"), |kind| {
@@ -114,7 +116,7 @@ impl Session {
         }))
     }
 
-    async fn subnet(&self, index: usize, interface: &Interface) -> Finding {
+    async fn subnet(&self, index: usize, interface: &Interface) -> ResourceFinding {
         let (id, zone) = (&interface.subnet, &self.spec.zone);
         let path = ["vpc", "v1", "subnets", id];
         let found: Found<Subnet> = self.api.get(&self.api.services.vpc, "resource_get", &path).await;
@@ -126,7 +128,7 @@ impl Session {
     }
 
     /// How many of the listed public addresses are free.
-    async fn addresses(&self) -> Vec<Finding> {
+    async fn addresses(&self) -> Vec<ResourceFinding> {
         let with_list = |one: &&Interface| one.has_public_address && !one.public_addresses.is_empty();
         if !self.spec.interfaces.iter().any(|one| with_list(&one)) {
             return Vec::new();
@@ -136,14 +138,14 @@ impl Session {
             let field = format!("providerSpec.networkInterfaceSpecs[{index}].publicIPAddresses");
             let all = match &all {
                 Ok(all) => all,
-                Err(error) => return Finding::of_failure(field, error),
+                Err(error) => return ResourceFinding::of_failure(field, error),
             };
             let listed = &interface.public_addresses;
             let of_class = |value: &str| listed.iter().any(|one| one == value);
             let known: Vec<_> = all.iter().filter(|one| one.value().is_some_and(of_class)).collect();
             let free = known.iter().filter(|one| !one.used).count();
             let text = format!("{free} of {} addresses are free, {} are in the folder", listed.len(), known.len());
-            if free == 0 { Finding::missing(field, text) } else { Finding::present(field, text) }
+            if free == 0 { ResourceFinding::missing(field, text) } else { ResourceFinding::present(field, text) }
         };
         self.spec.interfaces.iter().enumerate().filter(|(_, one)| with_list(one)).map(finding).collect()
     }
@@ -159,6 +161,11 @@ fn number_of(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
-fn judged<T>(path: &str, found: Found<T>, what: &str, judge: impl FnOnce(T) -> Result<String, String>) -> Finding {
-    Finding::judged(path, found, format!("there is no {what}"), judge)
+fn judged<T>(
+    path: &str,
+    found: Found<T>,
+    what: &str,
+    judge: impl FnOnce(T) -> Result<String, String>,
+) -> ResourceFinding {
+    ResourceFinding::judged(path, found, format!("there is no {what}"), judge)
 }

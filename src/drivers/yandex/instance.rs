@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
     ListedVm, Vm,
-    cloud::{Belonging, CloudVm},
+    cloud::{CloudVm, VmOwnership},
 };
 use serde::Deserialize;
 
@@ -117,14 +117,14 @@ impl CloudVm for Instance {
         self.labels.get(UID_LABEL).map(String::as_str)
     }
 
-    fn belonging(&self, scope: &Scope) -> Belonging {
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
         let keys = self.labels.keys().map(String::as_str);
         if self.folder_id != scope.folder || scope.markers.are_foreign(keys.clone(), MARKERS) {
-            Belonging::Foreign
+            VmOwnership::Foreign
         } else if scope.markers.are_on(keys) {
-            Belonging::Ours
+            VmOwnership::Ours
         } else {
-            Belonging::Unmarked
+            VmOwnership::Unmarked
         }
     }
 }
@@ -132,7 +132,7 @@ impl CloudVm for Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcm_driver::cloud::Markers;
+    use mcm_driver::cloud::ClassMarkers;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -177,13 +177,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::ours(json!({}), Belonging::Ours)]
-    #[case::of_another_folder(json!({"folderId": "other"}), Belonging::Foreign)]
-    #[case::of_another_cluster(json!({"labels": {"kubernetes-io-cluster-other": "1", "kubernetes-io-role-node": "1"}}), Belonging::Foreign)]
-    #[case::without_a_role(json!({"labels": {"kubernetes-io-cluster-shoot": "1"}}), Belonging::Unmarked)]
-    #[case::without_labels(json!({"labels": {}}), Belonging::Unmarked)]
-    fn an_instance_belongs_to_a_class_by_folder_and_both_markers(#[case] changes: Value, #[case] expected: Belonging) {
-        let markers = Markers { cluster: "kubernetes-io-cluster-shoot".into(), role: "kubernetes-io-role-node".into() };
+    #[case::ours(json!({}), VmOwnership::Ours)]
+    #[case::of_another_folder(json!({"folderId": "other"}), VmOwnership::Foreign)]
+    #[case::of_another_cluster(json!({"labels": {"kubernetes-io-cluster-other": "1", "kubernetes-io-role-node": "1"}}), VmOwnership::Foreign)]
+    #[case::without_a_role(json!({"labels": {"kubernetes-io-cluster-shoot": "1"}}), VmOwnership::Unmarked)]
+    #[case::without_labels(json!({"labels": {}}), VmOwnership::Unmarked)]
+    fn an_instance_belongs_to_a_class_by_folder_and_both_markers(
+        #[case] changes: Value,
+        #[case] expected: VmOwnership,
+    ) {
+        let markers =
+            ClassMarkers { cluster: "kubernetes-io-cluster-shoot".into(), role: "kubernetes-io-role-node".into() };
         assert_eq!(instance(changes).belonging(&Scope { folder: "b1g".into(), markers }), expected);
     }
 }

@@ -33,10 +33,13 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Environment, Listed, MachineRequest, Observer, OpenError, SecretData, Vm,
-    cloud::{Creations, Limits, Pace, Requests, Wanted, check_provider, idempotency_token, only},
-    inspection::Finding,
-    spec::Problems,
+    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
+    SecretData, Vm, VmsByProviderId,
+    cloud::{
+        HttpLimits, MachineIdentity, PollTiming, RequestReporter, VmCreations, check_provider, idempotency_token, only,
+    },
+    inspection::ResourceFinding,
+    spec::ClassProblems,
 };
 
 pub use self::names::NAME;
@@ -59,9 +62,12 @@ use self::{
 ///
 /// # Errors
 /// None.
-pub fn open(environment: &Environment<'_>, observer: &Arc<dyn Observer>) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: Limits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(YandexDriver::new(access, Patience::default(), Requests::of(NAME, observer))))
+pub fn open(
+    environment: &DriverEnvironment<'_>,
+    observer: &Arc<dyn DriverObserver>,
+) -> Result<Arc<dyn Driver>, OpenError> {
+    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
+    Ok(Arc::new(YandexDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
 }
 
 /// How long the driver waits.
@@ -72,12 +78,12 @@ struct Patience {
     /// A request without an answer is carried out by then, or never.
     settles: Duration,
     /// Operations are done.
-    pace: Pace,
+    pace: PollTiming,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { window: Duration::from_millis(100), settles: Duration::from_secs(60), pace: Pace::default() }
+        Self { window: Duration::from_millis(100), settles: Duration::from_secs(60), pace: PollTiming::default() }
     }
 }
 
@@ -85,17 +91,17 @@ impl Default for Patience {
 struct YandexDriver {
     accounts: Accounts,
     look_ups: Arc<LookUps>,
-    creations: Creations<Made>,
+    creations: VmCreations<Made>,
     work: Work,
     picks: Arc<Picks>,
 }
 
 impl YandexDriver {
-    fn new(access: Access, patience: Patience, requests: Requests) -> Self {
+    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             accounts: Accounts::new(access, requests),
             look_ups: look_ups(patience.window),
-            creations: Creations::new(patience.settles),
+            creations: VmCreations::new(patience.settles),
             work: Work::new(patience.pace),
             picks: Arc::default(),
         }
@@ -103,7 +109,7 @@ impl YandexDriver {
 
     /// Fields that only a creation needs may be wrong.
     async fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(class, &mut problems);
@@ -133,7 +139,7 @@ impl YandexDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.find(request, session.created_for(Wanted::of(machine)), Vec::is_empty).await
+        self.creations.find(request, session.created_for(MachineIdentity::of(machine)), Vec::is_empty).await
     }
 
     /// Finds the instance of a Machine by its name, or requests one.
@@ -151,19 +157,19 @@ impl Driver for YandexDriver {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         check_provider(class, NAME, &mut problems);
         Spec::read(class, &mut problems);
         problems
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let login = Login::of(secret, &self.accounts.access.secrets);
         if let Err(error) = login.and_then(|login| Signer::of(&login.key.private_key)) {
             problems.error("Secret", error.message);
@@ -182,7 +188,7 @@ impl Driver for YandexDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         user_data(&request.secret)?;
-        let wanted = Wanted::of(&request.machine);
+        let wanted = MachineIdentity::of(&request.machine);
         if !is_instance_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
@@ -224,14 +230,14 @@ impl Driver for YandexDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret).await?;
         self.created_or_not(&session, request, true).await?;
-        let instance = only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?;
+        let instance = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
         if !request.machine.spec.provider_id.is_empty() {
             return Ok(instance.vm());
         }
         Ok(self.work.with_host(&session.api, request, instance, true).await?.vm())
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let session = self.session(class, secret).await?;
         let all = session.api.instances().await?;
         let is_ours = |instance: &&Instance| {
@@ -243,14 +249,14 @@ impl Driver for YandexDriver {
 
     /// Instances of a cluster are listed for its classes with the same role. Their folders are in Secrets.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(one, &mut Problems::default()).markers);
+        let [class, other] = [class, other].map(|one| Spec::read(one, &mut ClassProblems::default()).markers);
         match (class, other) {
             (Some(class), Some(other)) => class.cluster == other.cluster,
             _ => true,
         }
     }
 
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<Finding>, DriverError> {
+    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.session(class, secret).await?;
         Ok(session.inspect(user_data(secret).err()).await)
     }
@@ -258,7 +264,7 @@ impl Driver for YandexDriver {
     /// Without the role marker an instance is not listed. That of the cluster stays, so that no other class takes it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret).await?;
-        let mut instance = only(self.find(&session, request).await?, Wanted::of(&request.machine).name)?;
+        let mut instance = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
         let Scope { markers, .. } = &session.scope;
         let value = |key: &String| session.spec.labels.get(key).cloned().unwrap_or_default();
         if is_listed {

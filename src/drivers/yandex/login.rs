@@ -1,6 +1,6 @@
 //! The Secret of a class: an authorised key of a service account, the folder of its VMs, and the user data.
 
-use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, cloud::Secrets};
+use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, cloud::SecretReader};
 use reqwest::Url;
 use serde::Deserialize;
 
@@ -40,7 +40,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable key, no folder, or an endpoint that is not allowed.
     pub(crate) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
-        let secrets = Secrets(secret);
+        let secrets = SecretReader(secret);
         let Some(text) = secrets.trimmed(&[KEY]) else {
             return refuse(format!("the secret of the class has no {KEY}"));
         };
@@ -77,7 +77,7 @@ fn endpoint_of(url: &str, policy: &SecretPolicy) -> Result<Url, DriverError> {
 /// # Errors
 /// [`Code::InvalidArgument`]: the key is missing, they are not a text, which JSON could not hold, or too long for the API.
 pub(crate) fn user_data(secret: &SecretData) -> Result<&str, DriverError> {
-    let Some(data) = Secrets(secret).raw(USER_DATA) else {
+    let Some(data) = SecretReader(secret).raw(USER_DATA) else {
         return refuse(format!("the secret of the class has no {USER_DATA}"));
     };
     if data.len() > MOST_USER_DATA {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::cloud::Wanted;
+use mcm_driver::cloud::MachineIdentity;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Order<'a> {
     pub spec: &'a Spec,
     pub folder: &'a str,
-    pub wanted: Wanted<'a>,
+    pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
     pub user_data: &'a str,
     /// The static public address of each interface that has one.

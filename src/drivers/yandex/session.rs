@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Coalescer, Wanted, created_for, is_word, known_as},
+    cloud::{LookupCoalescer, MachineIdentity, created_for, is_word, known_as},
 };
 
 use crate::{
@@ -20,11 +20,11 @@ use crate::{
 type Found = Result<Arc<Seen>, DriverError>;
 
 /// Look-ups of one login that wait at the same time share a request.
-pub(crate) type LookUps = Coalescer<Login, Found>;
+pub(crate) type LookUps = LookupCoalescer<Login, Found>;
 
 /// Look-ups that wait for others for `window`.
 pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(Coalescer::new(window))
+    Arc::new(LookupCoalescer::new(window))
 }
 
 /// A class with access to its cloud.
@@ -39,7 +39,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// The instances that were created for a Machine without a provider ID.
-    pub(crate) async fn created_for(&self, wanted: Wanted<'_>) -> Result<Vec<Instance>, DriverError> {
+    pub(crate) async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Instance>, DriverError> {
         Ok(created_for(self.named(wanted.name).await?, wanted, &self.scope))
     }
 
@@ -55,7 +55,7 @@ impl Session {
     /// The instance that the provider ID of a Machine names, if it is of its cluster. `None` also without a provider ID.
     pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<Instance>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        Ok(known_as(self.with_id(id).await?, Wanted::of(machine), &self.scope))
+        Ok(known_as(self.with_id(id).await?, MachineIdentity::of(machine), &self.scope))
     }
 
     async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
@@ -86,7 +86,7 @@ pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     match parts.as_deref() {
         Some([zone, instance]) if !zone.is_empty() && is_word(instance) => Ok(Some(instance)),
         _ => {
-            let name = Wanted::of(machine).name;
+            let name = MachineIdentity::of(machine).name;
             let instance = id.strip_prefix(SCHEME).map(|rest| rest.trim_start_matches('/'));
             let message = match instance.filter(|instance| is_word(instance)) {
                 Some(instance) => format!(

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{Authentication, Call, Failure, Issued, Rest, TokenCache, TokenSource, Unsigned},
+    cloud::{
+        CloudFailure, IssuedToken, RequestAuthenticator, RestCall, RestClient, TokenCache, TokenSource, UnsignedRequest,
+    },
 };
 use reqwest::{
     Method,
@@ -25,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
 /// Exchanges signed requests of a service account for tokens.
 pub(crate) struct Exchange {
-    pub iam: Rest,
+    pub iam: RestClient,
     pub key: Key,
     pub audience: String,
 }
@@ -42,17 +44,17 @@ impl TokenSource for Exchange {
     /// The header of requests.
     type Value = HeaderValue;
 
-    async fn fetch(&self) -> Result<Issued<HeaderValue>, Failure> {
-        let jwt = self.request().map_err(Failure::Credentials)?;
-        let call = Call::read("token_get", Method::POST, &["iam", "v1", "tokens"]).with(json!({"jwt": jwt}));
+    async fn fetch(&self) -> Result<IssuedToken<HeaderValue>, CloudFailure> {
+        let jwt = self.request().map_err(CloudFailure::Credentials)?;
+        let call = RestCall::read("token_get", Method::POST, &["iam", "v1", "tokens"]).with(json!({"jwt": jwt}));
         let token: Token = self.iam.call(&call).await.map_err(|failure| self.refused(&failure, &jwt))?;
         let left: Duration = token.expires_at.duration_since(Timestamp::now()).try_into().unwrap_or_default();
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.iam_token)).map_err(|_| {
             let message = format!("the IAM token of service account {} cannot be sent", self.key.account);
-            Failure::Credentials(DriverError::new(Code::Unauthenticated, message))
+            CloudFailure::Credentials(DriverError::new(Code::Unauthenticated, message))
         })?;
         value.set_sensitive(true);
-        Ok(Issued { value, expires: Instant::now() + left.min(LONGEST) })
+        Ok(IssuedToken { value, expires: Instant::now() + left.min(LONGEST) })
     }
 }
 
@@ -67,11 +69,11 @@ impl Exchange {
     }
 
     /// The failure of a request. It is never an absence: the service account may be absent, which is no VM.
-    fn refused(&self, failure: &Failure, jwt: &str) -> Failure {
+    fn refused(&self, failure: &CloudFailure, jwt: &str) -> CloudFailure {
         let sent = SecretData([("jwt".to_owned(), jwt.as_bytes().to_vec())].into());
         let error = failure.error(&format!("IAM token of service account {}", self.key.account), &sent);
         let code = if error.code.is_transient() { error.code } else { Code::Unauthenticated };
-        Failure::Credentials(DriverError { code, ..error })
+        CloudFailure::Credentials(DriverError { code, ..error })
     }
 }
 
@@ -80,8 +82,8 @@ impl Exchange {
 pub(crate) struct Tokens(pub Arc<TokenCache<Exchange>>);
 
 #[async_trait]
-impl Authentication for Tokens {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Tokens {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok([(AUTHORIZATION, self.0.get().await?)].into_iter().collect())
     }
 
@@ -94,8 +96,8 @@ impl Authentication for Tokens {
 pub(crate) struct Anonymous;
 
 #[async_trait]
-impl Authentication for Anonymous {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Anonymous {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(HeaderMap::new())
     }
 }

@@ -5,7 +5,7 @@
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
-    cloud::{Pace, Recent, Wanted, until_done},
+    cloud::{LruCache, MachineIdentity, PollTiming, until_done},
 };
 use tokio::time::Instant;
 
@@ -25,21 +25,21 @@ type Ended<T> = Result<T, DriverError>;
 
 /// The work that calls have begun.
 pub(crate) struct Work {
-    pace: Pace,
+    pace: PollTiming,
     /// Creations, by the UID of their Machine.
-    creating: Recent<String, Begun>,
+    creating: LruCache<String, Begun>,
     /// Deletions, by the ID of their instance.
-    deleting: Recent<String, Begun>,
+    deleting: LruCache<String, Begun>,
 }
 
 impl Work {
-    pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, creating: Recent::new(MOST_BEGUN), deleting: Recent::new(MOST_BEGUN) }
+    pub(crate) fn new(pace: PollTiming) -> Self {
+        Self { pace, creating: LruCache::new(MOST_BEGUN), deleting: LruCache::new(MOST_BEGUN) }
     }
 
     /// The creation of a Machine's VM that an earlier call began.
     pub(crate) fn earlier_creation(&self, machine: &Machine) -> Option<Begun> {
-        let uid = Wanted::of(machine).uid;
+        let uid = MachineIdentity::of(machine).uid;
         if uid.is_empty() || !machine.spec.provider_id.is_empty() {
             return None;
         }
@@ -55,7 +55,7 @@ impl Work {
         may_pause: bool,
     ) -> Result<Ended<String>, DriverError> {
         // This call may be dropped at any time.
-        remember(&self.creating, Wanted::of(&request.machine).uid, &creation);
+        remember(&self.creating, MachineIdentity::of(&request.machine).uid, &creation);
         let (what, state) = (&creation_of(request), begun(&creation));
         let Begun { id, mut answer, number, since } = creation;
         let look = || {
@@ -75,7 +75,7 @@ impl Work {
     ) -> Result<Instance, DriverError> {
         let number = creation.number;
         let ended = self.follow(api, request, creation, request.may_pause).await?;
-        self.creating.forget(&Wanted::of(&request.machine).uid.to_owned());
+        self.creating.forget(&MachineIdentity::of(&request.machine).uid.to_owned());
         api.instance(&ended?).await?.ok_or_else(|| {
             let message = format!("{} succeeded, but its instance is not there any more", creation_of(request));
             with_state(DriverError::new(Code::Aborted, message), spent(number.saturating_add(1)))
@@ -94,7 +94,7 @@ impl Work {
         let ended = self.follow(api, request, creation, may_pause).await.map_err(|error| for_call(error, request))?;
         // One that failed is told by the next creation.
         if ended.is_ok() {
-            self.creating.forget(&Wanted::of(machine).uid.to_owned());
+            self.creating.forget(&MachineIdentity::of(machine).uid.to_owned());
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ fn gone(instance: Option<&Instance>, what: &str) -> Option<Ended<()>> {
     }
 }
 
-fn remember(all: &Recent<String, Begun>, key: &str, begun: &Begun) {
+fn remember(all: &LruCache<String, Begun>, key: &str, begun: &Begun) {
     all.put(key.to_owned(), Begun { answer: None, ..begun.clone() });
 }
 
@@ -254,5 +254,5 @@ fn for_call(error: DriverError, request: &MachineRequest) -> DriverError {
 }
 
 pub(crate) fn creation_of(request: &MachineRequest) -> String {
-    format!("creation of VM {}", Wanted::of(&request.machine).name)
+    format!("creation of VM {}", MachineIdentity::of(&request.machine).name)
 }

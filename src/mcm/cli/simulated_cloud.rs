@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::flags::LogOptions;
 use crate::{
     api::GoDuration,
-    simulated_cloud::{Control, DEFAULT_ADDRESS, Latency, NodeSettings, ServeOptions, serve},
+    simulated_cloud::{DEFAULT_ADDRESS, LatencyDuration, NodeSettings, ServeOptions, SimulationSettings, serve},
 };
 use mcm_runtime::{
     kubeconfig::{
@@ -81,7 +81,7 @@ impl CloudArgs {
             None => None,
             Some(path) => Some(RegistrationCluster::load(path).await.context(NO_TARGET)?),
         };
-        let latency = |duration: GoDuration| Latency::from(duration.as_std());
+        let latency = |duration: GoDuration| LatencyDuration::from(duration.as_std());
         let nodes = NodeSettings {
             heartbeat_period: latency(self.heartbeat_period),
             removal_delay: latency(self.node_removal_delay),
@@ -91,7 +91,7 @@ impl CloudArgs {
             address: Some(self.address),
             state_file: self.state,
             target: target.as_ref().map(|target| target.client.clone()),
-            control: Control { nodes, ..Control::default() },
+            control: SimulationSettings { nodes, ..SimulationSettings::default() },
             seed: self.seed,
             stop,
         });

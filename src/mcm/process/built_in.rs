@@ -5,12 +5,12 @@ use std::sync::Arc;
 #[cfg(feature = "simulated")]
 use crate::simulated_cloud::driver as simulated;
 use crate::simulated_cloud::{CloudApi, InvalidAddress};
-use mcm_driver::{Environment, Guards, OpenError, SecretPolicy};
+use mcm_driver::{DriverEnvironment, DriverGuards, OpenError, SecretPolicy};
 #[cfg(feature = "remote")]
 use mcm_driver_host::remote::DriverEndpoint;
 use mcm_driver_host::{DriverCatalogue, ExtraDrivers, clouds_of_build};
 #[cfg(feature = "simulated")]
-use {mcm_driver::Observer, mcm_driver_host::BuiltIn};
+use {mcm_driver::DriverObserver, mcm_driver_host::BuiltIn};
 
 /// Makes the client of a simulated cloud, or an embedded one.
 pub(crate) type SimulatedCloud<'a> = dyn Fn() -> Result<Arc<dyn CloudApi>, InvalidAddress> + Sync + 'a;
@@ -32,11 +32,11 @@ impl DriverSources<'_> {
     ///
     /// # Errors
     /// There is none of `provider`, or a driver cannot be opened.
-    pub(crate) fn open(&self, provider: Option<&str>, guards: &Guards) -> Result<DriverCatalogue, OpenError> {
+    pub(crate) fn open(&self, provider: Option<&str>, guards: &DriverGuards) -> Result<DriverCatalogue, OpenError> {
         #[cfg(feature = "simulated")]
         let open = self
             .simulated_cloud
-            .map(|cloud| move |_: &Environment<'_>, _: &Arc<dyn Observer>| simulated::open(cloud()));
+            .map(|cloud| move |_: &DriverEnvironment<'_>, _: &Arc<dyn DriverObserver>| simulated::open(cloud()));
         #[cfg(feature = "simulated")]
         let built_in: Vec<BuiltIn<'_>> = open.iter().map(|open| BuiltIn { provider: simulated::NAME, open }).collect();
         let others = ExtraDrivers {
@@ -47,7 +47,7 @@ impl DriverSources<'_> {
             #[cfg(feature = "remote")]
             remote: self.remote,
         };
-        DriverCatalogue::open(others, &Environment { secrets: self.secrets }, provider, guards)
+        DriverCatalogue::open(others, &DriverEnvironment { secrets: self.secrets }, provider, guards)
     }
 }
 
@@ -67,18 +67,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::simulated_cloud::{Cloud, Control};
+    use crate::simulated_cloud::{CloudSimulator, SimulationSettings};
 
     /// Opens the drivers, with the simulated cloud or without, and says what a class gets.
     fn served(is_asked_for: bool, provider: Option<&str>) -> Result<String, String> {
-        let cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
+        let cloud = || Ok(Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>);
         let sources = DriverSources {
             simulated_cloud: is_asked_for.then_some(&cloud as &SimulatedCloud<'_>),
             secrets: &SecretPolicy::default(),
             #[cfg(feature = "remote")]
             remote: &[],
         };
-        let catalogue = sources.open(None, &Guards::unobserved()).map_err(|error| error.to_string())?;
+        let catalogue = sources.open(None, &DriverGuards::unobserved()).map_err(|error| error.to_string())?;
         let class =
             json!({ "metadata": { "name": "c" }, "provider": provider.unwrap_or_default(), "providerSpec": {} });
         let class = serde_json::from_value(class).map_err(|error| error.to_string())?;

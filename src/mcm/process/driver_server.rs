@@ -9,7 +9,7 @@ use super::{
     drivers,
     options::SimulatedPlace,
 };
-use crate::simulated_cloud::{Client, Cloud, CloudApi, Control};
+use crate::simulated_cloud::{CloudApi, CloudSimulator, SimulatedCloudClient, SimulationSettings};
 use mcm_driver::SecretPolicy;
 use mcm_driver_host::remote::{self, ListenOptions};
 use mcm_runtime::{dumps, metrics::MetricsRegistry, shutdown};
@@ -36,8 +36,10 @@ pub(crate) async fn serve_drivers(options: DriverServerOptions) -> Result<()> {
     dumps::forbid();
     let simulated_cloud = || {
         Ok(match &options.simulated_cloud {
-            Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
-            Some(SimulatedPlace::Embedded) | None => Arc::new(Cloud::new(rand::random(), Control::default())),
+            Some(SimulatedPlace::Url(address)) => Arc::new(SimulatedCloudClient::new(address)?) as Arc<dyn CloudApi>,
+            Some(SimulatedPlace::Embedded) | None => {
+                Arc::new(CloudSimulator::new(rand::random(), SimulationSettings::default()))
+            }
         })
     };
     let simulated_cloud = options.simulated_cloud.as_ref().map(|_| &simulated_cloud as &SimulatedCloud<'_>);

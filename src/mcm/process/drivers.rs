@@ -18,9 +18,10 @@ use super::{
     options::SimulatedPlace,
 };
 use crate::simulated_cloud::{
-    Client, Cloud, CloudApi, Control, CreateVm, Failure, ListedVms, Selector, TagRequest, VmView, keep_nodes,
+    CloudApi, CloudCallError, CloudSimulator, CreateVm, ListedVms, SimulatedCloudClient, SimulationSettings,
+    TagRequest, VmSelector, VmView, keep_nodes,
 };
-use mcm_driver::{Code, Guards, Observer, OpenError, Operation, SecretPolicy};
+use mcm_driver::{Code, DriverGuards, DriverObserver, DriverOperation, OpenError, SecretPolicy};
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::metrics::MetricsRegistry;
 
@@ -48,12 +49,12 @@ pub(crate) struct DriverConfig<'a> {
 /// The provider is not built in, or the address of the simulated cloud is invalid.
 pub(crate) fn open(
     options: &DriverConfig<'_>,
-    guards: &Guards,
+    guards: &DriverGuards,
     stop: &CancellationToken,
 ) -> Result<DriverCatalogue, OpenError> {
     let simulated_cloud = || {
         Ok(match options.simulated_cloud {
-            Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+            Some(SimulatedPlace::Url(address)) => Arc::new(SimulatedCloudClient::new(address)?) as Arc<dyn CloudApi>,
             Some(SimulatedPlace::Embedded) | None => Arc::new(EmbeddedCloud::new(options, stop)),
         })
     };
@@ -68,14 +69,14 @@ pub(crate) fn open(
 
 /// The wrappers of every driver. Each cell has its own limits, because the same account name can mean different
 /// accounts.
-pub(super) fn guards(metrics: &MetricsRegistry) -> Guards {
-    Guards::new(Arc::new(DriverMetricsObserver(metrics.clone())))
+pub(super) fn guards(metrics: &MetricsRegistry) -> DriverGuards {
+    DriverGuards::new(Arc::new(DriverMetricsObserver(metrics.clone())))
 }
 
 struct DriverMetricsObserver(MetricsRegistry);
 
-impl Observer for DriverMetricsObserver {
-    fn observed(&self, provider: &str, operation: Operation, duration: Duration, outcome: Result<(), Code>) {
+impl DriverObserver for DriverMetricsObserver {
+    fn observed(&self, provider: &str, operation: DriverOperation, duration: Duration, outcome: Result<(), Code>) {
         let outcome = outcome.map_err(|code| code as u8);
         // The reference's dashboards read lower case.
         self.0.drivers().observed(&provider.to_ascii_lowercase(), operation.metric_label(), duration, outcome);
@@ -93,7 +94,7 @@ impl Observer for DriverMetricsObserver {
 /// A simulated cloud in this process. It starts with the first call; with the process if it has VMs from before.
 #[derive(Debug)]
 struct EmbeddedCloud {
-    started: OnceLock<Arc<Cloud>>,
+    started: OnceLock<Arc<CloudSimulator>>,
     state_file: Option<PathBuf>,
     target: Option<EmbeddedCloudTarget>,
     stop: CancellationToken,
@@ -122,24 +123,24 @@ impl EmbeddedCloud {
         embedded
     }
 
-    fn cloud(&self) -> &Arc<Cloud> {
+    fn cloud(&self) -> &Arc<CloudSimulator> {
         self.started.get_or_init(|| self.start())
     }
 
     /// Starts it, with its VMs in a state file if possible. Its tasks end with the token.
-    fn start(&self) -> Arc<Cloud> {
+    fn start(&self) -> Arc<CloudSimulator> {
         let seed = rand::random();
         let kept = self.state_file.as_deref().map(|path| kept_cloud(path, seed)).transpose();
         let (cloud, lock) = match kept {
             Ok(Some((cloud, lock))) => (cloud, Some(lock)),
-            Ok(None) => (Cloud::new(seed, Control::default()), None),
+            Ok(None) => (CloudSimulator::new(seed, SimulationSettings::default()), None),
             Err(error) => {
                 let error = format!("{error:#}");
                 tracing::warn!(
                     error,
                     "the embedded simulated cloud starts without VMs and keeps new ones in memory only"
                 );
-                (Cloud::new(seed, Control::default()), None)
+                (CloudSimulator::new(seed, SimulationSettings::default()), None)
             }
         };
         let (cloud, ended) = (Arc::new(cloud), self.stop.clone());
@@ -156,37 +157,37 @@ impl EmbeddedCloud {
 
 #[async_trait]
 impl CloudApi for EmbeddedCloud {
-    async fn create(&self, request: &CreateVm) -> Result<VmView, Failure> {
+    async fn create(&self, request: &CreateVm) -> Result<VmView, CloudCallError> {
         CloudApi::create(&**self.cloud(), request).await
     }
 
-    async fn initialize(&self, id: &str) -> Result<VmView, Failure> {
+    async fn initialize(&self, id: &str) -> Result<VmView, CloudCallError> {
         CloudApi::initialize(&**self.cloud(), id).await
     }
 
-    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+    async fn tag(&self, id: &str, tags: &TagRequest) -> Result<VmView, CloudCallError> {
         CloudApi::tag(&**self.cloud(), id, tags).await
     }
 
-    async fn delete(&self, selector: &Selector) -> Result<(), Failure> {
+    async fn delete(&self, selector: &VmSelector) -> Result<(), CloudCallError> {
         CloudApi::delete(&**self.cloud(), selector).await
     }
 
-    async fn status(&self, selector: &Selector) -> Result<VmView, Failure> {
+    async fn status(&self, selector: &VmSelector) -> Result<VmView, CloudCallError> {
         CloudApi::status(&**self.cloud(), selector).await
     }
 
-    async fn list(&self, cluster: &str) -> Result<ListedVms, Failure> {
+    async fn list(&self, cluster: &str) -> Result<ListedVms, CloudCallError> {
         CloudApi::list(&**self.cloud(), cluster).await
     }
 
-    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+    async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), CloudCallError> {
         CloudApi::set_member(&**self.cloud(), balancer, id, is_member).await
     }
 }
 
 /// Opens and locks the state file. Without the lock, two processes would overwrite each other's changes.
-fn kept_cloud(path: &Path, seed: u64) -> anyhow::Result<(Cloud, File)> {
+fn kept_cloud(path: &Path, seed: u64) -> anyhow::Result<(CloudSimulator, File)> {
     let lock = path.with_extension("lock");
     path.parent()
         .map_or(Ok(()), std::fs::create_dir_all)
@@ -196,7 +197,7 @@ fn kept_cloud(path: &Path, seed: u64) -> anyhow::Result<(Cloud, File)> {
             Ok(file)
         })
         .with_context(|| format!("lock {}: another process may use its VMs", lock.display()))
-        .and_then(|lock| Ok((Cloud::open(path, seed, Control::default())?, lock)))
+        .and_then(|lock| Ok((CloudSimulator::open(path, seed, SimulationSettings::default())?, lock)))
 }
 
 fn state_file(options: &DriverConfig<'_>) -> Option<PathBuf> {
@@ -242,7 +243,7 @@ mod tests {
         let metrics = MetricsRegistry::new();
         DriverMetricsObserver(metrics.clone()).observed(
             "AWS",
-            Operation::Create,
+            DriverOperation::Create,
             Duration::from_secs(1),
             Err(Code::Internal),
         );

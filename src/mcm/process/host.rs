@@ -11,7 +11,7 @@ use super::{
     clients::CellBudgets,
     options::{CellOptions, ProcessOptions},
 };
-use mcm_driver::Guards;
+use mcm_driver::DriverGuards;
 use mcm_runtime::{
     budget::RequestBudgets, cell::SharedCellState, http::ProcessReadiness, kubeconfig::address,
     separate::SeparateRuntime,
@@ -29,7 +29,7 @@ pub(super) struct ProcessState {
     pub(super) options: Arc<ProcessOptions>,
     pub(super) shared: SharedCellState,
     pub(super) readiness: ProcessReadiness,
-    pub(super) guards: Arc<Guards>,
+    pub(super) guards: Arc<DriverGuards>,
     /// The runtime of elections and their clients.
     pub(super) elections: Arc<SeparateRuntime>,
     /// State that the cells of a file share; `None` for a single cell.

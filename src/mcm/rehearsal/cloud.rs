@@ -24,7 +24,9 @@ use crate::api::{
     reasons::InPlaceUpdateReason,
 };
 use mcm_controllers::object::in_place;
-use mcm_driver::{Capabilities, Code, Driver, DriverError, Listed, MachineRequest, SecretData, Vm, spec::Problems};
+use mcm_driver::{
+    Code, Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmsByProviderId, spec::ClassProblems,
+};
 use mcm_fake_api::{ApiServer, NODES, ServerObject, WriteRecord};
 
 /// How long the parts of a rehearsal take.
@@ -39,7 +41,7 @@ pub(crate) struct RehearsalTiming {
 }
 
 /// Judges classes; `None` if their driver is not known.
-pub(crate) type ClassValidator = Arc<dyn Fn(&MachineClass) -> Option<Problems> + Send + Sync>;
+pub(crate) type ClassValidator = Arc<dyn Fn(&MachineClass) -> Option<ClassProblems> + Send + Sync>;
 
 /// A cloud without faults.
 pub(crate) struct RehearsedCloud {
@@ -197,11 +199,11 @@ impl Driver for RehearsedDriver {
         "rehearsal"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities::default()
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
         (self.0.judge)(class).unwrap_or_default()
     }
 
@@ -233,7 +235,7 @@ impl Driver for RehearsedDriver {
         self.0.find(&request.machine).map(Self::vm).ok_or_else(Self::missing)
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         Err(DriverError::new(Code::Unimplemented, "no list"))
     }
 

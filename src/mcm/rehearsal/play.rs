@@ -23,7 +23,7 @@ use super::{
     record::{RehearsalCourse, RehearsalEnding, RehearsalRecord, RehearsalWait},
 };
 use crate::api::machine::Machine;
-use mcm_driver::{Driver, Guards};
+use mcm_driver::{Driver, DriverGuards};
 use mcm_driver_host::DriverCatalogue;
 use mcm_fake_api::{ApiServer, DEPLOYMENTS, Kind, MACHINES, PerfectNetwork, SETS, clock::VirtualClock};
 use mcm_runtime::{
@@ -173,8 +173,10 @@ impl RehearsalRun {
             agent.saw(write);
         });
         let driver: Arc<dyn Driver> = Arc::new(RehearsedDriver(cloud));
-        let settings =
-            Settings { drivers: Arc::new(DriverCatalogue::of([driver], &Guards::unobserved())), ..stage.settings };
+        let settings = Settings {
+            drivers: Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved())),
+            ..stage.settings
+        };
         let cell = cell(&server, &clock, &namespace, stage.has_target, &settings);
         let roles = ROLES.into_iter().map(|role| {
             let cell = Arc::clone(&cell);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use mcm_api::vm_owner::Owner;
-use mcm_driver::{Listed, ListedVm};
+use mcm_driver::{ListedVm, VmsByProviderId};
 
 /// A Machine, as far as it can claim a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,11 @@ pub enum VmClassification {
 }
 
 /// Judges each VM in the list of a class of `owner`. Provider IDs are compared literally.
-pub fn judge<'a>(listed: &'a Listed, claims: &[VmClaim], owner: &Owner) -> BTreeMap<&'a str, VmClassification> {
+pub fn judge<'a>(
+    listed: &'a VmsByProviderId,
+    claims: &[VmClaim],
+    owner: &Owner,
+) -> BTreeMap<&'a str, VmClassification> {
     let ids: BTreeSet<&str> = claims.iter().map(|claim| claim.provider_id.as_str()).collect();
     let mut by_name: BTreeMap<&str, Vec<&VmClaim>> = BTreeMap::new();
     for claim in claims {
@@ -78,7 +82,7 @@ pub fn judge<'a>(listed: &'a Listed, claims: &[VmClaim], owner: &Owner) -> BTree
 
 /// The Machines that have a provider ID which is not listed. `claims` are those of the listed class. A VM in the list whose
 /// ID is not known may be that of any Machine, so there are none then.
-pub fn without_vm<'a>(listed: &Listed, claims: &'a [VmClaim]) -> impl Iterator<Item = &'a VmClaim> {
+pub fn without_vm<'a>(listed: &VmsByProviderId, claims: &'a [VmClaim]) -> impl Iterator<Item = &'a VmClaim> {
     let is_listed = |id: &str| id.is_empty() || listed.contains_key(id);
     let is_certain = !listed.contains_key("");
     claims.iter().filter(move |claim| is_certain && !claim.is_creating && !is_listed(&claim.provider_id))
@@ -113,7 +117,7 @@ mod tests {
         VmClaim { name: name.to_owned(), provider_id: provider_id.to_owned(), is_creating }
     }
 
-    fn listed(all: &[(&str, &str)]) -> Listed {
+    fn listed(all: &[(&str, &str)]) -> VmsByProviderId {
         all.iter().map(|(id, name)| ((*id).to_owned(), marked(name, Some("team-a")))).collect()
     }
 
@@ -176,7 +180,7 @@ mod tests {
         #[case] marker: Option<&str>,
         #[case] expected: VmClassification,
     ) {
-        let vms: Listed = [("cloud:///1".to_owned(), marked("m", marker))].into();
+        let vms: VmsByProviderId = [("cloud:///1".to_owned(), marked("m", marker))].into();
         let verdict = |claims: &[VmClaim]| judge(&vms, claims, &owner(uid))["cloud:///1"];
         assert_eq!(verdict(&[]), expected);
         let other = claim("n", "cloud:///1", false);
@@ -252,7 +256,7 @@ mod tests {
             knows_uid in any::<bool>(),
         ) {
             let owner = owner(knows_uid.then_some(UID));
-            let vms: Listed = vms.into_iter().map(|(id, (name, marker))| (id, marked(&name, marker))).collect();
+            let vms: VmsByProviderId = vms.into_iter().map(|(id, (name, marker))| (id, marked(&name, marker))).collect();
             for (id, verdict) in judge(&vms, &claims, &owner) {
                 let vm = &vms[id];
                 let marker = vm.owner.as_deref();

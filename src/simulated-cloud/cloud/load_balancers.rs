@@ -2,22 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use super::Cloud;
-use crate::messages::{Failure, LoadBalancerView};
-use mcm_driver::{code::Code, operation::Operation};
+use super::CloudSimulator;
+use crate::messages::{CloudCallError, LoadBalancerView};
+use mcm_driver::{code::Code, operation::DriverOperation};
 
 /// Most load balancers of a cloud.
 const MOST: usize = 10_000;
 
-impl Cloud {
+impl CloudSimulator {
     /// Makes a load balancer without members, or returns the one with this name.
     ///
     /// # Errors
     /// `ResourceExhausted` if there are too many.
-    pub fn put_load_balancer(&self, name: &str) -> Result<LoadBalancerView, Failure> {
+    pub fn put_load_balancer(&self, name: &str) -> Result<LoadBalancerView, CloudCallError> {
         let (mut inner, _) = self.lock();
         if inner.load_balancers.len() >= MOST && !inner.load_balancers.contains_key(name) {
-            return Err(Failure::new(Code::ResourceExhausted, format!("there are {MOST} load balancers: delete some")));
+            return Err(CloudCallError::new(
+                Code::ResourceExhausted,
+                format!("there are {MOST} load balancers: delete some"),
+            ));
         }
         Ok(view(name, inner.load_balancers.entry(name.to_owned()).or_default()))
     }
@@ -26,7 +29,7 @@ impl Cloud {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn load_balancer(&self, name: &str) -> Result<LoadBalancerView, Failure> {
+    pub fn load_balancer(&self, name: &str) -> Result<LoadBalancerView, CloudCallError> {
         let (inner, _) = self.lock();
         inner.load_balancers.get(name).map(|members| view(name, members)).ok_or_else(|| none(name))
     }
@@ -35,7 +38,7 @@ impl Cloud {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn delete_load_balancer(&self, name: &str) -> Result<(), Failure> {
+    pub fn delete_load_balancer(&self, name: &str) -> Result<(), CloudCallError> {
         let (mut inner, _) = self.lock();
         inner.load_balancers.remove(name).map(drop).ok_or_else(|| none(name))
     }
@@ -46,9 +49,9 @@ impl Cloud {
     /// # Errors
     /// `NotFound` if there is no such load balancer, `FailedPrecondition` if there is no such VM to register, and injected
     /// faults.
-    pub async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), Failure> {
+    pub async fn set_member(&self, balancer: &str, id: &str, is_member: bool) -> Result<(), CloudCallError> {
         let machine = self.lock().0.vms.get(id).map(|vm| vm.machine_name.clone()).unwrap_or_default();
-        let operation = if is_member { Operation::Register } else { Operation::Deregister };
+        let operation = if is_member { DriverOperation::Register } else { DriverOperation::Deregister };
         self.call(operation, &machine, async {
             let (mut guard, _) = self.lock();
             let inner = &mut *guard;
@@ -58,7 +61,7 @@ impl Cloud {
             } else if inner.vms.get(id).is_some() {
                 members.insert(id.to_owned());
             } else {
-                return Err(Failure::new(Code::FailedPrecondition, format!("there is no VM {id} to register")));
+                return Err(CloudCallError::new(Code::FailedPrecondition, format!("there is no VM {id} to register")));
             }
             Ok(())
         })
@@ -70,6 +73,6 @@ fn view(name: &str, members: &BTreeSet<String>) -> LoadBalancerView {
     LoadBalancerView { name: name.to_owned(), members: members.iter().cloned().collect() }
 }
 
-fn none(name: &str) -> Failure {
-    Failure::new(Code::NotFound, format!("there is no load balancer {name:?}"))
+fn none(name: &str) -> CloudCallError {
+    CloudCallError::new(Code::NotFound, format!("there is no load balancer {name:?}"))
 }

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, io};
 
 use jiff::Timestamp;
 
-use super::Cloud;
+use super::CloudSimulator;
 use crate::{
-    control::{NodeSettings, Pattern},
-    record::{Departed, NodeLink, VmRecord},
+    control::{NodeSettings, WildcardPattern},
+    record::{DepartedVm, NodeLink, VmRecord},
 };
 
 /// The state of a VM as far as its Node is concerned.
@@ -16,12 +16,12 @@ pub(crate) enum NodeView {
     /// The VM exists.
     Vm(Box<VmRecord>),
     /// The VM is deleted, its Node is not.
-    Departed(Departed),
+    Departed(DepartedVm),
     /// VM and Node are deleted.
     Nothing,
 }
 
-impl Cloud {
+impl CloudSimulator {
     /// Returns when VMs have changed.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
@@ -33,7 +33,7 @@ impl Cloud {
         inner.changed.replace(BTreeSet::new()).unwrap_or_else(|| inner.everything())
     }
 
-    pub(crate) fn node_rules(&self) -> (NodeSettings, Vec<Pattern>) {
+    pub(crate) fn node_rules(&self) -> (NodeSettings, Vec<WildcardPattern>) {
         let (inner, _) = self.lock();
         (inner.control.nodes, inner.control.never_join.clone())
     }
@@ -62,7 +62,7 @@ impl Cloud {
         let (mut inner, _) = self.lock();
         inner.stats.nodes_registered += 1;
         if let Some(departed) = inner.vms.departed().get(id) {
-            let departed = Departed { uid: Some(uid.to_owned()), ..departed.clone() };
+            let departed = DepartedVm { uid: Some(uid.to_owned()), ..departed.clone() };
             log_unwritten(inner.vms.put_departed(departed));
         }
     }

@@ -2,21 +2,23 @@
 
 use serde_json::Value;
 
-use super::{Cloud, no_vm, unwritten};
+use super::{CloudSimulator, no_vm, unwritten};
 use crate::{
-    control::{Control, InvalidControl},
-    messages::{ConditionRequest, Failure, KillMode, KillRequest, StateView, TagRequest, VmView, VolumesRequest},
-    record::{Departed, Departure, SetCondition},
-    stats::Stats,
+    control::{InvalidControl, SimulationSettings},
+    messages::{
+        CloudCallError, ConditionRequest, KillMode, KillRequest, StateView, TagRequest, VmView, VolumesRequest,
+    },
+    record::{DepartedVm, DepartureCause, SetCondition},
+    stats::SimulationStats,
 };
 use mcm_driver::code::Code;
 
-impl Cloud {
+impl CloudSimulator {
     /// Kills a VM, as a hardware failure or an operator at the console would.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn kill(&self, id: &str, request: KillRequest) -> Result<VmView, Failure> {
+    pub fn kill(&self, id: &str, request: KillRequest) -> Result<VmView, CloudCallError> {
         let how = match request.mode {
             KillMode::Stop => {
                 return self.change(id, |vm, now| {
@@ -24,8 +26,8 @@ impl Cloud {
                     Ok(())
                 });
             }
-            KillMode::Vanish => Departure::Vanished,
-            KillMode::Unregister => Departure::Unregistered,
+            KillMode::Vanish => DepartureCause::Vanished,
+            KillMode::Unregister => DepartureCause::Unregistered,
         };
         let (mut inner, now) = self.lock();
         let view = inner.vms.get(id).ok_or_else(|| no_vm(id))?.view(now);
@@ -41,7 +43,7 @@ impl Cloud {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_tags(&self, id: &str, tags: &TagRequest) -> Result<VmView, Failure> {
+    pub fn set_tags(&self, id: &str, tags: &TagRequest) -> Result<VmView, CloudCallError> {
         self.change(id, |vm, _| {
             tags.cluster.clone_into(&mut vm.cluster);
             tags.owner.clone_into(&mut vm.owner);
@@ -53,8 +55,8 @@ impl Cloud {
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument`.
-    pub fn set_condition(&self, id: &str, request: ConditionRequest) -> Result<VmView, Failure> {
-        let refuse = |message: &str| Err(Failure::new(Code::InvalidArgument, message));
+    pub fn set_condition(&self, id: &str, request: ConditionRequest) -> Result<VmView, CloudCallError> {
+        let refuse = |message: &str| Err(CloudCallError::new(Code::InvalidArgument, message));
         if request.type_.is_empty() {
             return refuse("a condition needs a type");
         }
@@ -74,7 +76,7 @@ impl Cloud {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn set_volumes(&self, id: &str, request: &VolumesRequest) -> Result<VmView, Failure> {
+    pub fn set_volumes(&self, id: &str, request: &VolumesRequest) -> Result<VmView, CloudCallError> {
         self.change(id, |vm, _| {
             vm.volumes.retain(|volume| !request.detach.contains(volume) && !request.attach.contains(volume));
             vm.volumes.extend(request.attach.iter().cloned());
@@ -83,7 +85,7 @@ impl Cloud {
     }
 
     /// The settings in force.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> SimulationSettings {
         self.lock().0.control.clone()
     }
 
@@ -91,20 +93,20 @@ impl Cloud {
     ///
     /// # Errors
     /// When they are not valid.
-    pub fn replace_control(&self, body: Value) -> Result<Control, InvalidControl> {
-        Control::replaced(&self.start, body).map(|control| self.set_control(control))
+    pub fn replace_control(&self, body: Value) -> Result<SimulationSettings, InvalidControl> {
+        SimulationSettings::replaced(&self.start, body).map(|control| self.set_control(control))
     }
 
     /// Changes some settings; `null` restores the initial value.
     ///
     /// # Errors
     /// When the outcome is not valid.
-    pub fn patch_control(&self, patch: Value) -> Result<Control, InvalidControl> {
+    pub fn patch_control(&self, patch: Value) -> Result<SimulationSettings, InvalidControl> {
         self.control().patched(&self.start, patch).map(|control| self.set_control(control))
     }
 
     /// Replaces all settings.
-    pub fn set_control(&self, control: Control) -> Control {
+    pub fn set_control(&self, control: SimulationSettings) -> SimulationSettings {
         let (mut guard, _) = self.lock();
         let inner = &mut *guard;
         if inner.control.faults != control.faults {
@@ -126,12 +128,12 @@ impl Cloud {
         let (inner, now) = self.lock();
         StateView {
             vms: inner.vms.vms().map(|vm| vm.view(now)).collect(),
-            departed: inner.vms.departed().values().map(Departed::view).collect(),
+            departed: inner.vms.departed().values().map(DepartedVm::view).collect(),
         }
     }
 
     /// Counters since the start.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> SimulationStats {
         self.lock().0.stats.clone()
     }
 }

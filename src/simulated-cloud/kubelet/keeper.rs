@@ -13,10 +13,10 @@ use tokio::{sync::Semaphore, task::JoinSet, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    plan::{self, Memory, Next, Rules, Written},
-    target::{Registration, Target},
+    plan::{self, Memory, MutableNodeStatus, NodeAction, NodeRules},
+    target::{NodeClient, RegistrationOutcome},
 };
-use crate::{cloud::Cloud, record::after};
+use crate::{cloud::CloudSimulator, record::after};
 use mcm_api::backoff::Backoff;
 use mcm_driver::cloud::causes;
 
@@ -25,11 +25,11 @@ const CONCURRENCY: usize = 32;
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Keeps the Nodes of a cloud's VMs in a cluster, until it is stopped.
-pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationToken) {
+pub async fn keep_nodes(cloud: Arc<CloudSimulator>, client: Client, stop: CancellationToken) {
     let since = cloud.clock.now();
     let slots = Arc::new(Semaphore::new(CONCURRENCY));
-    let mut keeper = Keeper {
-        target: Target::new(client),
+    let mut keeper = NodeKeeper {
+        target: NodeClient::new(client),
         slots,
         nodes: HashMap::new(),
         due: BTreeSet::new(),
@@ -54,17 +54,17 @@ pub async fn keep_nodes(cloud: Arc<Cloud>, client: Client, stop: CancellationTok
     }
 }
 
-struct Keeper {
-    cloud: Arc<Cloud>,
-    target: Target,
+struct NodeKeeper {
+    cloud: Arc<CloudSimulator>,
+    target: NodeClient,
     slots: Arc<Semaphore>,
-    nodes: HashMap<String, Kept>,
+    nodes: HashMap<String, KeptNode>,
     due: BTreeSet<(Timestamp, String)>,
-    tasks: JoinSet<(String, Outcome)>,
+    tasks: JoinSet<(String, NodeCallOutcome)>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptNode {
     memory: Memory,
     /// A call is in flight; the VM is handled again when it ends.
     busy: bool,
@@ -72,11 +72,11 @@ struct Kept {
 }
 
 /// How a call went.
-enum Outcome {
+enum NodeCallOutcome {
     /// This was written to the Node.
-    Written(Written),
+    Written(MutableNodeStatus),
     /// The heartbeat of this time was written, with these conditions if there are any.
-    Beaten(Timestamp, Option<Written>),
+    Beaten(Timestamp, Option<MutableNodeStatus>),
     Marked,
     /// Nothing more to do now.
     Settled,
@@ -85,7 +85,7 @@ enum Outcome {
     Failed(kube::Error),
 }
 
-impl Keeper {
+impl NodeKeeper {
     fn look_at_changed(&mut self, since: Timestamp) {
         let rules = self.rules(since);
         for id in self.cloud.take_changed() {
@@ -101,7 +101,7 @@ impl Keeper {
         }
     }
 
-    fn finish(&mut self, id: String, outcome: Outcome, since: Timestamp) {
+    fn finish(&mut self, id: String, outcome: NodeCallOutcome, since: Timestamp) {
         let now = self.cloud.clock.now();
         if let Some(kept) = self.nodes.get_mut(&id) {
             kept.busy = false;
@@ -111,7 +111,7 @@ impl Keeper {
         self.look_at(&id, &rules);
     }
 
-    fn look_at(&mut self, id: &str, rules: &Rules) {
+    fn look_at(&mut self, id: &str, rules: &NodeRules) {
         let kept = self.nodes.entry(id.to_owned()).or_default();
         if kept.busy {
             return;
@@ -120,10 +120,10 @@ impl Keeper {
             self.due.remove(&(at, id.to_owned()));
         }
         match plan::next(self.cloud.node_view(id), &kept.memory, rules, self.cloud.clock.now()) {
-            Next::Forget => {
+            NodeAction::Forget => {
                 self.nodes.remove(id);
             }
-            Next::Wait(until) => {
+            NodeAction::Wait(until) => {
                 kept.due = until;
                 self.due.extend(until.map(|at| (at, id.to_owned())));
             }
@@ -133,64 +133,69 @@ impl Keeper {
                 let (id, slots) = (id.to_owned(), Arc::clone(&self.slots));
                 self.tasks.spawn(async move {
                     let _slot = slots.acquire().await;
-                    (id, call.await.unwrap_or_else(Outcome::Failed))
+                    (id, call.await.unwrap_or_else(NodeCallOutcome::Failed))
                 });
             }
         }
     }
 
-    fn rules(&self, since: Timestamp) -> Rules {
+    fn rules(&self, since: Timestamp) -> NodeRules {
         let (nodes, never_join) = self.cloud.node_rules();
-        Rules { nodes, never_join, since }
+        NodeRules { nodes, never_join, since }
     }
 }
 
-async fn apply(cloud: Arc<Cloud>, target: Target, id: String, next: Next) -> Result<Outcome, kube::Error> {
+async fn apply(
+    cloud: Arc<CloudSimulator>,
+    target: NodeClient,
+    id: String,
+    next: NodeAction,
+) -> Result<NodeCallOutcome, kube::Error> {
     let now = cloud.clock.now();
     match next {
-        Next::Register(vm) => {
+        NodeAction::Register(vm) => {
             if !cloud.node_asked(&id) {
-                return Ok(Outcome::Settled);
+                return Ok(NodeCallOutcome::Settled);
             }
             match target.register(&vm, now).await? {
-                Registration::Occupied => Ok(Outcome::Occupied),
-                Registration::Done(uid) => {
+                RegistrationOutcome::Occupied => Ok(NodeCallOutcome::Occupied),
+                RegistrationOutcome::Done(uid) => {
                     cloud.node_registered(&id, &uid);
-                    Ok(Outcome::Written(Written::of(&vm)))
+                    Ok(NodeCallOutcome::Written(MutableNodeStatus::of(&vm)))
                 }
             }
         }
-        Next::Update(vm) => {
+        NodeAction::Update(vm) => {
             if !target.update(&vm, now).await? {
                 cloud.node_lost(&id);
             }
-            Ok(Outcome::Written(Written::of(&vm)))
+            Ok(NodeCallOutcome::Written(MutableNodeStatus::of(&vm)))
         }
-        Next::Beat(vm, with_status) => {
+        NodeAction::Beat(vm, with_status) => {
             target.renew(&vm, now).await?;
             if with_status && !target.update(&vm, now).await? {
                 cloud.node_lost(&id);
             }
-            Ok(Outcome::Beaten(now, with_status.then(|| Written::of(&vm))))
+            Ok(NodeCallOutcome::Beaten(now, with_status.then(|| MutableNodeStatus::of(&vm))))
         }
-        Next::MarkDead(name) => target.mark_dead(&name, now).await.map(|_| Outcome::Marked),
-        Next::Remove(departed, with_lease) => {
+        NodeAction::MarkDead(name) => target.mark_dead(&name, now).await.map(|_| NodeCallOutcome::Marked),
+        NodeAction::Remove(departed, with_lease) => {
             let removed = target.remove(&departed, with_lease).await?;
             cloud.node_removed(&id, removed);
-            Ok(Outcome::Settled)
+            Ok(NodeCallOutcome::Settled)
         }
-        Next::Wait(_) | Next::Forget => Ok(Outcome::Settled),
+        NodeAction::Wait(_) | NodeAction::Forget => Ok(NodeCallOutcome::Settled),
     }
 }
 
 impl Memory {
-    fn learn(&mut self, id: &str, outcome: Outcome, now: Timestamp) {
+    fn learn(&mut self, id: &str, outcome: NodeCallOutcome, now: Timestamp) {
         match outcome {
-            Outcome::Occupied => {
+            NodeCallOutcome::Occupied => {
                 self.retry_at = Some(after(now, RETRY.pause(0)));
                 return;
             }
-            Outcome::Failed(error) => {
+            NodeCallOutcome::Failed(error) => {
                 let wait = RETRY.pause(self.failures);
                 let error = text_of(&error);
                 tracing::warn!(vm = id, error, "request for the Node of a simulated VM failed, retrying in {wait:?}");
@@ -198,14 +203,14 @@ impl Memory {
                 self.failures = self.failures.saturating_add(1);
                 return;
             }
-            Outcome::Written(written) => self.written = Some(written),
-            Outcome::Beaten(at, written) => {
+            NodeCallOutcome::Written(written) => self.written = Some(written),
+            NodeCallOutcome::Beaten(at, written) => {
                 self.last_beat = Some(at);
                 self.beats += 1;
                 self.written = written.or_else(|| self.written.take());
             }
-            Outcome::Marked => self.marked = true,
-            Outcome::Settled => {}
+            NodeCallOutcome::Marked => self.marked = true,
+            NodeCallOutcome::Settled => {}
         }
         (self.retry_at, self.failures) = (None, 0);
     }

@@ -188,7 +188,7 @@ fn system_info(vm: &VmRecord) -> NodeSystemInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{control::Latencies, messages::CreateVm, spec::ProviderSpec};
+    use crate::{control::OperationLatencies, messages::CreateVm, spec::ProviderSpec};
 
     fn vm() -> VmRecord {
         let request = CreateVm { machine_name: "m".into(), namespace: "ns".into(), ..CreateVm::default() };
@@ -197,7 +197,7 @@ mod tests {
             "nodeLabels": {"pool": "p"}, "taints": [{"key": "k", "effect": "NoSchedule"}], "capacity": {"cpu": 8}
         });
         let spec = ProviderSpec::parse(&spec).unwrap();
-        VmRecord::new(1, "vm-1".into(), &request, spec, &Latencies::default(), Timestamp::UNIX_EPOCH)
+        VmRecord::new(1, "vm-1".into(), &request, spec, &OperationLatencies::default(), Timestamp::UNIX_EPOCH)
     }
 
     fn set(status: Option<&str>) -> SetCondition {

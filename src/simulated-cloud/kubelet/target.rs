@@ -9,39 +9,39 @@ use kube::{
 use serde_json::Value;
 
 use super::node;
-use crate::record::{Departed, NodeLink, VmRecord};
+use crate::record::{DepartedVm, NodeLink, VmRecord};
 
 /// The Nodes and Leases of a cluster.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct NodeClient {
     nodes: Api<Node>,
     leases: Api<Lease>,
 }
 
 /// The result of a registration.
-pub(super) enum Registration {
+pub(super) enum RegistrationOutcome {
     /// The Node of the VM exists, with this UID.
     Done(String),
     /// The Node of another VM has the name.
     Occupied,
 }
 
-impl Target {
+impl NodeClient {
     pub(super) fn new(client: Client) -> Self {
         Self { nodes: Api::all(client.clone()), leases: Api::namespaced(client, node::LEASE_NAMESPACE) }
     }
 
     /// Creates the Node of a VM, or finds it.
-    pub(super) async fn register(&self, vm: &VmRecord, now: Timestamp) -> Result<Registration, Error> {
+    pub(super) async fn register(&self, vm: &VmRecord, now: Timestamp) -> Result<RegistrationOutcome, Error> {
         match self.nodes.create(&PostParams::default(), &node::node(vm, now)).await {
-            Ok(node) => Ok(Registration::Done(node.uid().unwrap_or_default())),
+            Ok(node) => Ok(RegistrationOutcome::Done(node.uid().unwrap_or_default())),
             Err(Error::Api(status)) if status.is_already_exists() => {
                 let node = self.nodes.get(&vm.machine_name).await?;
                 let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
                 Ok(if provider_id == Some(&vm.provider_id()) {
-                    Registration::Done(node.uid().unwrap_or_default())
+                    RegistrationOutcome::Done(node.uid().unwrap_or_default())
                 } else {
-                    Registration::Occupied
+                    RegistrationOutcome::Occupied
                 })
             }
             Err(error) => Err(error),
@@ -75,7 +75,7 @@ impl Target {
     }
 
     /// Deletes the Node of a deleted VM, and its Lease; false if it was already deleted or belongs to another VM.
-    pub(super) async fn remove(&self, departed: &Departed, with_lease: bool) -> Result<bool, Error> {
+    pub(super) async fn remove(&self, departed: &DepartedVm, with_lease: bool) -> Result<bool, Error> {
         let uid = match &departed.uid {
             Some(uid) => Some(uid.clone()),
             None => self.uid_of(departed).await?,
@@ -90,7 +90,7 @@ impl Target {
         Ok(removed)
     }
 
-    async fn uid_of(&self, departed: &Departed) -> Result<Option<String>, Error> {
+    async fn uid_of(&self, departed: &DepartedVm) -> Result<Option<String>, Error> {
         let node = self.nodes.get_opt(&departed.node_name).await?;
         let ours = |node: &Node| {
             node.spec.as_ref().is_some_and(|spec| spec.provider_id.as_ref() == Some(&departed.provider_id))

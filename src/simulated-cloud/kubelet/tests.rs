@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::keep_nodes;
-use crate::{Cloud, Control, CreateVm, KillMode, KillRequest, Selector};
+use crate::{CloudSimulator, CreateVm, KillMode, KillRequest, SimulationSettings, VmSelector};
 
 /// Nodes by name, and every write in order.
 #[derive(Default)]
@@ -116,12 +116,12 @@ fn start() -> (Arc<Api>, Client) {
 }
 
 /// Short delays, and no heartbeats unless a test needs them.
-fn control() -> Control {
+fn control() -> SimulationSettings {
     let nodes = json!({"heartbeatPeriod": "0s", "removalDelay": "10ms", "monitorGrace": "20ms"});
-    Control::replaced(&Control::default(), json!({ "nodes": nodes })).unwrap()
+    SimulationSettings::replaced(&SimulationSettings::default(), json!({ "nodes": nodes })).unwrap()
 }
 
-fn keep(cloud: &Arc<Cloud>, client: &Client) -> JoinHandle<()> {
+fn keep(cloud: &Arc<CloudSimulator>, client: &Client) -> JoinHandle<()> {
     tokio::spawn(keep_nodes(Arc::clone(cloud), client.clone(), CancellationToken::new()))
 }
 
@@ -129,8 +129,8 @@ fn vm(name: &str) -> CreateVm {
     CreateVm { machine_name: name.into(), namespace: "ns".into(), token: name.into(), ..CreateVm::default() }
 }
 
-fn named(name: &str) -> Selector {
-    Selector { machine: Some(name.into()), ..Selector::default() }
+fn named(name: &str) -> VmSelector {
+    VmSelector { machine: Some(name.into()), ..VmSelector::default() }
 }
 
 async fn until(what: &str, done: impl Fn() -> bool) {
@@ -145,7 +145,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
 #[tokio::test(start_paused = true)]
 async fn a_node_is_created_and_deleted_with_its_vm_in_one_write_each() {
     let (api, client) = start();
-    let cloud = Arc::new(Cloud::new(1, control()));
+    let cloud = Arc::new(CloudSimulator::new(1, control()));
     let _keeper = keep(&cloud, &client);
     let made = cloud.create(&vm("a")).await.unwrap();
     until("registration", || cloud.stats().nodes_registered == 1).await;
@@ -159,7 +159,7 @@ async fn a_node_is_created_and_deleted_with_its_vm_in_one_write_each() {
 #[tokio::test(start_paused = true)]
 async fn heartbeats_go_to_a_lease_that_is_made_once() {
     let (api, client) = start();
-    let cloud = Arc::new(Cloud::new(1, control()));
+    let cloud = Arc::new(CloudSimulator::new(1, control()));
     cloud.patch_control(json!({"nodes": {"heartbeatPeriod": "5ms"}})).unwrap();
     let _keeper = keep(&cloud, &client);
     cloud.create(&vm("a")).await.unwrap();
@@ -172,7 +172,7 @@ async fn heartbeats_go_to_a_lease_that_is_made_once() {
 #[tokio::test(start_paused = true)]
 async fn the_node_of_a_dead_vm_is_marked_and_of_a_vanished_one_removed() {
     let (api, client) = start();
-    let cloud = Arc::new(Cloud::new(1, control()));
+    let cloud = Arc::new(CloudSimulator::new(1, control()));
     let _keeper = keep(&cloud, &client);
     for (name, mode) in [("s", KillMode::Stop), ("v", KillMode::Vanish), ("u", KillMode::Unregister)] {
         let made = cloud.create(&vm(name)).await.unwrap();
@@ -192,7 +192,7 @@ async fn the_node_of_a_dead_vm_is_marked_and_of_a_vanished_one_removed() {
 async fn after_a_restart_nodes_are_found_and_not_made_again() {
     let (api, client) = start();
     let dir = tempfile::tempdir().unwrap();
-    let open = || Arc::new(Cloud::open(&dir.path().join("state"), 1, control()).unwrap());
+    let open = || Arc::new(CloudSimulator::open(&dir.path().join("state"), 1, control()).unwrap());
     let cloud = open();
     let keeper = keep(&cloud, &client);
     for name in ["stays", "goes", "lost"] {
@@ -217,7 +217,7 @@ async fn after_a_restart_nodes_are_found_and_not_made_again() {
 #[tokio::test(start_paused = true)]
 async fn a_registration_with_an_unknown_outcome_finds_its_node() {
     let (api, client) = start();
-    let cloud = Arc::new(Cloud::new(1, control()));
+    let cloud = Arc::new(CloudSimulator::new(1, control()));
     let made = cloud.create(&vm("a")).await.unwrap();
     let node = json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"providerID": made.provider_id}});
     api.nodes.lock().unwrap().insert("a".into(), node);
@@ -232,7 +232,7 @@ async fn the_node_of_another_vm_is_waited_out_and_never_removed() {
     let (api, client) = start();
     let foreign = json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"providerID": "simulated:///z/other"}});
     api.nodes.lock().unwrap().insert("a".into(), foreign);
-    let cloud = Arc::new(Cloud::new(1, control()));
+    let cloud = Arc::new(CloudSimulator::new(1, control()));
     let _keeper = keep(&cloud, &client);
     cloud.create(&vm("a")).await.unwrap();
     cloud.create(&vm("b")).await.unwrap();

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use super::{ports::MachineContext, session::MachineSession};
 use crate::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm};
-use mcm_driver::{Account, Code, DriverError, MachineRequest, SecretData};
+use mcm_driver::{CloudAccount, Code, DriverError, MachineRequest, SecretData};
 use mcm_runtime::fence;
 
 /// Calls the driver. The result is stored with the time at which it arrived.
@@ -37,7 +37,7 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
         Action::GetVmStatus => {
             if watch_vm::is_needed(snapshot) {
                 let machine = snapshot.machine.name_any();
-                context.checks.look_up(Account::of(class), machine, |_| async {}).await;
+                context.checks.look_up(CloudAccount::of(class), machine, |_| async {}).await;
             }
             let answer = driver.status(&request).await;
             snapshot.now = context.now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{ResourceExt, core::ObjectMeta};
 
 use mcm_api::machine::{Machine, MachineClass, MachinePhase, OperationType};
-use mcm_driver::{Account, Code};
+use mcm_driver::{CloudAccount, Code};
 use mcm_runtime::{
     cache::{Key, ObjectCache},
     handlers::HandlerList,
@@ -36,11 +36,11 @@ pub fn short_of_resources(
     classes: &ObjectCache<MachineClass>,
     freed: &MachineClass,
 ) -> Vec<Key> {
-    let account = Account::of(freed);
+    let account = CloudAccount::of(freed);
     let class_of = |machine: &Machine| classes.get(&Key::beside(&machine.metadata, &machine.spec.class.name));
     let all = machines.all().into_iter().filter(|machine| is_short_of_resources(machine));
     let mut short: Vec<_> =
-        all.filter(|machine| class_of(machine).is_some_and(|class| Account::of(&class) == account)).collect();
+        all.filter(|machine| class_of(machine).is_some_and(|class| CloudAccount::of(&class) == account)).collect();
     let is_of_class = |machine: &Machine| machine.spec.class.name == freed.name_any();
     let created = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|time| time.0);
     short.sort_by_cached_key(|machine: &Arc<Machine>| {

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::machine::Action;
-use mcm_driver::Account;
+use mcm_driver::CloudAccount;
 use mcm_runtime::{cache::Key, queue::WorkQueue};
 
 /// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
@@ -63,7 +63,7 @@ pub(crate) struct ReconcileSlots {
     queue: Arc<WorkQueue<Key>>,
 }
 
-type SlotQueueKey = (Account, SlotPurpose);
+type SlotQueueKey = (CloudAccount, SlotPurpose);
 
 #[derive(Debug, Default)]
 struct SlotTable {
@@ -130,7 +130,7 @@ pub(crate) struct SlotGuard {
 impl SlotGuard {
     /// Whether the reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
     /// returns the slots that it has.
-    pub(super) fn admits(&mut self, account: &Account, lane: SlotPurpose) -> bool {
+    pub(super) fn admits(&mut self, account: &CloudAccount, lane: SlotPurpose) -> bool {
         let mut state = self.lanes.state.lock();
         if state.enter(&self.key, account, lane, self.lanes.slots_of(lane)) {
             return true;
@@ -152,7 +152,7 @@ impl Drop for SlotGuard {
 }
 
 impl SlotTable {
-    fn enter(&mut self, key: &Key, account: &Account, lane: SlotPurpose, slots: usize) -> bool {
+    fn enter(&mut self, key: &Key, account: &CloudAccount, lane: SlotPurpose, slots: usize) -> bool {
         if self.holds(key, lane) {
             return true;
         }
@@ -170,9 +170,13 @@ impl SlotTable {
         places.filter_map(|place| self.lines.get(place)).any(|line| line.holders.contains(key))
     }
 
-    fn place_of(&self, account: &Account, lane: SlotPurpose) -> SlotQueueKey {
+    fn place_of(&self, account: &CloudAccount, lane: SlotPurpose) -> SlotQueueKey {
         let own = (account.clone(), lane);
-        if self.lines.contains_key(&own) || self.lines.len() < MOST_LINES { own } else { (Account::default(), lane) }
+        if self.lines.contains_key(&own) || self.lines.len() < MOST_LINES {
+            own
+        } else {
+            (CloudAccount::default(), lane)
+        }
     }
 
     fn leave(&mut self, key: &Key) -> Vec<Key> {
@@ -241,8 +245,8 @@ mod tests {
         Key::new("n", name)
     }
 
-    fn account(provider: &str) -> Account {
-        Account::of(&MachineClass { provider: provider.to_owned(), ..MachineClass::default() })
+    fn account(provider: &str) -> CloudAccount {
+        CloudAccount::of(&MachineClass { provider: provider.to_owned(), ..MachineClass::default() })
     }
 
     /// Lanes, and the reconciles that go on.
@@ -263,7 +267,7 @@ mod tests {
         }
 
         /// Whether the reconcile of a Machine may continue. If not, it ends.
-        fn enters(&mut self, name: &str, account: &Account, lane: SlotPurpose) -> bool {
+        fn enters(&mut self, name: &str, account: &CloudAccount, lane: SlotPurpose) -> bool {
             let is_admitted = self.begin(name).admits(account, lane);
             if !is_admitted {
                 self.end(name);

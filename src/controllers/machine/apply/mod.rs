@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{Action, ClassView, SecretFacts, Snapshot, metrics, watch_vm};
 use lanes::SlotPurpose;
 use mcm_api::{machine::MachineStatus, patch};
-use mcm_driver::Account;
+use mcm_driver::CloudAccount;
 use mcm_rules::plan::{Event, Step};
 use mcm_runtime::{
     cache::Key,
@@ -125,8 +125,8 @@ impl MachineReconciler {
         };
         let Some(lane) = SlotPurpose::of(action, look) else { return true };
         let account = match &snapshot.class {
-            ClassView::Present { class, .. } | ClassView::Unserved(class) => Account::of(class),
-            ClassView::Unknown | ClassView::Missing => Account::default(),
+            ClassView::Present { class, .. } | ClassView::Unserved(class) => CloudAccount::of(class),
+            ClassView::Unknown | ClassView::Missing => CloudAccount::default(),
         };
         let visit = turn.session.visit.get_or_insert_with(|| self.context.lanes.visit(turn.key));
         let is_admitted = visit.admits(&account, lane);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{freed::FreedResources, lanes::ReconcileSlots, permits::ReplacementPermits};
 use mcm_api::machine::{Machine, MachineClass};
-use mcm_driver::{Account, cloud::Coalescer};
+use mcm_driver::{CloudAccount, cloud::LookupCoalescer};
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
     cache::Key,
@@ -46,7 +46,7 @@ pub(crate) struct MachineContext {
     pub holds: Arc<HoldCheck>,
     pub policy: Arc<MachinePolicy>,
     /// Checks of VMs of one account that wait for each other.
-    pub checks: Coalescer<Account, ()>,
+    pub checks: LookupCoalescer<CloudAccount, ()>,
     pub freed: Arc<FreedResources>,
     pub events: EventRecorder,
     pub measured: Arc<MachineMetrics>,
@@ -74,7 +74,9 @@ impl MachineContext {
             servers,
             holds,
             policy: Arc::new(settings.machine.clone()),
-            checks: Coalescer::new(Duration::try_from(watch_vm::gathering(&settings.machine)).unwrap_or_default()),
+            checks: LookupCoalescer::new(
+                Duration::try_from(watch_vm::gathering(&settings.machine)).unwrap_or_default(),
+            ),
             freed,
             events: config.events.with_component(controllers::MACHINES.lease),
             measured: config.shared.metrics.of(),

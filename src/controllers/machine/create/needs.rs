@@ -14,14 +14,14 @@ use mcm_api::{
     machine::{OperationState, OperationType},
     reasons::EventReason,
 };
-use mcm_driver::Capabilities;
+use mcm_driver::DriverCapabilities;
 use mcm_rules::plan::{Event, Plan, WaitKind};
 
 /// Polling period for changes that no watch reports.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The capabilities of the class's driver; `None` with a wait if the class cannot be used.
-pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<Capabilities> {
+pub(super) fn usable_class(plan: &mut Plan<Action>, snapshot: &Snapshot) -> Option<DriverCapabilities> {
     let name = &snapshot.machine.spec.class.name;
     match &snapshot.class {
         ClassView::Unknown => {

@@ -18,7 +18,8 @@ use mcm_api::{
     machine::{Machine, MachineClass, MachinePhase},
 };
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, spec::Problems,
+    Code, Driver, DriverCapabilities, DriverError, DriverGuards, MachineRequest, SecretData, Vm, VmsByProviderId,
+    spec::ClassProblems,
 };
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::plan::WaitKind;
@@ -41,12 +42,12 @@ impl Driver for SlowCloud {
         "cloud"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities::default()
     }
 
-    fn validate(&self, _: &MachineClass) -> Problems {
-        Problems::default()
+    fn validate(&self, _: &MachineClass) -> ClassProblems {
+        ClassProblems::default()
     }
 
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
@@ -68,7 +69,7 @@ impl Driver for SlowCloud {
         Err(DriverError::new(Code::NotFound, "no VM"))
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         unused()
     }
 
@@ -102,7 +103,7 @@ async fn the_waits_of_a_machine_are_explained_while_they_last() {
     wire.put::<Secret>("secrets/s", &secret);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
-    let drivers = Arc::new(DriverCatalogue::of([driver], &Guards::unobserved()));
+    let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
     let leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     let explain = || leading.cell.explain("machine", &Key::new("shoot", "m"));
     let is_waiting = |kind| explain().is_some_and(|it| it.waits.iter().any(|waiting| waiting.wait.kind == kind));
@@ -137,7 +138,7 @@ async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped(
     class(&wire);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
-    let drivers = Arc::new(DriverCatalogue::of([driver], &Guards::unobserved()));
+    let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
     let _leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     for name in ["works", "waits", "waits-longer"] {
         machine(&wire, name);

@@ -23,7 +23,7 @@ use mcm_api::{
     node::{AttachedVolume, Node},
     patch,
 };
-use mcm_driver::{Capabilities, Code, DriverError, Vm};
+use mcm_driver::{Code, DriverCapabilities, DriverError, Vm};
 use mcm_rules::{
     drain::{
         AttachmentState, ClaimFacts, ClaimRef, DrainAnswer, EvictionRefusal, PodFacts, PodRef, PodRemovalMethod,
@@ -196,7 +196,7 @@ impl World {
             "metadata": { "name": "c", "namespace": "ns", "finalizers": [labels::FINALIZER] },
         }))
         .unwrap();
-        let driver = Capabilities { list: true, ..Capabilities::default() };
+        let driver = DriverCapabilities { list: true, ..DriverCapabilities::default() };
         Self {
             now: at(10),
             policy: MachinePolicy::default(),

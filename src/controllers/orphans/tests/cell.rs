@@ -19,7 +19,8 @@ use mcm_api::{
     machine::{Machine, MachineClass},
 };
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Guards, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
+    Code, Driver, DriverCapabilities, DriverError, DriverGuards, ListedVm, MachineRequest, SecretData, Vm,
+    VmsByProviderId, spec::ClassProblems,
 };
 use mcm_driver_host::DriverCatalogue;
 
@@ -27,7 +28,7 @@ const PERIOD: Duration = Duration::from_mins(15);
 
 #[derive(Default)]
 struct Cloud {
-    vms: Mutex<Listed>,
+    vms: Mutex<VmsByProviderId>,
     lists: Mutex<usize>,
     /// `id name namespace key` of each deletion.
     deleted: Mutex<Vec<String>>,
@@ -50,12 +51,12 @@ impl Driver for CloudDriver {
         "cloud"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { list: true, ..Capabilities::default() }
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities { list: true, ..DriverCapabilities::default() }
     }
 
-    fn validate(&self, _: &MachineClass) -> Problems {
-        Problems::default()
+    fn validate(&self, _: &MachineClass) -> ClassProblems {
+        ClassProblems::default()
     }
 
     async fn create(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
@@ -79,7 +80,7 @@ impl Driver for CloudDriver {
         unused()
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         *self.0.lists.lock() += 1;
         assert!(secret.0.contains_key("key"), "never without credentials");
         if class.metadata.name.as_deref() == Some("broken") {
@@ -144,7 +145,7 @@ impl World {
 
     fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Leading) -> Leading {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
-        let drivers = Arc::new(DriverCatalogue::of([driver], &Guards::unobserved()));
+        let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
         start(&self.wire, kinds, &Settings { drivers, ..settings() })
     }
 

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::world::machine;
 use crate::orphans::{ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers};
 use mcm_api::{labels, machine::MachineSet, patch, vm_owner::Owner};
-use mcm_driver::{Listed, ListedVm};
+use mcm_driver::{ListedVm, VmsByProviderId};
 
 #[derive(Clone)]
 struct Scene {
-    vms: Listed,
+    vms: VmsByProviderId,
     stock: NamespaceObjects,
 }
 
 impl Scene {
     /// A set with two replicas, one of which runs and one of which lost its VM, and VM 5 with its Node.
     fn new() -> Self {
-        let mut scene = Self { vms: Listed::new(), stock: NamespaceObjects::default() };
+        let mut scene = Self { vms: VmsByProviderId::new(), stock: NamespaceObjects::default() };
         scene.set(&json!({}));
         scene.vm("cloud:///5", "pool-1-five", Some("shoot"));
         scene.node("node-5", "cloud:///5");

@@ -15,7 +15,7 @@ use crate::orphans::{
     VmListing, claim_of, plan,
 };
 use mcm_api::{machine::Machine, patch, reasons::EventReason, vm_owner::Owner};
-use mcm_driver::{Listed, ListedVm};
+use mcm_driver::{ListedVm, VmsByProviderId};
 use mcm_rules::{
     plan::Plan,
     safety::{
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub policy: OrphanPolicy,
     pub now: Timestamp,
     /// The VMs in the cloud.
-    pub vms: Listed,
+    pub vms: VmsByProviderId,
     /// UID of the namespace, if it can be read.
     pub uid: Option<String>,
     /// The answer to the question which classes of other namespaces have the cluster tag.
@@ -87,7 +87,7 @@ impl World {
         let mut world = Self {
             policy: OrphanPolicy::default(),
             now: Timestamp::from_second(1_700_000_000).unwrap(),
-            vms: Listed::new(),
+            vms: VmsByProviderId::new(),
             uid: None,
             others: ForeignClasses::Known(Vec::new()),
             asked: 0,

@@ -18,7 +18,8 @@ use super::{
 };
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Listed, ListedVm, MachineRequest, SecretData, Vm, spec::Problems,
+    Code, Driver, DriverCapabilities, DriverError, ListedVm, MachineRequest, SecretData, Vm, VmsByProviderId,
+    spec::ClassProblems,
 };
 
 /// A cloud that keeps to the contract of a driver, in one of the ways in which clouds differ.
@@ -158,7 +159,7 @@ impl Cloud {
     }
 
     /// The VMs of a class, according to their tags.
-    fn list(&self, class: &str) -> Listed {
+    fn list(&self, class: &str) -> VmsByProviderId {
         let listed = self.vms.iter().filter(|(_, server)| server.is_tagged && server.class == class);
         listed.map(|(id, server)| (id.clone(), ListedVm::new(&server.machine, server.marker.clone()))).collect()
     }
@@ -323,14 +324,14 @@ impl Driver for ModelDriver {
         PROVIDER
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> DriverCapabilities {
         let initialize = self.world.upgrade().is_some_and(|world| world.cloud.lock().style.initializes);
         let list = self.world.upgrade().is_some_and(|world| world.cloud.lock().lists);
-        Capabilities { initialize, list, ..Capabilities::default() }
+        DriverCapabilities { initialize, list, ..DriverCapabilities::default() }
     }
 
-    fn validate(&self, _: &MachineClass) -> Problems {
-        Problems::default()
+    fn validate(&self, _: &MachineClass) -> ClassProblems {
+        ClassProblems::default()
     }
 
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
@@ -396,7 +397,7 @@ impl Driver for ModelDriver {
         self.call("status", machine, &NEVER_STATUS, |world| world.cloud.lock().status(machine)).await
     }
 
-    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let nobody = Machine::default();
         self.call("list", &nobody, &[], |world| {
             let cloud = world.cloud.lock();

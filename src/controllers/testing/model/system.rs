@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{KINDS, MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
 use mcm_api::GoDuration;
-use mcm_driver::{Driver, Guards};
+use mcm_driver::{Driver, DriverGuards};
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::safety::{api_server::ProbeTiming, meltdown};
 use mcm_runtime::{
@@ -168,7 +168,7 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
             finalizer_grace: SignedDuration::from_secs(30),
             unhealthy_replacements: meltdown::MeltdownLimits::default(),
         },
-        drivers: Arc::new(DriverCatalogue::of([driver], &Guards::unobserved())),
+        drivers: Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved())),
         slots: 4,
     };
     let config = CellConfig {

@@ -3,16 +3,16 @@
 use rstest::rstest;
 
 use super::*;
-use mcm_driver::conformance::{self, Outcome, Subject};
-use mcm_simulated_cloud::{Cloud, Control, driver::SimulatedDriver};
+use mcm_driver::conformance::{self, ConformanceOutcome, ConformanceSubject};
+use mcm_simulated_cloud::{CloudSimulator, SimulationSettings, driver::SimulatedDriver};
 
 fn tested(endpoint: &DriverEndpoint) -> RemoteDriver {
-    RemoteDriver::open(endpoint, TextTreatment::AsTheyAre, &Guards::unobserved().observer)
+    RemoteDriver::open(endpoint, TextTreatment::AsTheyAre, &DriverGuards::unobserved().observer)
 }
 
 #[tokio::test]
 async fn the_simulated_driver_conforms_over_a_socket() {
-    let cloud = Arc::new(Cloud::new(1, Control::default()));
+    let cloud = Arc::new(CloudSimulator::new(1, SimulationSettings::default()));
     cloud.replace_control(json!({"latency": {"create": "10ms", "delete": "10ms"}})).unwrap();
     let (_folder, path) = socket();
     let _server = Server::on_socket(&path, Arc::new(SimulatedDriver::new(Arc::clone(&cloud) as _))).await;
@@ -25,7 +25,7 @@ async fn the_simulated_driver_conforms_over_a_socket() {
         serde_json::from_value(class).unwrap()
     };
     let volume = |spec| serde_json::from_value(spec).unwrap();
-    let subject = Subject {
+    let subject = ConformanceSubject {
         driver: &driver,
         class: class("ns", json!({"initialize": true})),
         invalid_class: Some(class("ns", json!({"zone": 7, "taints": [{}]}))),
@@ -38,7 +38,7 @@ async fn the_simulated_driver_conforms_over_a_socket() {
         prefix: "conformance".to_owned(),
     };
     let report = conformance::run(&subject).await;
-    assert!(report.results.iter().all(|one| one.outcome == Outcome::Passed), "\n{report}");
+    assert!(report.results.iter().all(|one| one.outcome == ConformanceOutcome::Passed), "\n{report}");
     assert_eq!(cloud.stats().alive, 0, "nothing is left");
 }
 
@@ -48,7 +48,7 @@ async fn capabilities_are_those_of_the_driver() {
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;
     let driver = client_of("odd", &path);
     driver.reached().await.unwrap();
-    assert_eq!(driver.capabilities(), Capabilities { initialize: false, list: true, inspect: true, tag: true });
+    assert_eq!(driver.capabilities(), DriverCapabilities { initialize: false, list: true, inspect: true, tag: true });
 }
 
 #[tokio::test]
@@ -135,9 +135,9 @@ async fn a_class_is_inspected_and_a_vm_tagged_in_the_other_process() {
     let found = driver.inspect(&class, &secret).await.unwrap();
     let found: Vec<_> = found.iter().map(|one| (one.path.as_str(), one.presence, one.text.as_str())).collect();
     let expected = [
-        ("providerSpec.image", Presence::Present, "here"),
-        ("providerSpec.network", Presence::Missing, "no network"),
-        ("Secret", Presence::Unknown, "key (secret)"),
+        ("providerSpec.image", ResourcePresence::Present, "here"),
+        ("providerSpec.network", ResourcePresence::Missing, "no network"),
+        ("Secret", ResourcePresence::Unknown, "key (secret)"),
     ];
     assert_eq!(found, expected);
     let mut known = request();
@@ -159,7 +159,7 @@ async fn a_class_is_validated_in_the_background() {
         .on_problems(&(Arc::new(move |class: &MachineClass| known.send(class.clone()).unwrap()) as _));
     assert_eq!(driver.known_problems(&class), None, "what was not asked is unknown");
     let known = until_ok(async || driver.known_problems(&class).ok_or(DriverError::new(Code::Unavailable, "not yet")));
-    let mut expected = Problems::default();
+    let mut expected = ClassProblems::default();
     expected.error("providerSpec.bad", "two lines");
     assert_eq!(known.await, expected);
     let told = tokio::task::spawn_blocking(move || told.recv_timeout(Duration::from_secs(30)));

@@ -37,15 +37,15 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    guard::Guards,
-    inspection::{Finding, Presence},
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
-    spec::Problems,
-    vm::{Listed, ListedVm, Vm},
+    guard::DriverGuards,
+    inspection::{ResourceFinding, ResourcePresence},
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
+    spec::ClassProblems,
+    vm::{ListedVm, Vm, VmsByProviderId},
 };
 
 fn catalogue(driver: Arc<dyn Driver>) -> DriverCatalogue {
-    DriverCatalogue::of([driver], &Guards::unobserved())
+    DriverCatalogue::of([driver], &DriverGuards::unobserved())
 }
 
 /// Quick, so that tests do not wait.
@@ -119,7 +119,7 @@ fn client(name: &str, address: DriverAddress) -> RemoteDriver {
 }
 
 fn open(endpoint: &DriverEndpoint) -> RemoteDriver {
-    RemoteDriver::open_with(endpoint, TextTreatment::Cleaned, &Guards::unobserved().observer, TIMING)
+    RemoteDriver::open_with(endpoint, TextTreatment::Cleaned, &DriverGuards::unobserved().observer, TIMING)
 }
 
 fn client_of(name: &str, path: &Path) -> RemoteDriver {
@@ -157,7 +157,7 @@ type Answer<T> = Result<T, DriverError>;
 /// A driver with configured answers.
 struct Odd {
     vm: Mutex<Answer<Vm>>,
-    list: Listed,
+    list: VmsByProviderId,
     /// The number of polls.
     looks: Mutex<usize>,
     /// Provider IDs with the requested tags.
@@ -172,7 +172,7 @@ impl Odd {
         let vm = Vm { provider_id: "odd:///1".to_owned(), node_name: "node-1".to_owned(), ..Vm::default() };
         Self {
             vm: Mutex::new(Ok(vm)),
-            list: Listed::new(),
+            list: VmsByProviderId::new(),
             looks: Mutex::default(),
             tagged: Mutex::default(),
             latency: Mutex::default(),
@@ -207,13 +207,13 @@ impl Driver for Odd {
         "odd"
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> DriverCapabilities {
         *self.looks.lock() += 1;
-        Capabilities { initialize: false, list: true, inspect: true, tag: true }
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
-        let mut problems = Problems::default();
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         if class.provider_spec.get("bad").is_some() {
             problems.error("providerSpec.bad", "two\nlines");
         }
@@ -236,17 +236,20 @@ impl Driver for Odd {
         self.answer().await
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<Listed> {
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Answer<VmsByProviderId> {
         self.answer().await.map(|_| self.list.clone())
     }
 
-    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Answer<Vec<Finding>> {
-        let finding =
-            |path: &str, presence, text: &str| Finding { path: path.to_owned(), presence, text: text.to_owned() };
+    async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Answer<Vec<ResourceFinding>> {
+        let finding = |path: &str, presence, text: &str| ResourceFinding {
+            path: path.to_owned(),
+            presence,
+            text: text.to_owned(),
+        };
         Ok(vec![
-            finding("providerSpec.image", Presence::Present, "here"),
-            finding("providerSpec.network", Presence::Missing, "no\nnetwork"),
-            finding("Secret", Presence::Unknown, "key hunter2-hunter2"),
+            finding("providerSpec.image", ResourcePresence::Present, "here"),
+            finding("providerSpec.network", ResourcePresence::Missing, "no\nnetwork"),
+            finding("Secret", ResourcePresence::Unknown, "key hunter2-hunter2"),
         ])
     }
 

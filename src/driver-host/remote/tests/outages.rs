@@ -6,7 +6,7 @@ use tokio::net::UnixListener;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{between::Proxy, *};
-use mcm_driver::{Observer, Operation};
+use mcm_driver::{DriverObserver, DriverOperation};
 
 /// Far below the limits of calls, which are minutes.
 const SOON: Duration = Duration::from_secs(10);
@@ -26,8 +26,8 @@ async fn a_missing_driver_is_unavailable_until_it_starts() {
 #[derive(Default)]
 struct Reached(Mutex<Vec<bool>>);
 
-impl Observer for Reached {
-    fn observed(&self, _: &str, _: Operation, _: Duration, _: Result<(), Code>) {}
+impl DriverObserver for Reached {
+    fn observed(&self, _: &str, _: DriverOperation, _: Duration, _: Result<(), Code>) {}
 
     fn reached(&self, _: &str, is_up: bool) {
         self.0.lock().push(is_up);
@@ -45,7 +45,7 @@ impl Reached {
 async fn whether_a_driver_can_be_called_is_observed() {
     let (_folder, path) = socket();
     let reached = Arc::new(Reached::default());
-    let observer: Arc<dyn Observer> = Arc::<Reached>::clone(&reached);
+    let observer: Arc<dyn DriverObserver> = Arc::<Reached>::clone(&reached);
     let endpoint = DriverEndpoint::new("odd", DriverAddress::Unix(path.clone()));
     let _driver = RemoteDriver::open_with(&endpoint, TextTreatment::Cleaned, &observer, TIMING);
     reached.until(&[false]).await;
@@ -209,7 +209,8 @@ async fn a_driver_that_breaks_every_call_is_looked_at_with_pauses() {
     let odd = Arc::new(Odd::new());
     let _server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
     let endpoint = DriverEndpoint::new("odd", DriverAddress::Unix(path));
-    let driver = RemoteDriver::open_with(&endpoint, TextTreatment::Cleaned, &Guards::unobserved().observer, timing);
+    let driver =
+        RemoteDriver::open_with(&endpoint, TextTreatment::Cleaned, &DriverGuards::unobserved().observer, timing);
     driver.reached().await.unwrap();
     let mut too_large = request();
     too_large.secret.0.insert("large".to_owned(), vec![0; 9 << 20]);

@@ -30,11 +30,11 @@ use crate::testing::server::{Fake, FakeCloud, Fault, Reply, Request, Shared, ser
 use crate::tls::use_ring;
 use crate::{
     cloud::{
-        client::Limits,
-        requests::Requests,
-        tls::{Connections, TlsOptions},
+        client::HttpLimits,
+        requests::RequestReporter,
+        tls::{TlsClientCache, TlsOptions},
     },
-    guard::Guards,
+    guard::DriverGuards,
 };
 
 /// Answers everything with an object.
@@ -58,8 +58,8 @@ struct Counting {
 }
 
 #[async_trait]
-impl Authentication for Counting {
-    async fn headers(&self, request: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Counting {
+    async fn headers(&self, request: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         let mut seen = self.seen.lock();
         let headers: String =
             request.headers.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
@@ -73,29 +73,30 @@ impl Authentication for Counting {
     }
 }
 
-fn failure_of(answer: &Answer) -> Failure {
+fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     match answer.text.as_str() {
-        "refused" => Failure::Named { code: Code::Unavailable, name: "Busy".to_owned(), message: String::new() },
-        _ => Failure::Status(answer.status),
+        "refused" => CloudFailure::Named { code: Code::Unavailable, name: "Busy".to_owned(), message: String::new() },
+        _ => CloudFailure::Status(answer.status),
     }
 }
 
-fn rest(url: &str, tls: &TlsOptions, authentication: Box<dyn Authentication>) -> Result<Rest, DriverError> {
+fn rest(url: &str, tls: &TlsOptions, authentication: Box<dyn RequestAuthenticator>) -> Result<RestClient, DriverError> {
     let second = Duration::from_secs(1);
-    let limits = Limits {
+    let limits = HttpLimits {
         attempt: 20 * second,
         call: 60 * second,
         attempts: 3,
         pause: Duration::from_millis(1),
         slowest: 1000.0,
     };
-    let http = Arc::new(Http::new(limits, false, Requests::of("test", &Guards::unobserved().observer)));
-    let client = Connections::new(limits.attempt, false).client(tls)?;
-    Ok(Rest::new(&http, client, url.parse().unwrap(), authentication, limits.slowest, failure_of))
+    let http =
+        Arc::new(HttpClient::new(limits, false, RequestReporter::of("test", &DriverGuards::unobserved().observer)));
+    let client = TlsClientCache::new(limits.attempt, false).client(tls)?;
+    Ok(RestClient::new(&http, client, url.parse().unwrap(), authentication, limits.slowest, failure_of))
 }
 
 /// A server with the path of its API, and the API.
-async fn start(authentication: Counting) -> (Shared<Echo>, Rest) {
+async fn start(authentication: Counting) -> (Shared<Echo>, RestClient) {
     let fake = Fake::new(Echo);
     let url = serve(&fake).await + "/base/path/";
     let rest = rest(&url, &TlsOptions::default(), Box::new(authentication)).unwrap();
@@ -104,19 +105,19 @@ async fn start(authentication: Counting) -> (Shared<Echo>, Rest) {
 
 const READ: [&str; 1] = ["things"];
 
-fn read_call() -> Call<'static> {
-    Call::read("thing_get", Method::GET, &READ)
+fn read_call() -> RestCall<'static> {
+    RestCall::read("thing_get", Method::GET, &READ)
 }
 
-fn write_call() -> Call<'static> {
-    Call::write("thing_create", Method::POST, &READ).with(json!({"a": 1}))
+fn write_call() -> RestCall<'static> {
+    RestCall::write("thing_create", Method::POST, &READ).with(json!({"a": 1}))
 }
 
 #[tokio::test]
 async fn no_part_of_a_path_leads_elsewhere() {
     let (fake, rest) = start(Counting::default()).await;
     let path = ["things", "a/../b?c#d", "e f"];
-    let call = Call { query: &[("q", "a&b=c")], ..Call::read("thing_get", Method::GET, &path) };
+    let call = RestCall { query: &[("q", "a&b=c")], ..RestCall::read("thing_get", Method::GET, &path) };
     let _: Value = rest.call(&call).await.unwrap();
     let sent = &fake.lock().sent("any")[0];
     assert_eq!(
@@ -133,8 +134,8 @@ async fn no_part_of_a_path_leads_elsewhere() {
 #[tokio::test]
 async fn a_part_of_a_path_that_would_vanish_is_not_sent(#[case] part: &str) {
     let (fake, rest) = start(Counting::default()).await;
-    let failed: Result<Value, _> = rest.call(&Call::write("thing_delete", Method::DELETE, &["things", part])).await;
-    assert!(matches!(failed, Err(Failure::Unsent(_))), "{failed:?}");
+    let failed: Result<Value, _> = rest.call(&RestCall::write("thing_delete", Method::DELETE, &["things", part])).await;
+    assert!(matches!(failed, Err(CloudFailure::Unsent(_))), "{failed:?}");
     assert_eq!(fake.lock().count("any"), 0);
 }
 
@@ -151,11 +152,11 @@ async fn a_request_without_a_body_has_a_length_where_it_may_have_a_body(
     #[case] expected: Option<&str>,
 ) {
     let (fake, rest) = start(Counting::default()).await;
-    let _: Value = rest.call(&Call::write("thing_register", method.clone(), &READ)).await.unwrap();
+    let _: Value = rest.call(&RestCall::write("thing_register", method.clone(), &READ)).await.unwrap();
     let sent = fake.lock().sent("any");
     assert_eq!(sent[0].headers.get("content-length").map(String::as_str), expected);
     // A body has its own length, once.
-    let _: Value = rest.call(&Call::write("thing_create", method, &READ).with(json!({"a": 1}))).await.unwrap();
+    let _: Value = rest.call(&RestCall::write("thing_create", method, &READ).with(json!({"a": 1}))).await.unwrap();
     assert_eq!(fake.lock().sent("any")[1].headers["content-length"], "7");
 }
 
@@ -189,7 +190,7 @@ async fn headers_of_a_call_are_sent_and_signed() {
     assert_eq!(fake.lock().sent("any")[0].headers["x-action"], "Look");
     assert_eq!(*authentication.seen.lock(), ["GET /base/path/things x-action=Look"]);
     let failed: Result<Value, _> = rest.call(&read_call().header("x-action", "Look\nx-other: 1")).await;
-    assert!(matches!(failed, Err(Failure::Unsent(_))), "{failed:?}");
+    assert!(matches!(failed, Err(CloudFailure::Unsent(_))), "{failed:?}");
 }
 
 #[tokio::test]
@@ -198,7 +199,7 @@ async fn refused_credentials_are_forgotten_once_per_call() {
     let (fake, rest) = start(authentication.clone()).await;
     fake.lock().faults.push(("any", Fault::Status(401), 1));
     let failed: Result<Value, _> = rest.call(&read_call()).await;
-    assert_eq!(failed, Err(Failure::Status(401)));
+    assert_eq!(failed, Err(CloudFailure::Status(401)));
     assert_eq!(authentication.refusals.load(Relaxed), 1);
 }
 
@@ -215,7 +216,7 @@ async fn a_write_is_repeated_only_if_it_had_no_effect_or_is_idempotent(
     #[case] reads: usize,
     #[case] writes: usize,
 ) {
-    let once = Call::idempotent("thing_create", Method::POST, &READ);
+    let once = RestCall::idempotent("thing_create", Method::POST, &READ);
     for (call, expected) in [(read_call(), reads), (write_call(), writes), (once, reads)] {
         let (fake, rest) = start(Counting::default()).await;
         fake.lock().faults.push(("any", fault.clone(), 99));
@@ -235,7 +236,7 @@ async fn a_redirection_is_not_followed() {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let rest = rest(&url, &TlsOptions::default(), Box::new(Counting::default())).unwrap();
     let answer: Result<Value, _> = rest.call(&read_call()).await;
-    assert_eq!(answer, Err(Failure::Status(307)));
+    assert_eq!(answer, Err(CloudFailure::Status(307)));
 }
 
 #[tokio::test]
@@ -256,15 +257,15 @@ async fn a_request_that_reaches_no_server_had_no_effect() {
     let rest = rest("http://127.0.0.1:1", &TlsOptions::default(), Box::new(Counting::default())).unwrap();
     let failed: Result<Value, _> = rest.call(&write_call()).await;
     let failure = failed.unwrap_err();
-    assert!(matches!(failure, Failure::Unreachable(_)) && !failure.may_have_had_effect(), "{failure:?}");
+    assert!(matches!(failure, CloudFailure::Unreachable(_)) && !failure.may_have_had_effect(), "{failure:?}");
 }
 
 #[test]
 fn a_token_is_a_header_or_refused_without_a_quote() {
-    let bearer = Bearer::new("token", "abc").unwrap();
+    let bearer = BearerToken::new("token", "abc").unwrap();
     assert_eq!(bearer.0[AUTHORIZATION], "Bearer abc");
     assert!(bearer.0[AUTHORIZATION].is_sensitive());
-    let error = Bearer::new("token", "a\nbc-secret").map(drop).unwrap_err();
+    let error = BearerToken::new("token", "a\nbc-secret").map(drop).unwrap_err();
     assert_eq!(error.message, "token in the secret of the class is no token");
 }
 
@@ -369,7 +370,7 @@ async fn a_server_that_asks_for_a_certificate_is_shown_that_of_the_options() {
 
 #[tokio::test]
 async fn accounts_with_the_same_tls_options_share_connections_and_wrong_ones_are_refused_without_a_quote() {
-    let connections = Connections::new(Duration::from_secs(1), false);
+    let connections = TlsClientCache::new(Duration::from_secs(1), false);
     let (certificate, key) = Ca::new().issue();
     let (_, other_key) = Ca::new().issue();
     connections

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Markers, filled, is_word, known, number},
-    spec::{Fields, Problems, Scalar, boolean, quotable, string, text},
+    cloud::{ClassMarkers, filled, is_word, known, number},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, quotable, string, text},
 };
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ pub(crate) struct DataDisk {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub region: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
     pub cluster_value: String,
     pub role_value: String,
 }
@@ -119,11 +119,11 @@ impl Scope {
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems.
-    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         fields.optional("apiVersion", &text());
         let all_tags = fields.map("tags", &text());
         let spec = Self {
@@ -159,7 +159,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region, or not both marker tags.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = Markers::of(self.tags.keys().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS);
         let Some(markers) = markers.filter(|_| !self.region.is_empty()) else {
             let message = format!(
                 "the class needs providerSpec.region and tags whose keys contain {} and {}: without them its VMs could not be told \
@@ -174,12 +174,12 @@ impl Spec {
     }
 }
 
-fn system_disk(disk: &mut Fields<'_>) -> SystemDisk {
+fn system_disk(disk: &mut FieldReader<'_>) -> SystemDisk {
     let size = disk.optional("size", &number(0, i32::MAX)).filter(|size| *size > 0);
     SystemDisk { category: known(disk, "category", &CATEGORIES), size }
 }
 
-fn data_disk(disk: &mut Fields<'_>) -> Option<DataDisk> {
+fn data_disk(disk: &mut FieldReader<'_>) -> Option<DataDisk> {
     let category = known(disk, "category", &CATEGORIES);
     let delete_with_instance = disk.optional("deleteWithInstance", &boolean()).unwrap_or(true);
     let is_local = category.as_deref().is_some_and(|category| LOCAL.contains(&category));
@@ -197,9 +197,9 @@ fn is_own(key: &str) -> bool {
     OWN_TAGS.contains(&key)
 }
 
-fn check_tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
+fn check_tags(tags: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
-    Markers::check(tags.keys().map(String::as_str), MARKERS, PATH, problems);
+    ClassMarkers::check(tags.keys().map(String::as_str), MARKERS, PATH, problems);
     let (own, others): (Vec<_>, Vec<_>) = tags.iter().partition(|(key, _)| is_own(key));
     for (key, _) in own {
         problems.warning(format!("{PATH}.{key}"), "ignored: mcm sets this tag itself");
@@ -239,7 +239,7 @@ fn without(room: usize) -> &'static str {
     }
 }
 
-fn check_whole(spec: &Spec, problems: &mut Problems) {
+fn check_whole(spec: &Spec, problems: &mut ClassProblems) {
     if spec.data_disks.len() > MOST_DATA_DISKS {
         let (expected, found) = (format!("at most {MOST_DATA_DISKS}"), spec.data_disks.len().to_string());
         problems.expected("providerSpec.dataDisks", &expected, &found);
@@ -254,13 +254,13 @@ fn check_whole(spec: &Spec, problems: &mut Problems) {
 }
 
 /// Letters, digits and hyphens.
-fn word() -> Scalar<String> {
+fn word() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| is_word(text)).map(str::to_owned);
-    Scalar::new("letters, digits and hyphens", parse)
+    ScalarType::new("letters, digits and hyphens", parse)
 }
 
 /// An IPv4 address. An empty one counts as absent.
-fn address() -> Scalar<String> {
+fn address() -> ScalarType<String> {
     let is_address = |text: &&str| text.is_empty() || text.parse::<Ipv4Addr>().is_ok();
-    Scalar::new("an IPv4 address", move |value: &Value| value.as_str().filter(is_address).map(str::to_owned))
+    ScalarType::new("an IPv4 address", move |value: &Value| value.as_str().filter(is_address).map(str::to_owned))
 }

@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn changed(name: &str, value: Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -28,9 +28,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let scope = Spec::read(&spec(), &mut problems).scope().unwrap();
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!(scope.region, "cn-beijing");
     assert_eq!(scope.tags(), [("kubernetes.io/cluster/shoot", "1"), ("kubernetes.io/role/node", "1")]);
 }
@@ -49,7 +49,7 @@ fn all_fields_are_read() {
         "internetMaxBandwidthOut": 0, "spotStrategy": "SpotAsPriceGo", "IoOptimized": "optimized", "keyPairName": "key",
     });
     value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let spec = Spec::read(&value, &mut Problems::default());
+    let spec = Spec::read(&value, &mut ClassProblems::default());
     let text = |text: &str| Some(text.to_owned());
     let disk = |category: Option<&str>, delete_with_instance, size| DataDisk {
         category: category.map(str::to_owned),
@@ -81,7 +81,7 @@ fn all_fields_are_read() {
         spot_strategy: text("SpotAsPriceGo"),
         io_optimized: text("optimized"),
         key_pair_name: text("key"),
-        ..Spec::read(&self::spec(), &mut Problems::default())
+        ..Spec::read(&self::spec(), &mut ClassProblems::default())
     };
     assert_eq!(spec, expected);
 }
@@ -92,9 +92,9 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
         "IMAGEID": "m-1", "InstanceType": "t", "Region": "r", "ioOptimized": "none", "systemDisk": null, "vswitchid": "vsw-1",
         "TAGS": {"kubernetes.io/cluster/shoot": "1", "kubernetes.io/role/node": "1"}, "DataDisks": [{"SIZE": 7}],
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!(
         (read.image_id.as_str(), read.io_optimized.as_deref(), read.v_switch_id.as_deref(), read.data_disks[0].size),
         ("m-1", Some("none"), Some("vsw-1"), 7)
@@ -204,9 +204,9 @@ fn an_odd_field_is_a_warning(#[case] name: &str, #[case] value: Value, #[case] e
 #[test]
 fn vms_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"region": "cn-beijing", "tags": spec()["tags"], "imageID": 7, "dataDisks": "x"});
-    assert_eq!(Spec::read(&value, &mut Problems::default()).scope().unwrap().region, "cn-beijing");
+    assert_eq!(Spec::read(&value, &mut ClassProblems::default()).scope().unwrap().region, "cn-beijing");
     let without_region = json!({"tags": spec()["tags"]});
-    Spec::read(&without_region, &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&without_region, &mut ClassProblems::default()).scope().unwrap_err();
     let without_role = json!({"region": "cn-beijing", "tags": {"kubernetes.io/cluster/shoot": "1"}});
-    Spec::read(&without_role, &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&without_role, &mut ClassProblems::default()).scope().unwrap_err();
 }

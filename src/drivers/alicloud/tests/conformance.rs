@@ -1,6 +1,6 @@
 //! The conformance suite.
 
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 use serde_json::json;
 
 use super::{
@@ -10,11 +10,11 @@ use super::{
     spec, spec_with,
 };
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "diskplugin.csi.alibabacloud.com", "volumeHandle": "d-1"}});
     let foreign = json!({"tags": {"kubernetes.io/cluster/other": "1", "kubernetes.io/role/node": "1"}});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(json!({"region": REGION, "imageID": 7}))),
@@ -26,9 +26,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

@@ -1,6 +1,6 @@
 //! The findings of a live check.
 
-use mcm_driver::{Driver, inspection::Presence};
+use mcm_driver::{Driver, inspection::ResourcePresence};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ fn everything() -> Value {
     })
 }
 
-async fn findings(world: &World, changes: &Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: &Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
 
 async fn missing(world: &World, changes: &Value) -> Vec<String> {
     let found = findings(world, changes).await.into_iter();
-    let missing = found.filter(|(_, presence, _)| *presence == Presence::Missing);
+    let missing = found.filter(|(_, presence, _)| *presence == ResourcePresence::Missing);
     missing.map(|(path, _, text)| format!("{path}: {text}")).collect()
 }
 
@@ -92,11 +92,11 @@ async fn a_permission_that_is_missing_leaves_a_resource_unknown() {
     let found = findings(&world, &everything()).await;
     let unknown: Vec<&str> = found
         .iter()
-        .filter(|(_, presence, _)| *presence == Presence::Unknown)
+        .filter(|(_, presence, _)| *presence == ResourcePresence::Unknown)
         .map(|(path, ..)| path.as_str())
         .collect();
     assert_eq!(unknown, ["Secret", "providerSpec.imageID", "providerSpec.zoneID", "providerSpec.vSwitchID"]);
-    assert!(found.iter().all(|(_, presence, _)| *presence != Presence::Missing), "{found:?}");
+    assert!(found.iter().all(|(_, presence, _)| *presence != ResourcePresence::Missing), "{found:?}");
 }
 
 #[tokio::test]
@@ -106,6 +106,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     secret.0.insert("alicloudAccessKeySecret".to_owned(), b"another-key".to_vec());
     let found = world.driver.inspect(&class(spec_with(&json!({}))), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-key"), "{}", found[0].text);
 }

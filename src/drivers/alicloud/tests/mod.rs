@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Guards, MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
+    DriverGuards, MachineRequest, SecretData,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
@@ -84,20 +84,20 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> AliDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> AliDriver {
     driver_that_waits(attempt, Duration::from_secs(60), requests)
 }
 
 /// The same; it gives a VM up that is not shown for so long.
-fn driver_that_waits(attempt: Duration, lost: Duration, requests: Requests) -> AliDriver {
+fn driver_that_waits(attempt: Duration, lost: Duration, requests: RequestReporter) -> AliDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 3, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(2), longest: millis(10), total: millis(2000) };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 3, pause: millis(1), slowest: 1000.0 };
+    let pace = PollTiming { first: millis(2), longest: millis(10), total: millis(2000) };
     let access = Access { limits, uses_proxy: false, secrets: secret_policy() };
     AliDriver::new(access, Patience { window: millis(2), lost, pace }, requests)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems, testing::secret};
+use mcm_driver::{Driver, SecretData, SecretPolicy, spec::ClassProblems, testing::secret};
 use serde_json::Value;
 
 use super::{driver, unmeasured};
@@ -20,13 +20,13 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let deployment: MachineDeployment =
         template(include_str!("../../../../templates/alicloud/machine-deployment.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.validate(&class), Problems::default());
+    assert_eq!(driver.validate(&class), ClassProblems::default());
     assert_eq!(Some(deployment.spec.template.spec.class.name.as_str()), class.metadata.name.as_deref());
     assert_eq!(class.secret_ref.as_ref().unwrap().name, secret["metadata"]["name"]);
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
     Login::of(&data, "cn-beijing", &SecretPolicy::default()).map(drop).expect("no flag is needed");
 }
 
@@ -34,7 +34,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
 async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
     let class: MachineClass = template(include_str!("extension.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.validate(&class), Problems::default());
+    assert_eq!(driver.validate(&class), ClassProblems::default());
     let data = secret(&[("accessKeyID", "LTAI4Fexample"), ("accessKeySecret", "hunter2")]);
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
 }

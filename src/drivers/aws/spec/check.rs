@@ -6,8 +6,8 @@ use super::types::{BlockDevice, MARKERS, ROOT_DEVICE, Spec};
 use crate::names::{MOST_TAGS, OWNER_TAG, UID_TAG, tags_of};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    cloud::{Markers, is_word},
-    spec::{Problems, found, quotable},
+    cloud::{ClassMarkers, is_word},
+    spec::{ClassProblems, found, quotable},
 };
 
 /// Fields that the reference accepts and never sends. Sending them would change cost, encryption or permissions of pools
@@ -29,7 +29,7 @@ const GP3_MOST_THROUGHPUT: i32 = 2000;
 
 /// Compares the zone of the `nodeTemplate` with the `providerSpec`: labels of Nodes and estimates of autoscalers follow from
 /// the former.
-pub(crate) fn node_template(spec: &Spec, class: &MachineClass, problems: &mut Problems) {
+pub(crate) fn node_template(spec: &Spec, class: &MachineClass, problems: &mut ClassProblems) {
     let Some(template) = &class.node_template else { return };
     let (region, zone) = (template.region.as_str(), template.zone.as_str());
     if !region.is_empty() && region != spec.region {
@@ -40,7 +40,7 @@ pub(crate) fn node_template(spec: &Spec, class: &MachineClass, problems: &mut Pr
     }
 }
 
-pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
+pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut ClassProblems) {
     if !spec.region.is_empty() && !is_word(&spec.region) {
         let found = found(&Value::from(spec.region.as_str()));
         problems.expected("providerSpec.region", "letters, digits and hyphens", &found);
@@ -54,12 +54,12 @@ pub(super) fn spec(spec: &Spec, value: &Value, problems: &mut Problems) {
     placement(spec, problems);
     differences(spec, value, problems);
     tags(spec, problems);
-    Markers::check(spec.tags.keys().map(String::as_str), MARKERS, "providerSpec.tags", problems);
+    ClassMarkers::check(spec.tags.keys().map(String::as_str), MARKERS, "providerSpec.tags", problems);
     ignored(value, problems);
 }
 
 /// Reports fields that Gardener's driver treats differently.
-fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
+fn differences(spec: &Spec, value: &Value, problems: &mut ClassProblems) {
     if value.is_null() {
         problems.difference("providerSpec", "Gardener's driver fails with Internal: unexpected end of JSON input");
     }
@@ -85,7 +85,7 @@ fn differences(spec: &Spec, value: &Value, problems: &mut Problems) {
     }
 }
 
-fn profile(spec: &Spec, problems: &mut Problems) {
+fn profile(spec: &Spec, problems: &mut ClassProblems) {
     match (&spec.profile_name, &spec.profile_arn) {
         (Some(_), Some(_)) => problems.expected("providerSpec.iam", "either name or arn", "both"),
         (None, None) => problems.expected("providerSpec.iam", "name or arn", "neither"),
@@ -93,7 +93,7 @@ fn profile(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
+fn block_devices(devices: &[BlockDevice], problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.blockDevices";
     if devices.is_empty() {
         problems.expected(PATH, "at least one block device", "none");
@@ -128,7 +128,7 @@ fn block_devices(devices: &[BlockDevice], problems: &mut Problems) {
 
 /// Reports values that EC2 refuses for its older types of volumes. Newer types may have other limits, and maxima have risen
 /// before.
-fn performance(device: &BlockDevice, path: &str, problems: &mut Problems) {
+fn performance(device: &BlockDevice, path: &str, problems: &mut ClassProblems) {
     let volume_type = device.volume_type.as_str();
     if ["gp2", "st1", "sc1", "standard"].contains(&volume_type) && device.iops > 0 {
         problems.error(format!("{path}.iops"), format!("a volume of type {volume_type} takes none"));
@@ -161,7 +161,7 @@ fn is_data_device(name: &str) -> bool {
         .is_some_and(|letters| matches!(letters.as_bytes(), [b'a'..=b'c'] | [b'a'..=b'c', b'a'..=b'z']))
 }
 
-fn reservation(spec: &Spec, problems: &mut Problems) {
+fn reservation(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.capacityReservation";
     let Some(reservation) = &spec.capacity_reservation else { return };
     if reservation.id.is_some() && reservation.resource_group_arn.is_some() {
@@ -173,7 +173,7 @@ fn reservation(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn interfaces(spec: &Spec, problems: &mut Problems) {
+fn interfaces(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.networkInterfaces";
     if spec.network_interfaces.is_empty() {
         problems.expected(PATH, "at least one network interface", "none");
@@ -197,7 +197,7 @@ fn interfaces(spec: &Spec, problems: &mut Problems) {
 }
 
 /// Limits of EC2 on tags.
-fn tags(spec: &Spec, problems: &mut Problems) {
+fn tags(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     let (count, sent) = (spec.tags.len(), tags_of(&spec.tags, "", Some(("uid", "owner"))));
     let missing = [UID_TAG, OWNER_TAG].into_iter().filter(|key| !sent.contains_key(key)).collect::<Vec<_>>();
@@ -224,7 +224,7 @@ fn tags(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn market(spec: &Spec, problems: &mut Problems) {
+fn market(spec: &Spec, problems: &mut ClassProblems) {
     let is_price = |price: &str| price.parse::<f64>().is_ok_and(|price| price.is_finite() && price > 0.0);
     if let Some(price) = spec.spot_price.as_deref().filter(|price| !price.is_empty() && !is_price(price)) {
         problems.expected("providerSpec.spotPrice", "a price in dollars, more than 0", &found(&Value::from(price)));
@@ -234,24 +234,24 @@ fn market(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn cpu(spec: &Spec, problems: &mut Problems) {
+fn cpu(spec: &Spec, problems: &mut ClassProblems) {
     let Some(cpu) = &spec.cpu_options else { return };
     if cpu.core_count.is_some() != cpu.threads_per_core.is_some() {
         problems.expected("providerSpec.cpuOptions", "both coreCount and threadsPerCore, or neither", "one");
     }
 }
 
-fn placement(spec: &Spec, problems: &mut Problems) {
+fn placement(spec: &Spec, problems: &mut ClassProblems) {
     let Some(placement) = &spec.placement else { return };
     if placement.host_id.is_some() && placement.tenancy.as_deref() != Some("host") {
         problems.error("providerSpec.placement.hostId", "needs tenancy host");
     }
 }
 
-fn ignored(value: &Value, problems: &mut Problems) {
+fn ignored(value: &Value, problems: &mut ClassProblems) {
     const TEXT: &str = "accepted and not sent to AWS, as in Gardener's driver";
     let is_set = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
-    let warn = |problems: &mut Problems, object: &Value, names: &[&str], path: &str| {
+    let warn = |problems: &mut ClassProblems, object: &Value, names: &[&str], path: &str| {
         for name in names {
             if get(object, name).filter(is_set).is_some() {
                 problems.warning(format!("{path}.{name}"), TEXT);

@@ -14,12 +14,12 @@ pub(super) use self::types::{
 };
 use mcm_driver::{
     DriverError,
-    spec::{Problem, Problems},
+    spec::{ClassProblems, FieldProblem},
 };
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems; what is wrong has its default.
-    pub(super) fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub(super) fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         let spec = read::spec(value, problems);
         check::spec(&spec, value, problems);
         spec
@@ -30,8 +30,8 @@ impl Spec {
 ///
 /// # Errors
 /// `InvalidArgument`: it is no such object.
-pub(super) fn placement_of_annotation(text: &str) -> Result<(Option<Placement>, Vec<Problem>), DriverError> {
-    let mut problems = Problems::default();
+pub(super) fn placement_of_annotation(text: &str) -> Result<(Option<Placement>, Vec<FieldProblem>), DriverError> {
+    let mut problems = ClassProblems::default();
     let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
     let placement = read::annotated_placement(&value, &mut problems);
     problems.to_result()?;

@@ -6,7 +6,7 @@ use super::types::{BlockDevice, CapacityReservation, CpuOptions, MetadataOptions
 use crate::names::PLACEMENT_ANNOTATION;
 use mcm_driver::{
     cloud::{filled, known, number, required_known},
-    spec::{Fields, Problems, Scalar, boolean, one_of, string, text},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, one_of, string, text},
 };
 
 const FIELDS: [&str; 19] = [
@@ -75,11 +75,11 @@ const TOKENS: [&str; 2] = ["required", "optional"];
 const TENANCIES: [&str; 3] = ["default", "dedicated", "host"];
 const AFFINITIES: [&str; 2] = ["default", "host"];
 
-pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
+pub(super) fn spec(value: &Value, problems: &mut ClassProblems) -> Spec {
     if value.is_null() {
         problems.expected("providerSpec", "an object", "nothing");
     }
-    let mut fields = Fields::of_spec(value, &FIELDS, problems);
+    let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
     fields.optional("apiVersion", &text());
     fields.optional("ebsOptimized", &boolean());
     fields.optional("monitoring", &boolean());
@@ -129,9 +129,9 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
     }
 }
 
-pub(super) fn annotated_placement(value: &Value, problems: &mut Problems) -> Placement {
+pub(super) fn annotated_placement(value: &Value, problems: &mut ClassProblems) -> Placement {
     let path = format!("annotation {}", PLACEMENT_ANNOTATION);
-    let mut fields = Fields::of(path, value, &ANNOTATION_FIELDS, problems);
+    let mut fields = FieldReader::of(path, value, &ANNOTATION_FIELDS, problems);
     Placement {
         affinity: filled(&mut fields, "affinity"),
         availability_zone: filled(&mut fields, "availabilityZone"),
@@ -146,7 +146,7 @@ pub(super) fn annotated_placement(value: &Value, problems: &mut Problems) -> Pla
     }
 }
 
-fn block_device(device: &mut Fields<'_>) -> BlockDevice {
+fn block_device(device: &mut FieldReader<'_>) -> BlockDevice {
     for ignored in ["noDevice", "virtualName"] {
         device.optional(ignored, &text());
     }
@@ -167,7 +167,7 @@ fn block_device(device: &mut Fields<'_>) -> BlockDevice {
     BlockDevice { device_name: name, ..ebs.unwrap_or_default() }
 }
 
-fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
+fn interface(fields: &mut FieldReader<'_>) -> NetworkInterface {
     NetworkInterface {
         subnet_id: fields.required("subnetID", &string()).unwrap_or_default(),
         security_group_ids: fields.list("securityGroupIDs", &word()),
@@ -183,7 +183,7 @@ fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
     }
 }
 
-fn placement(fields: &mut Fields<'_>) -> Placement {
+fn placement(fields: &mut FieldReader<'_>) -> Placement {
     Placement {
         tenancy: known(fields, "tenancy", &TENANCIES),
         host_id: filled(fields, "hostId"),
@@ -195,7 +195,7 @@ fn placement(fields: &mut Fields<'_>) -> Placement {
 }
 
 /// A text that is not blank.
-fn word() -> Scalar<String> {
+fn word() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
-    Scalar::new("a string that is not blank", parse)
+    ScalarType::new("a string that is not blank", parse)
 }

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Placement, Spec, placement_of_annotation};
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 fn spec() -> Value {
     json!({
@@ -29,21 +29,21 @@ fn changed(pointer: &str, value: Value) -> Value {
     spec
 }
 
-fn problems(value: &Value) -> Problems {
-    let mut problems = Problems::default();
+fn problems(value: &Value) -> ClassProblems {
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     problems
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let Problems { errors, warnings, .. } = problems(value);
+    let ClassProblems { errors, warnings, .. } = problems(value);
     let texts = |all: Vec<_>| all.iter().map(ToString::to_string).collect();
     (texts(errors), texts(warnings))
 }
 
 #[test]
 fn a_class_with_what_is_required_is_valid() {
-    assert_eq!(problems(&spec()), Problems::default());
+    assert_eq!(problems(&spec()), ClassProblems::default());
 }
 
 #[rstest]
@@ -145,7 +145,7 @@ fn an_unknown_value_of_a_known_field_is_a_warning(
 #[case(json!(""))]
 fn preferences_of_ec2_are_known(#[case] value: Value) {
     let spec = changed("/capacityReservation", json!({"capacityReservationPreference": value}));
-    assert_eq!(problems(&spec), Problems::default());
+    assert_eq!(problems(&spec), ClassProblems::default());
 }
 
 /// Limits of EC2 that the class alone exceeds.
@@ -278,8 +278,8 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
     let spec = spec().to_string().replace("\"ami\"", "\"AMI\"").replace("\"subnetID\"", "\"subnetid\"");
     let mut spec: Value = serde_json::from_str(&spec).unwrap();
     spec["spotPrice"] = Value::Null;
-    assert_eq!(problems(&spec), Problems::default());
-    let parsed = Spec::read(&spec, &mut Problems::default());
+    assert_eq!(problems(&spec), ClassProblems::default());
+    let parsed = Spec::read(&spec, &mut ClassProblems::default());
     assert_eq!((parsed.ami.as_str(), &*parsed.network_interfaces[0].subnet_id), ("ami-1", "subnet-1"));
     assert_eq!(parsed.spot_price, None);
 }

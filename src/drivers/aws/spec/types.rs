@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mcm_driver::{
     DriverError,
-    cloud::{MarkerNames, Markers},
+    cloud::{ClassMarkers, MarkerNames},
     code::Code,
 };
 
@@ -114,7 +114,7 @@ pub(crate) struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Scope {
     pub region: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Spec {
@@ -123,7 +123,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region or no markers.
     pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = Markers::of(self.tags.keys().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if !self.region.is_empty() => Ok(Scope { region: self.region.clone(), markers }),
             _ => {

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::{class, fake::Fault, secret, spec, spec_with, start};
 use mcm_driver::{
-    conformance::{Outcome, Report, Subject, run},
+    conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run},
     interface::Driver,
 };
 
-pub(super) fn subject(driver: &dyn Driver, spec: Value) -> Subject<'_> {
+pub(super) fn subject(driver: &dyn Driver, spec: Value) -> ConformanceSubject<'_> {
     let volume = |spec: Value| serde_json::from_value(spec).unwrap();
-    Subject {
+    ConformanceSubject {
         driver,
         class: class(spec),
         invalid_class: Some(class(json!({"region": 7}))),
@@ -31,8 +31,8 @@ fn initializing() -> Value {
     spec_with(&json!({"srcAndDstChecksEnabled": false}))
 }
 
-fn assert_all_passed(report: &Report) {
-    assert!(report.results.iter().all(|one| one.outcome == Outcome::Passed), "\n{report}");
+fn assert_all_passed(report: &ConformanceReport) {
+    assert!(report.results.iter().all(|one| one.outcome == ConformanceOutcome::Passed), "\n{report}");
 }
 
 #[tokio::test]

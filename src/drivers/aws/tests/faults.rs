@@ -12,7 +12,7 @@ use super::{
     limits, request, request_for, spec_with, start, start_cloud, with_id,
 };
 use crate::AwsDriver;
-use mcm_driver::{Code, DriverError, MachineRequest, cloud::Limits, guard::Guards, interface::Driver};
+use mcm_driver::{Code, DriverError, MachineRequest, cloud::HttpLimits, guard::DriverGuards, interface::Driver};
 
 const THROTTLE: Fault = Fault::Error("RequestLimitExceeded", 503);
 const STOCK_OUT: Fault = Fault::Error("InsufficientInstanceCapacity", 500);
@@ -258,8 +258,8 @@ async fn five_hundred_machines_get_five_hundred_vms_although_every_tenth_answer_
 async fn throttled_creations_waste_few_calls() {
     const MACHINES: usize = 40;
     let (cloud, url) = start_cloud().await;
-    let limits = Limits { slowest: Limits::default().slowest, ..limits(Duration::from_secs(20)) };
-    let driver = driver_within(&url, limits, Guards::unobserved().observer);
+    let limits = HttpLimits { slowest: HttpLimits::default().slowest, ..limits(Duration::from_secs(20)) };
+    let driver = driver_within(&url, limits, DriverGuards::unobserved().observer);
     cloud.lock().bucket = Some(Bucket { most: 5.0, per_second: 5.0, tokens: 5.0, filled: Instant::now() });
     let requests: Vec<MachineRequest> = (0..MACHINES).map(|number| request(&format!("m-{number}"))).collect();
     join_all(requests.iter().map(|request| create(&driver, request))).await;

@@ -21,7 +21,8 @@ use super::{
 use crate::{AwsDriver, NAME, Patience, accounts::Access};
 use mcm_api::machine::SecretRef;
 use mcm_driver::{
-    Code, ListedVm, MachineRequest, SecretData, SecretPolicy, cloud::Requests, guard::Guards, interface::Driver,
+    Code, ListedVm, MachineRequest, SecretData, SecretPolicy, cloud::RequestReporter, guard::DriverGuards,
+    interface::Driver,
 };
 
 /// Puts a VM into the cloud that the driver did not create.
@@ -561,7 +562,7 @@ async fn nothing_is_sent_to_an_endpoint_that_is_not_allowed() {
     let (cloud, url) = start_cloud().await;
     let policy = SecretPolicy::default();
     let access = Access { secrets: policy, ..Access::default() };
-    let requests = Requests::of(NAME, &Guards::unobserved().observer);
+    let requests = RequestReporter::of(NAME, &DriverGuards::unobserved().observer);
     let driver = AwsDriver::new(access, Patience::default(), requests);
     let mut secret = secret();
     secret.0.insert("endpointURL".to_owned(), url.into_bytes());

@@ -3,7 +3,7 @@
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     interface::Driver,
-    spec::Problems,
+    spec::ClassProblems,
     testing::{self as kit, with_id},
 };
 use serde::Deserialize;
@@ -20,8 +20,8 @@ fn classes() -> Vec<MachineClass> {
 async fn classes_of_gardener_have_no_problems() {
     let (_, driver) = start().await;
     for class in classes() {
-        assert_eq!(driver.validate(&class), Problems::default(), "{:?}", class.metadata.name);
-        assert_eq!(driver.secret_problems(&class, &secret()), Problems::default());
+        assert_eq!(driver.validate(&class), ClassProblems::default(), "{:?}", class.metadata.name);
+        assert_eq!(driver.secret_problems(&class, &secret()), ClassProblems::default());
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::AwsDriver;
 use mcm_driver::{
     Code, SecretData,
-    inspection::{Finding, Presence},
+    inspection::{ResourceFinding, ResourcePresence},
     interface::Driver,
 };
 
@@ -58,7 +58,7 @@ fn subnet(zone: &str, free: u32) -> String {
     )
 }
 
-async fn inspect(driver: &AwsDriver, secret: &SecretData) -> Vec<Finding> {
+async fn inspect(driver: &AwsDriver, secret: &SecretData) -> Vec<ResourceFinding> {
     let class = class(spec_with(&json!({"keyName": "operators"})));
     driver.inspect(&class, secret).await.unwrap()
 }
@@ -68,7 +68,7 @@ async fn all_that_a_class_needs_is_looked_for_and_nothing_is_created() {
     let (cloud, driver) = start().await;
     furnish(&cloud);
     let findings = inspect(&driver, &secret()).await;
-    assert!(findings.iter().all(|finding| finding.presence == Presence::Present), "{findings:#?}");
+    assert!(findings.iter().all(|finding| finding.presence == ResourcePresence::Present), "{findings:#?}");
     let said: Vec<String> = findings.iter().map(|finding| format!("{}: {}", finding.path, finding.text)).collect();
     let expected = [
         "Secret: the credentials are those of arn:aws:iam::1:user/mcm",
@@ -130,33 +130,43 @@ async fn what_is_missing_is_named_and_nothing_else(
     furnish(&cloud);
     cloud.lock().answers.insert(action, answer);
     let mut findings = inspect(&driver, &secret()).await;
-    findings.retain(|finding| finding.presence != Presence::Present);
-    assert_eq!(findings, [Finding::missing(path, text)]);
+    findings.retain(|finding| finding.presence != ResourcePresence::Present);
+    assert_eq!(findings, [ResourceFinding::missing(path, text)]);
 }
 
 #[rstest]
-#[case::profile("GetInstanceProfile", Fault::Error("NoSuchEntity", 404), "providerSpec.iam.name", Presence::Missing)]
+#[case::profile(
+    "GetInstanceProfile",
+    Fault::Error("NoSuchEntity", 404),
+    "providerSpec.iam.name",
+    ResourcePresence::Missing
+)]
 #[case::not_permitted(
     "GetInstanceProfile",
     Fault::Error("AccessDenied", 403),
     "providerSpec.iam.name",
-    Presence::Unknown
+    ResourcePresence::Unknown
 )]
-#[case::away("DescribeImages", Fault::Status(503), IMAGE, Presence::Unknown)]
-#[case::no_xml("DescribeSecurityGroups", Fault::Malformed, GROUP, Presence::Unknown)]
-#[case::may_not_create("RunInstances", Fault::Error("UnauthorizedOperation", 403), "providerSpec", Presence::Unknown)]
+#[case::away("DescribeImages", Fault::Status(503), IMAGE, ResourcePresence::Unknown)]
+#[case::no_xml("DescribeSecurityGroups", Fault::Malformed, GROUP, ResourcePresence::Unknown)]
+#[case::may_not_create(
+    "RunInstances",
+    Fault::Error("UnauthorizedOperation", 403),
+    "providerSpec",
+    ResourcePresence::Unknown
+)]
 #[case::would_be_refused(
     "RunInstances",
     Fault::Error("InvalidParameterCombination", 400),
     "providerSpec",
-    Presence::Missing
+    ResourcePresence::Missing
 )]
 #[tokio::test]
 async fn a_call_that_fails_says_that_something_is_missing_only_if_that_is_certain(
     #[case] action: &'static str,
     #[case] fault: Fault,
     #[case] path: &str,
-    #[case] presence: Presence,
+    #[case] presence: ResourcePresence,
 ) {
     let (cloud, driver) = start().await;
     furnish(&cloud);
@@ -174,7 +184,7 @@ async fn with_wrong_credentials_nothing_else_is_asked() {
     cloud.lock().faults = vec![("GetCallerIdentity", Fault::Error("InvalidClientTokenId", 403), 9)];
     let findings = inspect(&driver, &secret()).await;
     let only: Vec<_> = findings.iter().map(|finding| (finding.path.as_str(), finding.presence)).collect();
-    assert_eq!(only, [("Secret", Presence::Missing)]);
+    assert_eq!(only, [("Secret", ResourcePresence::Missing)]);
     assert!(findings[0].text.starts_with(Code::Unauthenticated.as_str()), "{findings:?}");
     assert_eq!(cloud.lock().requests.len(), 1);
 }
@@ -186,6 +196,6 @@ async fn a_secret_without_user_data_is_named() {
     let mut secret = secret();
     secret.0.remove("userData");
     let findings = inspect(&driver, &secret).await;
-    let missing: Vec<_> = findings.iter().filter(|one| one.presence == Presence::Missing).collect();
+    let missing: Vec<_> = findings.iter().filter(|one| one.presence == ResourcePresence::Missing).collect();
     assert_eq!(missing.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["Secret"], "{missing:?}");
 }

@@ -26,9 +26,9 @@ use super::{AwsDriver, NAME, Patience, accounts::Access};
 use mcm_api::machine::MachineClass;
 use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
-    MachineRequest, Observer, SecretData,
-    cloud::{Limits, Requests},
-    guard::Guards,
+    DriverObserver, MachineRequest, SecretData,
+    cloud::{HttpLimits, RequestReporter},
+    guard::DriverGuards,
 };
 
 const REGION: &str = "eu-west-1";
@@ -51,23 +51,23 @@ fn driver(url: &str) -> AwsDriver {
 
 /// A driver whose calls end after that time.
 fn driver_that_waits(url: &str, attempt: Duration) -> AwsDriver {
-    driver_with(url, attempt, Guards::unobserved().observer)
+    driver_with(url, attempt, DriverGuards::unobserved().observer)
 }
 
 /// A driver whose requests are observed.
-fn observed_driver(url: &str, observer: Arc<dyn Observer>) -> AwsDriver {
+fn observed_driver(url: &str, observer: Arc<dyn DriverObserver>) -> AwsDriver {
     driver_with(url, Duration::from_secs(20), observer)
 }
 
-fn limits(attempt: Duration) -> Limits {
-    Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 }
+fn limits(attempt: Duration) -> HttpLimits {
+    HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 }
 }
 
-fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn Observer>) -> AwsDriver {
+fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn DriverObserver>) -> AwsDriver {
     driver_within(url, limits(attempt), observer)
 }
 
-fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsDriver {
+fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver>) -> AwsDriver {
     let url = || Some(url.to_owned());
     let access = Access {
         endpoint: url(),
@@ -87,7 +87,7 @@ fn driver_within(url: &str, limits: Limits, observer: Arc<dyn Observer>) -> AwsD
         longest: millis(10),
         total: millis(2000),
     };
-    AwsDriver::new(access, patience, Requests::of(NAME, &observer))
+    AwsDriver::new(access, patience, RequestReporter::of(NAME, &observer))
 }
 
 /// A class with the fields that a class needs.

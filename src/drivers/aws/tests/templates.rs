@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::driver;
 use crate::credentials::Credentials;
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{SecretData, SecretPolicy, cloud::Secrets, interface::Driver, spec::Problems};
+use mcm_driver::{SecretData, SecretPolicy, cloud::SecretReader, interface::Driver, spec::ClassProblems};
 
 fn template<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_yaml_ng::from_str(text).unwrap()
@@ -16,12 +16,12 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let class: MachineClass = template(include_str!("../../../../templates/aws/machine-class.yaml"));
     let secret: Value = template(include_str!("../../../../templates/aws/secret.yaml"));
     let deployment: MachineDeployment = template(include_str!("../../../../templates/aws/machine-deployment.yaml"));
-    assert_eq!(driver("http://127.0.0.1:9").validate(&class), Problems::default());
+    assert_eq!(driver("http://127.0.0.1:9").validate(&class), ClassProblems::default());
     assert_eq!(Some(deployment.spec.template.spec.class.name.as_str()), class.metadata.name.as_deref());
     assert_eq!(class.secret_ref.as_ref().unwrap().name, secret["metadata"]["name"]);
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
     assert!(matches!(Credentials::of(&class, &data, &SecretPolicy::default()).unwrap(), Credentials::Static { .. }));
-    Secrets(&data).user_data().unwrap();
+    SecretReader(&data).user_data().unwrap();
 }

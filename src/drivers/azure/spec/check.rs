@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mcm_driver::{
-    cloud::Markers,
-    spec::{Problems, found, quotable},
+    cloud::ClassMarkers,
+    spec::{ClassProblems, found, quotable},
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ const IMAGE_KINDS: &str = "exactly one of id, urn, communityGalleryImageID and s
 const STORAGE: &str = "providerSpec.properties.storageProfile";
 const RESERVATION: &str = "/providers/microsoft.compute/capacityreservationgroups/";
 
-pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
+pub(super) fn spec(spec: &Spec, problems: &mut ClassProblems) {
     tags(&spec.tags, problems);
     image(&spec.image, &format!("{STORAGE}.imageReference"), problems);
     disks(spec, problems);
@@ -40,10 +40,10 @@ fn effect(missing: &[&str]) -> &'static str {
     }
 }
 
-fn tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
+fn tags(tags: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     let keys = tags.keys().map(String::as_str);
-    Markers::check(marker_keys(keys.clone()), MARKERS, PATH, problems);
+    ClassMarkers::check(marker_keys(keys.clone()), MARKERS, PATH, problems);
     let count = keys.filter(|key| !is_own(key)).count();
     let missing = OWN_TAGS.get(MOST_TAGS.saturating_sub(count)..).unwrap_or_default();
     if count > MOST_TAGS {
@@ -65,7 +65,7 @@ fn tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
     }
 }
 
-fn image(image: &Image, path: &str, problems: &mut Problems) {
+fn image(image: &Image, path: &str, problems: &mut ClassProblems) {
     match image.given() {
         1 => {}
         0 => problems.expected(path, IMAGE_KINDS, "none"),
@@ -79,7 +79,7 @@ fn image(image: &Image, path: &str, problems: &mut Problems) {
     }
 }
 
-fn disks(spec: &Spec, problems: &mut Problems) {
+fn disks(spec: &Spec, problems: &mut ClassProblems) {
     let mut luns = Vec::new();
     for (index, disk) in spec.data_disks.iter().enumerate() {
         let path = format!("{STORAGE}.dataDisks[{index}]");
@@ -94,7 +94,7 @@ fn disks(spec: &Spec, problems: &mut Problems) {
 }
 
 /// A VM is in a zone, in an availability set or in a scale set.
-fn places(spec: &Spec, problems: &mut Problems) {
+fn places(spec: &Spec, problems: &mut ClassProblems) {
     let given = [spec.zone.is_some(), spec.availability_set.is_some(), spec.scale_set.is_some()];
     let count = given.iter().filter(|is_given| **is_given).count();
     if count != 1 {

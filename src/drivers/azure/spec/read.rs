@@ -2,7 +2,7 @@
 
 use mcm_driver::{
     cloud::{filled, known, number, required_known},
-    spec::{Fields, Problems, Scalar, boolean, one_of, text},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, one_of, text},
 };
 use serde_json::Value;
 
@@ -40,11 +40,11 @@ const ENCRYPTION_TYPES: [&str; 2] = ["DiskWithVMGuestState", "VMGuestStateOnly"]
 const AVAILABILITY_SET: &str = "availabilityset";
 const SCALE_SET: &str = "vmo";
 
-pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
+pub(super) fn spec(value: &Value, problems: &mut ClassProblems) -> Spec {
     if value.is_null() {
         problems.expected("providerSpec", "an object", "nothing");
     }
-    let mut fields = Fields::of_spec(value, &FIELDS, problems);
+    let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
     let location = fields.required("location", &word()).unwrap_or_default();
     let resource_group = fields.required("resourceGroup", &word()).unwrap_or_default();
     let tags = fields.map("tags", &text());
@@ -56,7 +56,7 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
     Spec { location, resource_group, tags, subnet, cloud, ..of_vm }
 }
 
-fn subnet(fields: &mut Fields<'_>) -> Subnet {
+fn subnet(fields: &mut FieldReader<'_>) -> Subnet {
     Subnet {
         vnet: fields.required("vnetName", &word()).unwrap_or_default(),
         name: fields.required("subnetName", &word()).unwrap_or_default(),
@@ -65,7 +65,7 @@ fn subnet(fields: &mut Fields<'_>) -> Subnet {
 }
 
 /// The fields of the VM, in a class that is otherwise empty.
-fn properties(fields: &mut Fields<'_>) -> Spec {
+fn properties(fields: &mut FieldReader<'_>) -> Spec {
     let vm_size = fields.required_object("hardwareProfile", &["vmSize"], |one| one.required("vmSize", &word()));
     let of_storage = fields.required_object("storageProfile", &STORAGE_FIELDS, |one| Some(storage(one)));
     let of_system = fields.required_object("osProfile", &OS_FIELDS, |one| Some(system(one))).unwrap_or_default();
@@ -104,7 +104,7 @@ fn properties(fields: &mut Fields<'_>) -> Spec {
 }
 
 /// The fields of the disks and the image, in a class that is otherwise empty.
-fn storage(fields: &mut Fields<'_>) -> Spec {
+fn storage(fields: &mut FieldReader<'_>) -> Spec {
     let image = fields.required_object("imageReference", &IMAGE_FIELDS, |one| {
         Some((image(one), flag(one, "skipMarketplaceAgreement")))
     });
@@ -119,7 +119,7 @@ fn storage(fields: &mut Fields<'_>) -> Spec {
     }
 }
 
-fn image(fields: &mut Fields<'_>) -> Image {
+fn image(fields: &mut FieldReader<'_>) -> Image {
     Image {
         id: word_of(fields, "id"),
         urn: word_of(fields, "urn"),
@@ -128,7 +128,7 @@ fn image(fields: &mut Fields<'_>) -> Image {
     }
 }
 
-fn os_disk(fields: &mut Fields<'_>) -> OsDisk {
+fn os_disk(fields: &mut FieldReader<'_>) -> OsDisk {
     fields.optional("name", &text());
     let managed = fields.object("managedDisk", &MANAGED_DISK_FIELDS, |disk| {
         disk.optional("id", &text());
@@ -147,7 +147,7 @@ fn os_disk(fields: &mut Fields<'_>) -> OsDisk {
     }
 }
 
-fn data_disk(fields: &mut Fields<'_>) -> DataDisk {
+fn data_disk(fields: &mut FieldReader<'_>) -> DataDisk {
     DataDisk {
         name: fields.optional("name", &text()).unwrap_or_default(),
         lun: fields.optional("lun", &number(0, i32::MAX)).unwrap_or_default(),
@@ -162,7 +162,7 @@ fn data_disk(fields: &mut Fields<'_>) -> DataDisk {
 }
 
 /// The fields of the administrator, in a class that is otherwise empty.
-fn system(fields: &mut Fields<'_>) -> Spec {
+fn system(fields: &mut FieldReader<'_>) -> Spec {
     for ignored in ["computerName", "adminPassword", "customData"] {
         fields.optional(ignored, &text());
     }
@@ -177,7 +177,7 @@ fn system(fields: &mut Fields<'_>) -> Spec {
     Spec { admin, is_without_password, key_path, key, ..Spec::default() }
 }
 
-fn security(fields: &mut Fields<'_>) -> Security {
+fn security(fields: &mut FieldReader<'_>) -> Security {
     let firmware = fields.object("uefiSettings", &["vtpmEnabled", "secureBootEnabled"], |one| {
         Some((one.optional("vtpmEnabled", &boolean()), one.optional("secureBootEnabled", &boolean())))
     });
@@ -187,26 +187,26 @@ fn security(fields: &mut Fields<'_>) -> Security {
 }
 
 /// An older form of two fields.
-fn machine_set(fields: &mut Fields<'_>) -> Option<(&'static str, Option<String>)> {
+fn machine_set(fields: &mut FieldReader<'_>) -> Option<(&'static str, Option<String>)> {
     let kind = fields.required("kind", &one_of(&[AVAILABILITY_SET, SCALE_SET]))?;
     Some((kind, word_of(fields, "id")))
 }
 
-fn id_of(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+fn id_of(fields: &mut FieldReader<'_>, name: &'static str) -> Option<String> {
     fields.object(name, &["id"], |one| word_of(one, "id"))
 }
 
-fn flag(fields: &mut Fields<'_>, name: &'static str) -> bool {
+fn flag(fields: &mut FieldReader<'_>, name: &'static str) -> bool {
     fields.optional(name, &boolean()).unwrap_or_default()
 }
 
 /// A text; a blank one counts as absent.
-fn word_of(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+fn word_of(fields: &mut FieldReader<'_>, name: &'static str) -> Option<String> {
     filled(fields, name).filter(|text| !text.trim().is_empty())
 }
 
 /// A text that is not blank.
-fn word() -> Scalar<String> {
+fn word() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
-    Scalar::new("a string that is not blank", parse)
+    ScalarType::new("a string that is not blank", parse)
 }

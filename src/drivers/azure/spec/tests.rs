@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn changed(path: &str, value: Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -48,9 +48,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&spec(), &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let scope = read.scope().unwrap();
     assert_eq!((scope.location.as_str(), scope.resource_group.as_str()), ("westeurope", "g"));
     assert_eq!((scope.markers.cluster.as_str(), scope.markers.role.as_str()), (CLUSTER, ROLE));
@@ -66,9 +66,9 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
             "storageprofile": {"imagereference": {"URN": "a:b:c:d"}, "osdisk": {"CREATEOPTION": "FromImage", "disksizegb": 5}},
         },
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!((read.zone, read.os_disk.size, read.image.urn().unwrap().version), (Some(2), 5, "d"));
     assert_eq!(read.cloud.unwrap().name, "AzurePublic");
 }
@@ -184,22 +184,22 @@ fn a_field_that_may_surprise_is_a_warning(#[case] path: &str, #[case] value: Val
 fn the_older_form_of_a_set_is_read(#[case] kind: &str, #[case] expected: (Option<&str>, Option<&str>)) {
     let mut value = changed("properties/machineSet", json!({"id": "/set", "kind": kind}));
     value["properties"].as_object_mut().unwrap().remove("zone");
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!((read.availability_set.as_deref(), read.scale_set.as_deref()), expected);
 }
 
 #[test]
 fn resources_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"location": "l", "resourceGroup": "g", "tags": {CLUSTER: "", ROLE: ""}});
-    Spec::read(&value, &mut Problems::default()).scope().unwrap();
+    Spec::read(&value, &mut ClassProblems::default()).scope().unwrap();
     for name in ["location", "resourceGroup", "tags"] {
         let mut value = value.clone();
         value.as_object_mut().unwrap().remove(name);
-        Spec::read(&value, &mut Problems::default()).scope().unwrap_err();
+        Spec::read(&value, &mut ClassProblems::default()).scope().unwrap_err();
     }
     let mut value = value;
     value["resourceGroup"] = json!("g'\n| union");
-    Spec::read(&value, &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&value, &mut ClassProblems::default()).scope().unwrap_err();
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::{Code, DriverError, cloud::Markers};
+use mcm_driver::{Code, DriverError, cloud::ClassMarkers};
 
 use crate::{
     clouds::Cloud,
@@ -111,7 +111,7 @@ pub(crate) struct Scope {
     pub location: String,
     pub resource_group: String,
     /// In lower case: Azure's tags are the same in any case.
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Image {
@@ -160,7 +160,7 @@ impl Spec {
     /// [`Code::InvalidArgument`]: the class has no location, resource group or marker tags.
     pub fn scope(&self) -> Result<Scope, DriverError> {
         let lower: Vec<String> = self.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
-        let markers = Markers::of(marker_keys(lower.iter().map(String::as_str)), MARKERS);
+        let markers = ClassMarkers::of(marker_keys(lower.iter().map(String::as_str)), MARKERS);
         let is_plain = |text: &str| !text.trim().is_empty() && !text.contains(char::is_control);
         match markers {
             Some(markers)

@@ -1,14 +1,14 @@
 //! The conformance suite.
 
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 use serde_json::json;
 
 use super::{World, class, fake::Arm, of_cluster, server::Fault, spec, spec_with};
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "/subscriptions/s/disks/d"}});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(spec_with(&[("properties.hardwareProfile.vmSize", json!(7))]))),
@@ -23,9 +23,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

@@ -3,7 +3,7 @@
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     interface::Driver,
-    spec::Problems,
+    spec::ClassProblems,
     testing::{self as kit, with_id},
 };
 use serde::Deserialize;
@@ -24,8 +24,8 @@ fn classes() -> Vec<MachineClass> {
 async fn classes_of_gardener_have_no_problems() {
     let world = World::new().await;
     for class in classes() {
-        assert_eq!(world.driver.validate(&class), Problems::default(), "{:?}", class.metadata.name);
-        assert_eq!(world.driver.secret_problems(&class, &world.secret()), Problems::default());
+        assert_eq!(world.driver.validate(&class), ClassProblems::default(), "{:?}", class.metadata.name);
+        assert_eq!(world.driver.secret_problems(&class, &world.secret()), ClassProblems::default());
     }
 }
 

@@ -1,12 +1,12 @@
 //! The findings of a live check.
 
-use mcm_driver::{Driver, inspection::Presence};
+use mcm_driver::{Driver, inspection::ResourcePresence};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, class, fake::URN, spec_with};
 
-async fn findings(world: &World, changes: &[(&str, Value)]) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: &[(&str, Value)]) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -44,8 +44,8 @@ async fn an_absent_resource_is_named(#[case] absent: &'static str, #[case] path:
     let world = World::new().await;
     world.arm.lock().cloud.absent.push(absent);
     let found = findings(&world, &[marketplace()]).await;
-    let missing: Vec<_> = found.into_iter().filter(|(_, presence, _)| *presence == Presence::Missing).collect();
-    assert_eq!(missing, [(path.to_owned(), Presence::Missing, text.to_owned())]);
+    let missing: Vec<_> = found.into_iter().filter(|(_, presence, _)| *presence == ResourcePresence::Missing).collect();
+    assert_eq!(missing, [(path.to_owned(), ResourcePresence::Missing, text.to_owned())]);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn an_absent_resource_group_is_named() {
     let found = findings(&world, &[]).await;
     let expected = (
         "providerSpec.resourceGroup".to_owned(),
-        Presence::Missing,
+        ResourcePresence::Missing,
         "there is no resource group shoot--a--b".to_owned(),
     );
     assert!(found.contains(&expected), "{found:?}");
@@ -78,7 +78,10 @@ async fn a_stock_out_is_told_before_a_vm_is_needed(
         (arm.cloud.restriction, arm.cloud.quota) = (restriction, quota);
     }
     let found = findings(&world, changes).await;
-    assert!(found.iter().any(|(_, presence, text)| *presence == Presence::Missing && text == expected), "{found:?}");
+    assert!(
+        found.iter().any(|(_, presence, text)| *presence == ResourcePresence::Missing && text == expected),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
@@ -88,6 +91,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     secret.0.insert("clientSecret".to_owned(), b"another-secret".to_vec());
     let found = world.driver.inspect(&class(spec_with(&[])), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-secret"), "{}", found[0].text);
 }

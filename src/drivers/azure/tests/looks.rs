@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mcm_driver::{
     Code, Driver, MachineRequest,
-    cloud::{Limits, Pace},
+    cloud::{HttpLimits, PollTiming},
 };
 use rstest::rstest;
 use serde_json::json;
@@ -21,8 +21,9 @@ use super::{
 const MILLI: Duration = Duration::from_millis(1);
 
 /// The driver of a process that began no change.
-fn next(pace: Pace) -> crate::AzureDriver {
-    let limits = Limits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 2, pause: MILLI, slowest: 1000.0 };
+fn next(pace: PollTiming) -> crate::AzureDriver {
+    let limits =
+        HttpLimits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 2, pause: MILLI, slowest: 1000.0 };
     driver_of(limits, pace, unmeasured())
 }
 
@@ -38,7 +39,7 @@ async fn looks_at_a_change_of_an_earlier_process_become_rare(#[case] state: &str
         cloud.put("a", &json!({CLUSTER: "1", ROLE: "1", UID_TAG: "uid-a"}));
         cloud.vm_mut("a")["properties"]["provisioningState"] = json!(state);
     }
-    let pace = Pace { first: 2 * MILLI, longest: 40 * MILLI, total: 5000 * MILLI };
+    let pace = PollTiming { first: 2 * MILLI, longest: 40 * MILLI, total: 5000 * MILLI };
     let (next, request) = (next(pace), MachineRequest { may_pause: true, ..world.request("a") });
     let (began, mut last) = (Instant::now(), Duration::ZERO);
     while began.elapsed() < 600 * MILLI {
@@ -106,8 +107,8 @@ async fn a_report_that_is_not_there_for_a_moment_is_awaited() {
 async fn a_service_that_throttles_holds_up_no_other_one(#[case] call: &'static str) {
     let world = World::new().await;
     world.driver.create(&world.request("b")).await.unwrap();
-    let limits = Limits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 1, pause: MILLI, slowest: 0.2 };
-    let pace = Pace { first: 2 * MILLI, longest: 5 * MILLI, total: 5000 * MILLI };
+    let limits = HttpLimits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 1, pause: MILLI, slowest: 0.2 };
+    let pace = PollTiming { first: 2 * MILLI, longest: 5 * MILLI, total: 5000 * MILLI };
     let driver = driver_of(limits, pace, unmeasured());
     let throttled = Arm::error(429, "RateLimiting", "Please provide below info when asking for support.");
     world.fail(call, Fault::Error(throttled), 1);

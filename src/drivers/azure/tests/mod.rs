@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Guards, MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
+    DriverGuards, MachineRequest, SecretData,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
@@ -105,19 +105,19 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> AzureDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> AzureDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(2), longest: millis(5), total: millis(5000) };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = PollTiming { first: millis(2), longest: millis(5), total: millis(5000) };
     driver_of(limits, pace, requests)
 }
 
-fn driver_of(limits: Limits, pace: Pace, requests: Requests) -> AzureDriver {
+fn driver_of(limits: HttpLimits, pace: PollTiming, requests: RequestReporter) -> AzureDriver {
     AzureDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, pace, requests)
 }
 

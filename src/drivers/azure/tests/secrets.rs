@@ -66,7 +66,7 @@ async fn the_token_file_is_read_for_each_login() {
         let services = world.driver.services(&login(text)).unwrap();
         let path = ["subscriptions", SUBSCRIPTION, "resourceGroups", "shoot--a--b"];
         let query = [("api-version", "2021-04-01")];
-        let call = mcm_driver::cloud::Call::read("test", reqwest::Method::GET, &path).query(&query);
+        let call = mcm_driver::cloud::RestCall::read("test", reqwest::Method::GET, &path).query(&query);
         let answer = services.answer(&call).await;
         assert_eq!(answer.is_ok(), is_accepted, "{answer:?}");
     }

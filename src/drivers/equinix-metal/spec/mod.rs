@@ -5,8 +5,8 @@ mod tests;
 
 use mcm_driver::{
     Code, DriverError,
-    cloud::Markers,
-    spec::{Fields, Problems, boolean, one_of, string, text},
+    cloud::ClassMarkers,
+    spec::{ClassProblems, FieldReader, boolean, one_of, string, text},
 };
 use serde_json::Value;
 
@@ -59,16 +59,16 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub project: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems.
-    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let mut required = |name| fields.required(name, &string()).unwrap_or_default();
         let (metro, machine_type, project) = (required("metro"), required("machineType"), required("projectID"));
         let ipxe_script_url = fields.optional("ipxeScriptUrl", &text());
@@ -103,7 +103,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no project or no markers.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = Markers::of(self.tags.iter().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::of(self.tags.iter().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if !self.project.is_empty() => Ok(Scope { project: self.project.clone(), markers }),
             _ => {
@@ -118,7 +118,7 @@ impl Spec {
     }
 }
 
-fn operating_system(fields: &mut Fields<'_>, has_script: bool) -> String {
+fn operating_system(fields: &mut FieldReader<'_>, has_script: bool) -> String {
     if !has_script {
         return fields.required("OS", &string()).unwrap_or_default();
     }
@@ -131,7 +131,7 @@ fn operating_system(fields: &mut Fields<'_>, has_script: bool) -> String {
     CUSTOM_IPXE.to_owned()
 }
 
-fn check_reservations(spec: &Spec, problems: &mut Problems) {
+fn check_reservations(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.reservationIDs";
     match (spec.reservations.is_empty(), spec.is_reserved_only) {
         (true, true) => problems.expected(PATH, "a reservation with reservedDevicesOnly", "none"),
@@ -144,10 +144,10 @@ fn check_reservations(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn check_tags(tags: &[String], problems: &mut Problems) {
+fn check_tags(tags: &[String], problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     for (index, key) in tags.iter().enumerate().filter_map(|(index, tag)| Some((index, own_key(tag)?))) {
         problems.warning(format!("{PATH}[{index}]"), format!("ignored: mcm sets the tag {key} itself"));
     }
-    Markers::check(tags.iter().map(String::as_str), MARKERS, PATH, problems);
+    ClassMarkers::check(tags.iter().map(String::as_str), MARKERS, PATH, problems);
 }

@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn changed(name: &str, value: Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -31,9 +31,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let scope = Spec::read(&spec(), &mut problems).scope().unwrap();
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let markers = (scope.markers.cluster.as_str(), scope.markers.role.as_str());
     assert_eq!((scope.project.as_str(), markers), ("p", (CLUSTER, ROLE)));
 }
@@ -44,9 +44,9 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
         "METRO": "ny", "MachineType": "c3.small.x86", "projectId": "p", "os": "ubuntu_22_04", "billingcycle": "daily",
         "Tags": [CLUSTER, ROLE], "SSHKeys": ["k"], "reservationIds": ["r"], "ReservedDevicesOnly": true, "ipxeScriptURL": null,
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!((read.operating_system.as_str(), read.billing_cycle), ("ubuntu_22_04", "daily"));
     assert_eq!((read.ssh_keys, read.reservations), (vec!["k".to_owned()], vec!["r".to_owned()]));
     assert!(read.is_reserved_only && read.ipxe_script_url.is_none());
@@ -97,7 +97,7 @@ fn a_class_that_is_no_object_is_refused(#[case] value: Value) {
 fn a_field_without_an_effect_is_a_warning(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {
     let value = changed(name, value);
     assert_eq!(texts(&value), (vec![], vec![expected.to_owned()]));
-    assert_eq!(Spec::read(&value, &mut Problems::default()).scope().unwrap().markers.cluster, CLUSTER);
+    assert_eq!(Spec::read(&value, &mut ClassProblems::default()).scope().unwrap().markers.cluster, CLUSTER);
 }
 
 #[rstest]
@@ -112,7 +112,7 @@ fn devices_on_demand_after_reservations_are_a_difference_to_the_reference() {
     for (is_reserved_only, expected) in [(false, 1), (true, 0)] {
         let mut value = changed("reservationIDs", json!(["r"]));
         value["reservedDevicesOnly"] = is_reserved_only.into();
-        let mut problems = Problems::default();
+        let mut problems = ClassProblems::default();
         Spec::read(&value, &mut problems);
         assert_eq!((problems.errors.len(), problems.differences.len()), (0, expected));
     }
@@ -124,15 +124,15 @@ fn a_script_is_enough_without_an_operating_system() {
         let mut value = changed("ipxeScriptUrl", json!(script));
         value["OS"] = Value::Null;
         assert_eq!(texts(&value), (vec![], vec![]));
-        assert_eq!(Spec::read(&value, &mut Problems::default()).operating_system, "custom_ipxe");
+        assert_eq!(Spec::read(&value, &mut ClassProblems::default()).operating_system, "custom_ipxe");
     }
 }
 
 #[test]
 fn devices_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"projectID": "p", "tags": [CLUSTER, ROLE]});
-    assert_eq!(Spec::read(&value, &mut Problems::default()).scope().unwrap().project, "p");
+    assert_eq!(Spec::read(&value, &mut ClassProblems::default()).scope().unwrap().project, "p");
     for value in [json!({"tags": [CLUSTER, ROLE]}), json!({"projectID": "p", "tags": [CLUSTER]})] {
-        Spec::read(&value, &mut Problems::default()).scope().unwrap_err();
+        Spec::read(&value, &mut ClassProblems::default()).scope().unwrap_err();
     }
 }

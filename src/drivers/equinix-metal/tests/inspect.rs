@@ -1,6 +1,6 @@
 //! The findings of a live check.
 
-use mcm_driver::{Driver, inspection::Presence};
+use mcm_driver::{Driver, inspection::ResourcePresence};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::{
 
 const RESERVATION: &str = "3f1f2b7e-9d0c-4f7a-8f0e-5b9a1c2d3e4f";
 
-async fn findings(world: &World, changes: Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(&changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -61,7 +61,7 @@ async fn an_absent_resource_is_named(#[case] absent: &'static str, #[case] path:
     let world = world_with_a_reservation(true).await;
     world.metal.lock().cloud.absent.push(absent);
     let all = findings(&world, complete()).await;
-    let missing: Vec<_> = all.into_iter().filter(|(_, presence, _)| *presence == Presence::Missing).collect();
+    let missing: Vec<_> = all.into_iter().filter(|(_, presence, _)| *presence == ResourcePresence::Missing).collect();
     assert!(
         matches!(missing.as_slice(), [(found, _, text)] if found == path && text.contains(expected)),
         "{missing:?}"
@@ -73,8 +73,11 @@ async fn a_stock_out_and_a_used_reservation_are_found_before_a_device_is_needed(
     let world = world_with_a_reservation(false).await;
     world.metal.lock().cloud.free.clear();
     let all = findings(&world, complete()).await;
-    let missing: Vec<_> =
-        all.into_iter().filter(|(_, presence, _)| *presence == Presence::Missing).map(|(_, _, text)| text).collect();
+    let missing: Vec<_> = all
+        .into_iter()
+        .filter(|(_, presence, _)| *presence == ResourcePresence::Missing)
+        .map(|(_, _, text)| text)
+        .collect();
     let used = format!("hardware reservation {RESERVATION} is in use");
     assert_eq!(missing, ["no server of plan c3.small.x86 is free in ny", &used]);
 }
@@ -86,6 +89,6 @@ async fn a_wrong_token_is_all_that_is_reported() {
     secret.0.insert("apiToken".to_owned(), b"another-token".to_vec());
     let found = world.driver.inspect(&class(spec()), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-token"), "{}", found[0].text);
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcm_driver::{Driver, Observer, cloud::Requests, testing::Recorder};
+use mcm_driver::{Driver, DriverObserver, cloud::RequestReporter, testing::Recorder};
 
 use super::{NAME, World, driver, server::Fault, with_id};
 
@@ -10,8 +10,8 @@ use super::{NAME, World, driver, server::Fault, with_id};
 async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), Requests::of(NAME, &observer));
+    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
     let request = world.request("a");
     let vm = driver.create(&request).await.unwrap();
     assert_eq!(recorder.take(NAME), [("device_create", 1, 0), ("device_list", 1, 0)]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{Driver, SecretData, SecretPolicy, spec::Problems, testing::secret};
+use mcm_driver::{Driver, SecretData, SecretPolicy, spec::ClassProblems, testing::secret};
 use serde_json::Value;
 
 use super::{driver, unmeasured};
@@ -29,7 +29,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
 }
 
@@ -43,5 +43,5 @@ async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
     let warnings: Vec<&str> = problems.warnings.iter().map(|warning| warning.path.as_str()).collect();
     assert_eq!(warnings, ["provider", "providerSpec.metadata", "providerSpec.facilities"]);
     let data = secret(&[("apiToken", "t"), ("projectID", "48277712-7f36-4c8b-9a55-6fb0b2f3b0c1")]);
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
 }

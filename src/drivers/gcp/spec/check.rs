@@ -8,13 +8,13 @@ use crate::{
     user_data::USER_DATA,
 };
 use mcm_driver::{
-    cloud::{Markers, is_word},
-    spec::{Problems, found},
+    cloud::{ClassMarkers, is_word},
+    spec::{ClassProblems, found},
 };
 
 const SCRATCH_INTERFACES: [&str; 2] = ["NVME", "SCSI"];
 
-pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
+pub(super) fn spec(spec: &Spec, problems: &mut ClassProblems) {
     for (name, value) in [("region", &spec.region), ("zone", &spec.zone)] {
         if !value.is_empty() && !is_word(value) {
             let found = found(&Value::from(value.as_str()));
@@ -34,11 +34,11 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
         problems.expected("providerSpec.scheduling.onHostMaintenance", "TERMINATE for a VM with a GPU", "MIGRATE");
     }
     shielded(spec, problems);
-    Markers::check(spec.tags.iter().map(String::as_str), MARKERS, "providerSpec.tags", problems);
+    ClassMarkers::check(spec.tags.iter().map(String::as_str), MARKERS, "providerSpec.tags", problems);
 }
 
 /// The labels that the driver adds are left out if there is no room.
-fn labels(spec: &Spec, problems: &mut Problems) {
+fn labels(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.labels";
     let count = spec.labels.keys().filter(|key| !OWN_LABELS.contains(&key.as_str())).count();
     let missing = OWN_LABELS.get(MOST_LABELS.saturating_sub(count)..).unwrap_or_default();
@@ -54,7 +54,7 @@ fn labels(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn disks(disks: &[Disk], problems: &mut Problems) {
+fn disks(disks: &[Disk], problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.disks";
     if disks.is_empty() {
         problems.expected(PATH, "at least one disk", "none");
@@ -71,7 +71,7 @@ fn disks(disks: &[Disk], problems: &mut Problems) {
     }
 }
 
-fn interfaces(spec: &Spec, problems: &mut Problems) {
+fn interfaces(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.networkInterfaces";
     if spec.network_interfaces.is_empty() {
         problems.expected(PATH, "at least one network interface", "none");
@@ -91,7 +91,7 @@ fn interfaces(spec: &Spec, problems: &mut Problems) {
     }
 }
 
-fn shielded(spec: &Spec, problems: &mut Problems) {
+fn shielded(spec: &Spec, problems: &mut ClassProblems) {
     let Some(shielded) = &spec.shielded else { return };
     for (name, value) in [("integrityMonitoring", shielded.integrity_monitoring), ("vtpm", shielded.vtpm)] {
         if value == Some(false) {

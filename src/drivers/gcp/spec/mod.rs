@@ -9,11 +9,11 @@ mod types;
 use serde_json::Value;
 
 pub(super) use self::types::{Disk, Gpu, NetworkInterface, SCRATCH, Scope, ServiceAccount, Shielded, Spec};
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems; what is wrong has its default.
-    pub(super) fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub(super) fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         let spec = read::spec(value, problems);
         check::spec(&spec, problems);
         spec

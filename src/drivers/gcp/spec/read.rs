@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::types::{DUAL_STACK, Disk, Encryption, Gpu, NetworkInterface, Scheduling, ServiceAccount, Shielded, Spec};
 use mcm_driver::{
     cloud::{choice, filled, number},
-    spec::{Fields, Problems, Scalar, boolean, one_of, string, text},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, one_of, string, text},
 };
 
 const FIELDS: [&str; 18] = [
@@ -59,11 +59,11 @@ const STACK_TYPES: [&str; 2] = [DUAL_STACK, "IPV4_ONLY"];
 const IPV6_ACCESS_TYPES: [&str; 2] = ["EXTERNAL", "INTERNAL"];
 const MAINTENANCE: [&str; 2] = ["MIGRATE", "TERMINATE"];
 
-pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
+pub(super) fn spec(value: &Value, problems: &mut ClassProblems) -> Spec {
     if value.is_null() {
         problems.expected("providerSpec", "an object", "nothing");
     }
-    let mut fields = Fields::of_spec(value, &FIELDS, problems);
+    let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
     fields.optional("apiVersion", &text());
     Spec {
         region: fields.required("region", &string()).unwrap_or_default(),
@@ -105,7 +105,7 @@ pub(super) fn spec(value: &Value, problems: &mut Problems) -> Spec {
     }
 }
 
-fn disk(fields: &mut Fields<'_>) -> Disk {
+fn disk(fields: &mut FieldReader<'_>) -> Disk {
     Disk {
         auto_delete: fields.optional("autoDelete", &boolean()).unwrap_or(true),
         boot: flag(fields, "boot"),
@@ -127,7 +127,7 @@ fn disk(fields: &mut Fields<'_>) -> Disk {
     }
 }
 
-fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
+fn interface(fields: &mut FieldReader<'_>) -> NetworkInterface {
     NetworkInterface {
         disable_external_ip: flag(fields, "disableExternalIP"),
         network: filled(fields, "network"),
@@ -140,7 +140,7 @@ fn interface(fields: &mut Fields<'_>) -> NetworkInterface {
     }
 }
 
-fn scheduling(fields: &mut Fields<'_>) -> Scheduling {
+fn scheduling(fields: &mut FieldReader<'_>) -> Scheduling {
     Scheduling {
         automatic_restart: flag(fields, "automaticRestart"),
         on_host_maintenance: fields.required("onHostMaintenance", &one_of(&MAINTENANCE)).unwrap_or_default().to_owned(),
@@ -148,34 +148,34 @@ fn scheduling(fields: &mut Fields<'_>) -> Scheduling {
     }
 }
 
-fn flag(fields: &mut Fields<'_>, name: &'static str) -> bool {
+fn flag(fields: &mut FieldReader<'_>, name: &'static str) -> bool {
     fields.optional(name, &boolean()).unwrap_or_default()
 }
 
 /// A number of which zero counts as absent.
-fn amount(fields: &mut Fields<'_>, name: &'static str) -> i64 {
+fn amount(fields: &mut FieldReader<'_>, name: &'static str) -> i64 {
     fields.optional(name, &number(0, i64::MAX)).unwrap_or_default()
 }
 
 /// A text that is not blank, trimmed.
-fn word() -> Scalar<String> {
+fn word() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    Scalar::new("a string that is not blank", parse)
+    ScalarType::new("a string that is not blank", parse)
 }
 
 /// The same, or an empty one.
-fn word_or_nothing() -> Scalar<String> {
+fn word_or_nothing() -> ScalarType<String> {
     let parse = |value: &Value| {
         value.as_str().filter(|text| text.is_empty() || !text.trim().is_empty()).map(|text| text.trim().to_owned())
     };
-    Scalar::new("an empty string or one that is not blank", parse)
+    ScalarType::new("an empty string or one that is not blank", parse)
 }
 
 /// `/0` to `/32`, or an empty text.
-fn prefix_length() -> Scalar<String> {
+fn prefix_length() -> ScalarType<String> {
     let is_valid = |text: &&str| {
         let length = text.strip_prefix('/').and_then(|length| length.parse::<u8>().ok());
         text.is_empty() || length.is_some_and(|length| length <= 32)
     };
-    Scalar::new("a prefix length from /0 to /32", move |value| value.as_str().filter(is_valid).map(str::to_owned))
+    ScalarType::new("a prefix length from /0 to /32", move |value| value.as_str().filter(is_valid).map(str::to_owned))
 }

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::Spec;
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 fn spec() -> Value {
     json!({
@@ -30,21 +30,21 @@ fn changed(pointer: &str, value: Value) -> Value {
     spec
 }
 
-fn problems(value: &Value) -> Problems {
-    let mut problems = Problems::default();
+fn problems(value: &Value) -> ClassProblems {
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     problems
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let Problems { errors, warnings, .. } = problems(value);
+    let ClassProblems { errors, warnings, .. } = problems(value);
     let texts = |all: Vec<_>| all.iter().map(ToString::to_string).collect();
     (texts(errors), texts(warnings))
 }
 
 #[test]
 fn a_class_with_what_is_required_is_valid() {
-    assert_eq!(problems(&spec()), Problems::default());
+    assert_eq!(problems(&spec()), ClassProblems::default());
 }
 
 #[rstest]
@@ -139,8 +139,8 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
     let spec = spec().to_string().replace("\"zone\"", "\"ZONE\"").replace("\"sizeGb\"", "\"sizegb\"");
     let mut spec: Value = serde_json::from_str(&spec).unwrap();
     spec["gpu"] = Value::Null;
-    assert_eq!(problems(&spec), Problems::default());
-    let parsed = Spec::read(&spec, &mut Problems::default());
+    assert_eq!(problems(&spec), ClassProblems::default());
+    let parsed = Spec::read(&spec, &mut ClassProblems::default());
     assert_eq!((parsed.zone.as_str(), parsed.disks[0].size, parsed.gpu), ("europe-west1-b", 50, None));
     assert!(parsed.disks[0].auto_delete, "disks go with their VM unless the class says no");
 }

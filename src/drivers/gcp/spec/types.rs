@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::names::MARKERS;
 use mcm_driver::{
     DriverError,
-    cloud::{Markers, is_word},
+    cloud::{ClassMarkers, is_word},
     code::Code,
 };
 
@@ -114,7 +114,7 @@ pub(crate) struct Shielded {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Scope {
     pub zone: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Spec {
@@ -123,7 +123,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no zone or no markers.
     pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = Markers::of(self.tags.iter().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::of(self.tags.iter().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if is_word(&self.zone) => Ok(Scope { zone: self.zone.clone(), markers }),
             _ => {

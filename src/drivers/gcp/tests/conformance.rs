@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::{World, class, fake::Fault, spec, spec_with};
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let handle = "projects/p/zones/z/disks/d";
     let csi = json!({"csi": {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}});
     let foreign = json!({"tags": ["kubernetes-io-cluster-other", "kubernetes-io-role-node"]});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(json!({"region": 7}))),
@@ -26,9 +26,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, which there is none of.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use mcm_driver::{
     Code,
-    inspection::{Finding, Presence},
+    inspection::{ResourceFinding, ResourcePresence},
     interface::Driver,
 };
 
@@ -20,7 +20,7 @@ async fn world() -> World {
     world
 }
 
-async fn inspect(world: &World, spec: Value) -> Vec<Finding> {
+async fn inspect(world: &World, spec: Value) -> Vec<ResourceFinding> {
     world.driver.inspect(&class(spec), &world.secret()).await.unwrap()
 }
 
@@ -42,7 +42,7 @@ fn much() -> Value {
 async fn all_that_a_class_needs_is_looked_for_and_nothing_is_created() {
     let world = world().await;
     let findings = inspect(&world, much()).await;
-    assert!(findings.iter().all(|finding| finding.presence == Presence::Present), "{findings:#?}");
+    assert!(findings.iter().all(|finding| finding.presence == ResourcePresence::Present), "{findings:#?}");
     let said: Vec<String> = findings.iter().map(|finding| format!("{}: {}", finding.path, finding.text)).collect();
     let who = format!("Secret: {EMAIL} has access to project my-project");
     let account = format!("providerSpec.serviceAccounts[0].email: {NODES} exists");
@@ -178,8 +178,8 @@ async fn what_is_missing_is_named_and_nothing_else(
         world.gce.lock().things.insert(thing.to_owned(), instead);
     }
     let mut findings = inspect(&world, much()).await;
-    findings.retain(|finding| finding.presence != Presence::Present);
-    assert_eq!(findings, [Finding::missing(path, text)]);
+    findings.retain(|finding| finding.presence != ResourcePresence::Present);
+    assert_eq!(findings, [ResourceFinding::missing(path, text)]);
 }
 
 #[tokio::test]
@@ -189,29 +189,29 @@ async fn a_quota_without_room_is_named() {
     let region = json!({"kind": "compute#region", "quotas": quotas});
     world.gce.lock().things.insert("my-project/regions/europe-west1".to_owned(), region);
     let mut findings = inspect(&world, spec()).await;
-    findings.retain(|finding| finding.presence != Presence::Present);
+    findings.retain(|finding| finding.presence != ResourcePresence::Present);
     let text = "quota N2_CPUS: 23 of 24 used, a VM takes 2";
-    assert_eq!(findings, [Finding::missing("providerSpec.machineType", text)]);
+    assert_eq!(findings, [ResourceFinding::missing("providerSpec.machineType", text)]);
 }
 
 #[rstest]
-#[case::project("projects.get", Fault::Error("forbidden", 403), "Secret", Presence::Unknown)]
-#[case::away("machineTypes.get", Fault::Status(503), "providerSpec.machineType", Presence::Unknown)]
-#[case::no_json("images.get", Fault::Malformed, "providerSpec.disks[0].image", Presence::Unknown)]
-#[case::of_a_proxy("zones.get", Fault::Foreign, "providerSpec.zone", Presence::Unknown)]
-#[case::not_found_by_a_proxy("zones.get", Fault::Status(404), "providerSpec.zone", Presence::Unknown)]
+#[case::project("projects.get", Fault::Error("forbidden", 403), "Secret", ResourcePresence::Unknown)]
+#[case::away("machineTypes.get", Fault::Status(503), "providerSpec.machineType", ResourcePresence::Unknown)]
+#[case::no_json("images.get", Fault::Malformed, "providerSpec.disks[0].image", ResourcePresence::Unknown)]
+#[case::of_a_proxy("zones.get", Fault::Foreign, "providerSpec.zone", ResourcePresence::Unknown)]
+#[case::not_found_by_a_proxy("zones.get", Fault::Status(404), "providerSpec.zone", ResourcePresence::Unknown)]
 #[case::account(
     "account",
     Fault::Error("PERMISSION_DENIED", 403),
     "providerSpec.serviceAccounts[0].email",
-    Presence::Unknown
+    ResourcePresence::Unknown
 )]
 #[tokio::test]
 async fn a_call_that_fails_says_that_something_is_missing_only_if_that_is_certain(
     #[case] call: &'static str,
     #[case] fault: Fault,
     #[case] path: &str,
-    #[case] presence: Presence,
+    #[case] presence: ResourcePresence,
 ) {
     let world = world().await;
     world.gce.lock().faults = vec![(call, fault, 99)];
@@ -235,7 +235,7 @@ async fn without_credentials_or_a_project_nothing_else_is_asked(
     world.gce.lock().faults = vec![(call, fault, 99)];
     let findings = inspect(&world, spec()).await;
     let only: Vec<_> = findings.iter().map(|finding| (finding.path.as_str(), finding.presence)).collect();
-    assert_eq!(only, [("Secret", Presence::Missing)]);
+    assert_eq!(only, [("Secret", ResourcePresence::Missing)]);
     let start = code.map_or("there is no project my-project", Code::as_str);
     assert!(findings[0].text.starts_with(start), "{findings:?}");
     assert_eq!(world.gce.lock().sent.len(), requests);
@@ -247,7 +247,7 @@ async fn a_secret_without_user_data_is_named() {
     let mut secret = world.secret();
     secret.0.remove("userData");
     let mut findings = world.driver.inspect(&class(spec()), &secret).await.unwrap();
-    findings.retain(|one| one.presence == Presence::Missing);
+    findings.retain(|one| one.presence == ResourcePresence::Missing);
     assert_eq!(findings.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["Secret"], "{findings:?}");
 }
 
@@ -257,9 +257,9 @@ async fn no_token_of_a_private_cloud_goes_to_google() {
     let mut secret = world.secret();
     secret.0.insert("endpointURL".to_owned(), format!("{}/compute/v1", world.url).into_bytes());
     let mut findings = world.driver.inspect(&class(much()), &secret).await.unwrap();
-    findings.retain(|one| one.presence != Presence::Present);
+    findings.retain(|one| one.presence != ResourcePresence::Present);
     let unknown: Vec<_> = findings.iter().map(|one| (one.path.as_str(), one.presence)).collect();
-    assert_eq!(unknown, [("providerSpec.serviceAccounts[0].email", Presence::Unknown)], "{findings:?}");
+    assert_eq!(unknown, [("providerSpec.serviceAccounts[0].email", ResourcePresence::Unknown)], "{findings:?}");
     assert_eq!(world.gce.lock().of_call("account").count(), 0);
 }
 
@@ -272,7 +272,10 @@ async fn a_name_cannot_lead_elsewhere(#[case] name: &str) {
     let world = world().await;
     let findings = inspect(&world, spec_with(&json!({ "machineType": name }))).await;
     let found = findings.iter().find(|one| one.path == "providerSpec.machineType").unwrap();
-    assert_eq!(*found, Finding::missing("providerSpec.machineType", format!("europe-west1-b does not offer {name}")));
+    assert_eq!(
+        *found,
+        ResourceFinding::missing("providerSpec.machineType", format!("europe-west1-b does not offer {name}"))
+    );
     assert_eq!(world.gce.lock().of_call("machineTypes.get").count(), 0);
 }
 
@@ -291,5 +294,5 @@ async fn images_are_found_by_all_that_google_takes(#[case] image: &str, #[case] 
     let mut disk = spec()["disks"][0].clone();
     disk["image"] = image.into();
     let findings = inspect(&world, spec_with(&json!({ "disks": [disk] }))).await;
-    assert!(findings.contains(&Finding::present("providerSpec.disks[0].image", name)), "{findings:#?}");
+    assert!(findings.contains(&ResourceFinding::present("providerSpec.disks[0].image", name)), "{findings:#?}");
 }

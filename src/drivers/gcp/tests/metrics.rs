@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::{World, fake::Fault, measured_driver};
 use crate::NAME;
-use mcm_driver::{Observer, cloud::Requests, interface::Driver, testing::Recorder};
+use mcm_driver::{DriverObserver, cloud::RequestReporter, interface::Driver, testing::Recorder};
 
 #[tokio::test]
 async fn each_attempt_of_a_request_counts_under_the_name_of_the_reference() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-    let driver = measured_driver(&world.url, Duration::from_secs(20), Requests::of(NAME, &observer));
+    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+    let driver = measured_driver(&world.url, Duration::from_secs(20), RequestReporter::of(NAME, &observer));
     let request = world.request("a");
     driver.status(&request).await.unwrap_err();
     assert_eq!(recorder.take(NAME), [("instance_list", 1, 0), ("token_get", 1, 0)]);

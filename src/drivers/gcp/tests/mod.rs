@@ -27,8 +27,8 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
-    guard::Guards,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
+    guard::DriverGuards,
 };
 
 const ZONE: &str = "europe-west1-b";
@@ -86,8 +86,8 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
@@ -95,9 +95,9 @@ fn driver(url: &str, attempt: Duration) -> GcpDriver {
     measured_driver(url, attempt, unmeasured())
 }
 
-fn measured_driver(url: &str, attempt: Duration, requests: Requests) -> GcpDriver {
+fn measured_driver(url: &str, attempt: Duration, requests: RequestReporter) -> GcpDriver {
     let millis = Duration::from_millis;
-    let pace = Pace { first: millis(2), longest: millis(10), total: millis(6000) };
+    let pace = PollTiming { first: millis(2), longest: millis(10), total: millis(6000) };
     GcpDriver::new(access(url, attempt), Patience { window: millis(2), pace }, requests)
 }
 
@@ -108,7 +108,13 @@ fn access(url: &str, attempt: Duration) -> Access {
         iam: url.to_owned(),
         accounts: url.to_owned(),
         uses_proxy: false,
-        limits: Limits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 },
+        limits: HttpLimits {
+            attempt,
+            call: attempt * 3,
+            attempts: 2,
+            pause: Duration::from_millis(1),
+            slowest: 1000.0,
+        },
         secrets: testing::secret_policy(),
     }
 }

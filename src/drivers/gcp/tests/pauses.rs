@@ -7,7 +7,7 @@ use rstest::rstest;
 
 use super::{Patience, World, access, code, driver, fake::Fault, unmeasured};
 use crate::GcpDriver;
-use mcm_driver::{Code, DriverError, MachineRequest, cloud::Pace, interface::Driver};
+use mcm_driver::{Code, DriverError, MachineRequest, cloud::PollTiming, interface::Driver};
 
 fn pausing(request: MachineRequest) -> MachineRequest {
     MachineRequest { may_pause: true, ..request }
@@ -93,7 +93,7 @@ async fn a_creation_whose_call_was_dropped_is_continued_and_says_why_it_failed()
         gce.steps = 50;
         gce.failing.push_back(vec!["QUOTA_EXCEEDED"]);
     }
-    let pace = Pace { total: Duration::from_secs(60), ..world.driver.patience.pace };
+    let pace = PollTiming { total: Duration::from_secs(60), ..world.driver.patience.pace };
     let patience = Patience { pace, ..world.driver.patience };
     let driver = GcpDriver::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured());
     let (request, is_begun) = (world.request("a"), async || {
@@ -149,7 +149,7 @@ async fn three_hundred_operations_are_followed_by_few_requests() {
     // A tenth of the real times.
     world.gce.lock().operation_time = Some(Duration::from_secs(3));
     let millis = Duration::from_millis;
-    let pace = Pace { first: millis(100), longest: millis(500), total: Duration::from_secs(60) };
+    let pace = PollTiming { first: millis(100), longest: millis(500), total: Duration::from_secs(60) };
     let patience = Patience { window: millis(50), pace };
     let driver = GcpDriver::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured());
     let requests: Vec<MachineRequest> = (0..300).map(|number| world.request(&format!("m-{number}"))).collect();

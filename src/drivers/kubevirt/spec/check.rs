@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mcm_api::syntax::{is_label_value, is_qualified_name};
-use mcm_driver::spec::{Problems, found, quotable};
+use mcm_driver::spec::{ClassProblems, found, quotable};
 use serde_json::Value;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     names::{OWN_LABELS, ROOT_DISK},
 };
 
-pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
+pub(super) fn spec(spec: &Spec, problems: &mut ClassProblems) {
     for name in ["cpu", "memory"] {
         amount(&spec.resources, &format!("/requests/{name}"), "providerSpec.resources", problems);
     }
@@ -38,7 +38,7 @@ pub(super) fn spec(spec: &Spec, problems: &mut Problems) {
 }
 
 /// An amount at a pointer below `path`.
-fn amount(value: &Value, pointer: &str, path: &str, problems: &mut Problems) {
+fn amount(value: &Value, pointer: &str, path: &str, problems: &mut ClassProblems) {
     let amount = value.pointer(pointer);
     if !is_positive(amount) {
         let path = format!("{path}{}", pointer.replace('/', "."));
@@ -46,7 +46,7 @@ fn amount(value: &Value, pointer: &str, path: &str, problems: &mut Problems) {
     }
 }
 
-fn data_volume(volume: &Value, path: &str, problems: &mut Problems) {
+fn data_volume(volume: &Value, path: &str, problems: &mut ClassProblems) {
     match volume.get("pvc") {
         Some(pvc) if pvc.is_object() => amount(volume, "/pvc/resources/requests/storage", path, problems),
         other => {
@@ -56,7 +56,7 @@ fn data_volume(volume: &Value, path: &str, problems: &mut Problems) {
     }
 }
 
-fn disks(disks: &[Value], volumes: &[AdditionalVolume], problems: &mut Problems) {
+fn disks(disks: &[Value], volumes: &[AdditionalVolume], problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.devices.disks";
     let most = volumes.len().saturating_add(1);
     if disks.len() > most {
@@ -81,21 +81,21 @@ fn disks(disks: &[Value], volumes: &[AdditionalVolume], problems: &mut Problems)
 }
 
 /// Multus has one default network.
-fn networks(spec: &Spec, problems: &mut Problems) {
+fn networks(spec: &Spec, problems: &mut ClassProblems) {
     let defaults = spec.networks.iter().enumerate().filter(|(_, network)| network.is_default);
     for (index, _) in defaults.skip(1) {
         problems.error(format!("providerSpec.networks[{index}].default"), "another network is the default already");
     }
 }
 
-fn dns(spec: &Spec, problems: &mut Problems) {
+fn dns(spec: &Spec, problems: &mut ClassProblems) {
     let nameservers = spec.dns_config.as_ref().and_then(|config| config.get("nameservers")?.as_array());
     if spec.dns_policy == Some("None") && nameservers.is_none_or(Vec::is_empty) {
         problems.expected("providerSpec.dnsConfig.nameservers", "nameservers for dnsPolicy None", "none");
     }
 }
 
-fn tags(spec: &Spec, problems: &mut Problems) {
+fn tags(spec: &Spec, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     for (key, value) in &spec.tags {
         let path = format!("{PATH}.{}", quotable(key));

@@ -1,11 +1,11 @@
 //! Values whose types are of KubeVirt, CDI or Kubernetes. They are passed on as they are, but for the keys and amounts that the
 //! driver reads.
 
-use mcm_driver::spec::{Problems, found};
+use mcm_driver::spec::{ClassProblems, found};
 use serde_json::{Map, Value};
 
 /// An object, as it is.
-pub(super) fn object(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+pub(super) fn object(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<Value> {
     if value.is_object() {
         return Some(value.clone());
     }
@@ -14,7 +14,7 @@ pub(super) fn object(path: &str, value: &Value, problems: &mut Problems) -> Opti
 }
 
 /// CDI's DataVolumeSpec.
-pub(super) fn volume(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+pub(super) fn volume(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<Value> {
     let mut volume = respelled(object(path, value, problems)?, &["pvc", "source"]);
     if let Some(pvc) = volume.get_mut("pvc").filter(|pvc| pvc.is_object()) {
         let mut read = respelled(pvc.take(), &["resources"]);
@@ -89,7 +89,7 @@ mod tests {
             "pvc": {"resources": {"requests": {"storage": "8000000000"}, "limits": {"storage": "1Gi"}}, "StorageClassName": "a"},
             "source": {"HTTP": {"url": "a"}}, "new": {"a": 1.5},
         });
-        assert_eq!(volume("p", &value, &mut Problems::default()), Some(expected));
+        assert_eq!(volume("p", &value, &mut ClassProblems::default()), Some(expected));
         let fraction = amounts(json!({"Requests": {"cpu": 1.5, "memory": 4096}}), &["requests"]);
         assert_eq!(fraction, json!({"requests": {"cpu": "1.5", "memory": "4096"}}));
     }

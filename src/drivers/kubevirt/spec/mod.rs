@@ -10,7 +10,7 @@ mod types;
 
 use mcm_driver::{
     Code, DriverError,
-    spec::{Fields, Problems, Scalar, boolean, found, one_of, string, text},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, found, one_of, string, text},
 };
 use serde_json::Value;
 
@@ -39,11 +39,11 @@ const FIELDS: [&str; 13] = [
 const DEVICES: [&str; 4] = ["disks", "rng", "blockMultiQueue", "networkInterfaceMultiqueue"];
 impl Spec {
     /// Reads a `providerSpec` and reports its problems.
-    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let spec = Self {
             region: fields.required("region", &string()).unwrap_or_default(),
             zone: fields.required("zone", &string()).unwrap_or_default(),
@@ -81,12 +81,12 @@ impl Spec {
     }
 }
 
-fn resources(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+fn resources(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<Value> {
     let read = object(path, value, problems)?;
     Some(amounts(read, &["requests", "limits", "overcommitGuestOverhead"]))
 }
 
-fn devices(fields: &mut Fields<'_>) -> Option<Devices> {
+fn devices(fields: &mut FieldReader<'_>) -> Option<Devices> {
     Some(Devices {
         disks: fields.with("disks", disks).unwrap_or_default(),
         rng: fields.with("rng", object),
@@ -95,7 +95,7 @@ fn devices(fields: &mut Fields<'_>) -> Option<Devices> {
     })
 }
 
-fn disks(path: &str, value: &Value, problems: &mut Problems) -> Option<Vec<Value>> {
+fn disks(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<Vec<Value>> {
     let Value::Array(items) = value else {
         problems.expected(path, "a list", &found(value));
         return None;
@@ -105,7 +105,7 @@ fn disks(path: &str, value: &Value, problems: &mut Problems) -> Option<Vec<Value
     Some(disks.map(|disk| foreign::respelled(disk, &["name", "bootOrder"])).collect())
 }
 
-fn additional_volume(fields: &mut Fields<'_>) -> Option<AdditionalVolume> {
+fn additional_volume(fields: &mut FieldReader<'_>) -> Option<AdditionalVolume> {
     let name = fields.required("name", &string()).unwrap_or_default();
     let data_volume = fields.with("dataVolume", volume);
     let existing = fields.object("volumeSource", &SOURCES, |fields| {
@@ -121,24 +121,24 @@ fn additional_volume(fields: &mut Fields<'_>) -> Option<AdditionalVolume> {
     Some(AdditionalVolume { name, source })
 }
 
-fn network(fields: &mut Fields<'_>) -> Option<Network> {
+fn network(fields: &mut FieldReader<'_>) -> Option<Network> {
     let name = fields.required("name", &string()).unwrap_or_default();
     Some(Network { name, is_default: fields.optional("default", &boolean()).unwrap_or_default() })
 }
 
 /// An empty policy counts as absent.
-fn dns_policy(fields: &mut Fields<'_>) -> Option<&'static str> {
+fn dns_policy(fields: &mut FieldReader<'_>) -> Option<&'static str> {
     const POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     let is_empty = fields.with("dnsPolicy", |_, value, _| Some(value == "")).unwrap_or_default();
     if is_empty { None } else { fields.optional("dnsPolicy", &one_of(&POLICIES)) }
 }
 
-fn dns_config(path: &str, value: &Value, problems: &mut Problems) -> Option<Value> {
+fn dns_config(path: &str, value: &Value, problems: &mut ClassProblems) -> Option<Value> {
     Some(foreign::respelled(object(path, value, problems)?, &["nameservers"]))
 }
 
 /// A text without a line break, because it becomes one line of YAML.
-fn line() -> Scalar<String> {
+fn line() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| !text.trim().contains(['\n', '\r'])).map(str::to_owned);
-    Scalar::new("a string of one line", parse)
+    ScalarType::new("a string of one line", parse)
 }

@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{Devices, Network, Source, Spec};
 use crate::tests::{spec, spec_with};
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -16,9 +16,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&spec(), &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!(read.scope().unwrap().cluster.to_string(), "mcm.gardener.cloud/cluster=shoot");
 }
 
@@ -32,9 +32,9 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
         "AdditionalVolumes": [{"NAME": "a", "VolumeSource": {"ConfigMap": {"name": "c"}}}],
         "tags": {"mcm.gardener.cloud/cluster": "c", "mcm.gardener.cloud/role": "node"},
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!((read.region.as_str(), read.zone.as_str(), read.ssh_keys.len()), ("r", "z", 1));
     assert_eq!(read.resources, json!({"requests": {"cpu": "1", "memory": "4096Mi"}}));
     assert_eq!(read.root_volume["pvc"]["resources"]["requests"]["storage"], "8Gi");
@@ -109,6 +109,6 @@ fn a_field_without_an_effect_is_a_warning(#[case] change: Value, #[case] expecte
 #[test]
 fn vms_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"tags": {"mcm.gardener.cloud/cluster": "c", "mcm.gardener.cloud/role": "node"}});
-    Spec::read(&value, &mut Problems::default()).scope().unwrap();
-    Spec::read(&json!({"region": "r"}), &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&value, &mut ClassProblems::default()).scope().unwrap();
+    Spec::read(&json!({"region": "r"}), &mut ClassProblems::default()).scope().unwrap_err();
 }

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::{CLUSTER, Kubernetes, ROLE, World, class, fake::Start, server::Fault, spec, spec_with};
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "csi.kubevirt.io", "volumeHandle": "handle"}});
     let foreign = json!({"tags": {CLUSTER: "other", ROLE: "node"}});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(spec_with(&json!({"zone": 7})))),
@@ -21,9 +21,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

@@ -4,9 +4,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, class, spec_with};
-use mcm_driver::{inspection::Presence, interface::Driver};
+use mcm_driver::{inspection::ResourcePresence, interface::Driver};
 
-async fn findings(world: &World, changes: Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(&changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -63,7 +63,7 @@ async fn an_absent_object_is_named(#[case] kind: &'static str, #[case] expected:
     let world = World::new().await;
     world.kubernetes.lock().cloud.absent.push(kind);
     let found = findings(&world, references()).await;
-    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence == Presence::Missing).collect();
+    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence == ResourcePresence::Missing).collect();
     assert!(missing.len() == count && missing.iter().any(|(_, _, text)| text == expected), "{missing:?}");
 }
 
@@ -73,7 +73,7 @@ async fn missing_permissions_are_named() {
     world.kubernetes.lock().cloud.denied = vec!["delete virtualmachines", "patch secrets"];
     let found = findings(&world, json!({})).await;
     let expected = "the credentials may not delete virtualmachines, patch secrets";
-    assert!(found.contains(&("Secret".to_owned(), Presence::Missing, expected.to_owned())), "{found:?}");
+    assert!(found.contains(&("Secret".to_owned(), ResourcePresence::Missing, expected.to_owned())), "{found:?}");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_class_that_kubevirt_refuses_is_reported_with_its_reason() {
     let world = World::new().await;
     let found = findings(&world, json!({"cpu": {"cores": "two"}})).await;
     let refused = found.iter().find(|(path, _, _)| path == "providerSpec").unwrap();
-    assert_eq!(refused.1, Presence::Missing);
+    assert_eq!(refused.1, ResourcePresence::Missing);
     assert!(refused.2.contains("cores is not of type"), "{}", refused.2);
 }
 
@@ -91,6 +91,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     let secret = world.secret_with(&json!({"token": "another-token"}));
     let found = world.driver.inspect(&class(spec_with(&json!({}))), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-token"), "{}", found[0].text);
 }

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::{World, driver, kit::Recorder, server::Fault};
 use crate::NAME;
-use mcm_driver::{Observer, cloud::Requests, interface::Driver};
+use mcm_driver::{DriverObserver, cloud::RequestReporter, interface::Driver};
 
 #[tokio::test]
 async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), Requests::of(NAME, &observer));
+    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
     let request = world.request("a");
     driver.create(&request).await.unwrap();
     let created = [

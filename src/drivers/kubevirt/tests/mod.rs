@@ -17,8 +17,8 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
-    guard::Guards,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
+    guard::DriverGuards,
     testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
@@ -93,21 +93,21 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> KubevirtDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> KubevirtDriver {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a creation without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> KubevirtDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> KubevirtDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     // The times of objects are whole seconds, so a VM looks older than it is.
-    let pace = Pace { first: millis(2), longest: millis(5), total: millis(5000) };
+    let pace = PollTiming { first: millis(2), longest: millis(5), total: millis(5000) };
     let patience = Patience { window: millis(2), settles, pace };
     KubevirtDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::names::{CLUSTER_TAG, is_own, value_of};
 use mcm_driver::{
     Code, DriverError,
-    spec::{Fields, Problems, Scalar, string, text},
+    spec::{ClassProblems, FieldReader, ScalarType, string, text},
 };
 
 const FIELDS: [&str; 9] =
@@ -53,11 +53,11 @@ impl Scope {
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems.
-    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let mut required = |name| fields.required(name, &string()).unwrap_or_default();
         let (partition, size, image) = (required("partition"), required("size"), required("image"));
         let (project, network) = (required("project"), required("network"));
@@ -111,7 +111,7 @@ pub(super) fn cluster_of<'a>(tags: impl IntoIterator<Item = &'a String>) -> Opti
     tags.into_iter().filter_map(|tag| value_of(tag, CLUSTER_TAG)).last()
 }
 
-fn check_tags(tags: &[String], problems: &mut Problems) {
+fn check_tags(tags: &[String], problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     for (index, tag) in tags.iter().enumerate().filter(|(_, tag)| is_own(tag)) {
         let key = tag.split('=').next().unwrap_or_default();
@@ -129,7 +129,7 @@ fn check_tags(tags: &[String], problems: &mut Problems) {
 }
 
 /// An IP address.
-fn address() -> Scalar<String> {
+fn address() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| text.parse::<IpAddr>().is_ok()).map(str::to_owned);
-    Scalar::new("an IP address", parse)
+    ScalarType::new("an IP address", parse)
 }

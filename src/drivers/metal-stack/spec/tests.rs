@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Scope, Spec};
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 fn spec() -> Value {
     json!({
@@ -20,7 +20,7 @@ fn changed(name: &str, value: Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -28,9 +28,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&spec(), &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!(read.scope().unwrap(), Scope { project: "p".to_owned(), cluster: "c".to_owned() });
 }
 
@@ -40,9 +40,9 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
         "PARTITION": "a", "Size": "b", "iMage": "c", "projecT": "d", "Network": "e", "TAGS": ["cluster.metal-stack.io/id=c"],
         "SSHKeys": ["k"], "dnsservers": [{"IP": "1.1.1.1"}], "ntpServers": null,
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!(
         (read.partition.as_str(), read.dns_servers, read.ssh_keys),
         ("a", vec!["1.1.1.1".to_owned()], vec!["k".to_owned()])
@@ -90,14 +90,14 @@ fn a_class_that_is_no_object_is_refused(#[case] value: Value) {
 fn a_field_without_an_effect_is_a_warning(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {
     let value = changed(name, value);
     assert_eq!(texts(&value), (vec![], vec![expected.to_owned()]));
-    assert_eq!(Spec::read(&value, &mut Problems::default()).scope().unwrap().cluster, "c");
+    assert_eq!(Spec::read(&value, &mut ClassProblems::default()).scope().unwrap().cluster, "c");
 }
 
 #[test]
 fn machines_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"project": "p", "tags": ["cluster.metal-stack.io/id=c"]});
-    let spec = Spec::read(&value, &mut Problems::default());
+    let spec = Spec::read(&value, &mut ClassProblems::default());
     assert_eq!(spec.scope().unwrap().tag(), "cluster.metal-stack.io/id=c");
     let without_project = json!({"tags": ["cluster.metal-stack.io/id=c"]});
-    Spec::read(&without_project, &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&without_project, &mut ClassProblems::default()).scope().unwrap_err();
 }

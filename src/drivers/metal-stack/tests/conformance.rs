@@ -3,17 +3,17 @@
 use serde_json::json;
 
 use super::{World, class, fake::PROJECT, server::Fault, spec, spec_with};
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 
 /// More than the suite needs at a time, and enough that a machine that was freed is not allocated again at once: metal-stack wipes it
 /// first.
 const MACHINES: usize = 200;
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "csi.example.com", "volumeHandle": "handle"}});
     let foreign = json!({"tags": ["cluster.metal-stack.io/id=other"]});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(json!({"project": PROJECT, "partition": 7}))),
@@ -25,9 +25,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

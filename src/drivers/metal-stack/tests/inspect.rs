@@ -4,9 +4,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, class, spec, spec_with};
-use mcm_driver::{inspection::Presence, interface::Driver};
+use mcm_driver::{inspection::ResourcePresence, interface::Driver};
 
-async fn findings(world: &World, changes: Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(&changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -44,7 +44,7 @@ async fn an_absent_resource_is_named(#[case] field: &'static str) {
     let missing: Vec<_> = findings(&world, json!({}))
         .await
         .into_iter()
-        .filter(|(_, presence, _)| *presence == Presence::Missing)
+        .filter(|(_, presence, _)| *presence == ResourcePresence::Missing)
         .collect();
     assert_eq!(missing.len(), 1, "{missing:?}");
     let expected = format!("there is no {field} {}", spec()[field].as_str().unwrap());
@@ -59,7 +59,10 @@ async fn a_stock_out_is_told_before_a_machine_is_needed() {
     let world = World::with(0).await;
     let found = findings(&world, json!({})).await;
     let expected = "no machine of size c1-xlarge-x86 is free in fra-equ01";
-    assert_eq!(found.last().map(|(_, presence, text)| (*presence, text.as_str())), Some((Presence::Missing, expected)));
+    assert_eq!(
+        found.last().map(|(_, presence, text)| (*presence, text.as_str())),
+        Some((ResourcePresence::Missing, expected))
+    );
 }
 
 #[tokio::test]
@@ -69,6 +72,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     secret.0.insert("metalAPIHMac".to_owned(), b"another-key".to_vec());
     let found = world.driver.inspect(&class(spec()), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-key"), "{}", found[0].text);
 }

@@ -21,8 +21,8 @@ use super::{Access, MetalDriver, NAME, Patience};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{Limits, Requests},
-    guard::Guards,
+    cloud::{HttpLimits, RequestReporter},
+    guard::DriverGuards,
     testing::{self as kit, code, secret, server, with_id},
 };
 
@@ -91,19 +91,19 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> MetalDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> MetalDriver {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after an allocation without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> MetalDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> MetalDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let patience = Patience { window: millis(2), settles, pause: millis(5), total: millis(2000) };
     MetalDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
 }

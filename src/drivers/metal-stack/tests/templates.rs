@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{driver, unmeasured};
 use crate::login::Login;
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems, testing::secret};
+use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::ClassProblems, testing::secret};
 
 fn template<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_yaml_ng::from_str(text).unwrap()
@@ -20,13 +20,13 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let deployment: MachineDeployment =
         template(include_str!("../../../../templates/metal-stack/machine-deployment.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.validate(&class), Problems::default());
+    assert_eq!(driver.validate(&class), ClassProblems::default());
     assert_eq!(Some(deployment.spec.template.spec.class.name.as_str()), class.metadata.name.as_deref());
     assert_eq!(class.secret_ref.as_ref().unwrap().name, secret["metadata"]["name"]);
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
 }
 
@@ -34,8 +34,8 @@ async fn the_templates_are_valid_and_fit_each_other() {
 async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
     let class: MachineClass = template(include_str!("extension.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.validate(&class), Problems::default());
+    assert_eq!(driver.validate(&class), ClassProblems::default());
     let data =
         secret(&[("metalAPIURL", "https://api.metal.example.com/metal"), ("metalAPIHMac", "h"), ("metalAPIKey", "")]);
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
 }

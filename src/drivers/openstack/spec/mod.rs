@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Markers, filled, number},
-    spec::{Fields, Problems, Scalar, boolean, one_of, quotable, string, text},
+    cloud::{ClassMarkers, filled, number},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, one_of, quotable, string, text},
 };
 use serde_json::Value;
 
@@ -90,17 +90,17 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub region: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Spec {
     /// Reads a `providerSpec` and reports its problems.
-    pub fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
             return Self::default();
         }
-        let mut fields = Fields::of_spec(value, &["apiVersion", "kind", "spec"], problems);
+        let mut fields = FieldReader::of_spec(value, &["apiVersion", "kind", "spec"], problems);
         fields.required("apiVersion", &one_of(API_VERSIONS));
         fields.required("kind", &one_of(KINDS));
         let read = fields.required_object("spec", &FIELDS, |fields| Some(Read::of(fields)));
@@ -114,7 +114,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region or no markers.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        match Markers::of(self.tags.keys().map(String::as_str), MARKERS) {
+        match ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS) {
             Some(markers) if !self.region.is_empty() => Ok(Scope { region: self.region.clone(), markers }),
             _ => {
                 let message = format!(
@@ -152,7 +152,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(fields: &mut Fields<'_>) -> Self {
+    fn of(fields: &mut FieldReader<'_>) -> Self {
         let image = (id(fields, "imageID"), filled(fields, "imageName"));
         let networks = fields.objects("networks", &["id", "name", "podNetwork"], |one| {
             let has_pods = one.optional("podNetwork", &boolean()).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Read {
     }
 
     /// Reports what single fields do not show.
-    fn check(&self, problems: &mut Problems) {
+    fn check(&self, problems: &mut ClassProblems) {
         let path = |field: &str| format!("providerSpec.spec.{field}");
         match &self.image {
             (None, None) => problems.expected(path("imageName"), "imageID or imageName", "neither"),
@@ -218,10 +218,10 @@ impl Read {
             problems.warning(path("rootDiskType"), "ignored: without rootDiskSize the server boots from its image");
         }
         self.check_keys(problems);
-        Markers::check(self.keys.iter().map(String::as_str), MARKERS, TAGS, problems);
+        ClassMarkers::check(self.keys.iter().map(String::as_str), MARKERS, TAGS, problems);
     }
 
-    fn check_keys(&self, problems: &mut Problems) {
+    fn check_keys(&self, problems: &mut ClassProblems) {
         for key in &self.keys {
             let path = format!("{TAGS}.{}", quotable(key));
             if is_own(key) {
@@ -251,21 +251,21 @@ impl Read {
 }
 
 /// The ID of a resource; an empty one counts as absent.
-fn id(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+fn id(fields: &mut FieldReader<'_>, name: &'static str) -> Option<String> {
     fields.optional(name, &uuid()).filter(|id| !id.is_empty())
 }
 
 /// IDs of OpenStack are UUIDs; some services accept them without hyphens.
-fn uuid() -> Scalar<String> {
+fn uuid() -> ScalarType<String> {
     let is_uuid = |text: &str| {
         let digits = text.bytes().filter(|byte| *byte != b'-');
         text.is_empty() || (digits.clone().count() == 32 && digits.into_iter().all(|byte| byte.is_ascii_hexdigit()))
     };
-    Scalar::new("a UUID", move |value| value.as_str().filter(|text| is_uuid(text)).map(str::to_owned))
+    ScalarType::new("a UUID", move |value| value.as_str().filter(|text| is_uuid(text)).map(str::to_owned))
 }
 
 /// An IP address, with or without the length of its prefix.
-fn cidr() -> Scalar<String> {
+fn cidr() -> ScalarType<String> {
     let is_cidr = |text: &str| {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let most = match address.parse() {
@@ -275,15 +275,15 @@ fn cidr() -> Scalar<String> {
         };
         length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= most))
     };
-    Scalar::new("an IP network such as 10.96.0.0/11", move |value| {
+    ScalarType::new("an IP network such as 10.96.0.0/11", move |value| {
         value.as_str().filter(|text| is_cidr(text)).map(str::to_owned)
     })
 }
 
 /// A value of metadata.
-fn tag() -> Scalar<String> {
+fn tag() -> ScalarType<String> {
     let expected = format!("a string of at most {LONGEST} characters");
-    Scalar::new(expected, |value| value.as_str().filter(|text| text.chars().count() <= LONGEST).map(str::to_owned))
+    ScalarType::new(expected, |value| value.as_str().filter(|text| text.chars().count() <= LONGEST).map(str::to_owned))
 }
 
 fn is_key(key: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::{cloud::Markers, spec::Problems};
+use mcm_driver::{cloud::ClassMarkers, spec::ClassProblems};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -26,14 +26,14 @@ fn changed(name: &str, value: Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
 }
 
 fn read(value: &Value) -> Spec {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let spec = Spec::read(value, &mut problems);
     assert_eq!(problems.errors, []);
     spec
@@ -43,7 +43,7 @@ fn read(value: &Value) -> Spec {
 fn a_class_with_the_required_fields_is_valid() {
     assert_eq!(texts(&spec()), (vec![], vec![]));
     let read = read(&spec());
-    let markers = Markers { cluster: "kubernetes.io-cluster-c".into(), role: "kubernetes.io-role-n".into() };
+    let markers = ClassMarkers { cluster: "kubernetes.io-cluster-c".into(), role: "kubernetes.io-role-n".into() };
     assert_eq!(read.scope().unwrap(), Scope { region: "r".to_owned(), markers });
     assert_eq!(read.networks, [Network { network: Reference::Id(ID.to_owned()), has_pods: true }]);
     assert!(read.has_pods() && read.network_of_port().is_none());
@@ -158,7 +158,7 @@ fn subnets_are_for_the_only_network() {
 #[test]
 fn servers_of_a_class_with_other_errors_can_still_be_found() {
     let value = json!({"spec": {"region": "r", "tags": {"kubernetes.io-cluster-c": "", "kubernetes.io-role-n": ""}}});
-    Spec::read(&value, &mut Problems::default()).scope().unwrap();
+    Spec::read(&value, &mut ClassProblems::default()).scope().unwrap();
     let value = json!({"spec": {"tags": {"kubernetes.io-cluster-c": "", "kubernetes.io-role-n": ""}}});
-    Spec::read(&value, &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&value, &mut ClassProblems::default()).scope().unwrap_err();
 }

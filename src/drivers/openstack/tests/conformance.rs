@@ -1,16 +1,16 @@
 //! The conformance suite.
 
-use mcm_driver::conformance::{Outcome, Report, Subject, run};
+use mcm_driver::conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{ROLE, World, class, fake, fake::REGION, server::Fault, spec, spec_with, spec_with_parts};
 
-fn subject(world: &World, spec: Value) -> Subject<'_> {
+fn subject(world: &World, spec: Value) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "cinder.csi.openstack.org", "volumeHandle": "handle"}});
     let foreign = json!({"tags": {"kubernetes.io-cluster-other": "1", ROLE.0: "1"}});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec),
         invalid_class: Some(class(spec_with(&json!({"region": REGION, "flavorName": 7})))),
@@ -22,9 +22,9 @@ fn subject(world: &World, spec: Value) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

@@ -1,6 +1,6 @@
 //! The findings of a live check.
 
-use mcm_driver::{inspection::Presence, interface::Driver};
+use mcm_driver::{inspection::ResourcePresence, interface::Driver};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ async fn what_cannot_be_looked_up_is_unknown() {
     let world = World::new().await;
     world.fail("zone.list", Fault::Error(fake::nova(403, "forbidden", "Policy doesn't allow it")), 9);
     let found = world.driver.inspect(&class(spec_with(&json!({}))), &world.secret()).await.unwrap();
-    let unknown: Vec<_> = found.iter().filter(|one| one.presence == Presence::Unknown).collect();
+    let unknown: Vec<_> = found.iter().filter(|one| one.presence == ResourcePresence::Unknown).collect();
     assert_eq!(unknown.len(), 1, "{found:?}");
     assert_eq!(unknown[0].path, "providerSpec.spec.availabilityZone");
 }
@@ -86,6 +86,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     secret.0.insert("password".to_owned(), b"another-password".to_vec());
     let found = world.driver.inspect(&class(spec_with(&json!({}))), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-password"), "{}", found[0].text);
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcm_driver::{Observer, cloud::Requests, interface::Driver, testing::Recorder};
+use mcm_driver::{DriverObserver, cloud::RequestReporter, interface::Driver, testing::Recorder};
 
 use super::{World, driver, server::Fault};
 use crate::NAME;
@@ -11,8 +11,8 @@ use crate::NAME;
 async fn each_attempt_of_a_request_is_counted_by_its_service() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), Requests::of(NAME, &observer));
+    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
     let request = world.request_with_parts("a");
     driver.create(&request).await.unwrap();
     assert_eq!(recorder.take(NAME), [("cinder", 3, 0), ("keystone", 1, 0), ("neutron", 5, 0), ("nova", 5, 0)]);

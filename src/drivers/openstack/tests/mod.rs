@@ -24,8 +24,8 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
-    guard::Guards,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
+    guard::DriverGuards,
     interface::Driver,
     testing::{self as kit, code, matrix, secret, secret_policy, server, with_id},
 };
@@ -115,20 +115,20 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> OpenStackDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> OpenStackDriver {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a request without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> OpenStackDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> OpenStackDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(5), longest: millis(5), total: millis(3000) };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = PollTiming { first: millis(5), longest: millis(5), total: millis(3000) };
     let patience = Patience { window: millis(2), settles, pace, discard: pace, again: millis(30) };
     OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
 }

@@ -11,9 +11,9 @@ use futures::future::join_all;
 use mcm_api::load_balancer::{LoadBalancer, Pool};
 use mcm_driver::{
     Code, MachineRequest, SecretData,
-    cloud::{Limits, Pace},
-    conformance::{Outcome, Subject, run},
-    inspection::Presence,
+    cloud::{HttpLimits, PollTiming},
+    conformance::{ConformanceOutcome, ConformanceSubject, run},
+    inspection::ResourcePresence,
     interface::Driver,
     testing::secret_policy,
 };
@@ -105,8 +105,8 @@ impl Drop for Services {
 
 fn driver() -> OpenStackDriver {
     let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
-    let limits = Limits { pause: millis(100), ..Limits::default() };
-    let pace = Pace { first: millis(300), longest: seconds(1), total: seconds(120) };
+    let limits = HttpLimits { pause: millis(100), ..HttpLimits::default() };
+    let pace = PollTiming { first: millis(300), longest: seconds(1), total: seconds(120) };
     let patience = Patience { window: millis(20), settles: seconds(20), pace, discard: pace, again: seconds(30) };
     OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, unmeasured())
 }
@@ -131,7 +131,7 @@ async fn machines_live_on_the_real_services() {
 
 async fn the_suite_passes(services: &Services, driver: &OpenStackDriver, spec: Value) {
     let foreign = json!({"tags": {"kubernetes.io-cluster-other": "1", ROLE.0: "1"}});
-    let subject = Subject {
+    let subject = ConformanceSubject {
         driver,
         class: class(spec),
         invalid_class: Some(class(services.spec(&json!({"flavorName": 7})))),
@@ -142,7 +142,7 @@ async fn the_suite_passes(services: &Services, driver: &OpenStackDriver, spec: V
     };
     let report = run(&subject).await;
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 2, "initialization, and volumes, which need no cloud\n{report}");
 }
 
@@ -264,10 +264,10 @@ async fn credentials_are_checked(services: &Services, driver: &OpenStackDriver) 
 async fn everything_that_a_class_needs_is_there(services: &Services, driver: &OpenStackDriver) {
     let findings = driver.inspect(&class(services.spec_with_parts()), &services.secret()).await.unwrap();
     assert!(findings.len() >= 9, "{findings:?}");
-    assert!(findings.iter().all(|one| one.presence == Presence::Present), "{findings:?}");
+    assert!(findings.iter().all(|one| one.presence == ResourcePresence::Present), "{findings:?}");
     let spec = services.spec(&json!({"keyName": "missing", "availabilityZone": "missing", "flavorName": "missing"}));
     let findings = driver.inspect(&class(spec), &services.secret()).await.unwrap();
-    let missing = findings.iter().filter(|one| one.presence == Presence::Missing);
+    let missing = findings.iter().filter(|one| one.presence == ResourcePresence::Missing);
     assert_eq!(missing.count(), 3, "{findings:?}");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcm_api::machine::{MachineClass, MachineDeployment};
-use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::Problems};
+use mcm_driver::{SecretData, SecretPolicy, interface::Driver, spec::ClassProblems};
 use serde_json::Value;
 
 use super::{driver, unmeasured};
@@ -20,12 +20,12 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let deployment: MachineDeployment =
         template(include_str!("../../../../templates/openstack/machine-deployment.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.validate(&class), Problems::default());
+    assert_eq!(driver.validate(&class), ClassProblems::default());
     assert_eq!(Some(deployment.spec.template.spec.class.name.as_str()), class.metadata.name.as_deref());
     assert_eq!(class.secret_ref.as_ref().unwrap().name, secret["metadata"]["name"]);
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert_eq!(driver.secret_problems(&class, &data), Problems::default());
+    assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
     Login::of(&data, &SecretPolicy::default()).map(drop).expect("no flag is needed");
 }

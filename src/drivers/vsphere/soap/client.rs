@@ -10,7 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use mcm_driver::cloud::{
-    Answer, Authentication, Call, Effect, Failure, Http, Issued, Rest, TokenCache, TokenSource, Unsigned,
+    CallEffect, CloudFailure, HttpAnswer, HttpClient, IssuedToken, RequestAuthenticator, RestCall, RestClient,
+    TokenCache, TokenSource, UnsignedRequest,
 };
 use parking_lot::Mutex;
 use reqwest::{
@@ -44,23 +45,23 @@ pub(crate) struct Method {
     pub name: &'static str,
     /// Its name in the metrics.
     pub service: &'static str,
-    pub effect: Effect,
+    pub effect: CallEffect,
 }
 
 impl Method {
     /// A method that only reads.
     pub(crate) const fn read(name: &'static str, service: &'static str) -> Self {
-        Self { name, service, effect: Effect::Reads }
+        Self { name, service, effect: CallEffect::Reads }
     }
 
     /// A method that changes something only once, however often it is called.
     pub(crate) const fn idempotent(name: &'static str, service: &'static str) -> Self {
-        Self { name, service, effect: Effect::WritesOnce }
+        Self { name, service, effect: CallEffect::WritesOnce }
     }
 
     /// A method that changes something.
     pub(crate) const fn write(name: &'static str, service: &'static str) -> Self {
-        Self { name, service, effect: Effect::Writes }
+        Self { name, service, effect: CallEffect::Writes }
     }
 }
 
@@ -79,19 +80,19 @@ pub(crate) struct Managers {
 
 /// A vCenter with the session of a login.
 pub(crate) struct Soap {
-    rest: Arc<Rest>,
+    rest: Arc<RestClient>,
     sessions: TokenCache<Logins>,
 }
 
 impl Soap {
-    pub(crate) fn new(http: &Arc<Http>, client: Client, login: &Login, slowest: f64) -> Self {
-        let rest = Rest::new(http, client, login.url.clone(), Box::new(Anyone), slowest, failure_of);
+    pub(crate) fn new(http: &Arc<HttpClient>, client: Client, login: &Login, slowest: f64) -> Self {
+        let rest = RestClient::new(http, client, login.url.clone(), Box::new(Anyone), slowest, failure_of);
         let rest = Arc::new(rest);
         let source = Logins { rest: Arc::clone(&rest), login: login.clone(), refused: Mutex::default() };
         Self { rest, sessions: TokenCache::new(source) }
     }
 
-    pub(crate) async fn managers(&self) -> Result<Managers, Failure> {
+    pub(crate) async fn managers(&self) -> Result<Managers, CloudFailure> {
         Ok(self.sessions.get().await?.managers.clone())
     }
 
@@ -105,18 +106,18 @@ impl Soap {
         this: &Ref,
         arguments: &Xml,
         mut read: impl FnMut(Node<'_, '_>) -> Option<T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CloudFailure> {
         let call = call_of(method, this, arguments);
         match response(&self.answer(&call).await?.text, &mut read) {
             // Something before vCenter may have answered.
-            Err(Failure::Unreadable(_)) if method.effect != Effect::Writes => {
+            Err(CloudFailure::Unreadable(_)) if method.effect != CallEffect::Writes => {
                 response(&self.answer(&call).await?.text, read)
             }
             result => result,
         }
     }
 
-    async fn answer(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    async fn answer(&self, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
         let session = self.sessions.get().await?;
         match self.send(&session, call).await {
             Err(failure) if failure.is("NotAuthenticated") => {
@@ -127,23 +128,23 @@ impl Soap {
         }
     }
 
-    async fn send(&self, session: &Session, call: &Call<'_>) -> Result<Answer, Failure> {
+    async fn send(&self, session: &Session, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
         self.rest.answer(&call.clone().header(COOKIE, session.cookie.clone())).await
     }
 
     /// The session after one that has ended. Calls that had the same one get the same new one.
-    async fn after(&self, ended: &Arc<Session>) -> Result<Arc<Session>, Failure> {
+    async fn after(&self, ended: &Arc<Session>) -> Result<Arc<Session>, CloudFailure> {
         ended.has_ended.store(true, Relaxed);
         self.sessions.forget_if(|current| Arc::ptr_eq(current, ended)).await;
         self.sessions.get().await
     }
 }
 
-fn call_of(method: Method, this: &Ref, arguments: &Xml) -> Call<'static> {
+fn call_of(method: Method, this: &Ref, arguments: &Xml) -> RestCall<'static> {
     let call = match method.effect {
-        Effect::Reads => Call::read(method.service, HttpMethod::POST, &[]),
-        Effect::Writes => Call::write(method.service, HttpMethod::POST, &[]),
-        Effect::WritesOnce => Call::idempotent(method.service, HttpMethod::POST, &[]),
+        CallEffect::Reads => RestCall::read(method.service, HttpMethod::POST, &[]),
+        CallEffect::Writes => RestCall::write(method.service, HttpMethod::POST, &[]),
+        CallEffect::WritesOnce => RestCall::idempotent(method.service, HttpMethod::POST, &[]),
     };
     call.text(CONTENT_TYPE, envelope(method.name, this, arguments)).header("soapaction", VERSION)
 }
@@ -152,25 +153,25 @@ fn call_of(method: Method, this: &Ref, arguments: &Xml) -> Call<'static> {
 struct Anyone;
 
 #[async_trait]
-impl Authentication for Anyone {
-    async fn headers(&self, _: &Unsigned<'_>) -> Result<HeaderMap, Failure> {
+impl RequestAuthenticator for Anyone {
+    async fn headers(&self, _: &UnsignedRequest<'_>) -> Result<HeaderMap, CloudFailure> {
         Ok(HeaderMap::new())
     }
 }
 
 /// Logs in.
 struct Logins {
-    rest: Arc<Rest>,
+    rest: Arc<RestClient>,
     login: Login,
     /// The last refusal, and when it was.
-    refused: Mutex<Option<(Instant, Failure)>>,
+    refused: Mutex<Option<(Instant, CloudFailure)>>,
 }
 
 #[async_trait]
 impl TokenSource for Logins {
     type Value = Arc<Session>;
 
-    async fn fetch(&self) -> Result<Issued<Self::Value>, Failure> {
+    async fn fetch(&self) -> Result<IssuedToken<Self::Value>, CloudFailure> {
         let refused = self.refused.lock().clone();
         if let Some((_, failure)) = refused.filter(|(since, _)| since.elapsed() < NO_LOGIN) {
             return Err(failure);
@@ -179,12 +180,12 @@ impl TokenSource for Logins {
         let refusal = session.as_ref().err().filter(|failure| failure.is("InvalidLogin"));
         *self.refused.lock() = refusal.map(|failure| (Instant::now(), failure.clone()));
         let expires = Instant::now().checked_add(LIFE).unwrap_or_else(Instant::now);
-        Ok(Issued { value: Arc::new(session?), expires })
+        Ok(IssuedToken { value: Arc::new(session?), expires })
     }
 }
 
 impl Logins {
-    async fn log_in(&self) -> Result<Session, Failure> {
+    async fn log_in(&self) -> Result<Session, CloudFailure> {
         const CONTENT: Method = Method::read("RetrieveServiceContent", "service_content");
         const LOGIN: Method = Method::write("Login", "login");
         let instance = Ref::new("ServiceInstance", "ServiceInstance");
@@ -193,7 +194,7 @@ impl Logins {
         let arguments = Xml::new().text("userName", &self.login.user).text("password", self.login.password());
         let answer = self.rest.answer(&call_of(LOGIN, &managers.sessions, &arguments)).await?;
         response(&answer.text, |node| child(node, "returnval").map(drop))?;
-        let cookie = cookie_of(&answer.headers).ok_or(Failure::Unreadable(200))?;
+        let cookie = cookie_of(&answer.headers).ok_or(CloudFailure::Unreadable(200))?;
         Ok(Session { managers, cookie, rest: Arc::clone(&self.rest), has_ended: AtomicBool::new(false) })
     }
 }
@@ -226,7 +227,7 @@ fn managers(content: Node<'_, '_>) -> Option<Managers> {
 struct Session {
     managers: Managers,
     cookie: String,
-    rest: Arc<Rest>,
+    rest: Arc<RestClient>,
     /// vCenter ended it.
     has_ended: AtomicBool,
 }

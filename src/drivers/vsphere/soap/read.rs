@@ -1,6 +1,6 @@
 //! Reads answers. An answer has limits of its size and of its elements, which take much more memory than their text.
 
-use mcm_driver::cloud::Failure;
+use mcm_driver::cloud::CloudFailure;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{ENVELOPE, INSTANCE, Ref};
@@ -12,8 +12,8 @@ const MOST_NODES: u32 = 2_000_000;
 ///
 /// # Errors
 /// [`Failure::Unreadable`]: it is no envelope, or `read` returns nothing.
-pub(super) fn response<T>(text: &str, read: impl FnOnce(Node<'_, '_>) -> Option<T>) -> Result<T, Failure> {
-    let unreadable = || Failure::Unreadable(200);
+pub(super) fn response<T>(text: &str, read: impl FnOnce(Node<'_, '_>) -> Option<T>) -> Result<T, CloudFailure> {
+    let unreadable = || CloudFailure::Unreadable(200);
     let document = parse(text).ok_or_else(unreadable)?;
     body(&document).filter(|node| kind_name(*node) != "Fault").and_then(read).ok_or_else(unreadable)
 }
@@ -117,7 +117,7 @@ mod tests {
     fn a_fault_has_a_name_and_a_text(#[case] body: &str, #[case] name: &str, #[case] text: &str) {
         let body = envelope(body);
         assert_eq!(fault(&body), Some((name.to_owned(), text.to_owned())));
-        assert_eq!(response(&body, |_| Some(())), Err(Failure::Unreadable(200)));
+        assert_eq!(response(&body, |_| Some(())), Err(CloudFailure::Unreadable(200)));
     }
 
     #[rstest]
@@ -127,7 +127,7 @@ mod tests {
     #[case("<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>")]
     fn a_text_that_is_no_envelope_is_neither_a_fault_nor_a_response(#[case] text: &str) {
         assert_eq!(fault(text), None);
-        assert_eq!(response(text, |_| Some(())), Err(Failure::Unreadable(200)));
+        assert_eq!(response(text, |_| Some(())), Err(CloudFailure::Unreadable(200)));
     }
 
     #[test]
@@ -144,6 +144,6 @@ mod tests {
             Some(())
         })
         .unwrap();
-        assert_eq!(response(&body, |_| None::<()>), Err(Failure::Unreadable(200)));
+        assert_eq!(response(&body, |_| None::<()>), Err(CloudFailure::Unreadable(200)));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use mcm_driver::{
     Code, DriverError,
     cloud::{filled, number},
-    spec::{Fields, Problems, Scalar, boolean, string, text},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, string, text},
 };
 use serde_json::Value;
 
@@ -105,11 +105,11 @@ impl Spec {
     }
 
     /// Reads a `providerSpec` and reports its problems.
-    pub(crate) fn read(value: &Value, problems: &mut Problems) -> Self {
+    pub(crate) fn read(value: &Value, problems: &mut ClassProblems) -> Self {
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let places = Places {
             datacenter: filled(&mut fields, "datacenter").unwrap_or_default(),
             folder: filled(&mut fields, "folder").unwrap_or_default(),
@@ -151,7 +151,7 @@ impl Spec {
         spec
     }
 
-    fn check_places(&self, problems: &mut Problems) {
+    fn check_places(&self, problems: &mut ClassProblems) {
         let places = &self.places;
         let path = |field: &str| format!("providerSpec.{field}");
         if places.datastore.is_none() && places.storage_pod.is_none() {
@@ -187,7 +187,7 @@ impl Spec {
     }
 
     /// XML holds no control characters.
-    fn check_texts(&self, problems: &mut Problems) {
+    fn check_texts(&self, problems: &mut ClassProblems) {
         let none = BTreeMap::new();
         let maps = [
             ("tags", &self.tags),
@@ -236,8 +236,8 @@ impl Places {
 }
 
 /// A whole number.
-fn whole() -> Scalar<i32> {
-    Scalar::new("a whole number", |value| i32::try_from(value.as_i64()?).ok())
+fn whole() -> ScalarType<i32> {
+    ScalarType::new("a whole number", |value| i32::try_from(value.as_i64()?).ok())
 }
 
 fn is_no_xml(c: char) -> bool {
@@ -248,7 +248,7 @@ fn is_own(key: &str) -> bool {
     OWN_FIELDS.contains(&key)
 }
 
-fn check_tags(tags: &BTreeMap<String, String>, problems: &mut Problems) {
+fn check_tags(tags: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.tags";
     for key in tags.keys().filter(|key| is_own(key)) {
         problems.warning(PATH, format!("{key} is ignored: mcm sets this custom field itself"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 
 use crate::names::{CLUSTER_FIELD, CLUSTER_PREFIX, ROLE_FIELD, ROLE_PREFIX};
 
@@ -36,7 +36,7 @@ fn markers(fields: &BTreeMap<String, String>) -> (Option<&str>, Option<&str>) {
     (of(CLUSTER_FIELD, CLUSTER_PREFIX), of(ROLE_FIELD, ROLE_PREFIX))
 }
 
-pub(super) fn check(tags: &BTreeMap<String, String>, path: &str, problems: &mut Problems) {
+pub(super) fn check(tags: &BTreeMap<String, String>, path: &str, problems: &mut ClassProblems) {
     let (cluster, role) = markers(tags);
     for (field, prefix, found) in [(CLUSTER_FIELD, CLUSTER_PREFIX, cluster), (ROLE_FIELD, ROLE_PREFIX, role)] {
         match found {

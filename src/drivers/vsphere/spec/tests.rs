@@ -1,6 +1,6 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
-use mcm_driver::spec::Problems;
+use mcm_driver::spec::ClassProblems;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn changed(changes: &Value) -> Value {
 }
 
 fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     Spec::read(value, &mut problems);
     let texts = |all: &[_]| all.iter().map(ToString::to_string).collect();
     (texts(&problems.errors), texts(&problems.warnings))
@@ -30,9 +30,9 @@ fn texts(value: &Value) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&spec(), &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let [datacenter, cluster, role] = ["DC0", "c", "node"].map(str::to_owned);
     assert_eq!(read.scope().unwrap(), Scope { datacenter, folder: String::new(), cluster, role });
 }
@@ -46,9 +46,9 @@ fn every_field_is_read_and_keys_match_in_any_case() {
         "force": false, "waitForIp": true, "customization": "c", "sshkeys": [" k \n"], "hostSystem": null,
         "tags": {"kubernetes.io/cluster/c": "1", "kubernetes.io/role/node": "1"},
     });
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let read = Spec::read(&value, &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     assert_eq!((read.cpus, read.memory, read.reserves_memory, read.disk), (Some(4), Some(8192), Some(true), Some(20)));
     assert_eq!((read.waits_for_ip, read.ssh_keys.as_slice()), (true, &["k".to_owned()][..]));
     assert_eq!(read.properties.as_ref().unwrap()["p"], "q");
@@ -104,19 +104,19 @@ fn a_class_that_is_no_object_is_refused(#[case] value: Value) {
 fn a_field_without_an_effect_is_a_warning(#[case] changes: Value, #[case] expected: &str) {
     let value = changed(&changes);
     assert_eq!(texts(&value), (vec![], vec![expected.to_owned()]));
-    assert_eq!(Spec::read(&value, &mut Problems::default()).scope().unwrap().cluster, "c");
+    assert_eq!(Spec::read(&value, &mut ClassProblems::default()).scope().unwrap().cluster, "c");
 }
 
 #[test]
 fn a_number_that_is_not_positive_is_none() {
-    let read = Spec::read(&changed(&json!({"numCpus": 0, "memory": -1})), &mut Problems::default());
+    let read = Spec::read(&changed(&json!({"numCpus": 0, "memory": -1})), &mut ClassProblems::default());
     assert_eq!((read.cpus, read.memory), (None, None));
 }
 
 #[test]
 fn vms_of_a_class_with_other_errors_can_still_be_found() {
     let tags = json!({"kubernetes.io/cluster/c": "", "kubernetes.io/role/node": ""});
-    let spec = Spec::read(&json!({"tags": tags, "numCpus": "x"}), &mut Problems::default());
+    let spec = Spec::read(&json!({"tags": tags, "numCpus": "x"}), &mut ClassProblems::default());
     assert_eq!(spec.scope().unwrap().role, "node");
-    Spec::read(&json!({}), &mut Problems::default()).scope().unwrap_err();
+    Spec::read(&json!({}), &mut ClassProblems::default()).scope().unwrap_err();
 }

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcm_driver::{Code, ListedVm, MachineRequest, inspection::Presence, interface::Driver, testing::server::Fault};
+use mcm_driver::{
+    Code, ListedVm, MachineRequest, inspection::ResourcePresence, interface::Driver, testing::server::Fault,
+};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -201,7 +203,7 @@ async fn a_datacenter_in_a_folder_is_found_by_its_name_and_by_its_path(#[case] d
     assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
     assert!(world.driver.list(&request.class, &request.secret).await.unwrap().contains_key(&vm.provider_id));
     let findings = world.driver.inspect(&request.class, &request.secret).await.unwrap();
-    assert!(findings.iter().all(|finding| finding.presence == Presence::Present), "{findings:?}");
+    assert!(findings.iter().all(|finding| finding.presence == ResourcePresence::Present), "{findings:?}");
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.count(), 0);
 }

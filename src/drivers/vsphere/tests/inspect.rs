@@ -1,12 +1,12 @@
 //! The findings of a live check.
 
-use mcm_driver::{inspection::Presence, interface::Driver};
+use mcm_driver::{inspection::ResourcePresence, interface::Driver};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, class, spec_with};
 
-async fn findings(world: &World, changes: Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(&changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -30,7 +30,7 @@ async fn everything_that_a_class_needs_is_looked_for() {
     let expected: Vec<String> =
         ["Secret".to_owned()].into_iter().chain(fields.map(|field| format!("providerSpec.{field}"))).collect();
     assert_eq!(paths, expected);
-    assert!(found.iter().all(|(_, presence, _)| *presence == Presence::Present), "{found:?}");
+    assert!(found.iter().all(|(_, presence, _)| *presence == ResourcePresence::Present), "{found:?}");
     assert!(found[0].2.contains("administrator@vsphere.local"), "{found:?}");
     assert_eq!(world.count(), 0, "nothing was created");
 }
@@ -46,10 +46,10 @@ async fn everything_that_a_class_needs_is_looked_for() {
 async fn an_absent_object_is_named(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
     let world = World::new().await;
     let found = findings(&world, json!({field: value})).await;
-    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence != Presence::Present).collect();
+    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence != ResourcePresence::Present).collect();
     assert!(!missing.is_empty());
     assert!(
-        missing.iter().any(|(_, presence, text)| *presence == Presence::Missing && text == expected),
+        missing.iter().any(|(_, presence, text)| *presence == ResourcePresence::Missing && text == expected),
         "{missing:?}"
     );
 }
@@ -61,7 +61,7 @@ async fn an_absent_object_is_named(#[case] field: &str, #[case] value: Value, #[
 async fn objects_that_do_not_fit_each_other_are_reported(#[case] changes: Value, #[case] expected: &str) {
     let world = World::new().await;
     let found = findings(&world, changes).await;
-    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence == Presence::Missing).collect();
+    let missing: Vec<_> = found.iter().filter(|(_, presence, _)| *presence == ResourcePresence::Missing).collect();
     assert!(missing.len() == 1 && missing[0].2.contains(expected), "{missing:?}");
 }
 
@@ -72,6 +72,6 @@ async fn wrong_credentials_are_all_that_is_reported() {
     secret.0.insert("vspherePassword".to_owned(), b"another-password".to_vec());
     let found = world.driver.inspect(&class(spec_with(&json!({}))), &secret).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
     assert!(!found[0].text.contains("another-password"), "{}", found[0].text);
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use mcm_driver::{
-    Observer,
-    cloud::Requests,
+    DriverObserver,
+    cloud::RequestReporter,
     interface::Driver,
     testing::{Recorder, server::Fault},
 };
@@ -16,8 +16,8 @@ use crate::NAME;
 async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), Requests::of(NAME, &observer));
+    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
+    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
     let request = world.request("a");
     driver.create(&request).await.unwrap();
     let counted = recorder.take(NAME);

@@ -19,8 +19,8 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
-    guard::Guards,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
+    guard::DriverGuards,
     testing::{self as kit, code, secret, server::Fault, with_id},
 };
 use serde_json::{Value, json};
@@ -96,20 +96,20 @@ impl World {
     }
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> VsphereDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> VsphereDriver {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a clone without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> VsphereDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> VsphereDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(5), longest: millis(50), total: millis(20_000) };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = PollTiming { first: millis(5), longest: millis(50), total: millis(20_000) };
     let patience = Patience { window: millis(2), settles, clone: pace, change: pace, destroy: pace, address: pace };
     let passwords = ConsolePasswords::default();
     VsphereDriver::new(

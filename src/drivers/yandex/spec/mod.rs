@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{Markers, choice, filled, number},
-    spec::{Fields, Problems, Scalar, boolean, string, text},
+    cloud::{ClassMarkers, choice, filled, number},
+    spec::{ClassProblems, FieldReader, ScalarType, boolean, string, text},
 };
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub(crate) struct Spec {
     /// Labels of VMs with the markers, without labels that only mcm sets.
     pub labels: BTreeMap<String, String>,
     /// `None`: the class has none.
-    pub markers: Option<Markers>,
+    pub markers: Option<ClassMarkers>,
     /// Without the user data.
     pub metadata: BTreeMap<String, String>,
     pub zone: String,
@@ -92,18 +92,18 @@ pub(crate) struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub folder: String,
-    pub markers: Markers,
+    pub markers: ClassMarkers,
 }
 
 impl Spec {
     /// Reads the `providerSpec` of a class and reports its problems. The markers may also be labels of the MachineClass, where the
     /// reference looks for them.
-    pub(crate) fn read(class: &MachineClass, problems: &mut Problems) -> Self {
+    pub(crate) fn read(class: &MachineClass, problems: &mut ClassProblems) -> Self {
         let value = &class.provider_spec;
         if value.is_null() {
             problems.expected("providerSpec", "an object", "nothing");
         }
-        let mut fields = Fields::of_spec(value, &FIELDS, problems);
+        let mut fields = FieldReader::of_spec(value, &FIELDS, problems);
         let given = fields.map("labels", &text());
         let metadata = fields.map("metadata", &text());
         let zone = fields.required("zoneID", &string()).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Spec {
         let boot_disk = fields.required_object("bootDiskSpec", &BOOT_DISK, boot_disk).unwrap_or_default();
         let has_interfaces = fields.has("networkInterfaceSpecs");
         let interfaces = fields.objects("networkInterfaceSpecs", &INTERFACE, interface);
-        let preemptible = |policy: &mut Fields<'_>| policy.optional("preemptible", &boolean());
+        let preemptible = |policy: &mut FieldReader<'_>| policy.optional("preemptible", &boolean());
         let is_preemptible = fields.object("schedulingPolicy", &["preemptible"], preemptible).unwrap_or_default();
         let network_type = choice(&mut fields, "networkType", &NETWORK_TYPES);
         for name in ["apiVersion", "regionID"] {
@@ -168,21 +168,21 @@ impl Spec {
 }
 
 /// The markers in the labels of VMs, or else in those of the MachineClass.
-fn markers_of(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>) -> Option<Markers> {
-    let of = |labels: &BTreeMap<String, String>| Markers::of(labels.keys().map(String::as_str), MARKERS);
+fn markers_of(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>) -> Option<ClassMarkers> {
+    let of = |labels: &BTreeMap<String, String>| ClassMarkers::of(labels.keys().map(String::as_str), MARKERS);
     of(given).or_else(|| of(of_class).filter(|found| [&found.cluster, &found.role].iter().all(|key| is_label_key(key))))
 }
 
-fn check_markers(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>, problems: &mut Problems) {
+fn check_markers(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     let has_markers =
-        |labels: &BTreeMap<String, String>| Markers::of(labels.keys().map(String::as_str), MARKERS).is_some();
+        |labels: &BTreeMap<String, String>| ClassMarkers::of(labels.keys().map(String::as_str), MARKERS).is_some();
     if has_markers(given) || markers_of(given, of_class).is_none() {
-        return Markers::check(given.keys().map(String::as_str), MARKERS, "providerSpec.labels", problems);
+        return ClassMarkers::check(given.keys().map(String::as_str), MARKERS, "providerSpec.labels", problems);
     }
-    Markers::check(of_class.keys().map(String::as_str), MARKERS, "metadata.labels", problems);
+    ClassMarkers::check(of_class.keys().map(String::as_str), MARKERS, "metadata.labels", problems);
 }
 
-fn check_labels(labels: &BTreeMap<String, String>, problems: &mut Problems) {
+fn check_labels(labels: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     const PATH: &str = "providerSpec.labels";
     for (key, value) in labels {
         let path = format!("{PATH}.{}", mcm_driver::spec::quotable(key));
@@ -202,14 +202,14 @@ fn check_labels(labels: &BTreeMap<String, String>, problems: &mut Problems) {
     }
 }
 
-fn check_metadata(metadata: &BTreeMap<String, String>, problems: &mut Problems) {
+fn check_metadata(metadata: &BTreeMap<String, String>, problems: &mut ClassProblems) {
     if metadata.contains_key(USER_DATA) {
         let text = "ignored: userData in the Secret of the class take its place";
         problems.warning(format!("providerSpec.metadata.{USER_DATA}"), text);
     }
 }
 
-fn warn_of_addresses(interfaces: &[Interface], problems: &mut Problems) {
+fn warn_of_addresses(interfaces: &[Interface], problems: &mut ClassProblems) {
     for (index, interface) in interfaces.iter().enumerate() {
         if !interface.has_public_address && !interface.public_addresses.is_empty() {
             let path = format!("providerSpec.networkInterfaceSpecs[{index}].publicIPAddresses");
@@ -225,7 +225,7 @@ fn is_empty_list(spec: &Value) -> bool {
     interfaces.any(|(_, value)| value.as_array().is_some_and(Vec::is_empty))
 }
 
-fn resources(fields: &mut Fields<'_>) -> Option<Resources> {
+fn resources(fields: &mut FieldReader<'_>) -> Option<Resources> {
     Some(Resources {
         cores: fields.required("cores", &number(1, i64::MAX)).unwrap_or_default(),
         core_fraction: fields.optional("coreFraction", &number(0, 100)).unwrap_or_default(),
@@ -234,7 +234,7 @@ fn resources(fields: &mut Fields<'_>) -> Option<Resources> {
     })
 }
 
-fn boot_disk(fields: &mut Fields<'_>) -> Option<BootDisk> {
+fn boot_disk(fields: &mut FieldReader<'_>) -> Option<BootDisk> {
     Some(BootDisk {
         is_auto_deleted: fields.optional("autoDelete", &boolean()).unwrap_or_default(),
         kind: filled(fields, "typeID"),
@@ -243,7 +243,7 @@ fn boot_disk(fields: &mut Fields<'_>) -> Option<BootDisk> {
     })
 }
 
-fn interface(fields: &mut Fields<'_>) -> Option<Interface> {
+fn interface(fields: &mut FieldReader<'_>) -> Option<Interface> {
     Some(Interface {
         subnet: fields.required("subnetID", &string()).unwrap_or_default(),
         has_public_address: fields.optional("assignPublicIPAddress", &boolean()).unwrap_or_default(),
@@ -252,13 +252,13 @@ fn interface(fields: &mut Fields<'_>) -> Option<Interface> {
 }
 
 /// A size in bytes.
-fn bytes(least: i64) -> Scalar<i64> {
+fn bytes(least: i64) -> ScalarType<i64> {
     let parse = move |value: &Value| value.as_i64().filter(|size| *size >= least);
-    Scalar::new(format!("a number of bytes of at least {least}"), parse)
+    ScalarType::new(format!("a number of bytes of at least {least}"), parse)
 }
 
 /// A public address.
-fn address() -> Scalar<String> {
+fn address() -> ScalarType<String> {
     let parse = |value: &Value| value.as_str().filter(|text| text.parse::<Ipv4Addr>().is_ok()).map(str::to_owned);
-    Scalar::new("an IPv4 address", parse)
+    ScalarType::new("an IPv4 address", parse)
 }

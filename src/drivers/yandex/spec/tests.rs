@@ -1,7 +1,7 @@
 //! Valid and invalid fields of a class, with the problems that are reported.
 
 use mcm_api::machine::MachineClass;
-use mcm_driver::{cloud::Markers, spec::Problems};
+use mcm_driver::{cloud::ClassMarkers, spec::ClassProblems};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ fn class(spec: Value, labels: &[(&str, &str)]) -> MachineClass {
     class
 }
 
-fn read(spec: Value) -> (Spec, Problems) {
-    let mut problems = Problems::default();
+fn read(spec: Value) -> (Spec, ClassProblems) {
+    let mut problems = ClassProblems::default();
     let spec = Spec::read(&class(spec, &[]), &mut problems);
     (spec, problems)
 }
@@ -47,10 +47,10 @@ fn texts(value: Value) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_class_with_the_required_fields_is_valid() {
     let (spec, problems) = read(spec());
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let scope = spec.scope("folder").unwrap();
     let markers =
-        Markers { cluster: "kubernetes-io-cluster-shoot".to_owned(), role: "kubernetes-io-role-node".to_owned() };
+        ClassMarkers { cluster: "kubernetes-io-cluster-shoot".to_owned(), role: "kubernetes-io-role-node".to_owned() };
     assert_eq!((scope.folder.as_str(), scope.markers), ("folder", markers));
 }
 
@@ -63,7 +63,7 @@ fn keys_are_read_in_any_case_and_null_is_absent() {
         "NETWORKINTERFACESPECS": [{"SubnetID": "s", "publicIPAddresses": null}], "networkType": "SOFTWARE_ACCELERATED",
         "schedulingPolicy": {"PREEMPTIBLE": true}, "apiVersion": "v1", "secretRef": {"name": "x"}, "regionID": "r",
     }));
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let resources = Resources { cores: 4, core_fraction: 50, memory: 4 << 30, gpus: 1 };
     assert_eq!((spec.zone.as_str(), spec.resources, spec.is_preemptible), ("z", resources, true));
     assert_eq!(spec.network_type.as_deref(), Some("SOFTWARE_ACCELERATED"));
@@ -147,9 +147,9 @@ const OF_CLASS: [(&str, &str); 2] = [("kubernetes-io-cluster-shoot", "Any Value"
 
 #[test]
 fn markers_in_the_labels_of_the_class_are_put_on_its_vms() {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let spec = Spec::read(&class(changed("/labels", json!({"team": "a"})), &OF_CLASS), &mut problems);
-    assert_eq!(problems, Problems::default());
+    assert_eq!(problems, ClassProblems::default());
     let labels: Vec<_> = spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(labels, [("kubernetes-io-cluster-shoot", "1"), ("kubernetes-io-role-node", "1"), ("team", "a")]);
     assert_eq!(spec.scope("f").unwrap().markers.cluster, "kubernetes-io-cluster-shoot");
@@ -158,7 +158,7 @@ fn markers_in_the_labels_of_the_class_are_put_on_its_vms() {
 #[test]
 fn markers_in_the_labels_of_vms_come_before_those_of_the_class() {
     let other = [("kubernetes-io-cluster-other", "1"), ("kubernetes-io-role-other", "1")];
-    let spec = Spec::read(&class(spec(), &other), &mut Problems::default());
+    let spec = Spec::read(&class(spec(), &other), &mut ClassProblems::default());
     assert_eq!(spec.markers.unwrap().cluster, "kubernetes-io-cluster-shoot");
     assert_eq!(spec.labels.len(), 2);
 }
@@ -168,7 +168,7 @@ fn markers_in_the_labels_of_vms_come_before_those_of_the_class() {
 #[case::only_one(&[("kubernetes-io-cluster-shoot", "1")], 2)]
 #[case::no_label_of_a_vm(&[("X-kubernetes-io-cluster-shoot", "1"), ("kubernetes-io-role-node", "1")], 2)]
 fn a_class_without_markers_is_refused(#[case] of_class: &[(&str, &str)], #[case] expected: usize) {
-    let mut problems = Problems::default();
+    let mut problems = ClassProblems::default();
     let spec = Spec::read(&class(changed("/labels", Value::Null), of_class), &mut problems);
     assert_eq!(problems.errors.len(), expected, "{problems:?}");
     assert!(problems.errors[0].to_string().contains("a label that contains kubernetes-io-cluster-"), "{problems:?}");

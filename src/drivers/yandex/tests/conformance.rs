@@ -1,18 +1,18 @@
 //! The conformance suite.
 
 use mcm_driver::{
-    conformance::{Outcome, Report, Subject, run},
+    conformance::{ConformanceOutcome, ConformanceReport, ConformanceSubject, run},
     testing::server::Fault,
 };
 use serde_json::json;
 
 use super::{ROLE, World, class, spec, spec_with};
 
-fn subject(world: &World) -> Subject<'_> {
+fn subject(world: &World) -> ConformanceSubject<'_> {
     let volume = |spec| serde_json::from_value(spec).unwrap();
     let csi = json!({"csi": {"driver": "yandex.csi.flant.com", "volumeHandle": "handle"}});
     let foreign = json!({"labels": {"kubernetes-io-cluster-other": "1", ROLE: "1"}});
-    Subject {
+    ConformanceSubject {
         driver: &world.driver,
         class: class(spec()),
         invalid_class: Some(class(spec_with(&json!({"zoneID": 7})))),
@@ -24,9 +24,9 @@ fn subject(world: &World) -> Subject<'_> {
 }
 
 /// Nothing failed, and nothing was skipped but the initialization, of which there is none.
-fn assert_passed(report: &Report) {
+fn assert_passed(report: &ConformanceReport) {
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    let skipped = report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count();
+    let skipped = report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count();
     assert_eq!(skipped, 1, "\n{report}");
 }
 

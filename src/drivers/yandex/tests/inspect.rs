@@ -1,6 +1,6 @@
 //! The findings of a live check.
 
-use mcm_driver::{inspection::Presence, interface::Driver};
+use mcm_driver::{inspection::ResourcePresence, interface::Driver};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
     secret, spec, spec_with,
 };
 
-async fn findings(world: &World, changes: Value) -> Vec<(String, Presence, String)> {
+async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(&changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
@@ -48,8 +48,8 @@ async fn an_absent_resource_is_named(#[case] kind: &'static str, #[case] field: 
     let world = World::new().await;
     world.yandex.lock().cloud.absent.push(kind);
     let found = findings(&world, json!({})).await;
-    let missing: Vec<_> = found.into_iter().filter(|(_, presence, _)| *presence == Presence::Missing).collect();
-    assert_eq!(missing, [(field.to_owned(), Presence::Missing, expected.to_owned())]);
+    let missing: Vec<_> = found.into_iter().filter(|(_, presence, _)| *presence == ResourcePresence::Missing).collect();
+    assert_eq!(missing, [(field.to_owned(), ResourcePresence::Missing, expected.to_owned())]);
 }
 
 #[rstest]
@@ -60,8 +60,9 @@ async fn an_absent_resource_is_named(#[case] kind: &'static str, #[case] field: 
 async fn resources_that_do_not_fit_each_other_are_told(#[case] changes: Value, #[case] expected: &str) {
     let world = World::new().await;
     let found = findings(&world, changes).await;
-    let is_told =
-        |(_, presence, text): &(String, Presence, String)| *presence == Presence::Missing && text.contains(expected);
+    let is_told = |(_, presence, text): &(String, ResourcePresence, String)| {
+        *presence == ResourcePresence::Missing && text.contains(expected)
+    };
     assert!(found.iter().any(is_told), "{found:?} in {ZONE}");
 }
 
@@ -71,7 +72,10 @@ async fn used_up_addresses_are_told_before_a_vm_needs_one() {
     let interface = json!({"subnetID": SUBNET, "assignPublicIPAddress": true, "publicIPAddresses": ["198.51.100.1"]});
     let found = findings(&world, json!({"networkInterfaceSpecs": [interface]})).await;
     let expected = "0 of 1 addresses are free, 0 are in the folder";
-    assert_eq!(found.last().map(|(_, presence, text)| (*presence, text.as_str())), Some((Presence::Missing, expected)));
+    assert_eq!(
+        found.last().map(|(_, presence, text)| (*presence, text.as_str())),
+        Some((ResourcePresence::Missing, expected))
+    );
 }
 
 #[tokio::test]
@@ -81,5 +85,5 @@ async fn wrong_credentials_are_all_that_is_reported() {
     let secret = secret(&[("endpointURL", &world.url), ("serviceAccountJSON", &key)]);
     let found = world.driver.inspect(&class(spec()), &secret).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", Presence::Missing));
+    assert_eq!((found[0].path.as_str(), found[0].presence), ("Secret", ResourcePresence::Missing));
 }

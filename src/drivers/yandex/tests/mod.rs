@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Guards, MachineRequest, SecretData,
-    cloud::{Limits, Pace, Requests},
+    DriverGuards, MachineRequest, SecretData,
+    cloud::{HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
@@ -90,20 +90,20 @@ fn provider_id(id: &str) -> String {
     format!("yandex://{ZONE}/{id}")
 }
 
-fn unmeasured() -> Requests {
-    Requests::of(NAME, &Guards::unobserved().observer)
+fn unmeasured() -> RequestReporter {
+    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: Requests) -> YandexDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> YandexDriver {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a request without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: Requests) -> YandexDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> YandexDriver {
     let millis = Duration::from_millis;
-    let limits = Limits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    let pace = Pace { first: millis(5), longest: millis(20), total: millis(20_000) };
+    let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
+    let pace = PollTiming { first: millis(5), longest: millis(20), total: millis(20_000) };
     let patience = Patience { window: millis(2), settles, pace };
     YandexDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
 }

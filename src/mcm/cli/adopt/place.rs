@@ -9,7 +9,7 @@ use crate::{
     api::labels,
     cli::{answers::AnswerOptions, error::UsageError, flags::DriverOptions},
     process::{DriverSources, SimulatedPlace},
-    simulated_cloud::{Client, Cloud, CloudApi, Control},
+    simulated_cloud::{CloudApi, CloudSimulator, SimulatedCloudClient, SimulationSettings},
 };
 use mcm_adopt::{
     Kind, MigrationDirection, MigrationUnit, StayingPool, UnstructuredObject, has_finalizer, lone_name,
@@ -17,7 +17,7 @@ use mcm_adopt::{
     way_of,
 };
 use mcm_conversion::types::{MCMMigration, MigrationSide, names};
-use mcm_driver::Guards;
+use mcm_driver::DriverGuards;
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::kubeconfig::{
     self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
@@ -157,9 +157,11 @@ impl LocationOptions {
         // Without an address nothing is in it, so nothing is found.
         let simulated_cloud = || {
             Ok(match &self.drivers.simulated_cloud {
-                Some(SimulatedPlace::Url(address)) => Arc::new(Client::new(address)?) as Arc<dyn CloudApi>,
+                Some(SimulatedPlace::Url(address)) => {
+                    Arc::new(SimulatedCloudClient::new(address)?) as Arc<dyn CloudApi>
+                }
                 Some(SimulatedPlace::Embedded) | None => {
-                    Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>
+                    Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>
                 }
             })
         };
@@ -177,7 +179,7 @@ impl LocationOptions {
             #[cfg(feature = "remote")]
             remote: &remote,
         };
-        Ok(sources.open(self.drivers.provider.as_deref(), &Guards::unobserved())?)
+        Ok(sources.open(self.drivers.provider.as_deref(), &DriverGuards::unobserved())?)
     }
 
     /// The migrations of the Cluster. What the stand-in serves is not one.

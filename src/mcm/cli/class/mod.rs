@@ -14,11 +14,11 @@ use super::{flags::SecretOptions, format::OutputFormat};
 use crate::{
     api::machine::MachineClass,
     process::DriverSources,
-    simulated_cloud::{Cloud, CloudApi, Control},
+    simulated_cloud::{CloudApi, CloudSimulator, SimulationSettings},
 };
 use input::ClassFiles;
 use mcm_controllers::machine::token;
-use mcm_driver::{Code, DriverError, Guards, SecretData, inspection::Presence, spec::Problems};
+use mcm_driver::{Code, DriverError, DriverGuards, SecretData, inspection::ResourcePresence, spec::ClassProblems};
 use mcm_driver_host::DriverCatalogue;
 use report::CheckedClass;
 
@@ -97,14 +97,14 @@ fn drivers(options: &ClassCheckOptions) -> Result<DriverCatalogue, NotChecked> {
         return Err(NotChecked::Exposed(exposed.address.to_string()));
     }
     // Nothing is created in it.
-    let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
+    let simulated_cloud = || Ok(Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
         simulated_cloud: Some(&simulated_cloud),
         secrets: &options.secrets.policy(),
         #[cfg(feature = "remote")]
         remote: &remote,
     };
-    sources.open(None, &Guards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
+    sources.open(None, &DriverGuards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
 }
 
 /// Findings about a class without calls of its cloud. The data of its Secrets are `None` if they are not complete.
@@ -126,7 +126,7 @@ pub(super) async fn findings(
 }
 
 /// Findings about the Secrets, with the user data that machines get: with a token, and with the shortest and the longest name.
-fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> Problems) -> Vec<ClassFinding> {
+fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> ClassProblems) -> Vec<ClassFinding> {
     const USER_DATA: &str = "userData";
     let Some(user_data) = secret.0.get(USER_DATA) else { return lines_of(&problems(secret)) };
     let [mut lines, others] = token::extremes_of(user_data).map(|filled| {
@@ -156,7 +156,7 @@ async fn check_class(catalogue: &DriverCatalogue, class: &MachineClass) -> Vec<C
     }
 }
 
-fn lines_of(Problems { errors, warnings, differences }: &Problems) -> Vec<ClassFinding> {
+fn lines_of(ClassProblems { errors, warnings, differences }: &ClassProblems) -> Vec<ClassFinding> {
     let kinds = [
         (ClassFindingVerdict::Error, errors),
         (ClassFindingVerdict::Warning, warnings),
@@ -188,9 +188,9 @@ pub(super) async fn look(catalogue: &DriverCatalogue, class: &MachineClass, secr
             .into_iter()
             .map(|finding| {
                 let verdict = match finding.presence {
-                    Presence::Present => ClassFindingVerdict::Good,
-                    Presence::Missing => ClassFindingVerdict::Error,
-                    Presence::Unknown => ClassFindingVerdict::Unknown,
+                    ResourcePresence::Present => ClassFindingVerdict::Good,
+                    ResourcePresence::Missing => ClassFindingVerdict::Error,
+                    ResourcePresence::Unknown => ClassFindingVerdict::Unknown,
                 };
                 ClassFinding::new(verdict, finding.path, finding.text)
             })
@@ -244,8 +244,8 @@ mod tests {
     }
 
     /// A driver whose cloud takes 100 bytes of user data.
-    fn problems(secret: &SecretData) -> Problems {
-        let mut problems = Problems::default();
+    fn problems(secret: &SecretData) -> ClassProblems {
+        let mut problems = ClassProblems::default();
         let size = secret.0.get("userData").map_or(0, Vec::len);
         if size > 100 {
             problems.error("Secret", format!("userData has {size} bytes, and the cloud takes 100"));

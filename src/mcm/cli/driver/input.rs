@@ -11,7 +11,7 @@ use crate::{
     api::machine::MachineClass,
     cli::objects::{self, ObjectsError},
 };
-use mcm_driver::{SecretData, conformance::Subject};
+use mcm_driver::{SecretData, conformance::ConformanceSubject};
 use mcm_driver_host::remote::RemoteDriver;
 
 /// The annotation of a PersistentVolume with the ID that the driver must return.
@@ -44,8 +44,8 @@ impl DriverTestInput {
         })
     }
 
-    pub(super) fn subject(self, driver: &RemoteDriver, prefix: String) -> Subject<'_> {
-        Subject {
+    pub(super) fn subject(self, driver: &RemoteDriver, prefix: String) -> ConformanceSubject<'_> {
+        ConformanceSubject {
             driver,
             class: self.class,
             invalid_class: self.invalid,

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use super::flags::{LogOptions, SecretOptions, place_for, value};
 use crate::process::{self, DriverServerOptions, SimulatedPlace};
 use input::DriverTestInput;
-use mcm_driver::{Guards, conformance};
+use mcm_driver::{DriverGuards, conformance};
 use mcm_driver_host::remote::{DriverEndpoint, ListenAddress, ListenOptions, RemoteDriver, TextTreatment, TlsFiles};
 
 pub use error::NotTested;
@@ -111,7 +111,7 @@ pub async fn test(options: TestOptions) -> Result<DriverTestReport, NotTested> {
         tls: TlsFiles { ca: options.ca_file, cert: options.cert_file, key: options.key_file },
         server_name: options.server_name,
     };
-    let driver = RemoteDriver::open(&endpoint, TextTreatment::AsTheyAre, &Guards::unobserved().observer);
+    let driver = RemoteDriver::open(&endpoint, TextTreatment::AsTheyAre, &DriverGuards::unobserved().observer);
     driver.reached().await.map_err(|error| NotTested::Unreachable(error.message))?;
     let subject = input.subject(&driver, prefix);
     let results = tokio::time::timeout(LIMIT, conformance::run(&subject)).await;

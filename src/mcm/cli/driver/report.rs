@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::cli::{exit::NegativeAnswer, format::OutputFormat, table::table};
-use mcm_driver::conformance::{self, CheckResult, Outcome};
+use mcm_driver::conformance::{self, CheckResult, ConformanceOutcome};
 use mcm_driver_host::remote::DriverEndpoint;
 
 /// The report of a test.
@@ -18,9 +18,14 @@ pub struct DriverTestReport {
 }
 
 impl DriverTestReport {
-    pub(super) fn new(endpoint: &DriverEndpoint, results: conformance::Report, format: OutputFormat) -> Self {
+    pub(super) fn new(
+        endpoint: &DriverEndpoint,
+        results: conformance::ConformanceReport,
+        format: OutputFormat,
+    ) -> Self {
         let count = |outcome| results.results.iter().filter(|one| one.outcome == outcome).count();
-        let (passed, failed, skipped) = (count(Outcome::Passed), results.failed().len(), count(Outcome::Skipped));
+        let (passed, failed, skipped) =
+            (count(ConformanceOutcome::Passed), results.failed().len(), count(ConformanceOutcome::Skipped));
         let text = match format {
             OutputFormat::Json => {
                 let results: Vec<_> = results.results.iter().map(json_of).collect();
@@ -51,17 +56,17 @@ impl DriverTestReport {
     }
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: ConformanceOutcome) -> &'static str {
     match outcome {
-        Outcome::Passed => "passed",
-        Outcome::Failed => "FAILED",
-        Outcome::Skipped => "skipped",
+        ConformanceOutcome::Passed => "passed",
+        ConformanceOutcome::Failed => "FAILED",
+        ConformanceOutcome::Skipped => "skipped",
     }
 }
 
 /// Nothing is to be done for a check that passed.
 fn advice(result: &CheckResult) -> &'static str {
-    if result.outcome == Outcome::Failed { conformance::advice(result.name) } else { "" }
+    if result.outcome == ConformanceOutcome::Failed { conformance::advice(result.name) } else { "" }
 }
 
 fn json_of(result: &CheckResult) -> serde_json::Value {
@@ -80,19 +85,19 @@ fn table_of(results: &[CheckResult]) -> String {
 mod tests {
     use super::*;
 
-    fn report(outcome: Outcome, format: OutputFormat) -> DriverTestReport {
+    fn report(outcome: ConformanceOutcome, format: OutputFormat) -> DriverTestReport {
         let name = "delete of a machine without a VM succeeds";
         let results = vec![CheckResult { name, outcome, detail: "because".to_owned() }];
         let endpoint = "p=unix:///s".parse().unwrap();
-        DriverTestReport::new(&endpoint, conformance::Report { results }, format)
+        DriverTestReport::new(&endpoint, conformance::ConformanceReport { results }, format)
     }
 
     #[test]
     fn a_failed_check_says_what_to_do_and_fails_the_command() {
-        let failed = report(Outcome::Failed, OutputFormat::Text);
+        let failed = report(ConformanceOutcome::Failed, OutputFormat::Text);
         assert!(failed.text.contains("FAILED") && failed.text.contains("success"), "{}", failed.text);
         assert_eq!(failed.verdict().unwrap_err().to_string(), "1 of 1 checks failed");
-        for outcome in [Outcome::Passed, Outcome::Skipped] {
+        for outcome in [ConformanceOutcome::Passed, ConformanceOutcome::Skipped] {
             report(outcome, OutputFormat::Text).verdict().unwrap();
         }
     }
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn programs_get_json() {
         let document: serde_json::Value =
-            serde_json::from_str(&report(Outcome::Failed, OutputFormat::Json).text).unwrap();
+            serde_json::from_str(&report(ConformanceOutcome::Failed, OutputFormat::Json).text).unwrap();
         assert_eq!(document["failed"], 1);
         assert_eq!(document["checks"][0]["result"], "failed");
         assert_eq!(document["checks"][0]["advice"], "a VM that is gone already is success");

@@ -32,10 +32,10 @@ use super::{
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     process::{DriverSources, ProcessOptions, ReadOnly, ReadOnlyClients, RoleLease, UnreadKind},
-    simulated_cloud::{Cloud, CloudApi, Control},
+    simulated_cloud::{CloudApi, CloudSimulator, SimulationSettings},
 };
 use mcm_controllers::object::owner::controller_of;
-use mcm_driver::Guards;
+use mcm_driver::DriverGuards;
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::plan::SubjectRef;
 use mcm_runtime::{guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
@@ -104,14 +104,14 @@ impl ReadingOptions {
 
 /// The drivers of this build, which validate classes. None of them is asked anything else.
 pub(super) fn drivers() -> Result<DriverCatalogue> {
-    let simulated_cloud = || Ok(Arc::new(Cloud::new(0, Control::default())) as Arc<dyn CloudApi>);
+    let simulated_cloud = || Ok(Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>);
     let sources = DriverSources {
         simulated_cloud: Some(&simulated_cloud),
         secrets: &mcm_driver::SecretPolicy::default(),
         #[cfg(feature = "remote")]
         remote: &[],
     };
-    Ok(sources.open(None, &Guards::unobserved())?)
+    Ok(sources.open(None, &DriverGuards::unobserved())?)
 }
 
 /// Objects of a page of a list.

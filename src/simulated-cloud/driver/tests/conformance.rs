@@ -13,19 +13,19 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{Client, Cloud, Control, CreateVm, driver::SimulatedDriver, router};
+use crate::{CloudSimulator, CreateVm, SimulatedCloudClient, SimulationSettings, driver::SimulatedDriver, router};
 use mcm_api::machine::MachineClass;
-use mcm_driver::conformance::{self, CheckResult, Outcome, Report, Subject, run};
+use mcm_driver::conformance::{self, CheckResult, ConformanceOutcome, ConformanceReport, ConformanceSubject, run};
 use mcm_driver::{
     code::Code,
     error::DriverError,
-    interface::{Capabilities, Driver, MachineRequest, SecretData},
-    spec::Problems,
-    vm::{Listed, ListedVm, Vm},
+    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
+    spec::ClassProblems,
+    vm::{ListedVm, Vm, VmsByProviderId},
 };
 
-fn cloud() -> Arc<Cloud> {
-    let cloud = Cloud::new(1, Control::default());
+fn cloud() -> Arc<CloudSimulator> {
+    let cloud = CloudSimulator::new(1, SimulationSettings::default());
     cloud.replace_control(json!({"latency": {"create": "10ms", "delete": "10ms"}})).unwrap();
     Arc::new(cloud)
 }
@@ -37,10 +37,10 @@ fn class(namespace: &str, spec: Value) -> MachineClass {
     class
 }
 
-fn subject(driver: &dyn Driver) -> Subject<'_> {
+fn subject(driver: &dyn Driver) -> ConformanceSubject<'_> {
     let volume = |spec: Value| serde_json::from_value(spec).unwrap();
     let csi = |handle: &str| volume(json!({"csi": {"driver": "d", "volumeHandle": handle}}));
-    Subject {
+    ConformanceSubject {
         driver,
         class: class("ns", json!({"initialize": true})),
         invalid_class: Some(class("ns", json!({"zone": 7, "taints": [{}]}))),
@@ -55,9 +55,9 @@ fn subject(driver: &dyn Driver) -> Subject<'_> {
     }
 }
 
-fn assert_all_passed(report: &Report) {
+fn assert_all_passed(report: &ConformanceReport) {
     assert_eq!(report.results.len(), conformance::names().count());
-    assert!(report.results.iter().all(|one| one.outcome == Outcome::Passed), "\n{report}");
+    assert!(report.results.iter().all(|one| one.outcome == ConformanceOutcome::Passed), "\n{report}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +74,7 @@ async fn the_simulated_driver_conforms_over_http() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(axum::serve(listener, router(Arc::clone(&cloud))).into_future());
-    let driver = SimulatedDriver::new(Arc::new(Client::new(&address).unwrap()));
+    let driver = SimulatedDriver::new(Arc::new(SimulatedCloudClient::new(&address).unwrap()));
     assert_all_passed(&run(&subject(&driver)).await);
     assert_eq!(cloud.stats().alive, 0);
 }
@@ -91,20 +91,20 @@ async fn a_bad_moment_of_the_cloud_is_forgiven() {
 #[tokio::test(start_paused = true)]
 async fn unsupported_and_unconfigured_checks_are_skipped() {
     let driver = Broken::new(Defect::CannotListOrInitialize);
-    let subject = Subject { invalid_class: None, foreign_class: None, volumes: vec![], ..subject(&driver) };
+    let subject = ConformanceSubject { invalid_class: None, foreign_class: None, volumes: vec![], ..subject(&driver) };
     let report = run(&subject).await;
     assert_eq!(report.failed(), [""; 0], "\n{report}");
-    assert_eq!(report.results.iter().filter(|one| one.outcome == Outcome::Skipped).count(), 7, "\n{report}");
+    assert_eq!(report.results.iter().filter(|one| one.outcome == ConformanceOutcome::Skipped).count(), 7, "\n{report}");
 }
 
 #[test]
 fn a_report_names_failures_with_reasons() {
     let result = |name, outcome, detail: &str| CheckResult { name, outcome, detail: detail.to_owned() };
-    let report = Report {
+    let report = ConformanceReport {
         results: vec![
-            result("one", Outcome::Passed, ""),
-            result("two", Outcome::Failed, "why"),
-            result("three", Outcome::Skipped, "x"),
+            result("one", ConformanceOutcome::Passed, ""),
+            result("two", ConformanceOutcome::Failed, "why"),
+            result("three", ConformanceOutcome::Skipped, "x"),
         ],
     };
     assert_eq!(report.to_string(), "pass  one\nFAIL  two: why\nskip  three: x\n");
@@ -147,7 +147,7 @@ enum Defect {
 
 /// The simulated driver with one defect.
 struct Broken {
-    cloud: Arc<Cloud>,
+    cloud: Arc<CloudSimulator>,
     inner: SimulatedDriver,
     defect: Defect,
     calls: AtomicUsize,
@@ -199,12 +199,12 @@ impl Driver for Broken {
         "broken"
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> DriverCapabilities {
         let can = !self.has(Defect::CannotListOrInitialize);
-        Capabilities { list: can, initialize: can, ..Capabilities::default() }
+        DriverCapabilities { list: can, initialize: can, ..DriverCapabilities::default() }
     }
 
-    fn validate(&self, class: &MachineClass) -> Problems {
+    fn validate(&self, class: &MachineClass) -> ClassProblems {
         let mut problems = self.inner.validate(class);
         match self.defect {
             Defect::RefusesEveryClass => problems.error("providerSpec", "bad"),
@@ -311,7 +311,7 @@ impl Driver for Broken {
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<Listed, DriverError> {
+    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let mut class = class.clone();
         if self.has(Defect::SeesOtherClusters) {
             class.metadata.namespace = Some("ns".to_owned());

@@ -10,12 +10,17 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::Instant};
 
 use super::SimulatedDriver;
-use crate::{Client, Cloud, Control, CreateVm, KillMode, KillRequest, VmState, VolumesRequest, router};
+use crate::{
+    CloudSimulator, CreateVm, KillMode, KillRequest, SimulatedCloudClient, SimulationSettings, VmState, VolumesRequest,
+    router,
+};
 use mcm_api::{
     load_balancer::{LoadBalancer, Simulated},
     machine::{Machine, MachineClass},
 };
-use mcm_driver::{Code, Driver, DriverError, Listed, ListedVm, MachineRequest, Operation, SecretData, Vm};
+use mcm_driver::{
+    Code, Driver, DriverError, DriverOperation, ListedVm, MachineRequest, SecretData, Vm, VmsByProviderId,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -24,25 +29,25 @@ enum Way {
 }
 
 fn remote(address: &str) -> SimulatedDriver {
-    SimulatedDriver::new(Arc::new(Client::new(address).unwrap()))
+    SimulatedDriver::new(Arc::new(SimulatedCloudClient::new(address).unwrap()))
 }
 
-async fn driver(way: Way, cloud: &Arc<Cloud>) -> SimulatedDriver {
+async fn driver(way: Way, cloud: &Arc<CloudSimulator>) -> SimulatedDriver {
     match way {
         Way::Embedded => SimulatedDriver::new(Arc::clone(cloud) as _),
         Way::Http => remote(&serve_http(cloud).await),
     }
 }
 
-async fn serve_http(cloud: &Arc<Cloud>) -> String {
+async fn serve_http(cloud: &Arc<CloudSimulator>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, router(Arc::clone(cloud))).into_future());
     format!("http://{address}")
 }
 
-fn cloud(control: Value) -> Arc<Cloud> {
-    let cloud = Cloud::new(1, Control::default());
+fn cloud(control: Value) -> Arc<CloudSimulator> {
+    let cloud = CloudSimulator::new(1, SimulationSettings::default());
     cloud.replace_control(control).unwrap();
     Arc::new(cloud)
 }
@@ -82,7 +87,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Code {
     result.unwrap_err().code
 }
 
-async fn list(driver: &SimulatedDriver) -> Listed {
+async fn list(driver: &SimulatedDriver) -> VmsByProviderId {
     let request = request("any");
     driver.list(&request.class, &request.secret).await.unwrap()
 }
@@ -107,7 +112,7 @@ async fn a_vm_lives_from_create_to_delete(#[case] way: Way) {
     assert_eq!(driver.status(&with_id(request("a"), &vm.provider_id)).await.unwrap(), vm);
     assert_eq!(list(&driver).await, [(vm.provider_id.clone(), of_team_a("a"))].into());
     assert_eq!(driver.delete(&with_id(request("a"), &vm.provider_id)).await.unwrap(), None);
-    assert_eq!(list(&driver).await, Listed::new());
+    assert_eq!(list(&driver).await, VmsByProviderId::new());
     assert_eq!(code(driver.status(&with_id(request("a"), &vm.provider_id)).await), Code::NotFound);
     driver.delete(&request("a")).await.expect("nothing there is success");
 }
@@ -331,7 +336,7 @@ async fn vms_of_another_cluster_are_neither_seen_nor_deleted(#[case] way: Way) {
     assert_eq!(code(ours.status(&with_id(request("a"), &vm.provider_id)).await), Code::NotFound);
     ours.delete(&with_id(request("a"), &vm.provider_id)).await.unwrap();
     ours.delete(&request("a")).await.unwrap();
-    assert_eq!(list(&ours).await, Listed::new());
+    assert_eq!(list(&ours).await, VmsByProviderId::new());
     assert_eq!(list(&theirs).await, [(vm.provider_id, of_team_a("a"))].into());
     ours.create(&request("a")).await.expect("the same name and token in another cluster are another machine");
 }
@@ -406,7 +411,7 @@ async fn not_found_from_another_account_does_not_prove_the_absence_of_a_vm() {
 #[case("http://")]
 #[case("")]
 fn an_address_that_is_none_is_refused(#[case] address: &str) {
-    let text = Client::new(address).unwrap_err().to_string();
+    let text = SimulatedCloudClient::new(address).unwrap_err().to_string();
     assert!(text.ends_with("use one such as http://127.0.0.1:10270"), "{text}");
 }
 
@@ -421,7 +426,7 @@ async fn calls_beyond_the_throttle_fail_without_effect() {
     assert_eq!((error.code, error.message.as_str()), (Code::ResourceExhausted, text));
     tokio::time::sleep(Duration::from_millis(500)).await;
     driver.create(&request("c")).await.unwrap();
-    let calls = cloud.stats().calls.remove(&Operation::Create).unwrap();
+    let calls = cloud.stats().calls.remove(&DriverOperation::Create).unwrap();
     assert_eq!((calls.total, calls.failed), (4, [("ResourceExhausted".to_owned(), 1)].into()));
 }
 
@@ -439,7 +444,7 @@ async fn a_slow_fault_delays_and_then_lets_the_call_through() {
 async fn a_restarted_cloud_keeps_its_vms_and_completes_operations() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
-    let open = || Arc::new(Cloud::open(&path, 1, Control::default()).unwrap());
+    let open = || Arc::new(CloudSimulator::open(&path, 1, SimulationSettings::default()).unwrap());
     let cloud = open();
     let before = driver(Way::Embedded, &cloud).await;
     let vm = before.create(&request("a")).await.unwrap();
@@ -470,7 +475,7 @@ async fn a_restarted_cloud_keeps_its_vms_and_completes_operations() {
 async fn user_data_is_nowhere_in_the_cloud() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
-    let cloud = Arc::new(Cloud::open(&path, 1, Control::default()).unwrap());
+    let cloud = Arc::new(CloudSimulator::open(&path, 1, SimulationSettings::default()).unwrap());
     driver(Way::Http, &cloud).await.create(&request("a")).await.unwrap();
     let shown = serde_json::to_string(&cloud.state()).unwrap();
     let kept = std::fs::read_to_string(&path).unwrap();

@@ -28,8 +28,8 @@ use mcm_api::{
     machine::{Machine, MachineClass},
 };
 use mcm_driver::{
-    Capabilities, Code, Driver, DriverError, Guards, Listed, MachineRequest, SecretData, Vm, cloud::Coalescer,
-    spec::Problems,
+    Code, Driver, DriverCapabilities, DriverError, DriverGuards, MachineRequest, SecretData, Vm, VmsByProviderId,
+    cloud::LookupCoalescer, spec::ClassProblems,
 };
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
@@ -94,12 +94,12 @@ impl Driver for Cloud {
         "cloud"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+    fn capabilities(&self) -> DriverCapabilities {
+        DriverCapabilities::default()
     }
 
-    fn validate(&self, _: &MachineClass) -> Problems {
-        Problems::default()
+    fn validate(&self, _: &MachineClass) -> ClassProblems {
+        ClassProblems::default()
     }
 
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
@@ -125,8 +125,8 @@ impl Driver for Cloud {
         self.vm.lock().clone().ok_or_else(|| DriverError::new(Code::NotFound, "no such VM"))
     }
 
-    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<Listed, DriverError> {
-        Ok(Listed::new())
+    async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
+        Ok(VmsByProviderId::new())
     }
 
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
@@ -192,14 +192,17 @@ impl Shop {
             secrets: SecretCache::new(secrets, &client),
             owners: Arc::new(VmOwners::new(&client)),
             targets,
-            drivers: Arc::new(DriverCatalogue::of([Arc::clone(&cloud) as Arc<dyn Driver>], &Guards::unobserved())),
+            drivers: Arc::new(DriverCatalogue::of(
+                [Arc::clone(&cloud) as Arc<dyn Driver>],
+                &DriverGuards::unobserved(),
+            )),
             lanes: Arc::new(ReconcileSlots::new(1, Arc::clone(&queue))),
             queue: Arc::clone(&queue),
             permits: Arc::default(),
             holds: Arc::default(),
             servers: Arc::default(),
             policy: Arc::default(),
-            checks: Coalescer::new(Duration::ZERO),
+            checks: LookupCoalescer::new(Duration::ZERO),
             freed: Arc::default(),
             events: EventRecorder::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.of(),
