@@ -117,7 +117,7 @@ fn conversion(s: &Snapshot, way: MigrationDirection, made: ConversionResult) -> 
         all.push(of_whole("conversion", Ok("every field has a counterpart or is noted".to_owned())));
         all.push(of_whole("bootstrap", boots(s, way, &objects)));
         let taken = objects.iter().filter_map(|object| {
-            let kind = Kind::of(object).filter(|kind| !has_own_check(*kind) && s.is_taken(*kind, object))?;
+            let kind = Kind::from_value(object).filter(|kind| !has_own_check(*kind) && s.is_taken(*kind, object))?;
             Some(format!(
                 "{kind} {} exists with other content: rename or delete it",
                 object["metadata"]["name"].as_str()?
@@ -160,7 +160,7 @@ fn boots(s: &Snapshot, way: MigrationDirection, objects: &[Value]) -> CheckVerdi
             None => Err(format!("Secret {secret} does not exist")),
         };
     }
-    let made = objects.iter().find(|object| Kind::of(object) == Some(kind));
+    let made = objects.iter().find(|object| Kind::from_value(object) == Some(kind));
     let spec = made.and_then(|one| one.pointer(of_machine)).cloned().unwrap_or_default();
     let reference = &spec["infrastructureRef"];
     let is_of_mcm = ["MCMMachineTemplate", "MCMMachine"].iter().any(|kind| reference["kind"] == *kind);
@@ -168,7 +168,8 @@ fn boots(s: &Snapshot, way: MigrationDirection, objects: &[Value]) -> CheckVerdi
         return Err(format!("its template is a {} of another provider", reference["kind"]));
     }
     let name = spec["bootstrap"]["dataSecretName"].as_str().unwrap_or_default();
-    let is_made = |object: &&Value| Kind::of(object) == Some(Kind::Secret) && object["metadata"]["name"] == name;
+    let is_made =
+        |object: &&Value| Kind::from_value(object) == Some(Kind::Secret) && object["metadata"]["name"] == name;
     if objects.iter().any(|object| is_made(&object)) || s.find(Kind::Secret, name).is_some() {
         return Ok(format!("from Secret {name}"));
     }

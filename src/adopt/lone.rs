@@ -66,7 +66,7 @@ fn supply(s: &Snapshot) -> RemainingWork {
     if !todo.is_done() {
         return todo;
     }
-    for (kind, object) in objects.iter().filter_map(|object| Some((Kind::of(object)?, object))) {
+    for (kind, object) in objects.iter().filter_map(|object| Some((Kind::from_value(object)?, object))) {
         if matches!(kind, Kind::Class | Kind::Secret) && s.is_to_be_made(kind, object) {
             todo.make(s, kind, &paused(kind, object.clone(), s));
         }
@@ -78,7 +78,7 @@ fn supply(s: &Snapshot) -> RemainingWork {
 fn release(s: &Snapshot) -> RemainingWork {
     let mut todo = RemainingWork::default();
     let made = to_native_of(s).objects;
-    let wanted = made.iter().find(|object| Kind::of(object) == Some(Kind::Machine));
+    let wanted = made.iter().find(|object| Kind::from_value(object) == Some(Kind::Machine));
     for member in s.recorded() {
         match (wanted, member.native, member.node) {
             (Some(wanted), Some(native), Some(node)) => todo.want(native, &as_lone(wanted, native, node, s)),
@@ -119,7 +119,7 @@ fn start_natively(s: &Snapshot) -> RemainingWork {
 fn describe(s: &Snapshot) -> RemainingWork {
     let mut todo = RemainingWork::default();
     let made = to_capi_of(s);
-    let of_kind = |wanted: Kind| made.objects.iter().find(|object| Kind::of(object) == Some(wanted)).cloned();
+    let of_kind = |wanted: Kind| made.objects.iter().find(|object| Kind::from_value(object) == Some(wanted)).cloned();
     let (Some(mut machine), Some(mut infra), true) =
         (of_kind(Kind::CapiMachine), of_kind(Kind::InfraMachine), made.refusals.is_empty())
     else {
@@ -197,7 +197,7 @@ fn as_it_was(native: &UnstructuredObject) -> Value {
 /// A set adopts a Machine without a controller that it selects.
 pub fn no_set_adopts_it(s: &Snapshot, way: MigrationDirection, made: &ConversionResult) -> CheckVerdict {
     let now = s.lone_of(way.from()).map(|machine| machine.at("/metadata/labels"));
-    let later = made.objects.iter().find(|object| Kind::of(object) == Some(machine_kind(way.to())));
+    let later = made.objects.iter().find(|object| Kind::from_value(object) == Some(machine_kind(way.to())));
     let later = later.map(|machine| machine["metadata"]["labels"].clone());
     for (side, labels) in [(way.from(), now), (way.to(), later)] {
         let labels: Option<BTreeMap<String, String>> = serde_json::from_value(labels.unwrap_or_default()).ok();

@@ -148,7 +148,7 @@ impl Kind {
     }
 
     /// The kind of a converted object.
-    pub fn of(value: &Value) -> Option<Self> {
+    pub fn from_value(value: &Value) -> Option<Self> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
         let is_it = |one: &Self| one.api_version() == version && one.resource().2 == kind;
         Self::listed().chain([Self::Secret]).find(is_it)

@@ -261,7 +261,10 @@ impl MigrationEnvironment {
         let merged = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?;
         let secret = merged.complete().map_err(|missing| format!("VM {name} cannot be tagged without {missing}"))?;
         let driver = self.drivers.get(&class).map_err(|error| error.to_string())?;
-        let owner = VmOwners::new(&self.management).of(&self.namespace).await.map_err(|error| error.to_string())?;
+        let owner = VmOwners::new(&self.management)
+            .namespace_owner(&self.namespace)
+            .await
+            .map_err(|error| error.to_string())?;
         let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());
         let request = MachineRequest { machine, class, secret, owner, may_pause: false };
         driver.tag(&request, is_listed).await.map_err(|error| error.message)

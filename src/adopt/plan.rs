@@ -250,7 +250,7 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: MigrationDirect
     let wanted = migration.spec.authority;
     let status = status(migration).cloned().unwrap_or_default();
     let unit = s.unit.clone();
-    let other = MigrationUnit::of(&migration.spec, s.name());
+    let other = MigrationUnit::from_spec(&migration.spec, s.name());
     if other != unit {
         return Err(NoPlan::OtherUnit { unit, other });
     }

@@ -23,7 +23,7 @@ pub struct StayingPool {
 
 impl StayingPool {
     /// Of a MachinePool that belongs to the side from which a migration starts.
-    pub fn of(pool: &UnstructuredObject, way: MigrationDirection) -> Option<Self> {
+    pub fn for_pool(pool: &UnstructuredObject, way: MigrationDirection) -> Option<Self> {
         let (kind, name) = (pool.text(KIND), pool.text(NAME));
         let is_of_mcm = kind == "MCMMachinePool";
         let reason = match way.from() {
@@ -90,7 +90,7 @@ mod tests {
         let value = json!({
             "metadata": { "name": "p" }, "spec": { "template": { "spec": { "infrastructureRef": reference } } },
         });
-        let found = StayingPool::of(&UnstructuredObject { kind: Kind::MachinePool, value }, way);
+        let found = StayingPool::for_pool(&UnstructuredObject { kind: Kind::MachinePool, value }, way);
         assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
         if let (Some(found), Some(text)) = (found, expected) {
             assert_eq!(found.machine_pool, "p");

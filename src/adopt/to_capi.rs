@@ -53,7 +53,9 @@ pub fn resume_all(s: &Snapshot) -> RemainingWork {
 /// Step 2. Each object is created with its owner, and its controller confirms the pause. So core has seen every Machine
 /// before its set acts, and creates none.
 fn describe(s: &Snapshot) -> RemainingWork {
-    if let (Some(wanted), Some(set)) = (CoreSideObjects::of(s), s.recorded_set(MigrationSide::MachineController)) {
+    if let (Some(wanted), Some(set)) =
+        (CoreSideObjects::from_snapshot(s), s.recorded_set(MigrationSide::MachineController))
+    {
         return make(s, &wanted, set.name());
     }
     let mut todo = RemainingWork::default();
@@ -276,13 +278,13 @@ pub struct CoreSideObjects {
 }
 
 impl CoreSideObjects {
-    fn of(s: &Snapshot) -> Option<Self> {
+    fn from_snapshot(s: &Snapshot) -> Option<Self> {
         let ConversionResult { objects, refusals, .. } = converted(s);
         if !refusals.is_empty() {
             return None;
         }
         let hash = s.recorded_set(MigrationSide::MachineController)?.label(labels::TEMPLATE_HASH)?.to_owned();
-        let all = || objects.iter().filter_map(|object| Some((Kind::of(object)?, object)));
+        let all = || objects.iter().filter_map(|object| Some((Kind::from_value(object)?, object)));
         let of_kind = |wanted: Kind| all().find(|(kind, _)| *kind == wanted).map(|(_, object)| object.clone());
         let mut deployment = of_kind(Kind::CapiDeployment)?;
         deployment["metadata"]["labels"][names::CLUSTER_NAME] = json!(s.cluster);

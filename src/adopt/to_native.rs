@@ -50,7 +50,8 @@ pub fn resume_all(s: &Snapshot) -> RemainingWork {
 /// and never confirm the hold.
 fn describe(s: &Snapshot) -> RemainingWork {
     let mut todo = RemainingWork::default();
-    let (Some(wanted), Some(set)) = (NativeSideObjects::of(s), s.recorded_set(MigrationSide::ClusterApi)) else {
+    let (Some(wanted), Some(set)) = (NativeSideObjects::from_snapshot(s), s.recorded_set(MigrationSide::ClusterApi))
+    else {
         todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
         return todo;
     };
@@ -106,7 +107,9 @@ pub fn forget(s: &Snapshot) -> RemainingWork {
 /// Step 3. The native Machine gets the fields of a Machine of that set, and records its former state.
 fn hand_over(s: &Snapshot) -> RemainingWork {
     let mut todo = RemainingWork::default();
-    let (Some(wanted), Some(set)) = (NativeSideObjects::of(s), s.recorded_set(MigrationSide::MachineController)) else {
+    let (Some(wanted), Some(set)) =
+        (NativeSideObjects::from_snapshot(s), s.recorded_set(MigrationSide::MachineController))
+    else {
         todo.expect(false, "the MCM MachineSet, which was deleted: run mcm adopt abort");
         return todo;
     };
@@ -267,13 +270,13 @@ struct NativeSideObjects {
 }
 
 impl NativeSideObjects {
-    fn of(s: &Snapshot) -> Option<Self> {
+    fn from_snapshot(s: &Snapshot) -> Option<Self> {
         let ConversionResult { objects, refusals, .. } = converted(s);
         if !refusals.is_empty() {
             return None;
         }
         let hash = s.recorded_set(MigrationSide::ClusterApi)?.label(labels::TEMPLATE_HASH)?;
-        let all = || objects.iter().filter_map(|object| Some((Kind::of(object)?, object)));
+        let all = || objects.iter().filter_map(|object| Some((Kind::from_value(object)?, object)));
         let (_, deployment) = all().find(|(kind, _)| *kind == Kind::Deployment)?;
         let mut selector = deployment["spec"]["selector"].clone();
         selector["matchLabels"][labels::TEMPLATE_HASH] = json!(hash);

@@ -45,7 +45,7 @@ fn describe(s: &Snapshot) -> RemainingWork {
     let mut todo = RemainingWork::default();
     let Some(template) = swap::other_template(s) else {
         let made = swap::template_made(s).objects;
-        for (kind, template) in made.into_iter().filter_map(|made| Some((Kind::of(&made)?, made))) {
+        for (kind, template) in made.into_iter().filter_map(|made| Some((Kind::from_value(&made)?, made))) {
             todo.make(s, kind, &paused(kind, template, s));
         }
         todo.expect(!todo.actions.is_empty(), "the class to be convertible again, or mcm adopt abort");

@@ -20,7 +20,7 @@ pub enum MigrationUnit {
 
 impl MigrationUnit {
     /// The unit of an MCMMigration with this name.
-    pub fn of(spec: &MCMMigrationSpec, name: &str) -> Self {
+    pub fn from_spec(spec: &MCMMigrationSpec, name: &str) -> Self {
         match spec.kind {
             MigratedKind::MachineDeployment => Self::Deployment(name.to_owned()),
             MigratedKind::Machine => Self::Machine(name.to_owned()),

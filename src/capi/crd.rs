@@ -16,23 +16,23 @@ const VERSION: &str = "v1beta2";
 
 /// The CRDs of all kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut cluster = of::<MCMCluster>();
+    let mut cluster = contract_crd::<MCMCluster>();
     for root in roots(&mut cluster) {
         root.required = None;
     }
-    let mut machine = of::<MCMMachine>();
+    let mut machine = contract_crd::<MCMMachine>();
     for root in roots(&mut machine) {
         keep_identity(root);
     }
-    let mut pool = of::<MCMMachinePool>();
+    let mut pool = contract_crd::<MCMMachinePool>();
     for root in roots(&mut pool) {
         keep_kind_of_pool(root);
     }
-    let mut machines = of::<MCMMachineTemplate>();
+    let mut machines = contract_crd::<MCMMachineTemplate>();
     roots(&mut machines).for_each(|root| refuse_id(root, "providerID"));
-    let mut pools = of::<MCMMachinePoolTemplate>();
+    let mut pools = contract_crd::<MCMMachinePoolTemplate>();
     roots(&mut pools).for_each(|root| refuse_id(root, "providerIDList"));
-    vec![cluster, of::<MCMClusterTemplate>(), machine, machines, pool, pools, of::<MCMMigration>()]
+    vec![cluster, contract_crd::<MCMClusterTemplate>(), machine, machines, pool, pools, contract_crd::<MCMMigration>()]
 }
 
 /// Each object that is made from a template would claim the same VM.
@@ -49,11 +49,11 @@ fn refuse_id(root: &mut JSONSchemaProps, field: &str) {
 /// The CRDs of the Cluster API core kinds that the stand-in serves. They accept no more than those of core, which later
 /// replaces them; so there is one stored version, and no conversion.
 pub fn stand_in() -> Vec<CustomResourceDefinition> {
-    let mut cluster = of::<Cluster>();
+    let mut cluster = contract_crd::<Cluster>();
     for root in roots(&mut cluster) {
         complete_cluster(root);
     }
-    let mut deployment = of::<MachineDeployment>();
+    let mut deployment = contract_crd::<MachineDeployment>();
     for root in roots(&mut deployment) {
         root.x_kubernetes_validations.get_or_insert_default().push(rule(
             "size(self.metadata.name) <= 63",
@@ -61,11 +61,11 @@ pub fn stand_in() -> Vec<CustomResourceDefinition> {
         ));
         keep_cluster(root);
     }
-    let mut set = of::<MachineSet>();
+    let mut set = contract_crd::<MachineSet>();
     roots(&mut set).for_each(keep_cluster);
-    let mut check = of::<MachineHealthCheck>();
+    let mut check = contract_crd::<MachineHealthCheck>();
     roots(&mut check).for_each(bind_check);
-    vec![cluster, deployment, set, of::<Machine>(), check]
+    vec![cluster, deployment, set, contract_crd::<Machine>(), check]
 }
 
 /// Fields of a Cluster that mcm does not read, and bounds of fields that its kinds leave open.
@@ -141,7 +141,7 @@ fn bind_check(root: &mut JSONSchemaProps) {
     ]);
 }
 
-fn of<K: CustomResourceExt>() -> CustomResourceDefinition {
+fn contract_crd<K: CustomResourceExt>() -> CustomResourceDefinition {
     let mut crd = K::crd();
     crd.metadata.labels = Some([(names::CONTRACT.to_owned(), VERSION.to_owned())].into());
     roots(&mut crd).for_each(tidy);

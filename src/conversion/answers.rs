@@ -80,7 +80,7 @@ impl UserAnswers {
         let mut refusals = Vec::new();
         for (question, answer) in &self.0 {
             for name in answer.single.keys().filter(|name| !is_known(name)) {
-                let mut report = ConversionReport::of("flag", question.flag());
+                let mut report = ConversionReport::new("flag", question.flag());
                 let advice = format!("use the name of a template, pool or deployment, or {} alone", question.value());
                 report.refuse("", format!("no object has the name {name}"), advice);
                 refusals.extend(report.refusals);

@@ -36,7 +36,7 @@ pub(super) struct MachineHealthSettings {
 }
 
 impl NativeHealthFields {
-    pub(super) fn of(configuration: &MachineConfiguration) -> Self {
+    pub(super) fn from_configuration(configuration: &MachineConfiguration) -> Self {
         Self {
             creation_timeout: configuration.creation_timeout,
             health_timeout: configuration.health_timeout,

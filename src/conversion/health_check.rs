@@ -101,7 +101,7 @@ pub(super) fn covering(
             continue;
         }
         // The health check has a separate report.
-        let mut problems = ConversionReport::of(KIND, document.name);
+        let mut problems = ConversionReport::new(KIND, document.name);
         let Some(mut check) = document.decode::<MachineHealthCheck>(&mut problems) else {
             let reason = format!("{KIND} {} cannot be read, and may cover its machines", document.name);
             report.refuse("", reason, "correct it");

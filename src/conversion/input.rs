@@ -21,7 +21,7 @@ pub(super) struct SourceDocument<'a> {
 }
 
 impl<'a> SourceDocument<'a> {
-    fn of(value: &'a Value) -> Self {
+    fn from_value(value: &'a Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let api_version = text("/apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -98,8 +98,9 @@ pub(super) struct ConversionInput<'a> {
 
 impl<'a> ConversionInput<'a> {
     /// Of objects and lists of objects.
-    pub(super) fn of(values: &'a [Value]) -> Self {
-        let documents: Vec<SourceDocument<'_>> = flattened(values).into_iter().map(SourceDocument::of).collect();
+    pub(super) fn from_values(values: &'a [Value]) -> Self {
+        let documents: Vec<SourceDocument<'_>> =
+            flattened(values).into_iter().map(SourceDocument::from_value).collect();
         let mut index = BTreeMap::new();
         for (position, one) in documents.iter().enumerate() {
             index.entry((one.group, one.kind, one.namespace, one.name)).or_insert(position);
@@ -113,7 +114,7 @@ impl<'a> ConversionInput<'a> {
         'a: 'b,
     {
         let mut all = ConversionInput { documents: self.documents.clone(), index: self.index.clone() };
-        let one = SourceDocument::of(value);
+        let one = SourceDocument::from_value(value);
         all.index.insert((one.group, one.kind, one.namespace, one.name), all.documents.len());
         all.documents.push(one);
         all

@@ -31,7 +31,7 @@ pub(super) fn to_native(
     defaults::machine(&mut source);
     let Machine { metadata, spec, status } = source;
     let mut notes = ConversionNotes::on(&metadata, API_VERSION, report);
-    let place = TemplateLocation::of(TemplateOwner::Machine, &metadata, &spec.cluster_name, None, options, input);
+    let place = TemplateLocation::new(TemplateOwner::Machine, &metadata, &spec.cluster_name, None, options, input);
     let mut given = metadata.labels.clone().unwrap_or_default();
     let node = status.and_then(|status| status.node_ref).map(|node| node.name).filter(|name| !name.is_empty());
     if node.is_some() && given.get(labels::NODE) == node.as_ref() {
@@ -77,7 +77,7 @@ pub(super) fn to_capi(
     let machine::Machine { metadata, spec, status: _ } = source;
     let mut notes = ConversionNotes::on(&metadata, CORE, report);
     let cluster_name = metadata::cluster_of(&metadata, options, report);
-    let place = TemplateLocation::of(TemplateOwner::Machine, &metadata, &cluster_name, None, options, input);
+    let place = TemplateLocation::new(TemplateOwner::Machine, &metadata, &cluster_name, None, options, input);
     let mut given: MetadataMap = metadata.labels.clone().unwrap_or_default();
     let node = given.remove(labels::NODE).filter(|name| !name.is_empty());
     let template_metadata = TemplateMeta {

@@ -40,7 +40,7 @@ pub(super) fn to_native(
     } = spec;
     let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
     let place =
-        TemplateLocation::of(TemplateOwner::Deployment, &metadata, &cluster_name, Some(&selector), options, input);
+        TemplateLocation::new(TemplateOwner::Deployment, &metadata, &cluster_name, Some(&selector), options, input);
     strategy::check_capi(&rollout_strategy, report);
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
@@ -126,7 +126,7 @@ pub(super) fn to_capi(
     } = spec;
     let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
     let place =
-        TemplateLocation::of(TemplateOwner::Deployment, &metadata, &cluster_name, selector.as_ref(), options, input);
+        TemplateLocation::new(TemplateOwner::Deployment, &metadata, &cluster_name, selector.as_ref(), options, input);
     strategy::check_native(&native_strategy, report);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
     if rollback_to.is_some() {

@@ -60,7 +60,7 @@ pub(super) fn to_native(
     };
     let replicas = source.spec.replicas.unwrap_or_default();
     let config_ref = answered(&mut source, options);
-    let noted = NotedPool { config_ref, foreign, ..NotedPool::of(source, infrastructure, report) };
+    let noted = NotedPool { config_ref, foreign, ..NotedPool::from_pool(source, infrastructure, report) };
     let deployments = noted.deployments(replicas, input, options, report);
     let Ok(note) = serde_json::to_string(&noted) else { return ObjectConversion::default() };
     let mut objects = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn restored(
             continue;
         }
         for member in members {
-            let mut report = ConversionReport::of(member.kind, member.name);
+            let mut report = ConversionReport::new(member.kind, member.name);
             report.lose(
                 notes::annotation("", MACHINE_POOL),
                 "the deployments differ from what their MachinePool became, or are not complete; they stay deployments",
@@ -117,7 +117,7 @@ pub(super) fn restored(
 }
 
 impl NotedPool {
-    fn of(pool: MachinePool, infrastructure: MCMMachinePool, report: &mut ConversionReport) -> Self {
+    fn from_pool(pool: MachinePool, infrastructure: MCMMachinePool, report: &mut ConversionReport) -> Self {
         let mut noted = Self { pool, infrastructure, config_ref: None, foreign: None };
         noted.pool.metadata = kept(&noted.pool.metadata, report);
         noted.infrastructure.metadata = kept(&noted.infrastructure.metadata, report);
@@ -273,7 +273,7 @@ impl NotedPool {
             outcome.superseded.push(("Secret", bootstrap::user_data_of(&data_secret_name)));
         }
         let place =
-            TemplateLocation::of(TemplateOwner::Deployment, &self.pool.metadata, &cluster, None, options, input);
+            TemplateLocation::new(TemplateOwner::Deployment, &self.pool.metadata, &cluster, None, options, input);
         let class = made.first().and_then(|(made, _)| input.class(&namespace, &made.spec.template.spec.class.name));
         let secret = bootstrap::to_capi(class.as_ref(), &data_secret_name, &place, &mut report);
         self.pool.spec.replicas = Some(replicas);
@@ -337,7 +337,7 @@ fn infrastructure_of(
         report.refuse(REFERENCE, format!("{KIND} {} is not among the objects", reference.name), "add it");
         return None;
     };
-    let mut problems = ConversionReport::of(KIND, &reference.name);
+    let mut problems = ConversionReport::new(KIND, &reference.name);
     let found = document.decode::<MCMMachinePool>(&mut problems);
     if let Some(strategy) = found.as_ref().and_then(|found| found.spec.strategy.as_ref()) {
         strategy::check_native(strategy, &mut problems);

@@ -36,7 +36,7 @@ pub(super) fn to_native(
         deletion,
     } = spec;
     let made = metadata::to_native(&metadata, &cluster_name, options, &mut notes, report);
-    let place = TemplateLocation::of(TemplateOwner::Set, &metadata, &cluster_name, Some(&selector), options, input);
+    let place = TemplateLocation::new(TemplateOwner::Set, &metadata, &cluster_name, Some(&selector), options, input);
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
     let replicas = scalable::replicas_to_native(replicas, metadata.annotations.as_ref(), &mut notes);
@@ -80,7 +80,7 @@ pub(super) fn to_capi(
         auto_preserve_failed_machine_max,
     } = spec;
     let (made, cluster_name) = metadata::to_capi(&metadata, options, &mut notes, report);
-    let place = TemplateLocation::of(TemplateOwner::Set, &metadata, &cluster_name, selector.as_ref(), options, input);
+    let place = TemplateLocation::new(TemplateOwner::Set, &metadata, &cluster_name, selector.as_ref(), options, input);
     scalable::check_selector(selector.as_ref(), &native_template.metadata.labels, report);
     let advice = "failed machines are not kept";
     let reason = "is not known to Cluster API";

@@ -60,7 +60,7 @@ pub(super) struct ConversionReport {
 }
 
 impl ConversionReport {
-    pub(super) fn of(kind: &str, name: &str) -> Self {
+    pub(super) fn new(kind: &str, name: &str) -> Self {
         Self { object: format!("{kind} {name}"), losses: Vec::new(), refusals: Vec::new() }
     }
 

@@ -46,9 +46,9 @@ struct ConversionRun {
 pub fn to_native(objects: &[Value], options: &ConversionOptions) -> ConversionResult {
     let given = flattened(objects);
     let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
-    let input = ConversionInput::of(&read);
-    let mut run = ConversionRun::of(&input, options);
-    let references = MachineReferences::of(&input);
+    let input = ConversionInput::from_values(&read);
+    let mut run = ConversionRun::new(&input, options);
+    let references = MachineReferences::from_input(&input);
     for (document, given) in input.documents.iter().zip(given) {
         match (document.group, document.kind) {
             (CORE_GROUP, "Cluster" | "ClusterClass") if topology::has_workers(document) => {
@@ -132,9 +132,9 @@ pub fn to_native(objects: &[Value], options: &ConversionOptions) -> ConversionRe
 pub fn to_capi(objects: &[Value], options: &ConversionOptions) -> ConversionResult {
     let given = flattened(objects);
     let read: Vec<Value> = given.iter().map(|object| v1beta1::read(object).into_owned()).collect();
-    let input = ConversionInput::of(&read);
-    let mut run = ConversionRun::of(&input, options);
-    let references = MachineReferences::of(&input);
+    let input = ConversionInput::from_values(&read);
+    let mut run = ConversionRun::new(&input, options);
+    let references = MachineReferences::from_input(&input);
     let has_others = |one: &SourceDocument<'_>| hybrid::refers_to_other(one) || topology::has_foreign_workers(one);
     let takes_workers = options.infrastructure == InfrastructureChoice::Mcm && input.documents.iter().any(has_others);
     let (pools, losses) = machine_pool::restored(&input, options);
@@ -226,7 +226,7 @@ pub fn to_capi(objects: &[Value], options: &ConversionOptions) -> ConversionResu
 /// provider's object for the cluster, and a deployment.
 pub fn class_of_template(template: &Value, around: &[Value], answers: &UserAnswers) -> ConversionResult {
     let all: Vec<Value> = std::iter::once(template).chain(around).cloned().collect();
-    let input = ConversionInput::of(&all);
+    let input = ConversionInput::from_values(&all);
     let mut run = ConversionRun::default();
     if let Some(document) = input.documents.first() {
         run.convert(document, |_: Value, report| {
@@ -240,7 +240,7 @@ pub fn class_of_template(template: &Value, around: &[Value], answers: &UserAnswe
 /// The machine template of the provider of its cloud for a class. Refused if the cloud has none that is known.
 pub fn template_of_class(class: &Value, cluster: &str) -> ConversionResult {
     let all = [class.clone()];
-    let input = ConversionInput::of(&all);
+    let input = ConversionInput::from_values(&all);
     let mut run = ConversionRun::default();
     if let Some(document) = input.documents.first() {
         run.convert(document, |class: native::MachineClass, report| {
@@ -259,7 +259,7 @@ pub fn template_of_class(class: &Value, cluster: &str) -> ConversionResult {
 const KEPT: &str = "stays as it is, with its provider";
 
 impl ConversionRun {
-    fn of(input: &ConversionInput<'_>, options: &ConversionOptions) -> Self {
+    fn new(input: &ConversionInput<'_>, options: &ConversionOptions) -> Self {
         let mut run = Self::default();
         let is_known = |name: &str| input.documents.iter().any(|document| document.name == name);
         run.result.refusals = options.answers.check(is_known);
@@ -271,7 +271,7 @@ impl ConversionRun {
         document: &SourceDocument<'_>,
         convert: impl FnOnce(T, &mut ConversionReport) -> ObjectConversion,
     ) {
-        let mut report = ConversionReport::of(document.kind, document.name);
+        let mut report = ConversionReport::new(document.kind, document.name);
         if document.name.is_empty() {
             report.refuse("metadata.name", "is empty", "name the object");
         }
@@ -300,19 +300,19 @@ impl ConversionRun {
     }
 
     fn refuse_with(&mut self, document: &SourceDocument<'_>, refuse: fn(&SourceDocument<'_>, &mut ConversionReport)) {
-        let mut report = ConversionReport::of(document.kind, document.name);
+        let mut report = ConversionReport::new(document.kind, document.name);
         refuse(document, &mut report);
         self.result.refusals.extend(report.refusals);
     }
 
     fn lose(&mut self, document: &SourceDocument<'_>, reason: &str) {
-        let mut report = ConversionReport::of(document.kind, document.name);
+        let mut report = ConversionReport::new(document.kind, document.name);
         report.lose("", reason, "");
         self.result.losses.extend(report.losses);
     }
 
     fn refuse(&mut self, document: &SourceDocument<'_>, reason: impl Into<String>, advice: &str) {
-        let mut report = ConversionReport::of(document.kind, document.name);
+        let mut report = ConversionReport::new(document.kind, document.name);
         report.refuse("kind", reason, advice);
         self.result.refusals.extend(report.refusals);
     }
@@ -330,7 +330,7 @@ impl ConversionRun {
             }
             let namesake = positions.get(&identity).and_then(|position| kept.get(*position));
             if namesake.is_some_and(|other| *other != object) {
-                let mut report = ConversionReport::of(kind, name);
+                let mut report = ConversionReport::new(kind, name);
                 let reason = "two different objects of the result have this name";
                 report.refuse("metadata.name", reason, "convert their sources one by one");
                 result.refusals.extend(report.refusals);
@@ -361,7 +361,7 @@ fn version_of(api_version: &str) -> &str {
 struct MachineReferences(BTreeSet<(String, String, String)>);
 
 impl MachineReferences {
-    fn of(input: &ConversionInput<'_>) -> Self {
+    fn from_input(input: &ConversionInput<'_>) -> Self {
         let mut found = BTreeSet::new();
         for document in input.documents.iter().filter(|document| document.group == CORE_GROUP) {
             for spec in ["/spec", "/spec/template/spec"].iter().filter_map(|path| document.value.pointer(path)) {

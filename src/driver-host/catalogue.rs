@@ -138,12 +138,12 @@ impl DriverCatalogue {
                 provider: provider.to_owned(),
                 known: built_in.iter().map(|one| one.provider).collect(),
             }),
-            _ => Ok(Self::of(drivers, guards)),
+            _ => Ok(Self::from_drivers(drivers, guards)),
         }
     }
 
     /// The given drivers; of two with the same name the later.
-    pub fn of(drivers: impl IntoIterator<Item = Arc<dyn Driver>>, guards: &DriverGuards) -> Self {
+    pub fn from_drivers(drivers: impl IntoIterator<Item = Arc<dyn Driver>>, guards: &DriverGuards) -> Self {
         let guarded = |driver: Arc<dyn Driver>| (driver.name().to_ascii_lowercase(), guards.around(driver));
         Self { drivers: drivers.into_iter().map(guarded).collect() }
     }
@@ -260,7 +260,7 @@ mod tests {
     };
 
     fn catalogue(names: &[&'static str]) -> DriverCatalogue {
-        DriverCatalogue::of(
+        DriverCatalogue::from_drivers(
             names.iter().map(|name| Arc::new(FakeDriver::named(name)) as Arc<dyn Driver>),
             &DriverGuards::unobserved(),
         )

@@ -16,7 +16,7 @@ pub struct CloudAccount {
 impl CloudAccount {
     /// The account of a class. Its Secrets are looked up in its namespace, regardless of the namespace in the
     /// reference.
-    pub fn of(class: &MachineClass) -> Self {
+    pub fn from_class(class: &MachineClass) -> Self {
         let secret = class.credentials_secret_ref.as_ref().or(class.secret_ref.as_ref());
         Self {
             provider: driver_of(&class.provider),
@@ -39,7 +39,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn account(class: &Value) -> CloudAccount {
-        CloudAccount::of(&serde_json::from_value(class.clone()).unwrap())
+        CloudAccount::from_class(&serde_json::from_value(class.clone()).unwrap())
     }
 
     #[rstest]

@@ -114,7 +114,7 @@ struct GuardedDriver<G> {
 
 impl<G> GuardedDriver<G> {
     fn call(&self, operation: DriverOperation, class: &MachineClass) -> GuardedCall {
-        GuardedCall { provider: self.inner.name(), operation, account: Some(CloudAccount::of(class)) }
+        GuardedCall { provider: self.inner.name(), operation, account: Some(CloudAccount::from_class(class)) }
     }
 }
 
@@ -304,7 +304,7 @@ impl Default for TimeLimits {
 
 impl TimeLimits {
     /// The limit of one call.
-    pub const fn of(&self, operation: DriverOperation) -> Duration {
+    pub const fn limit_for(&self, operation: DriverOperation) -> Duration {
         match operation {
             DriverOperation::Create => self.create,
             DriverOperation::Initialize => self.initialize,
@@ -324,7 +324,7 @@ impl CallGuard for TimeLimits {
         work: impl Future<Output = Result<T, DriverError>> + Send,
     ) -> Result<T, DriverError> {
         let GuardedCall { provider, operation, .. } = call;
-        let limit = self.of(operation);
+        let limit = self.limit_for(operation);
         timeout(limit, work).await.unwrap_or_else(|_| {
             let limit = GoDuration::from(limit);
             let message = format!("{operation} of driver {provider} did not end within {limit}; it is retried");

@@ -55,7 +55,7 @@ impl Default for SecretPolicy {
 impl SecretPolicy {
     /// The policy for the Secrets of a class: without the files of other namespaces, if there are several.
     #[must_use]
-    pub fn of(&self, class: &MachineClass) -> Cow<'_, Self> {
+    pub fn for_class(&self, class: &MachineClass) -> Cow<'_, Self> {
         if !self.confines_files {
             return Cow::Borrowed(self);
         }
@@ -434,7 +434,7 @@ mod tests {
         #[case] is_allowed: bool,
     ) {
         let policy = SecretPolicy { confines_files, ..policy(namespaces, &[]) };
-        let checked = policy.of(&class(&json!({}))).check_file("file", &format!("{GARDENER_FOLDER}/{file}"));
+        let checked = policy.for_class(&class(&json!({}))).check_file("file", &format!("{GARDENER_FOLDER}/{file}"));
         match checked {
             Ok(_) => assert!(is_allowed),
             Err(error) => {
@@ -451,7 +451,7 @@ mod tests {
     #[case::root(json!({ "metadata": { "namespace": "/" } }))]
     fn a_namespace_that_is_no_name_of_a_folder_has_no_files(#[case] changes: Value) {
         let policy = SecretPolicy { confines_files: true, ..policy(&[], &[]) };
-        let policy = policy.of(&class(&changes)).into_owned();
+        let policy = policy.for_class(&class(&changes)).into_owned();
         assert_eq!((policy.folders, policy.flat_folders), (Vec::new(), Vec::new()));
     }
 

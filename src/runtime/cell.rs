@@ -145,7 +145,7 @@ pub struct UnreadKind {
 }
 
 impl UnreadKind {
-    fn of<K: CacheableKind>(cache: &ObjectCache<K>) -> Option<Self> {
+    fn from_cache<K: CacheableKind>(cache: &ObjectCache<K>) -> Option<Self> {
         (!cache.is_synced()).then(|| Self { kind: K::plural(&()).into_owned(), refusal: cache.refusal() })
     }
 }
@@ -181,7 +181,7 @@ impl<K: CachedKind> KindWatcher for WatchedCache<K> {
     }
 
     fn unread(&self) -> Option<UnreadKind> {
-        UnreadKind::of(&self.cache)
+        UnreadKind::from_cache(&self.cache)
     }
 
     fn follow(&self, followed: &trust::CacheRegistry, cluster: &str) {
@@ -513,7 +513,7 @@ impl ControllerCell {
         };
         let _ = timeout(limit, decided).await;
         let unread = self.caches.iter().filter_map(|cache| cache.unread());
-        unread.chain(nodes.and_then(|nodes| UnreadKind::of(&nodes))).collect()
+        unread.chain(nodes.and_then(|nodes| UnreadKind::from_cache(&nodes))).collect()
     }
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.

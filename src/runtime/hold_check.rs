@@ -25,7 +25,7 @@ impl HoldCheck {
     }
 
     /// The reason for which the object must not be touched now; `None` if it may be.
-    pub fn of(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
+    pub fn hold_for(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
         self.check.get().and_then(|check| check(meta))
     }
 
@@ -50,9 +50,9 @@ mod tests {
     fn nothing_is_held_without_a_check_and_changes_are_reported() {
         let holds = HoldCheck::default();
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-        assert_eq!(holds.of(&named("a")), None);
+        assert_eq!(holds.hold_for(&named("a")), None);
         holds.set(|meta| meta.name.clone().filter(|name| name == "a").map(ReconcileHold::from));
-        assert_eq!((holds.of(&named("a")), holds.of(&named("b"))), (Some("a".to_owned().into()), None));
+        assert_eq!((holds.hold_for(&named("a")), holds.hold_for(&named("b"))), (Some("a".to_owned().into()), None));
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
         holds.on_change(move |key| heard.lock().unwrap().push(key.clone()));

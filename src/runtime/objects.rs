@@ -199,7 +199,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
     /// owner asks before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
     /// `Orphan`, and the cache may show that first.
     pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let read = self.read_again(&key).await;
         let live = read.map_err(|source| ObjectWriteError::new("read", K::kind(&()), key, source))?;
         Ok(live.is_some_and(|live| live.meta().uid == seen.uid && live.meta().deletion_timestamp.is_none()))
@@ -207,7 +207,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
 
     /// Reads an object live, as the API server stores it.
     pub async fn stored(&self, seen: &ObjectMeta) -> Result<Value, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         let read = async {
             let request =
@@ -219,7 +219,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
 
     /// Creates an object.
     pub async fn create(&self, object: &K) -> Result<Arc<K>, ObjectWriteError> {
-        let key = Key::of(object.meta());
+        let key = Key::from_meta(object.meta());
         let object = DatedObject(object.clone());
         let created = Box::pin(self.api(&key.namespace).create(&PostParams::default(), &object)).await;
         self.take("create", key, created)
@@ -227,7 +227,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
 
     /// Asks the API server how it would store a new object, and stores nothing.
     pub async fn try_create(&self, object: &K) -> Result<K, ObjectWriteError> {
-        let key = Key::of(object.meta());
+        let key = Key::from_meta(object.meta());
         let how = PostParams { dry_run: true, ..PostParams::default() };
         let object = DatedObject(object.clone());
         let answer = Box::pin(self.api(&key.namespace).create(&how, &object)).await;
@@ -238,7 +238,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
 
     /// Sends a merge patch with UID and resource version of `seen` as preconditions.
     pub async fn patch(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
         let patched = Box::pin(api.patch(&key.name, &how, &patch)).await;
@@ -248,7 +248,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
     /// Sends a merge patch with UID and resource version of `seen` as preconditions, also of an object that cannot be
     /// decoded: the response needs only metadata that can be.
     pub async fn patch_any(&self, seen: &ObjectMeta, patch: &Value) -> Result<ObjectMeta, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let path = K::url_path(&(), Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         let patch = Patch::Merge(with_precondition(patch, seen));
         let patched = async {
@@ -272,7 +272,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
 
     /// Sends a merge patch of the status with UID and resource version of `seen` as preconditions.
     pub async fn patch_status(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let patch = Patch::Merge(with_precondition(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
         let patched = Box::pin(api.patch_status(&key.name, &how, &patch)).await;
@@ -282,7 +282,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
     /// Sends a strategic merge patch of a built-in object with the UID of `seen` as precondition. It names single
     /// entries of lists, so it needs no resource version.
     pub async fn patch_strategically(&self, seen: &ObjectMeta, patch: &Value) -> Result<Arc<K>, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
         let patched = Box::pin(api.patch(&key.name, &how, &patch)).await;
@@ -296,7 +296,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
         seen: &ObjectMeta,
         patch: &Value,
     ) -> Result<Arc<K>, ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let patch = Patch::Strategic(with_uid(patch, seen));
         let (api, how) = (self.api(&key.namespace), PatchParams::default());
         let patched = Box::pin(api.patch_status(&key.name, &how, &patch)).await;
@@ -316,7 +316,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
     }
 
     async fn delete_if(&self, seen: &ObjectMeta, preconditions: Preconditions) -> Result<(), ObjectWriteError> {
-        let key = Key::of(seen);
+        let key = Key::from_meta(seen);
         let uid = seen.uid.clone();
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         match Box::pin(self.api(&key.namespace).delete(&key.name, &parameters)).await {

@@ -50,7 +50,7 @@ impl VmOwners {
     /// # Errors
     /// The Namespace cannot be read, and was not before. A missing permission is not an error: the name identifies
     /// the owner then.
-    pub async fn of(&self, namespace: &str) -> Result<Owner, UnknownOwner> {
+    pub async fn namespace_owner(&self, namespace: &str) -> Result<Owner, UnknownOwner> {
         let mut known = self.known.lock().await;
         if let Some(known) = known.get(namespace).filter(|known| Instant::now() < known.until) {
             return known.owner.clone();
@@ -163,7 +163,7 @@ mod tests {
         #[case] code: u16,
         #[case] expected: Option<Option<&str>>,
     ) {
-        let owner = Server::answering(code).owners().of("team-a").await.ok();
+        let owner = Server::answering(code).owners().namespace_owner("team-a").await.ok();
         assert_eq!(owner.as_ref().map(|owner| owner.uid.as_deref()), expected);
         assert!(owner.is_none_or(|owner| owner.namespace == "team-a"));
     }
@@ -173,23 +173,31 @@ mod tests {
         let server = Server::answering(200);
         server.0.2.store(true, SeqCst);
         let owners = server.owners();
-        assert_eq!(owners.of("team-a").await.unwrap().marker(), "team-a");
+        assert_eq!(owners.namespace_owner("team-a").await.unwrap().marker(), "team-a");
         assert_eq!(server.reads(), 0, "no request is refused");
         server.0.2.store(false, SeqCst);
         sleep(KEPT_UNREAD).await;
-        assert_eq!(owners.of("team-a").await.unwrap().marker(), "u", "the permission was granted meanwhile");
+        assert_eq!(
+            owners.namespace_owner("team-a").await.unwrap().marker(),
+            "u",
+            "the permission was granted meanwhile"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_namespace_is_read_once_for_many_machines_and_again_later() {
         let server = Server::answering(403);
         let owners = server.owners();
-        let many = futures::future::join_all((0..50).map(|_| owners.of("team-a"))).await;
+        let many = futures::future::join_all((0..50).map(|_| owners.namespace_owner("team-a"))).await;
         assert!(many.iter().all(|owner| owner.as_ref().unwrap().uid.is_none()));
         assert_eq!(server.reads(), 1);
         server.answers(200);
         sleep(KEPT_UNREAD).await;
-        assert_eq!(owners.of("team-a").await.unwrap().marker(), "u", "the permission was granted meanwhile");
+        assert_eq!(
+            owners.namespace_owner("team-a").await.unwrap().marker(),
+            "u",
+            "the permission was granted meanwhile"
+        );
         assert_eq!(server.reads(), 2);
     }
 
@@ -197,16 +205,16 @@ mod tests {
     async fn a_failed_read_is_repeated_soon_and_takes_back_nothing_that_is_known() {
         let server = Server::answering(503);
         let owners = server.owners();
-        let many = futures::future::join_all((0..50).map(|_| owners.of("team-a"))).await;
+        let many = futures::future::join_all((0..50).map(|_| owners.namespace_owner("team-a"))).await;
         assert!(many.iter().all(Result::is_err), "{many:?}");
         assert_eq!(server.reads(), 1);
         sleep(PAUSE).await;
         server.answers(200);
-        assert_eq!(owners.of("team-a").await.unwrap().marker(), "u");
+        assert_eq!(owners.namespace_owner("team-a").await.unwrap().marker(), "u");
         for code in [503, 403] {
             server.answers(code);
             sleep(KEPT).await;
-            assert_eq!(owners.of("team-a").await.unwrap().marker(), "u");
+            assert_eq!(owners.namespace_owner("team-a").await.unwrap().marker(), "u");
         }
         assert_eq!(server.reads(), 4);
     }

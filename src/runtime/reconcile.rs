@@ -274,7 +274,7 @@ impl<R: SnapshotReader> ReconcileRun<'_, R> {
     ) -> Result<(), ReconcileError> {
         match self.track(objects.create(object).await) {
             Err(error) if error.failure() == WriteFailure::AlreadyExists => {
-                let key = Key::of(object.meta());
+                let key = Key::from_meta(object.meta());
                 let read = objects.read_again(&key).await;
                 read.map(drop).map_err(|source| ReconcileError::read(format!("{} {key}", K::kind(&())), source))
             }

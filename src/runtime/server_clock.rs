@@ -58,7 +58,7 @@ impl Default for ServerClocks {
 
 impl ServerClocks {
     /// The clock of the API server at this host.
-    pub fn of(&self, server: &Arc<str>) -> ServerClock {
+    pub fn clock_for(&self, server: &Arc<str>) -> ServerClock {
         let new = || ServerClock::new(server, &self.own, &self.host);
         self.clocks.lock().entry(Arc::clone(server)).or_insert_with(new).clone()
     }

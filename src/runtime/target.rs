@@ -175,7 +175,7 @@ struct NodeCacheRegistration {
 /// `namespace/name` of a budget that allows a disruption; the others are filtered out.
 fn allowing(budget: &PodDisruptionBudget) -> String {
     let allows = budget.status.as_ref().is_some_and(|status| status.disruptions_allowed > 0);
-    if allows { Key::of(&budget.metadata).to_string() } else { String::new() }
+    if allows { Key::from_meta(&budget.metadata).to_string() } else { String::new() }
 }
 
 /// The targets of a cell.
@@ -350,7 +350,7 @@ impl CellTargets {
     }
 
     /// The target of an object.
-    pub fn of(&self, meta: &ObjectMeta) -> TargetOf {
+    pub fn target_for(&self, meta: &ObjectMeta) -> TargetOf {
         match self.placement(meta) {
             NodePlacement::Nowhere => TargetOf::NoTarget,
             NodePlacement::Unknown => TargetOf::Unknown,
@@ -415,38 +415,38 @@ mod tests {
     async fn a_label_leads_each_object_to_its_own_target_and_what_is_not_connected_is_unknown() {
         let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
         targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
-        assert_eq!(known(targets.of(&in_cluster("a"))), "a");
-        assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
-        assert_eq!(known(targets.of(&ObjectMeta::default())), "unknown", "no label");
+        assert_eq!(known(targets.target_for(&in_cluster("a"))), "a");
+        assert_eq!(known(targets.target_for(&in_cluster("b"))), "unknown");
+        assert_eq!(known(targets.target_for(&ObjectMeta::default())), "unknown", "no label");
         targets.connect(&TargetId::named("b"), &TargetClients::one(&away()));
-        assert_eq!(known(targets.of(&in_cluster("b"))), "b");
+        assert_eq!(known(targets.target_for(&in_cluster("b"))), "b");
     }
 
     #[tokio::test]
     async fn without_targets_nothing_has_one_and_with_one_everything_has_it() {
         let none = CellTargets::new(TargetAssignment::None, cache);
-        assert_eq!(known(none.of(&in_cluster("a"))), "none");
+        assert_eq!(known(none.target_for(&in_cluster("a"))), "none");
         let one = CellTargets::new(TargetAssignment::One(TargetId::only()), cache);
-        assert_eq!(known(one.of(&in_cluster("a"))), "unknown", "not connected yet");
+        assert_eq!(known(one.target_for(&in_cluster("a"))), "unknown", "not connected yet");
         one.connect(&TargetId::only(), &TargetClients::one(&away()));
-        assert_eq!(known(one.of(&in_cluster("a"))), "target");
+        assert_eq!(known(one.target_for(&in_cluster("a"))), "target");
     }
 
     #[tokio::test]
     async fn a_rule_places_each_object_and_a_target_that_is_disconnected_is_unknown() {
         let targets = CellTargets::new(TargetAssignment::Rule, cache);
-        assert_eq!(known(targets.of(&in_cluster("a"))), "unknown", "there is no rule yet");
+        assert_eq!(known(targets.target_for(&in_cluster("a"))), "unknown", "there is no rule yet");
         targets.set_placement(|meta| match meta.labels.as_ref().and_then(|labels| labels.get("cluster")) {
             Some(name) => NodePlacement::In(TargetId::named(name)),
             None => NodePlacement::Nowhere,
         });
         targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
-        assert_eq!(known(targets.of(&in_cluster("a"))), "a");
-        assert_eq!(known(targets.of(&in_cluster("b"))), "unknown");
-        assert_eq!(known(targets.of(&ObjectMeta::default())), "none");
+        assert_eq!(known(targets.target_for(&in_cluster("a"))), "a");
+        assert_eq!(known(targets.target_for(&in_cluster("b"))), "unknown");
+        assert_eq!(known(targets.target_for(&ObjectMeta::default())), "none");
         assert_eq!(targets.node_key(&ObjectMeta::default(), "n"), None);
         targets.disconnect(&TargetId::named("a"));
-        assert_eq!(known(targets.of(&in_cluster("a"))), "unknown");
+        assert_eq!(known(targets.target_for(&in_cluster("a"))), "unknown");
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use mcm_runtime::cache::{CacheableKind, Key, ObjectCache};
 pub(crate) fn view<K: CacheableKind>(cache: &ObjectCache<K>, key: &Key) -> ObjectView<K> {
     match cache.get(key) {
         Some(object) => ObjectView::Present(object),
-        None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::of(&one.meta) == *key) => {
+        None if !cache.is_synced() || cache.unreadable().iter().any(|one| Key::from_meta(&one.meta) == *key) => {
             ObjectView::Unknown
         }
         None => ObjectView::Missing,

@@ -133,7 +133,7 @@ impl DeploymentCaches {
 
 /// Keys of all cached objects.
 pub(super) fn keys<K: CachedKind>(objects: &CachedApi<K>) -> impl Iterator<Item = Key> + use<K> {
-    objects.cache.all().into_iter().map(|one| Key::of(one.meta()))
+    objects.cache.all().into_iter().map(|one| Key::from_meta(one.meta()))
 }
 
 /// Adds the keys of a namespace, or all if it is not known which.

@@ -138,12 +138,12 @@ impl Action {
             Self::PatchNode { node, .. }
             | Self::StrategicPatchNode { node, .. }
             | Self::PatchNodeStatus { node, .. }
-            | Self::DeleteNode(node) => Some(SubjectRef::of(&**node)),
+            | Self::DeleteNode(node) => Some(SubjectRef::from_object(&**node)),
             Self::GetNode(NodeLookup::Name(node)) | Self::ListPods { node } | Self::DetachVolumes { node } => {
                 Some(SubjectRef::named::<Node>(node))
             }
             Self::EvictPod(pod) | Self::DeletePod(pod) => Some(pod.subject()),
-            Self::WaivePermit(machine) => Some(SubjectRef::of(&**machine)),
+            Self::WaivePermit(machine) => Some(SubjectRef::from_object(&**machine)),
             Self::ReadSecret
             | Self::GetVmStatus
             | Self::CreateVm

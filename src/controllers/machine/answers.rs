@@ -269,7 +269,7 @@ impl Snapshot {
 
     /// Fills in values from the Machine that the driver left out. A VM without a provider ID is a bug of the driver.
     fn identified(&mut self, mut vm: Vm, call: VmCall) -> Option<Vm> {
-        let reported = ReportedVm::of(&vm);
+        let reported = ReportedVm::from_vm(&vm);
         if vm.provider_id.is_empty() {
             vm.provider_id = self.machine.spec.provider_id.clone();
         }

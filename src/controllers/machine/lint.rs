@@ -32,7 +32,8 @@ use mcm_rules::{
 
 /// The bounds that the steps would break.
 pub(super) fn lint(snapshot: &Snapshot, policy: &MachinePolicy, steps: &[Step<Action>]) -> Vec<PlanViolation> {
-    let facts = MachineLintFacts { snapshot, policy, steps, progress: DeletionProgress::of(&snapshot.machine) };
+    let facts =
+        MachineLintFacts { snapshot, policy, steps, progress: DeletionProgress::from_machine(&snapshot.machine) };
     let broken = steps.iter().filter_map(|step| facts.check(&step.action));
     facts.forgets_vm().into_iter().chain(broken).collect()
 }
@@ -370,7 +371,7 @@ impl MachineLintFacts<'_> {
         match &self.snapshot.learned.permit {
             ReplacementPermit::Held(groups) => groups.iter().try_for_each(|group| {
                 let Some(blockers) = group.blocked_by(limits) else { return Ok(()) };
-                let (name, limit) = (group.group(), limits.of(group.group()));
+                let (name, limit) = (group.group(), limits.group_limit(group.group()));
                 refuse(PlanRule::TooManyReplaced, format!("out of service of {name}: {blockers}; the limit is {limit}"))
             }),
             ReplacementPermit::NotAsked | ReplacementPermit::Free | ReplacementPermit::Refused { .. } => {

@@ -249,7 +249,7 @@ impl Memory {
     }
 
     /// The memory, unless it is about an earlier Machine of the same name.
-    pub(super) fn of(&self, uid: Option<&str>) -> Self {
+    pub(super) fn for_uid(&self, uid: Option<&str>) -> Self {
         if self.uid.as_deref() == uid {
             return self.clone();
         }
@@ -563,7 +563,7 @@ mod tests {
     #[test]
     fn what_was_to_be_forgotten_during_a_call_does_not_come_back_with_its_answer() {
         let mut kept = Memory::default();
-        let mut in_flight = kept.of(Some("u"));
+        let mut in_flight = kept.for_uid(Some("u"));
         kept.forget_failures();
         in_flight.call_failed(VmCall::Create, DriverError::new(Code::PermissionDenied, "old"), Timestamp::UNIX_EPOCH);
         kept.replace(in_flight);
@@ -572,10 +572,10 @@ mod tests {
             None,
             "the credentials that it failed with were replaced meanwhile"
         );
-        let mut next = kept.of(Some("u"));
+        let mut next = kept.for_uid(Some("u"));
         next.call_failed(VmCall::Create, DriverError::new(Code::Internal, "new"), Timestamp::UNIX_EPOCH);
         kept.replace(next);
         assert!(kept.failure_of(VmCall::Create).is_some(), "later failures count again");
-        assert_eq!(kept.of(Some("another")).failure_of(VmCall::Create), None);
+        assert_eq!(kept.for_uid(Some("another")).failure_of(VmCall::Create), None);
     }
 }

@@ -30,7 +30,7 @@ impl SnapshotReader for MachineReconciler {
     type Session = MachineSession;
 
     fn begin(&self, key: &Key) -> MachineSession {
-        MachineSession::of(self.context.lanes.visit(key))
+        MachineSession::new(self.context.lanes.visit(key))
     }
 
     /// `None` if the Machine does not exist.
@@ -39,8 +39,8 @@ impl SnapshotReader for MachineReconciler {
         let machine = context.machines.cache.get(key)?;
         let uid = machine.metadata.uid.as_deref();
         let class = self.class(key, &machine.spec.class.name);
-        let (learned, memory) = (session.learned_of(uid), memory.of(uid).at(context.now()));
-        let target = context.targets.of(&machine.metadata);
+        let (learned, memory) = (session.learned_of(uid), memory.for_uid(uid).at(context.now()));
+        let target = context.targets.target_for(&machine.metadata);
         let mut snapshot = Snapshot::new(
             machine,
             class,
@@ -53,7 +53,7 @@ impl SnapshotReader for MachineReconciler {
             snapshot.target_ahead = target.ahead_of(snapshot.now);
         }
         snapshot.policy = Arc::clone(&context.policy);
-        snapshot.hold = context.holds.of(&snapshot.machine.metadata);
+        snapshot.hold = context.holds.hold_for(&snapshot.machine.metadata);
         let node = node_in(&target, &snapshot.node_key(), &snapshot.machine);
         let rivals = self.rivals(&snapshot.machine, &node);
         if let TargetOf::Known(target) = &target {

@@ -27,7 +27,7 @@ impl DeletionProgress {
         [Self::GetVmStatus, Self::Drain, Self::DetachVolumes, Self::DeleteVm, Self::DeleteNode, Self::Release];
 
     /// Reads the status. Only the end of the text counts: the text before it may quote an error.
-    pub(super) fn of(machine: &Machine) -> Self {
+    pub(super) fn from_machine(machine: &Machine) -> Self {
         match &machine.status {
             Some(status) if status.current_status.phase == MachinePhase::Terminating => {
                 Self::of_text(&status.last_operation.description)
@@ -96,8 +96,8 @@ mod tests {
         let status = machine.status.get_or_insert_default();
         status.last_operation.description = DeletionProgress::Drain.after("");
         status.current_status.phase = MachinePhase::Running;
-        assert_eq!(DeletionProgress::of(&machine), DeletionProgress::Start);
+        assert_eq!(DeletionProgress::from_machine(&machine), DeletionProgress::Start);
         machine.status.get_or_insert_default().current_status.phase = MachinePhase::Terminating;
-        assert_eq!(DeletionProgress::of(&machine), DeletionProgress::Drain);
+        assert_eq!(DeletionProgress::from_machine(&machine), DeletionProgress::Drain);
     }
 }

@@ -23,7 +23,7 @@ fn refusal_of<'a>(step: &Step<Action>, snapshot: &'a Snapshot) -> Option<&'a Ref
 fn wait(plan: &mut Plan<Action>, snapshot: &Snapshot, refusal: &RefusedWrite) {
     let (what, until) = (refusal.awaited(), Some(refusal.retry_at()));
     if snapshot.is_deleting() {
-        let progress = DeletionProgress::of(&snapshot.machine).max(DeletionProgress::GetVmStatus);
+        let progress = DeletionProgress::from_machine(&snapshot.machine).max(DeletionProgress::GetVmStatus);
         let event = Event::warning(EventReason::Waiting, format!("Waiting for {what}"));
         delete::record_blocked(plan, snapshot, progress, &format!("Waiting for {what}. "), event);
     } else if create::is_needed(snapshot) {

@@ -112,13 +112,13 @@ fn of_class(ports: &MachineContext, change: &ObjectChange<MachineClass>) -> Vec<
     if !change.gone && change.new.as_ref().map(content) == change.old.as_ref().map(content) {
         return Vec::new();
     }
-    naming_class(&ports.machines.cache, &change.key).map(|machine| Key::of(&machine.metadata)).collect()
+    naming_class(&ports.machines.cache, &change.key).map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 /// The Machines of the classes that name a Secret, if a driver may be called for them.
 fn of_secret(ports: &MachineContext, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     let classes = machine_class::naming(&ports.classes.cache, &change.key);
-    let machines = classes.flat_map(|class| naming_class(&ports.machines.cache, &Key::of(&class.metadata)));
+    let machines = classes.flat_map(|class| naming_class(&ports.machines.cache, &Key::from_meta(&class.metadata)));
     callable(machines)
 }
 
@@ -128,17 +128,17 @@ fn booting_with(ports: &MachineContext, change: &ObjectChange<MetadataOfSecret>)
 }
 
 fn callable(machines: impl Iterator<Item = Arc<Machine>>) -> Vec<Key> {
-    machines.filter(|machine| may_call_driver(machine)).map(|machine| Key::of(&machine.metadata)).collect()
+    machines.filter(|machine| may_call_driver(machine)).map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 fn all(ports: &MachineContext, _: &ApiServers) -> Vec<Key> {
-    ports.machines.cache.all().iter().map(|machine| Key::of(&machine.metadata)).collect()
+    ports.machines.cache.all().iter().map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 fn of_target(ports: &MachineContext, target: &TargetCluster, _: &CacheTrust) -> Vec<Key> {
-    let is_there = |machine: &Arc<Machine>| matches!(ports.targets.of(&machine.metadata), TargetOf::Known(own) if own.id == target.id);
+    let is_there = |machine: &Arc<Machine>| matches!(ports.targets.target_for(&machine.metadata), TargetOf::Known(own) if own.id == target.id);
     let all = ports.machines.cache.all();
-    all.iter().filter(|machine| is_there(machine)).map(|machine| Key::of(&machine.metadata)).collect()
+    all.iter().filter(|machine| is_there(machine)).map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 fn of_changed_node(ports: &MachineContext, target: &TargetCluster, change: &ObjectChange<Node>) -> Vec<Key> {
@@ -147,7 +147,7 @@ fn of_changed_node(ports: &MachineContext, target: &TargetCluster, change: &Obje
     }
     let node = TargetNodeKey::new(&target.id, &change.key.name);
     let named = of_node(&ports.machines.cache, &ports.targets, &node);
-    let mut keys: Vec<Key> = named.map(|machine| Key::of(&machine.metadata)).collect();
+    let mut keys: Vec<Key> = named.map(|machine| Key::from_meta(&machine.metadata)).collect();
     if keys.is_empty()
         && let Some(node) = &change.new
     {
@@ -156,7 +156,7 @@ fn of_changed_node(ports: &MachineContext, target: &TargetCluster, change: &Obje
             ports.targets.node_key(&machine.metadata, name).is_some_and(|key| key.target == target.id)
         };
         let of_vm = with_vm_of(&ports.machines.cache, node);
-        keys.extend(of_vm.filter(is_there).map(|machine| Key::of(&machine.metadata)));
+        keys.extend(of_vm.filter(is_there).map(|machine| Key::from_meta(&machine.metadata)));
     }
     keys
 }

@@ -193,7 +193,7 @@ impl DriverVmView {
 
 impl SecretFacts {
     /// Extracts the facts from merged Secret data.
-    pub fn of(data: &SecretData, missing: Vec<String>, missing_user_data: Option<String>) -> Self {
+    pub fn from_data(data: &SecretData, missing: Vec<String>, missing_user_data: Option<String>) -> Self {
         let user_data = data.0.get("userData");
         Self {
             missing,

@@ -78,7 +78,7 @@ mod tests {
             classes: Arc::new(CachedApi::namespaced(&classes, &client)),
             machines: Arc::new(CachedApi::namespaced(&machines, &client)),
             secrets: Arc::new(CachedApi::namespaced(&crate::secret::CACHE.empty(), &client)),
-            drivers: Arc::new(DriverCatalogue::of([], &DriverGuards::unobserved())),
+            drivers: Arc::new(DriverCatalogue::from_drivers([], &DriverGuards::unobserved())),
             events: EventRecorder::start(client, "test", Arc::new(SystemClock), MetricsRegistry::new()),
         };
         let plan = plan(&reconciler.observe(&Key::new("ns", "c"), &(), &())?);

@@ -38,7 +38,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let validated = Arc::downgrade(&queue);
     let hook: ProblemsHook = Arc::new(move |class| {
         if let Some(queue) = validated.upgrade() {
-            queue.add(Key::of(&class.metadata));
+            queue.add(Key::from_meta(&class.metadata));
         }
     });
     settings.drivers.on_problems(&hook);
@@ -74,7 +74,7 @@ fn classes_of(change: &ObjectChange<Machine>) -> Vec<Key> {
 }
 
 fn naming_secret(caches: &MachineClasses, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
-    super::naming(&caches.classes.cache, &change.key).map(|class| Key::of(&class.metadata)).collect()
+    super::naming(&caches.classes.cache, &change.key).map(|class| Key::from_meta(&class.metadata)).collect()
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ impl DeploymentReconciler {
 
     /// Node patches only help the scheduler and the autoscaler, so a failed one does not stop the plan.
     async fn patch_nodes(&self, snapshot: &Snapshot, steps: Vec<Step<Action>>, turn: &ReconcileRun<'_, Self>) {
-        let TargetOf::Known(target) = self.targets.of(&snapshot.deployment.metadata) else { return };
+        let TargetOf::Known(target) = self.targets.target_for(&snapshot.deployment.metadata) else { return };
         let nodes = &target.nodes;
         let patches = steps.into_iter().filter_map(|step| match step.action {
             Action::PatchNode { node, patch } => Some((node, patch)),
@@ -310,7 +310,7 @@ impl DeploymentReconciler {
         };
         let failure = match error.failure() {
             // Created by a call whose response was lost, or by another client. A live read distinguishes the two.
-            WriteFailure::AlreadyExists => match self.sets.read_again(&Key::of(&set.metadata)).await {
+            WriteFailure::AlreadyExists => match self.sets.read_again(&Key::from_meta(&set.metadata)).await {
                 Ok(Some(found)) => {
                     let uid = snapshot.deployment.uid().unwrap_or_default();
                     (!owner::is_controlled_by(&found.metadata, &uid)).then_some(SetCreateFailure::NameTaken)

@@ -85,7 +85,7 @@ pub(super) struct AutoscalerRecord<'a> {
 }
 
 impl<'a> AutoscalerRecord<'a> {
-    pub(super) fn of(deployment: &'a MachineDeployment) -> Self {
+    pub(super) fn from_deployment(deployment: &'a MachineDeployment) -> Self {
         let list = deployment.annotations().get(labels::TRIGGER_DELETION).map_or("", String::as_str);
         let entries = list.split(',').filter_map(|entry| entry.trim().split_once('~'));
         let listed = entries.filter_map(|(name, time)| Some((name, time.parse().ok()?))).collect();

@@ -22,8 +22,8 @@ impl ReplicaBounds {
     /// maxSurge is rounded up, maxUnavailable down. If both are 0, maxUnavailable is 1: otherwise no rollout could
     /// progress.
     pub(crate) fn resolve(desired: i32, max_surge: IntOrPercent, max_unavailable: IntOrPercent) -> Self {
-        let max_surge = max_surge.of(desired, PercentRounding::Up).clamp(0, MOST_REPLICAS);
-        let max_unavailable = match max_unavailable.of(desired, PercentRounding::Down).max(0) {
+        let max_surge = max_surge.scaled_value(desired, PercentRounding::Up).clamp(0, MOST_REPLICAS);
+        let max_unavailable = match max_unavailable.scaled_value(desired, PercentRounding::Down).max(0) {
             0 if max_surge == 0 => 1,
             number => number,
         };
@@ -65,10 +65,10 @@ impl IntOrPercent {
 
     /// Of so many replicas; a percentage is rounded up.
     pub(crate) fn rounded_up(self, replicas: i32) -> i32 {
-        self.of(replicas, PercentRounding::Up)
+        self.scaled_value(replicas, PercentRounding::Up)
     }
 
-    fn of(self, whole: i32, rounding: PercentRounding) -> i32 {
+    fn scaled_value(self, whole: i32, rounding: PercentRounding) -> i32 {
         match self {
             Self::Int(number) => number,
             Self::Percent(percent) => {

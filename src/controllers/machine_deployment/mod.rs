@@ -167,10 +167,10 @@ impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
     fn subject(&self) -> Option<SubjectRef> {
         match self {
-            Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(SubjectRef::of(&**set)),
-            Self::CreateSet(set) | Self::TrySet(set) => Some(SubjectRef::of(&**set)),
-            Self::PatchMachine { machine, .. } => Some(SubjectRef::of(&**machine)),
-            Self::PatchNode { node, .. } => Some(SubjectRef::of(&**node)),
+            Self::PatchSet { set, .. } | Self::DeleteSet(set) => Some(SubjectRef::from_object(&**set)),
+            Self::CreateSet(set) | Self::TrySet(set) => Some(SubjectRef::from_object(&**set)),
+            Self::PatchMachine { machine, .. } => Some(SubjectRef::from_object(&**machine)),
+            Self::PatchNode { node, .. } => Some(SubjectRef::from_object(&**node)),
             Self::PatchDeployment(_) | Self::RestoreReplicas(_) | Self::WriteStatus(_) => None,
         }
     }

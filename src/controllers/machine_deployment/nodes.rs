@@ -28,7 +28,7 @@ pub(super) struct DeploymentNodes<'a> {
 }
 
 impl<'a> DeploymentNodes<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot, policy: &DeploymentPolicy) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot, policy: &DeploymentPolicy) -> Self {
         Self {
             snapshot,
             has_target: policy.has_target,

@@ -29,7 +29,7 @@ impl SnapshotReader for DeploymentReconciler {
         let deployment = self.deployments.cache.get(key)?;
         let sets = self.sets_of(&deployment);
         let uids = sets.iter().filter_map(|set| set.uid());
-        let in_flight = uids.map(|uid| (uid.clone(), self.in_flight.of(&uid))).collect();
+        let in_flight = uids.map(|uid| (uid.clone(), self.in_flight.set_writes(&uid))).collect();
         let uid = deployment.uid().unwrap_or_default();
         let own = sets.iter().filter(|set| owner::is_controlled_by(&set.metadata, &uid));
         let own: Vec<String> = own.filter_map(|set| set.uid()).collect();
@@ -51,7 +51,7 @@ impl SnapshotReader for DeploymentReconciler {
             sets_paused_until: memory.sets_paused_until(deployment.metadata.generation, now),
             is_zero_written: memory.is_zero_written(deployment.metadata.generation),
             failure: memory.failure.clone(),
-            hold: self.holds.of(&deployment.metadata),
+            hold: self.holds.hold_for(&deployment.metadata),
             rivals: self.rivals_of(&deployment, &sets),
             deployment,
             sets,
@@ -110,7 +110,7 @@ impl DeploymentReconciler {
     }
 
     fn nodes_unknown(&self, deployment: &MachineDeployment) -> Option<String> {
-        let TargetOf::Known(target) = self.targets.of(&deployment.metadata) else {
+        let TargetOf::Known(target) = self.targets.target_for(&deployment.metadata) else {
             return Some("the target cluster is not connected".to_owned());
         };
         match target.nodes.cache.trust() {
@@ -121,7 +121,7 @@ impl DeploymentReconciler {
     }
 
     fn nodes_of(&self, deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTreeMap<String, Arc<Node>> {
-        let TargetOf::Known(target) = self.targets.of(&deployment.metadata) else { return BTreeMap::new() };
+        let TargetOf::Known(target) = self.targets.target_for(&deployment.metadata) else { return BTreeMap::new() };
         let nodes = &target.nodes;
         let named = machines.iter().filter_map(|machine| {
             let node = nodes.cache.get(&Key::new("", machine.node_name()?))?;

@@ -128,7 +128,7 @@ fn delete(snapshot: &Snapshot) -> Plan<Action> {
         wait_for_unreadable(&mut plan, &sets.unknown);
         return plan;
     }
-    let mut draft = ObjectDraft::of(deployment.clone());
+    let mut draft = ObjectDraft::new(deployment.clone());
     draft.edit("remove the finalizer: the deployment is being deleted and has no sets left", |deployment| {
         deployment.metadata.finalizers = Some(finalizers);
     });

@@ -42,7 +42,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let queue = WorkQueue::new("machinedeployment", QueuePacing::OF_OWNERS);
     builder.controller::<MachineDeployment, _>(&deployments, &queue, &Arc::default(), WORKERS, |_| true);
     builder.export::<MachineDeployment>(|deployments, out| metrics::machine_deployments(deployments, out));
-    let measured = builder.config().shared.metrics.of::<MachineMetrics>();
+    let measured = builder.config().shared.metrics.collector::<MachineMetrics>();
     builder.on_change::<MachineDeployment>(move |change| {
         if change.gone {
             measured.forget(&change.key.namespace, &change.key.name);
@@ -109,7 +109,7 @@ fn of_rival(caches: &DeploymentReconciler, change: &ObjectChange<MachineDeployme
     };
     let cache = &caches.deployments.cache;
     cache.with(BY_NAMESPACE, &change.key.namespace, |all| {
-        all.iter().filter(is_concerned).map(|other| Key::of(&other.metadata)).collect()
+        all.iter().filter(is_concerned).map(|other| Key::from_meta(&other.metadata)).collect()
     })
 }
 
@@ -144,7 +144,7 @@ fn of_node(caches: &DeploymentReconciler, target: &TargetCluster, change: &Objec
 /// The deployments that depend on Nodes, when the trust in a target changes.
 fn updated_in_place(caches: &DeploymentReconciler, _: &TargetCluster, _: &CacheTrust) -> Vec<Key> {
     let all = caches.deployments.cache.all();
-    all.iter().filter(|it| is_updated_in_place(it)).map(|it| Key::of(&it.metadata)).collect()
+    all.iter().filter(|it| is_updated_in_place(it)).map(|it| Key::from_meta(&it.metadata)).collect()
 }
 
 /// The controllers of an object, before a change and after it.
@@ -180,7 +180,7 @@ fn selecting<'a>(
         deployment.metadata.namespace == set.metadata.namespace
             && selector.is_ok_and(|selector| selector.matches(set.metadata.labels.as_ref()))
     };
-    deployments.all().into_iter().filter(selects).map(|deployment| Key::of(&deployment.metadata))
+    deployments.all().into_iter().filter(selects).map(|deployment| Key::from_meta(&deployment.metadata))
 }
 
 #[cfg(test)]

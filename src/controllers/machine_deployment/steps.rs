@@ -64,7 +64,7 @@ fn annotate_size(set: &mut SetView, bounds: &ReplicaBounds) {
 
 /// A draft of the deployment with its finalizer.
 pub(super) fn with_finalizer(deployment: &Arc<MachineDeployment>) -> ObjectDraft<MachineDeployment> {
-    let mut draft = ObjectDraft::of(Arc::clone(deployment));
+    let mut draft = ObjectDraft::new(Arc::clone(deployment));
     if let Some(finalizers) = finalizer::with(&deployment.metadata, labels::FINALIZER) {
         draft.edit("add the finalizer: its sets must be deleted before the deployment", |deployment| {
             deployment.metadata.finalizers = Some(finalizers);

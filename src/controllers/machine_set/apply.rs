@@ -81,7 +81,7 @@ pub(crate) struct InFlightWrites {
 
 impl InFlightWrites {
     /// The writes in flight of a set. Read before the Machines: a write that ends in between is then counted once.
-    pub fn of(&self, set_uid: &str) -> SetWritesInFlight {
+    pub fn set_writes(&self, set_uid: &str) -> SetWritesInFlight {
         self.writes.lock().get(set_uid).cloned().unwrap_or_default()
     }
 

@@ -25,7 +25,7 @@ pub(super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<PlanViola
     if steps.iter().all(|step| matches!(step.action, Action::WriteStatus(_))) {
         return Vec::new();
     }
-    let facts = SetLintFacts::of(snapshot, steps);
+    let facts = SetLintFacts::new(snapshot, steps);
     let checks = [
         facts.too_many_machines(),
         facts.grows_while_frozen(),
@@ -52,7 +52,7 @@ struct SetLintFacts<'a> {
 }
 
 impl<'a> SetLintFacts<'a> {
-    fn of(snapshot: &'a Snapshot, steps: &'a [Step<Action>]) -> Self {
+    fn new(snapshot: &'a Snapshot, steps: &'a [Step<Action>]) -> Self {
         let set = &snapshot.set;
         let selector = Selector::parse(set.spec.selector.as_ref()).ok().filter(|selector| !selector.selects_none());
         let created = steps.iter().filter_map(|step| match &step.action {
@@ -174,8 +174,9 @@ impl<'a> SetLintFacts<'a> {
         }
         let mut candidates: Vec<&Machine> = self.own.clone();
         candidates.retain(|machine| !machine.is_terminating() && !in_place::was_updated(machine));
-        candidates
-            .sort_by_cached_key(|machine| (!self.is_chosen(machine), DeletionOrder::of(machine, self.snapshot.now)));
+        candidates.sort_by_cached_key(|machine| {
+            (!self.is_chosen(machine), DeletionOrder::for_machine(machine, self.snapshot.now))
+        });
         let present = candidates.len();
         // Machines that it replaces are part of the surplus.
         let is_replaced = |machine: &Machine| {

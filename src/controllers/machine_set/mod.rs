@@ -113,7 +113,9 @@ impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
     fn subject(&self) -> Option<SubjectRef> {
         match self {
-            Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => Some(SubjectRef::of(&**machine)),
+            Self::PatchMachine { machine, .. } | Self::DeleteMachine(machine) => {
+                Some(SubjectRef::from_object(&**machine))
+            }
             Self::PatchSet(_) | Self::CreateMachine(_) | Self::TryMachine(_) | Self::WriteStatus(_) => None,
         }
     }

@@ -45,7 +45,7 @@ impl SnapshotReader for MachineSetReconciler {
         let unreadable: Vec<_> = unreadable.filter(|machine| owner::is_controlled_by(&machine.meta, &uid)).collect();
         let class = Key::beside(&set.metadata, &set.spec.template.spec.class.name);
         Some(Snapshot {
-            hold: self.holds.of(&set.metadata),
+            hold: self.holds.hold_for(&set.metadata),
             is_class_unusable: machine_class::is_unusable(&self.classes.cache, &self.secrets.cache, &class),
             set,
             deployment,

@@ -59,7 +59,7 @@ impl MachineSetReconciler {
             holds,
             events: config.events.clone(),
             clock: shared.clock,
-            measured: shared.metrics.of(),
+            measured: shared.metrics.collector(),
             entropy: shared.entropy,
         }
     }
@@ -75,7 +75,7 @@ fn of_machine(caches: &MachineSetReconciler, change: &ObjectChange<Machine>) -> 
 /// The sets of a deployment: it may have to release one that it owns, or adopt one that it selects.
 fn of_deployment(caches: &MachineSetReconciler, change: &ObjectChange<MachineDeployment>) -> Vec<Key> {
     let sets = caches.sets.cache.by(BY_CONTROLLER, change.meta.uid.as_deref().unwrap_or_default());
-    sets.iter().map(|set| Key::of(&set.metadata)).collect()
+    sets.iter().map(|set| Key::from_meta(&set.metadata)).collect()
 }
 
 /// The sets that control a Machine, or did so before the change.
@@ -93,7 +93,7 @@ fn selecting<'a>(sets: &ObjectCache<MachineSet>, machine: &'a Machine) -> impl I
         set.metadata.namespace == machine.metadata.namespace
             && selector.is_ok_and(|selector| selector.matches(machine.metadata.labels.as_ref()))
     };
-    sets.all().into_iter().filter(selects).map(|set| Key::of(&set.metadata))
+    sets.all().into_iter().filter(selects).map(|set| Key::from_meta(&set.metadata))
 }
 
 #[cfg(test)]

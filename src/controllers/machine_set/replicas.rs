@@ -138,7 +138,8 @@ fn superfluous<'a>(
     // A Machine whose Node was just updated in place moves to the new set, so this set does not delete it.
     candidates.retain(|machine| !in_place::was_updated(machine));
     let scaled = scaled_at(&snapshot.set.metadata);
-    candidates.sort_by_cached_key(|machine| (!is_chosen(machine, scaled), DeletionOrder::of(machine, snapshot.now)));
+    candidates
+        .sort_by_cached_key(|machine| (!is_chosen(machine, scaled), DeletionOrder::for_machine(machine, snapshot.now)));
     let present = candidates.len();
     let surplus = present.saturating_sub(replicas);
     let is_final = !is_to_be_scaled(snapshot);

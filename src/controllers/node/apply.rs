@@ -81,12 +81,12 @@ impl NodeReconciler {
             Action::GetNode => turn.session.exists = Some(self.exists(turn.key).await),
             Action::LookAtPermit { permits, machine } => {
                 let (machines, limits) = (&self.machines.cache, &self.policy.unhealthy_replacements);
-                let key = Key::of(&machine.metadata);
+                let key = Key::from_meta(&machine.metadata);
                 turn.session.permit = look_at_permit(&self.permits, machines, &permits, &key, limits);
             }
             Action::TakePermit { permits, machine } => {
                 (turn.session.held, turn.session.permit) =
-                    take_permit(&self.permits, &self.machines.cache, &permits, &Key::of(&machine.metadata));
+                    take_permit(&self.permits, &self.machines.cache, &permits, &Key::from_meta(&machine.metadata));
             }
             Action::ForgetGoneNode => turn.remember(|memory| memory.gone = None),
         }

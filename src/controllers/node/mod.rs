@@ -145,7 +145,7 @@ impl Action {
     fn subject(&self) -> Option<mcm_rules::plan::SubjectRef> {
         match self {
             Self::DeleteMachine(machine) | Self::LookAtPermit { machine, .. } | Self::TakePermit { machine, .. } => {
-                Some(mcm_rules::plan::SubjectRef::of(&**machine))
+                Some(mcm_rules::plan::SubjectRef::from_object(&**machine))
             }
             Self::PatchNode { .. } | Self::RememberMark | Self::GetNode | Self::ForgetGoneNode => None,
         }
@@ -180,7 +180,7 @@ pub enum NodeMarkChange {
 
 impl Memory {
     /// The memory, unless it is about an earlier Node of the same name.
-    fn of(&self, uid: Option<&str>) -> Self {
+    fn for_uid(&self, uid: Option<&str>) -> Self {
         if self.uid.as_deref() == uid {
             return self.clone();
         }
@@ -213,7 +213,7 @@ pub struct GoneNode {
 
 impl GoneNode {
     /// The facts to remember of a deleted Node.
-    pub fn of(node: &Node, seen_at: Timestamp) -> Self {
+    pub fn from_node(node: &Node, seen_at: Timestamp) -> Self {
         let machine = node.labels().get(labels::MACHINE_NAME).filter(|name| !name.is_empty());
         Self {
             name: node.name_any(),

@@ -19,12 +19,12 @@ impl SnapshotReader for NodeReconciler {
     fn observe(&self, key: &TargetNodeKey, memory: &Memory, session: &NodeSession) -> Option<Snapshot> {
         let target = self.targets.get(&key.target)?;
         let machines: Vec<_> = machine::of_node(&self.machines.cache, &self.targets, key).collect();
-        if machines.iter().any(|machine| self.holds.of(&machine.metadata).is_some()) {
+        if machines.iter().any(|machine| self.holds.hold_for(&machine.metadata).is_some()) {
             return None;
         }
         let node = target.nodes.cache.get(&key.in_target());
         let memory = match &node {
-            Some(node) => memory.of(node.metadata.uid.as_deref()),
+            Some(node) => memory.for_uid(node.metadata.uid.as_deref()),
             None => memory.clone(),
         };
         let (machines, unproven) = match &node {

@@ -100,7 +100,7 @@ impl DeletionTracker {
         let key = TargetNodeKey::new(&target.id, &change.key.name);
         match change.gone {
             true if self.is_leading.load(Ordering::Relaxed) => {
-                let gone = change.old.as_ref().map(|node| GoneNode::of(node, self.nodes.clock.now()));
+                let gone = change.old.as_ref().map(|node| GoneNode::from_node(node, self.nodes.clock.now()));
                 self.states.update(&key, |memory| memory.gone = gone);
                 self.queue.add(key);
             }

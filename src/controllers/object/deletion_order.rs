@@ -32,7 +32,7 @@ struct PreservationRank {
 }
 
 impl<'a> DeletionOrder<'a> {
-    pub fn of(machine: &'a Machine, now: Timestamp) -> Self {
+    pub fn for_machine(machine: &'a Machine, now: Timestamp) -> Self {
         let marked_at = marked_at(machine);
         let preserved = machine.preserved_until(now);
         Self {
@@ -130,6 +130,6 @@ mod tests {
     #[case::a_space_is_no_number(annotated(PRIORITY, " 9"), annotated(PRIORITY, "4"))]
     fn who_goes_first(#[case] first: Value, #[case] second: Value) {
         let (first, second, now) = (machine(&first), machine(&second), Timestamp::from_second(NOW).unwrap());
-        assert!(DeletionOrder::of(&first, now) < DeletionOrder::of(&second, now));
+        assert!(DeletionOrder::for_machine(&first, now) < DeletionOrder::for_machine(&second, now));
     }
 }

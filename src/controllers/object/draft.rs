@@ -27,7 +27,7 @@ pub struct DraftPatch<K> {
 }
 
 impl<K: Clone + Serialize> ObjectDraft<K> {
-    pub fn of(current: Arc<K>) -> Self {
+    pub fn new(current: Arc<K>) -> Self {
         Self { current, desired: None, reasons: Vec::new(), event: None }
     }
 
@@ -72,7 +72,7 @@ impl<K> Default for DraftsByName<K> {
 impl<K: Resource<DynamicType = ()> + Clone + Serialize> DraftsByName<K> {
     /// Changes an object, for a reason.
     pub(crate) fn edit(&mut self, current: &Arc<K>, reason: impl Into<String>, change: impl FnOnce(&mut K)) {
-        self.0.entry(current.name_any()).or_insert_with(|| ObjectDraft::of(Arc::clone(current))).edit(reason, change);
+        self.0.entry(current.name_any()).or_insert_with(|| ObjectDraft::new(Arc::clone(current))).edit(reason, change);
     }
 
     /// Whether an object is changed.

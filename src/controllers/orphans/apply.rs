@@ -191,7 +191,7 @@ impl OrphanCollector {
     async fn list(&self, snapshot: &Snapshot, session: &mut OrphanSession) -> Result<ClassVms, String> {
         let class = &snapshot.class;
         let namespace = class.metadata.namespace.as_deref().unwrap_or_default();
-        let owner = self.owners.of(namespace).await.map_err(|error| error.to_string())?;
+        let owner = self.owners.namespace_owner(namespace).await.map_err(|error| error.to_string())?;
         let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
         let merged = machine::secrets_of_class(class, &self.secrets).await.map_err(|error| chain(&error))?;
         session.secret = merged.complete().map_err(|missing| format!("its VMs are not listed without {missing}"))?;
@@ -230,7 +230,7 @@ impl OrphanCollector {
                 Err(error) => return ForeignClasses::Unknown(format!("list MachineClasses: {}", chain(&error))),
             };
             for other in list.items {
-                let key = Key::of(other.meta());
+                let key = Key::from_meta(other.meta());
                 match other {
                     _ if key.namespace == *own => {}
                     GuardedObject::Readable(other) if may_list(&other) => found.push(key.to_string()),
@@ -327,7 +327,7 @@ impl OrphanCollector {
         for machine in report {
             let text =
                 format!("VM {} is not in the list of the VMs of class {}", machine.spec.provider_id, class.name_any());
-            tracing::warn!(machine = %Key::of(&machine.metadata), "{text}");
+            tracing::warn!(machine = %Key::from_meta(&machine.metadata), "{text}");
             self.events.record(machine.as_ref(), &Event::warning(EventReason::VmMissing, text));
         }
         turn.remember(|kept| *kept = memory);
@@ -369,7 +369,7 @@ impl OrphanCollector {
 
     fn count_deletion(&self, class: &MachineClass, now: Timestamp) {
         let mut deletions = self.deletions.lock();
-        let times = deletions.entry(CloudAccount::of(class)).or_default();
+        let times = deletions.entry(CloudAccount::from_class(class)).or_default();
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         times.retain(|at| *at > since);
         times.push(now);
@@ -389,7 +389,7 @@ where
             match object {
                 GuardedObject::Readable(object) => found.push(object),
                 GuardedObject::Unreadable { metadata, .. } => {
-                    return Err(format!("{kind} {} cannot be decoded", Key::of(&metadata)));
+                    return Err(format!("{kind} {} cannot be decoded", Key::from_meta(&metadata)));
                 }
             }
         }

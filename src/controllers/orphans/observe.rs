@@ -52,7 +52,9 @@ impl OrphanCollector {
     fn recently_deleted(&self, class: &MachineClass, now: Timestamp) -> usize {
         let since = now.checked_sub(period_of(&self.policy)).unwrap_or(Timestamp::MIN);
         let deletions = self.deletions.lock();
-        deletions.get(&CloudAccount::of(class)).map_or(0, |times| times.iter().filter(|at| **at > since).count())
+        deletions
+            .get(&CloudAccount::from_class(class))
+            .map_or(0, |times| times.iter().filter(|at| **at > since).count())
     }
 
     /// The Nodes of all targets.

@@ -70,7 +70,7 @@ impl OrphanCollector {
             freed,
             policy: settings.orphans,
             events: config.events.with_component(COMPONENT),
-            measured: config.shared.metrics.of(),
+            measured: config.shared.metrics.collector(),
             clock: Arc::clone(&config.shared.clock),
             permits,
             drains: Arc::default(),
@@ -81,7 +81,7 @@ impl OrphanCollector {
 }
 
 fn all_classes(orphans: &OrphanCollector) -> Vec<Key> {
-    orphans.classes.cache.all().iter().map(|class| Key::of(&class.metadata)).collect()
+    orphans.classes.cache.all().iter().map(|class| Key::from_meta(&class.metadata)).collect()
 }
 
 fn new_class<C>(_: &C, change: &ObjectChange<MachineClass>) -> Vec<Key> {

@@ -66,7 +66,7 @@ impl PlanExecutor for OvershootReconciler {
                     let status = status.map(|status| patch::status(&set.status, &Some(*status)));
                     write(turn, &self.sets, &set, status, patch).await?;
                     if let Some(event) = step.event {
-                        tracing::info!(set = %Key::of(&set.metadata), reason = %step.reason, "{}", event.reason);
+                        tracing::info!(set = %Key::from_meta(&set.metadata), reason = %step.reason, "{}", event.reason);
                         self.events.with_component(COMPONENT).record(&*set, &event);
                     }
                 }

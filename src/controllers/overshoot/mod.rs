@@ -122,7 +122,7 @@ impl Action {
     /// The object that it changes or reads, if that is another one than the object of the plan.
     fn subject(&self) -> Option<mcm_rules::plan::SubjectRef> {
         match self {
-            Self::WriteSet { set, .. } => Some(mcm_rules::plan::SubjectRef::of(&**set)),
+            Self::WriteSet { set, .. } => Some(mcm_rules::plan::SubjectRef::from_object(&**set)),
             Self::WriteDeployment { .. } | Self::RememberUnfreeze(_) => None,
         }
     }

@@ -31,7 +31,7 @@ impl SnapshotReader for OvershootReconciler {
         let (deployment, sets, unreadable_sets) = match subject {
             MachineSetGroup::Deployment(key) => {
                 let deployment =
-                    self.deployments.cache.get(key).filter(|one| self.holds.of(&one.metadata).is_none())?;
+                    self.deployments.cache.get(key).filter(|one| self.holds.hold_for(&one.metadata).is_none())?;
                 let uid = deployment.uid().unwrap_or_default();
                 let sets = self.sets.cache.by(machine_set::BY_CONTROLLER, &uid);
                 let unreadable = self.sets.cache.unreadable().into_iter();
@@ -41,7 +41,7 @@ impl SnapshotReader for OvershootReconciler {
             MachineSetGroup::Set(key) => {
                 let is_it = |set: &Arc<MachineSet>| subject_of(&self.deployments.cache, set) == Some(subject.clone());
                 let set = self.sets.cache.get(key).filter(is_it)?;
-                if self.holds.of(&set.metadata).is_some() {
+                if self.holds.hold_for(&set.metadata).is_some() {
                     return None;
                 }
                 (None, vec![set], Vec::new())
@@ -87,7 +87,7 @@ impl OvershootReconciler {
 
 /// Under which subject a set is checked; `None` if its deployment cannot be decoded.
 pub(super) fn subject_of(deployments: &ObjectCache<MachineDeployment>, set: &MachineSet) -> Option<SubjectKey> {
-    let own = Key::of(&set.metadata);
+    let own = Key::from_meta(&set.metadata);
     let Some(reference) = owner::controller_of(&set.metadata) else { return Some(MachineSetGroup::Set(own)) };
     let key = Key::new(&own.namespace, &reference.name);
     let is_it = |uid: Option<&String>| uid == Some(&reference.uid);

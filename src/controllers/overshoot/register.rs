@@ -81,7 +81,7 @@ fn everything(caches: &OvershootReconciler) -> Vec<SubjectKey> {
     let of_sets = sets.iter().filter_map(|set| subject_of(&caches.deployments.cache, set));
     deployments
         .iter()
-        .map(|deployment| MachineSetGroup::Deployment(Key::of(&deployment.metadata)))
+        .map(|deployment| MachineSetGroup::Deployment(Key::from_meta(&deployment.metadata)))
         .chain(of_sets)
         .collect()
 }
@@ -91,7 +91,7 @@ fn of_deployment(caches: &OvershootReconciler, change: &ObjectChange<MachineDepl
     if change.gone {
         let uid = change.meta.uid.as_deref().unwrap_or_default();
         let left = caches.sets.cache.by(machine_set::BY_CONTROLLER, uid);
-        return left.iter().map(|set| MachineSetGroup::Set(Key::of(&set.metadata))).collect();
+        return left.iter().map(|set| MachineSetGroup::Set(Key::from_meta(&set.metadata))).collect();
     }
     let is_due = change.old.is_none() || change.new.as_ref().is_some_and(|new| is_asked(new.as_ref()));
     is_due.then(|| MachineSetGroup::Deployment(change.key.clone())).into_iter().collect()

@@ -103,7 +103,7 @@ impl World {
     fn due_for_set(&self, set: &MachineSet, due: &mut Vec<Happening>) {
         let name = set.name_any();
         let mut live: Vec<_> = self.machines_of(set).filter(|machine| !machine.is_terminating()).collect();
-        live.sort_by_cached_key(|machine| DeletionOrder::of(machine, self.clock.now));
+        live.sort_by_cached_key(|machine| DeletionOrder::for_machine(machine, self.clock.now));
         let count = i32::try_from(live.len()).unwrap();
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let wanted = if is_deleting { 0 } else { set.spec.replicas };

@@ -13,7 +13,7 @@ pub struct UnreadFields {
 
 impl UnreadFields {
     /// Of an object, or of nothing. Anything else is refused.
-    pub fn of(path: impl Into<String>, value: Value, report: &mut ConversionReport) -> Self {
+    pub fn from_value(path: impl Into<String>, value: Value, report: &mut ConversionReport) -> Self {
         let path = path.into();
         let fields = match value {
             Value::Object(fields) => fields,
@@ -108,7 +108,7 @@ impl UnreadFields {
     /// An object; without fields if it is absent.
     pub fn object(&mut self, name: &str, report: &mut ConversionReport) -> Self {
         let value = self.take(name).unwrap_or_default();
-        Self::of(self.path(name), value, report)
+        Self::from_value(self.path(name), value, report)
     }
 
     /// Names and values.
@@ -128,7 +128,7 @@ impl UnreadFields {
     /// A list of objects.
     pub fn objects(&mut self, name: &str, report: &mut ConversionReport) -> Vec<Self> {
         let items = self.list(name, report).into_iter().enumerate();
-        items.map(|(index, item)| Self::of(format!("{}[{index}]", self.path(name)), item, report)).collect()
+        items.map(|(index, item)| Self::from_value(format!("{}[{index}]", self.path(name)), item, report)).collect()
     }
 
     /// The only object of a list, if there is one. Further ones are refused.

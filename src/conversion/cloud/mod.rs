@@ -96,7 +96,7 @@ pub fn class_of(
         None => (machine_spec_of(document, report), MACHINE_SPEC),
         Some(_) => ((provider.of_pool)(&document.value["spec"], report), provider.pool_path),
     };
-    let users = TemplateUsers::of(document, input);
+    let users = TemplateUsers::for_template(document, input);
     let labelled = || Some(cluster_label(document.value)).filter(|name| !name.is_empty());
     let cluster_name = users.cluster.clone().or_else(labelled).or_else(|| only_cluster(document, input));
     let cluster_name = cluster_name.unwrap_or_default();
@@ -191,7 +191,7 @@ pub fn class_behind(
         return None;
     };
     // It has a separate report.
-    let mut problems = ConversionReport::of(kind, &reference.name);
+    let mut problems = ConversionReport::new(kind, &reference.name);
     let class = class_of(document, input, &options.answers, &mut problems)?;
     if !problems.refusals.is_empty() {
         report.refuse(path, format!("the {kind} cannot be converted"), "see its refusals");
@@ -201,7 +201,7 @@ pub fn class_behind(
 
 /// `spec.template.spec` of a template. Other fields are refused or reported.
 pub fn machine_spec_of(document: &SourceDocument<'_>, report: &mut ConversionReport) -> Value {
-    let mut spec = UnreadFields::of("spec", document.value["spec"].clone(), report);
+    let mut spec = UnreadFields::from_value("spec", document.value["spec"].clone(), report);
     let mut template = spec.object("template", report);
     let machine_spec = template.take("spec").unwrap_or_default();
     template.lose("metadata", report, "MCM ignores labels and annotations of the infrastructure object", "");
@@ -296,7 +296,7 @@ struct TemplateUsers {
 }
 
 impl TemplateUsers {
-    fn of(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Self {
+    fn for_template(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Self {
         let mut users = Self::default();
         for owner in input.documents.iter().filter(|one| one.group == CORE_GROUP && one.namespace == document.namespace)
         {

@@ -107,12 +107,12 @@ pub fn to_native(name: &str, place: &TemplateLocation<'_>, report: &mut Conversi
 /// [`to_native`] for a Secret alone. An error contains the reason, and never the data.
 pub fn user_data_secret(source: &Value) -> Result<Value, String> {
     let objects = [source.clone()];
-    let (input, options) = (ConversionInput::of(&objects), ConversionOptions::default());
+    let (input, options) = (ConversionInput::from_values(&objects), ConversionOptions::default());
     let text = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
     let meta = metadata_in(name.to_owned(), namespace);
-    let place = TemplateLocation::of(TemplateOwner::Deployment, &meta, "", None, &options, &input);
-    let mut report = ConversionReport::of("Secret", name);
+    let place = TemplateLocation::new(TemplateOwner::Deployment, &meta, "", None, &options, &input);
+    let mut report = ConversionReport::new("Secret", name);
     let made = to_native(name, &place, &mut report);
     match (report.refusals.first(), made) {
         (Some(refusal), _) => Err(format!("{}; {}", refusal.reason, refusal.advice)),

@@ -219,7 +219,7 @@ fn foreign_of(
     at: &str,
     report: &mut ConversionReport,
 ) -> Option<Value> {
-    let mut problems = ConversionReport::of("MachineClass", class.metadata.name.as_deref().unwrap_or_default());
+    let mut problems = ConversionReport::new("MachineClass", class.metadata.name.as_deref().unwrap_or_default());
     let template = cloud::template_of(class, place.cluster, &mut problems);
     if !problems.refusals.is_empty() {
         report.refuse(format!("{at}spec.class"), "the class cannot be converted", "see its refusals");

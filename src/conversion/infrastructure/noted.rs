@@ -161,7 +161,7 @@ pub fn infrastructure_object(
         report.refuse(path, reason, "add it");
         return None;
     };
-    let mut problems = ConversionReport::of(kind, &reference.name);
+    let mut problems = ConversionReport::new(kind, &reference.name);
     let found = match place.owner {
         TemplateOwner::Machine => document
             .decode::<MCMMachine>(&mut problems)

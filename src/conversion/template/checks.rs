@@ -72,7 +72,7 @@ pub fn check_native(template: &machine::MachineTemplate, place: &TemplateLocatio
             "shorten it, or set 876000h for no limit",
         );
     }
-    NativeHealthFields::of(&spec.configuration).check(at, report);
+    NativeHealthFields::from_configuration(&spec.configuration).check(at, report);
     if spec.class.name.is_empty() {
         report.refuse(format!("{at}spec.class.name"), "is empty", "name the MachineClass");
     }

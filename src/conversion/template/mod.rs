@@ -257,7 +257,7 @@ pub fn to_capi(
     own.extend(first.priority.map(|priority| (labels::PRIORITY.to_owned(), priority)));
 
     let health = notes.cross(
-        &NativeHealthFields::of(configuration),
+        &NativeHealthFields::from_configuration(configuration),
         &format!("{at}health"),
         &format!("{at}health"),
         |native| place.health_to_capi(native),

@@ -40,7 +40,7 @@ pub struct TemplateLocation<'a> {
 
 impl<'a> TemplateLocation<'a> {
     /// Of an object with this metadata and selector.
-    pub fn of(
+    pub fn new(
         owner: TemplateOwner,
         metadata: &'a ObjectMeta,
         cluster: &'a str,

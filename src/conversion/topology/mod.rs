@@ -78,7 +78,7 @@ pub(super) fn moved(
             format!("class {class} makes pools from {kind} {template}, and mcm converts machineDeployments only");
         report.refuse(worker.path(), reason, "convert the MachinePools of the running Clusters");
     }
-    let of_worker = |worker| ForeignWorker::of(worker, document, input, options, report);
+    let of_worker = |worker| ForeignWorker::from_worker_class(worker, document, input, options, report);
     let sources: Vec<ForeignWorker<'_>> = deployments.into_iter().filter_map(of_worker).collect();
     let mut made = given.clone();
     for source in &sources {
@@ -139,7 +139,7 @@ pub(super) fn made(
 ) -> ObjectConversion {
     let mut objects = Vec::new();
     for (class, worker) in users_of(document, input) {
-        let Some(source) = ForeignWorker::of(worker, class, input, options, report) else { continue };
+        let Some(source) = ForeignWorker::from_worker_class(worker, class, input, options, report) else { continue };
         // What each Cluster has counts; what only some have is at least reported.
         let [least, most] = [false, true].map(|with_conditional| {
             let change::PatchedMachine { machine, cluster } = change::patched(class.value, &source, with_conditional);

@@ -98,7 +98,7 @@ pub struct ForeignWorker<'a> {
 
 impl<'a> ForeignWorker<'a> {
     /// Of a worker class; what is missing is refused.
-    pub fn of(
+    pub fn from_worker_class(
         worker: WorkerClass<'a>,
         class: &SourceDocument<'a>,
         input: &'a ConversionInput<'a>,
@@ -111,7 +111,7 @@ impl<'a> ForeignWorker<'a> {
             return None;
         };
         // The template has a separate report.
-        let mut problems = ConversionReport::of(kind, template);
+        let mut problems = ConversionReport::new(kind, template);
         let provider = cloud::provider_for(document, &mut problems)?;
         let machine = cloud::machine_spec_of(document, &mut problems);
         let cluster = cluster_template(provider, class, input).map(made_of).unwrap_or_default();

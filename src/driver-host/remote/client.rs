@@ -75,7 +75,7 @@ impl RemoteDriver {
 
     fn request<T>(operation: DriverOperation, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        request.set_timeout(TimeLimits::default().of(operation));
+        request.set_timeout(TimeLimits::default().limit_for(operation));
         request
     }
 
@@ -140,7 +140,7 @@ impl Driver for RemoteDriver {
     }
 
     fn known_problems(&self, class: &MachineClass) -> Option<ClassProblems> {
-        let subject = ClassHash::of(class);
+        let subject = ClassHash::from_class(class);
         let (known, is_due) = self.verdicts.look_up(subject);
         if is_due {
             let (line, verdicts, hooks) = (Arc::clone(&self.line), Arc::clone(&self.verdicts), Arc::clone(&self.hooks));

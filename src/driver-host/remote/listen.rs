@@ -150,7 +150,7 @@ pub async fn serve(
         .max_concurrent_streams(CALLS)
         .http2_keepalive_interval(Some(PING.0))
         .http2_keepalive_timeout(Some(PING.1))
-        .add_service(CatalogueService::of(drivers))
+        .add_service(CatalogueService::new_server(drivers))
         .serve_with_incoming_shutdown(incoming, stop.cancelled());
     let grace = async {
         stop.cancelled().await;

@@ -23,7 +23,7 @@ type RpcResult<T> = Result<Response<T>, Status>;
 
 impl CatalogueService {
     /// With the limits for messages.
-    pub(super) fn of(drivers: DriverCatalogue) -> driver_server::DriverServer<Self> {
+    pub(super) fn new_server(drivers: DriverCatalogue) -> driver_server::DriverServer<Self> {
         driver_server::DriverServer::new(Self(drivers))
             .max_decoding_message_size(proto::LARGEST_REQUEST)
             .max_encoding_message_size(proto::LARGEST_RESPONSE)

@@ -25,7 +25,7 @@ const MOST: usize = 10_000;
 pub(super) struct ClassHash(u64);
 
 impl ClassHash {
-    pub(super) fn of(class: &MachineClass) -> Self {
+    pub(super) fn from_class(class: &MachineClass) -> Self {
         let ObjectMeta { name, namespace, .. } = &class.metadata;
         let metadata = ObjectMeta { name: name.clone(), namespace: namespace.clone(), ..ObjectMeta::default() };
         let class = MachineClass { metadata, ..class.clone() };
@@ -81,18 +81,18 @@ mod tests {
     fn a_class_is_asked_for_once_and_again_when_it_changes() {
         let mut class = MachineClass::default();
         let verdicts = VerdictCache::default();
-        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
-        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, false), "the call is under way");
-        verdicts.put(ClassHash::of(&class), Some(ClassProblems::default()));
+        assert_eq!(verdicts.look_up(ClassHash::from_class(&class)), (None, true));
+        assert_eq!(verdicts.look_up(ClassHash::from_class(&class)), (None, false), "the call is under way");
+        verdicts.put(ClassHash::from_class(&class), Some(ClassProblems::default()));
         class.metadata.resource_version = Some("2".to_owned());
-        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (Some(ClassProblems::default()), false));
+        assert_eq!(verdicts.look_up(ClassHash::from_class(&class)), (Some(ClassProblems::default()), false));
         class.provider_spec = json!({"zone": 7});
-        assert_eq!(verdicts.look_up(ClassHash::of(&class)), (None, true));
+        assert_eq!(verdicts.look_up(ClassHash::from_class(&class)), (None, true));
     }
 
     #[test]
     fn a_verdict_stays_when_the_driver_cannot_be_asked_again() {
-        let (verdicts, subject) = (VerdictCache::default(), ClassHash::of(&MachineClass::default()));
+        let (verdicts, subject) = (VerdictCache::default(), ClassHash::from_class(&MachineClass::default()));
         verdicts.put(subject, Some(ClassProblems::default()));
         verdicts.put(subject, None);
         assert_eq!(verdicts.look_up(subject), (Some(ClassProblems::default()), false));

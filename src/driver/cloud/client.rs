@@ -236,7 +236,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let requests = RequestReporter::of("test", &DriverGuards::unobserved().observer);
+        let requests = RequestReporter::for_provider("test", &DriverGuards::unobserved().observer);
         let (http, limiter) = (HttpClient::new(HttpLimits::default(), false, requests), AdaptiveLimiter::new(1.0));
         let answer = http.send(&limiter, http::Request::get(url).body("").unwrap()).await;
         let answer = answer.map(|answer| (answer.status, answer.text));
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_url_is_not_part_of_the_text_of_an_error() {
-        let requests = RequestReporter::of("test", &DriverGuards::unobserved().observer);
+        let requests = RequestReporter::for_provider("test", &DriverGuards::unobserved().observer);
         let http = Arc::new(HttpClient::new(HttpLimits::default(), false, requests));
         // A port that is reserved and where nothing listens.
         let request = http::Request::get("http://127.0.0.1:1/filter").body("").unwrap();

@@ -54,7 +54,7 @@ pub struct UnfinishedCreation {
 
 impl UnfinishedCreation {
     /// A step failed. `error` describes it.
-    pub fn of(failure: &CloudFailure, error: impl FnOnce(&CloudFailure) -> DriverError) -> Self {
+    pub fn from_failure(failure: &CloudFailure, error: impl FnOnce(&CloudFailure) -> DriverError) -> Self {
         Self { error: error(failure), may_have_had_effect: failure.may_have_had_effect() }
     }
 }
@@ -79,7 +79,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
     /// The pause in which the caller writes the status.
     pub fn announce(&self, request: &MachineRequest) -> Result<(), DriverError> {
         let (machine, now) = (&*request.machine, Timestamp::now());
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let may_send = no_creation_may_run(&self.unknown, &self.announced, self.settles, request).is_ok();
         if !request.may_pause || !may_send || self.running.lock().contains_key(wanted.uid) {
             return Ok(());
@@ -121,7 +121,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         create: impl Future<Output = Result<V, CloudFailure>> + Send + 'static,
         error: impl FnOnce(&CloudFailure) -> DriverError + Send + 'static,
     ) -> Result<V, DriverError> {
-        let create = async move { create.await.map_err(|failure| UnfinishedCreation::of(&failure, error)) };
+        let create = async move { create.await.map_err(|failure| UnfinishedCreation::from_failure(&failure, error)) };
         self.run_steps(request, look, create).await
     }
 
@@ -135,7 +135,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         look: impl Future<Output = Result<Option<V>, DriverError>> + Send + 'static,
         create: impl Future<Output = Result<V, UnfinishedCreation>> + Send + 'static,
     ) -> Result<V, DriverError> {
-        let uid = MachineIdentity::of(&request.machine).uid.to_owned();
+        let uid = MachineIdentity::from_machine(&request.machine).uid.to_owned();
         let running = {
             let mut all = self.running.lock();
             let begin = || {
@@ -164,7 +164,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
 
     /// Waits until no request for a Machine is under way.
     pub async fn settled(&self, machine: &Machine) {
-        let running = self.running.lock().get(MachineIdentity::of(machine).uid).cloned();
+        let running = self.running.lock().get(MachineIdentity::from_machine(machine).uid).cloned();
         if let Some(running) = running {
             // Its caller gets the outcome.
             drop(running.await);
@@ -232,7 +232,7 @@ fn remember(
     let mut all = unknown.lock();
     all.retain(|_, since| left(*since, now, settles).is_some());
     if all.len() < MOST {
-        all.insert(MachineIdentity::of(machine).uid.to_owned(), now);
+        all.insert(MachineIdentity::from_machine(machine).uid.to_owned(), now);
     }
     DriverError { last_known_state: Some(format!("{UNKNOWN_SINCE}{now:.3}")), ..error }
 }
@@ -244,7 +244,7 @@ fn no_creation_may_run(
     request: &MachineRequest,
 ) -> Result<(), DriverError> {
     let (machine, now) = (&*request.machine, Timestamp::now());
-    let wanted = MachineIdentity::of(machine);
+    let wanted = MachineIdentity::from_machine(machine);
     let remembered = unknown.lock().get(wanted.uid).copied();
     let stored = stored(machine).filter(|_| !is_announced(announced, machine));
     let Some(since) = remembered.max(stored) else { return Ok(()) };
@@ -263,7 +263,7 @@ fn no_creation_may_run(
 
 fn is_announced(announced: &AnnouncedStates, machine: &Machine) -> bool {
     let all = announced.lock();
-    all.get(MachineIdentity::of(machine).uid).is_some_and(|(state, _)| *state == state_of(machine))
+    all.get(MachineIdentity::from_machine(machine).uid).is_some_and(|(state, _)| *state == state_of(machine))
 }
 
 fn state_of(machine: &Machine) -> &str {

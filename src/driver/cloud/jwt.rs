@@ -22,7 +22,7 @@ pub struct JwtKey(RsaKeyPair);
 
 impl JwtKey {
     /// Reads a key in PEM form. Lines before it are ignored. `None` if it is not an RSA key of at least 2048 bits.
-    pub fn of(private_key: &str) -> Option<Self> {
+    pub fn from_pem(private_key: &str) -> Option<Self> {
         let key = match PrivateKeyDer::from_pem_slice(private_key.as_bytes()) {
             Ok(PrivateKeyDer::Pkcs8(key)) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).ok(),
             Ok(PrivateKeyDer::Pkcs1(key)) => RsaKeyPair::from_der(key.secret_pkcs1_der()).ok(),
@@ -59,6 +59,6 @@ mod tests {
     #[case::no_key("-----BEGIN PRIVATE KEY-----\ndG9wLXNlY3JldA==\n-----END PRIVATE KEY-----\n")]
     #[case::other_kind("-----BEGIN CERTIFICATE-----\ndG9wLXNlY3JldA==\n-----END CERTIFICATE-----\n")]
     fn a_text_that_is_not_a_key_is_refused(#[case] key: &str) {
-        assert!(JwtKey::of(key).is_none());
+        assert!(JwtKey::from_pem(key).is_none());
     }
 }

@@ -25,7 +25,7 @@ pub struct ClassMarkers {
 impl ClassMarkers {
     /// Picks the markers from the keys of a class. Of several the first in order counts, so that it is always the same;
     /// the reference picks any of them.
-    pub fn of<'a>(keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> Option<Self> {
+    pub fn from_keys<'a>(keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> Option<Self> {
         let cluster = keys.clone().filter(|key| key.contains(names.cluster)).min()?;
         // A key with both parts marks the cluster.
         let role = keys.filter(|key| key.contains(names.role) && !key.contains(names.cluster)).min()?;
@@ -73,7 +73,7 @@ mod tests {
         MarkerNames { carrier: "key", cluster: "example.com/cluster/", role: "example.com/role/" };
 
     fn markers(keys: &[&str]) -> Option<(String, String)> {
-        ClassMarkers::of(keys.iter().copied(), NAMES).map(|markers| (markers.cluster, markers.role))
+        ClassMarkers::from_keys(keys.iter().copied(), NAMES).map(|markers| (markers.cluster, markers.role))
     }
 
     #[rstest]

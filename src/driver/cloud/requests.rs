@@ -15,7 +15,7 @@ pub struct RequestReporter {
 
 impl RequestReporter {
     /// The counters of the driver with this name.
-    pub fn of(provider: &'static str, observer: &Arc<dyn DriverObserver>) -> Self {
+    pub fn for_provider(provider: &'static str, observer: &Arc<dyn DriverObserver>) -> Self {
         Self { provider, observer: Arc::clone(observer) }
     }
 
@@ -70,7 +70,7 @@ mod tests {
     async fn each_request_is_reported_with_its_outcome_also_one_that_is_given_up() {
         let recorder = Arc::new(Recorder::default());
         let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-        let requests = RequestReporter::of("cloud", &observer);
+        let requests = RequestReporter::for_provider("cloud", &observer);
         let taking = async |seconds, outcome: Result<(), ()>| {
             sleep(Duration::from_secs(seconds)).await;
             outcome

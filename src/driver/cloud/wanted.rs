@@ -13,7 +13,7 @@ pub struct MachineIdentity<'a> {
 
 impl<'a> MachineIdentity<'a> {
     /// The name and UID in the metadata of a Machine.
-    pub fn of(machine: &'a Machine) -> Self {
+    pub fn from_machine(machine: &'a Machine) -> Self {
         let metadata = &machine.metadata;
         Self { name: metadata.name.as_deref().unwrap_or_default(), uid: metadata.uid.as_deref().unwrap_or_default() }
     }

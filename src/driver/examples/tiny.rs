@@ -117,7 +117,7 @@ impl TinyDriver {
 
     /// The row with the provider ID of a Machine or, without an ID, all that were created for it.
     fn find(&self, request: &MachineRequest) -> Result<Vec<Row>, DriverError> {
-        let (cluster, wanted) = (Spec::cluster_of(&request.class)?, MachineIdentity::of(&request.machine));
+        let (cluster, wanted) = (Spec::cluster_of(&request.class)?, MachineIdentity::from_machine(&request.machine));
         let id = IDS.of_machine::<2>(&request.machine)?;
         Ok(self.with_rows(|rows, _| match id {
             Some([_, id]) => known_as(rows.get(id).cloned(), wanted, &cluster).into_iter().collect(),
@@ -145,7 +145,7 @@ impl Driver for TinyDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         let uid = idempotency_token(&request.machine, 0)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let Spec { cluster, size } = Spec::read(&request.class, &mut ClassProblems::default());
         // Looks before it creates. In this cloud nothing is in between.
         self.with_rows(|rows, count| {
@@ -173,7 +173,7 @@ impl Driver for TinyDriver {
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        Ok(only(self.find(request)?, MachineIdentity::of(&request.machine).name)?.vm())
+        Ok(only(self.find(request)?, MachineIdentity::from_machine(&request.machine).name)?.vm())
     }
 
     async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {

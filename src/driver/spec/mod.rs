@@ -36,11 +36,11 @@ pub struct FieldReader<'a> {
 impl<'a> FieldReader<'a> {
     /// The fields of a `providerSpec`.
     pub fn of_spec(spec: &'a Value, known: &[&'static str], problems: &'a mut ClassProblems) -> Self {
-        Self::of("providerSpec".to_owned(), spec, known, problems)
+        Self::from_value("providerSpec".to_owned(), spec, known, problems)
     }
 
     /// The fields of an object elsewhere.
-    pub fn of(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut ClassProblems) -> Self {
+    pub fn from_value(path: String, value: &'a Value, known: &[&'static str], problems: &'a mut ClassProblems) -> Self {
         let mut values = BTreeMap::new();
         match value {
             Value::Object(object) => values = sorted_out(&path, object, known, problems),
@@ -115,7 +115,9 @@ impl<'a> FieldReader<'a> {
         known: &[&'static str],
         read: impl FnOnce(&mut FieldReader<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.with(name, |path, value, problems| read(&mut FieldReader::of(path.to_owned(), value, known, problems)))
+        self.with(name, |path, value, problems| {
+            read(&mut FieldReader::from_value(path.to_owned(), value, known, problems))
+        })
     }
 
     /// A list of objects; returns those for which `read` returns a value.
@@ -126,7 +128,7 @@ impl<'a> FieldReader<'a> {
         read: impl Fn(&mut FieldReader<'_>) -> Option<T>,
     ) -> Vec<T> {
         self.items(name, |path, value, problems| match value {
-            Value::Object(_) => read(&mut FieldReader::of(path.to_owned(), value, known, problems)),
+            Value::Object(_) => read(&mut FieldReader::from_value(path.to_owned(), value, known, problems)),
             other => refuse(path, "an object", other, problems),
         })
     }

@@ -64,7 +64,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AliDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(AliDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How ECS is called.
@@ -132,7 +132,7 @@ impl AliDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &scope.region, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &scope.region, &self.access.secrets)?;
         let rest = self.logins.get_or(&login, || self.rest(&login))?;
         let api = Api { rest, region: scope.region.clone(), secret: secret.clone() };
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
@@ -146,7 +146,7 @@ impl AliDriver {
 
     /// Creates a VM, or finds that of an earlier request, and waits until ECS shows it.
     async fn run(&self, session: &Session, request: &MachineRequest) -> Result<Instance, DriverError> {
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let generation = self.generations.get(&wanted.uid.to_owned()).unwrap_or_default();
         let token = idempotency_token(&request.machine, generation)?;
         let user_data = user_data(&request.secret)?;
@@ -245,7 +245,7 @@ impl Driver for AliDriver {
         let mut problems = ClassProblems::default();
         let region = Spec::read(&class.provider_spec, &mut ClassProblems::default()).region;
         let region = if region.is_empty() { ANY_REGION } else { &region };
-        if let Err(error) = Login::of(secret, region, &self.access.secrets) {
+        if let Err(error) = Login::from_secret(secret, region, &self.access.secrets) {
             problems.error("Secret", error.message);
         }
         match user_data(secret) {
@@ -262,7 +262,7 @@ impl Driver for AliDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let is_absent = self.absences.take(session.place(), wanted);
         let found = if is_absent { Vec::new() } else { session.created_for(wanted).await? };
         let instance = if found.is_empty() { self.run(&session, request).await? } else { only(found, wanted.name)? };
@@ -281,7 +281,7 @@ impl Driver for AliDriver {
         for instance in &found {
             self.delete_vm(&session, request, instance).await?;
         }
-        let name = MachineIdentity::of(&request.machine).name;
+        let name = MachineIdentity::from_machine(&request.machine).name;
         let ids = found.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>().join(" ");
         Ok(match (found.is_empty(), request.machine.spec.provider_id.is_empty()) {
             (true, _) => None,
@@ -292,7 +292,7 @@ impl Driver for AliDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let has_id = !request.machine.spec.provider_id.is_empty();
         let looking = (!has_id).then(|| self.absences.look(session.place(), wanted));
         let found = session.find(&request.machine).await?;
@@ -324,7 +324,8 @@ impl Driver for AliDriver {
     /// The marker of the cluster stays: the cluster and its other programs need it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(session.find(&request.machine).await?, MachineIdentity::of(&request.machine).name)?;
+        let instance =
+            only(session.find(&request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
         let [cluster, role] = session.scope.tags();
         if !is_listed {
             return session.api.untag(&instance.id, &[role.0, OWNER_TAG]).await;

@@ -28,7 +28,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no access key, or an endpoint that is not allowed; or the region is invalid.
-    pub fn of(secret: &SecretData, region: &str, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, region: &str, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let required = |keys: &[&str; 2]| {
             let missing = || invalid(format!("the secret of the class has neither {} nor {}", keys[0], keys[1]));
@@ -87,7 +87,7 @@ mod tests {
     #[case::no_credential(&[("accessKeyID", "LTAI1,SignedHeaders="), KEY_SECRET], "not the ID of an access key")]
     #[case::elsewhere(&[KEY, KEY_SECRET, ("endpointURL", "https://ecs.example.com")], "--allowed-cloud-endpoints")]
     fn a_secret_has_an_access_key(#[case] data: &[(&str, &str)], #[case] expected: &str) {
-        match Login::of(&secret(data), "cn-beijing", &secret_policy()) {
+        match Login::from_secret(&secret(data), "cn-beijing", &secret_policy()) {
             Ok(login) => {
                 let found = (login.url.as_str(), login.id.as_str(), login.secret.as_str(), expected);
                 assert_eq!(found, ("https://ecs.cn-beijing.aliyuncs.com/", "LTAI1", "secret-1", ""));
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_secret_may_name_the_endpoint() {
         let data = secret(&[KEY, KEY_SECRET, ("endpointURL", "https://ecs-vpc.cn-beijing.aliyuncs.com")]);
-        let login = Login::of(&data, "cn-hangzhou", &SecretPolicy::default()).map(|login| login.url);
+        let login = Login::from_secret(&data, "cn-hangzhou", &SecretPolicy::default()).map(|login| login.url);
         assert_eq!(login.unwrap().as_str(), "https://ecs-vpc.cn-beijing.aliyuncs.com/");
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn id_of<'a>(machine: &'a Machine, region: &str) -> Result<Option<&'a
     if place == region && is_word(id) {
         return Ok(Some(id));
     }
-    let name = MachineIdentity::of(machine).name;
+    let name = MachineIdentity::from_machine(machine).name;
     let message = format!(
         "machine {name:?} has provider ID {provider_id:?}, which is not an ID of provider {NAME} in region {region}: check its class"
     );

@@ -48,7 +48,7 @@ impl Session {
 
     /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
     pub async fn find(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         match id_of(machine, &self.scope.region)? {
             Some(id) => Ok(known_as(self.with_id(id).await?, wanted, &self.scope).into_iter().collect()),
             None => self.created_for(wanted).await,

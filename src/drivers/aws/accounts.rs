@@ -117,7 +117,7 @@ impl Accounts {
         secret: &SecretData,
     ) -> Result<AccountKey, DriverError> {
         let policy = &self.access.secrets;
-        let credentials = Credentials::of(class, secret, policy)?;
+        let credentials = Credentials::from_secret(class, secret, policy)?;
         let endpoint = credentials.endpoint(secret, policy)?;
         Ok(AccountKey { region: region.to_owned(), endpoint, credentials })
     }
@@ -159,9 +159,9 @@ impl Accounts {
         Ok(Account {
             ec2: aws_sdk_ec2::Client::new(&self.config(&key.region, endpoint, Some(&login))),
             sts: aws_sdk_sts::Client::new(&self.config(&key.region, sts_endpoint, Some(&login))),
-            iam: Iam::of(&key.region, sts_endpoint, &login, &limiters, &self.http),
-            target_groups: TargetGroups::of(load_balancers, &login, &limiters, &self.http),
-            secrets_manager: SecretsManager::of(secrets, &login, &limiters, &self.http),
+            iam: Iam::new(&key.region, sts_endpoint, &login, &limiters, &self.http),
+            target_groups: TargetGroups::new(load_balancers, &login, &limiters, &self.http),
+            secrets_manager: SecretsManager::new(secrets, &login, &limiters, &self.http),
             login,
             limiters,
             http: Arc::clone(&self.http),

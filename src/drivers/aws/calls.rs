@@ -115,7 +115,7 @@ impl Ec2 {
     /// Creates a VM, or returns the VM of an earlier request with the same token.
     pub(super) async fn run(&self, order: &Order<'_>) -> Result<Instance, CloudFailure> {
         let send = || order.request().send_with(&self.account.ec2);
-        self.send(writing("instance_create"), send, |answer| Instance::of(answer.instances?.first()?)).await
+        self.send(writing("instance_create"), send, |answer| Instance::from_api(answer.instances?.first()?)).await
     }
 
     /// Terminates a VM. One that is gone is a success.
@@ -218,7 +218,7 @@ impl Ec2 {
 /// The VMs in an answer, and the token of the next page. `None` if there is no list, or a VM that cannot be read.
 fn page(answer: DescribeInstancesOutput) -> Option<(Vec<Instance>, Option<String>)> {
     let reservations = answer.reservations?;
-    let instances = reservations.iter().flat_map(types::Reservation::instances).map(Instance::of);
+    let instances = reservations.iter().flat_map(types::Reservation::instances).map(Instance::from_api);
     Some((instances.collect::<Option<_>>()?, answer.next_token))
 }
 

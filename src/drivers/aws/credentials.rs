@@ -46,14 +46,19 @@ impl Credentials {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: they are missing or not allowed.
-    pub(super) fn of(class: &MachineClass, secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub(super) fn from_secret(
+        class: &MachineClass,
+        secret: &SecretData,
+        policy: &SecretPolicy,
+    ) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         // Present is enough: an empty path must not fall back to other credentials.
         if secrets.has(TOKEN_FILE) {
             return match (secrets.trimmed(&[TOKEN_FILE]), secrets.trimmed(&[ROLE_ARN])) {
-                (Some(file), Some(role_arn)) => {
-                    Ok(Self::WebIdentity { token_file: policy.of(class).check_file(TOKEN_FILE, &file)?, role_arn })
-                }
+                (Some(file), Some(role_arn)) => Ok(Self::WebIdentity {
+                    token_file: policy.for_class(class).check_file(TOKEN_FILE, &file)?,
+                    role_arn,
+                }),
                 _ => incomplete(&[TOKEN_FILE, ROLE_ARN]),
             };
         }
@@ -124,7 +129,7 @@ mod tests {
     #[case::half(&[("accessKeyID", "AK")], None)]
     #[case::other_half(&[("secretAccessKey", "SK")], None)]
     fn credentials_have_several_forms(#[case] data: &[(&str, &str)], #[case] expected: Option<Credentials>) {
-        let found = Credentials::of(&MachineClass::default(), &secret(data), &SecretPolicy::default());
+        let found = Credentials::from_secret(&MachineClass::default(), &secret(data), &SecretPolicy::default());
         assert_eq!(found.as_ref().ok(), expected.as_ref());
         if let Err(error) = found {
             assert_eq!(error.code, Code::InvalidArgument);
@@ -153,7 +158,7 @@ mod tests {
     ) {
         let credentials_secret_ref = named.map(|name| SecretRef { name: name.into(), ..SecretRef::default() });
         let class = MachineClass { credentials_secret_ref, ..MachineClass::default() };
-        assert_eq!(Credentials::of(&class, &secret(data), &all_namespaces()).ok(), expected);
+        assert_eq!(Credentials::from_secret(&class, &secret(data), &all_namespaces()).ok(), expected);
     }
 
     #[rstest]
@@ -164,8 +169,11 @@ mod tests {
         let policy = SecretPolicy { folders: vec!["/wi".into()], confines_files: true, ..SecretPolicy::default() };
         let mut class = MachineClass::default();
         class.metadata.namespace = Some("team-b".to_owned());
-        let found =
-            Credentials::of(&class, &secret(&[("workloadIdentityTokenFile", file), ("roleARN", "arn")]), &policy);
+        let found = Credentials::from_secret(
+            &class,
+            &secret(&[("workloadIdentityTokenFile", file), ("roleARN", "arn")]),
+            &policy,
+        );
         assert_eq!(found.is_ok(), is_allowed, "{found:?}");
     }
 
@@ -177,7 +185,7 @@ mod tests {
         let mut secret = secret(data);
         secret.0.insert("endpointURL".to_owned(), b"https://ec2.eu-west-1.amazonaws.com".to_vec());
         let policy = all_namespaces();
-        let credentials = Credentials::of(&MachineClass::default(), &secret, &policy).unwrap();
+        let credentials = Credentials::from_secret(&MachineClass::default(), &secret, &policy).unwrap();
         assert_eq!(credentials.endpoint(&secret, &policy).is_ok(), is_allowed);
     }
 

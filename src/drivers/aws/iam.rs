@@ -21,7 +21,7 @@ pub(super) struct Iam {
 
 impl Iam {
     /// At an endpoint, or at that of AWS for a region.
-    pub(super) fn of(
+    pub(super) fn new(
         region: &str,
         endpoint: Option<&String>,
         login: &Arc<Login>,
@@ -30,7 +30,7 @@ impl Iam {
     ) -> Self {
         let (region, url) = iam_of(region);
         let url = endpoint.cloned().unwrap_or_else(|| url.to_owned());
-        Self { region, url, query: Query::of(SERVICE, login, limiters, http) }
+        Self { region, url, query: Query::new(SERVICE, login, limiters, http) }
     }
 
     /// Looks for an instance profile by its name.

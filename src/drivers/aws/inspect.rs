@@ -36,7 +36,7 @@ struct Group {
 }
 
 impl Subnet {
-    fn of(subnet: &types::Subnet) -> Option<Self> {
+    fn from_api(subnet: &types::Subnet) -> Option<Self> {
         Some(Self {
             id: subnet.subnet_id.clone()?,
             vpc: subnet.vpc_id.clone()?,
@@ -47,7 +47,7 @@ impl Subnet {
 }
 
 impl Group {
-    fn of(group: &types::SecurityGroup) -> Option<Self> {
+    fn from_api(group: &types::SecurityGroup) -> Option<Self> {
         Some(Self { id: group.group_id.clone()?, vpc: group.vpc_id.clone()? })
     }
 }
@@ -258,15 +258,17 @@ impl Ec2 {
 
     async fn subnets(&self, ids: &BTreeSet<&String>) -> Result<Vec<Subnet>, DriverError> {
         let send = || self.account.ec2.describe_subnets().filters(filter("subnet-id", ids.iter().copied())).send();
-        self.call("DescribeSubnets", reading(DESCRIBE), send, |answer| answer.subnets?.iter().map(Subnet::of).collect())
-            .await
+        self.call("DescribeSubnets", reading(DESCRIBE), send, |answer| {
+            answer.subnets?.iter().map(Subnet::from_api).collect()
+        })
+        .await
     }
 
     async fn groups(&self, ids: &BTreeSet<&String>) -> Result<Vec<Group>, DriverError> {
         let send =
             || self.account.ec2.describe_security_groups().filters(filter("group-id", ids.iter().copied())).send();
         self.call("DescribeSecurityGroups", reading(DESCRIBE), send, |answer| {
-            answer.security_groups?.iter().map(Group::of).collect()
+            answer.security_groups?.iter().map(Group::from_api).collect()
         })
         .await
     }

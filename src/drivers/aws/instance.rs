@@ -60,7 +60,7 @@ pub(super) enum Todo {
 
 impl Instance {
     /// Reads an instance. `None` if it has no ID or no state.
-    pub(super) fn of(instance: &types::Instance) -> Option<Self> {
+    pub(super) fn from_api(instance: &types::Instance) -> Option<Self> {
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let state = instance.state()?.name()?.as_str();
         let reason = instance.state_reason();

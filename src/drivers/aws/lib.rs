@@ -98,7 +98,7 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = RequestReporter::of(NAME, observer);
+    let requests = RequestReporter::for_provider(NAME, observer);
     Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
@@ -160,13 +160,13 @@ struct Session {
 impl Session {
     /// User data for the machine with a UID.
     fn user_data<'a>(&self, secret: &'a SecretData, uid: &str) -> Result<UserData<'a>, DriverError> {
-        UserData::of(&self.spec, self.key.endpoint.as_deref(), uid, secret)
+        UserData::from_secret(&self.spec, self.key.endpoint.as_deref(), uid, secret)
     }
 
     /// Stores the user data that the VM of a machine will fetch, if there are any.
     async fn store(&self, user_data: &UserData<'_>, request: &MachineRequest) -> Result<(), DriverError> {
         let Some(value) = &user_data.stored else { return Ok(()) };
-        let MachineIdentity { name, uid } = MachineIdentity::of(&request.machine);
+        let MachineIdentity { name, uid } = MachineIdentity::from_machine(&request.machine);
         let mut tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
         if !tags.contains_key(UID_TAG) {
             // The UID says whose the secret is, whose own name has it as well.
@@ -251,7 +251,7 @@ impl AwsDriver {
         session: &Session,
         machine: &'a Machine,
     ) -> Result<(Vec<Instance>, Option<&'a str>), DriverError> {
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let place = IDS.of_machine(machine)?;
         if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
             let message = format!(
@@ -296,7 +296,7 @@ impl AwsDriver {
         mut generation: u32,
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let user_data = session.user_data(&request.secret, wanted.uid)?;
         let annotation = machine.spec.node_template.metadata.annotations.get(PLACEMENT_ANNOTATION);
         let placement = match annotation.filter(|text| !text.is_empty() && session.spec.placement.is_none()) {
@@ -411,7 +411,7 @@ impl AwsDriver {
 
     /// The address by which a load balancer finds the VM of a Machine.
     async fn private_address(&self, session: &Session, machine: &Machine) -> Result<String, DriverError> {
-        let instance = only(self.find(session, machine).await?, MachineIdentity::of(machine).name)
+        let instance = only(self.find(session, machine).await?, MachineIdentity::from_machine(machine).name)
             .map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
         instance.private_address.ok_or_else(|| {
             let message = format!("VM {} has no private address yet", instance.id);
@@ -421,7 +421,8 @@ impl AwsDriver {
 
     async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(self.find(&session, &request.machine).await?, MachineIdentity::of(&request.machine).name)?;
+        let instance =
+            only(self.find(&session, &request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
         for todo in instance.todo(&session.spec) {
             self.carry_out(&session, &todo).await?;
         }
@@ -453,7 +454,7 @@ impl Driver for AwsDriver {
             problems.error("Secret", error.message);
         }
         let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
-        if let Err(error) = UserData::of(&spec, None, "", secret) {
+        if let Err(error) = UserData::from_secret(&spec, None, "", secret) {
             problems.error("Secret", error.message);
         }
         problems
@@ -463,7 +464,7 @@ impl Driver for AwsDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let named = self.named(&session, wanted.name).await?;
         let (alive, gone): (Vec<_>, Vec<_>) =
             named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
@@ -490,7 +491,7 @@ impl Driver for AwsDriver {
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let (all, unseen) = self.seen(&session, &request.machine).await?;
-        let uid = MachineIdentity::of(&request.machine).uid;
+        let uid = MachineIdentity::from_machine(&request.machine).uid;
         // No list shows an orphan whose VM has ended, so there would be no other attempt.
         let is_orphan = uid.is_empty();
         if is_orphan {
@@ -516,7 +517,7 @@ impl Driver for AwsDriver {
         let session = self.session(&request.class, &request.secret)?;
         let (gone, found): (Vec<_>, Vec<_>) =
             self.find_all(&session, &request.machine).await?.into_iter().partition(|instance| instance.is_gone);
-        let instance = only(found, MachineIdentity::of(&request.machine).name).map_err(|error| {
+        let instance = only(found, MachineIdentity::from_machine(&request.machine).name).map_err(|error| {
             let end =
                 gone.first().filter(|_| error.code == Code::NotFound && !request.machine.spec.provider_id.is_empty());
             DriverError { vm: end.map(|instance| Box::new(instance.ended(&session.scope.region))), ..error }
@@ -570,13 +571,14 @@ impl Driver for AwsDriver {
     /// Machine of a VM; those of a group share one before.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let instance = only(self.find(&session, &request.machine).await?, MachineIdentity::of(&request.machine).name)?;
+        let instance =
+            only(self.find(&session, &request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
         let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
         if !is_listed {
             return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
         }
         let value = |key: &str| session.spec.tags.get(key).map(String::as_str).unwrap_or_default();
-        let name = MachineIdentity::of(&request.machine).name;
+        let name = MachineIdentity::from_machine(&request.machine).name;
         let markers = [(cluster, value(cluster)), (role, value(role)), (NAME_TAG, name), (OWNER_TAG, &request.owner)];
         let tags: Vec<_> = markers.into_iter().filter(|(key, value)| *key != OWNER_TAG || !value.is_empty()).collect();
         session.ec2.create_tags(&instance.id, &tags).await

@@ -40,13 +40,13 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub(super) fn of(
+    pub(super) fn new(
         service: Service,
         login: &Arc<Login>,
         limiters: &Arc<AccountLimiters>,
         http: &Arc<HttpClient>,
     ) -> Self {
-        Self { service, calls: Signed::of(service.name, login, limiters, http) }
+        Self { service, calls: Signed::new(service.name, login, limiters, http) }
     }
 
     /// Calls an action, and returns the text of its answer.

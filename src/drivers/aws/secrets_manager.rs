@@ -43,13 +43,13 @@ pub(super) struct Stored<'a> {
 }
 
 impl SecretsManager {
-    pub(super) fn of(
+    pub(super) fn new(
         location: Location,
         login: &Arc<Login>,
         limiters: &Arc<AccountLimiters>,
         http: &Arc<HttpClient>,
     ) -> Self {
-        Self { location, calls: Signed::of(SERVICE, login, limiters, http) }
+        Self { location, calls: Signed::new(SERVICE, login, limiters, http) }
     }
 
     /// Creates a secret, or gives the secret of an earlier attempt a new value.

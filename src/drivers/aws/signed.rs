@@ -35,7 +35,7 @@ pub(super) struct Unsigned<'a> {
 }
 
 impl Signed {
-    pub(super) fn of(
+    pub(super) fn new(
         service: &'static str,
         login: &Arc<Login>,
         limiters: &Arc<AccountLimiters>,

@@ -34,13 +34,13 @@ pub(super) enum TargetType {
 }
 
 impl TargetGroups {
-    pub(super) fn of(
+    pub(super) fn new(
         location: Location,
         login: &Arc<Login>,
         limiters: &Arc<AccountLimiters>,
         http: &Arc<HttpClient>,
     ) -> Self {
-        Self { location, query: Query::of(SERVICE, login, limiters, http) }
+        Self { location, query: Query::new(SERVICE, login, limiters, http) }
     }
 
     /// Makes a VM a target of a group.

@@ -34,7 +34,7 @@ impl<'a> UserData<'a> {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: there are none, or AWS or cloud-init would refuse them.
-    pub(super) fn of(
+    pub(super) fn from_secret(
         spec: &Spec,
         endpoint: Option<&str>,
         uid: &str,

@@ -48,7 +48,7 @@ impl Services {
         Self { compute: service(), network: service(), graph: service(), others: service() }
     }
 
-    fn of(&self, call: &RestCall<'_>) -> &RestClient {
+    fn client_for(&self, call: &RestCall<'_>) -> &RestClient {
         let provider = call.path.iter().skip_while(|part| **part != "providers").nth(1);
         match provider {
             Some(&"Microsoft.Compute") => &self.compute,
@@ -59,11 +59,11 @@ impl Services {
     }
 
     async fn call<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<T, CloudFailure> {
-        self.of(call).call(call).await
+        self.client_for(call).call(call).await
     }
 
     pub async fn answer(&self, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
-        self.of(call).answer(call).await
+        self.client_for(call).answer(call).await
     }
 }
 
@@ -147,7 +147,7 @@ impl Api {
     }
 
     fn operation_of(&self, answer: &HttpAnswer) -> Option<Operation> {
-        Operation::of(&answer.headers, &self.url)
+        Operation::from_headers(&answer.headers, &self.url)
     }
 
     /// Reads the report on an operation. `None` if there is none any more.

@@ -176,7 +176,7 @@ mod tests {
         HttpAnswer { status, headers: HeaderMap::new(), text: text.to_owned() }
     }
 
-    fn of(status: u16, name: &str, message: &str) -> CloudFailure {
+    fn named_failure(status: u16, name: &str, message: &str) -> CloudFailure {
         failure_of(&answer(status, &json!({"error": {"code": name, "message": message}}).to_string()))
     }
 
@@ -214,7 +214,7 @@ mod tests {
     #[case(500, "InternalServerError", "", Code::Unavailable)]
     #[case(504, "GatewayTimeout", "", Code::DeadlineExceeded)]
     fn errors_have_codes(#[case] status: u16, #[case] name: &str, #[case] message: &str, #[case] expected: Code) {
-        let failure = of(status, name, message);
+        let failure = named_failure(status, name, message);
         assert_eq!(failure.code(), expected);
         assert_eq!(failure.is_throttling(), status == 429);
         assert_eq!(is_absent(&failure), expected == Code::NotFound);

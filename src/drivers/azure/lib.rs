@@ -71,7 +71,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AzureDriver::new(access, patience(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(AzureDriver::new(access, patience(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How Azure is called.
@@ -164,7 +164,7 @@ impl AzureDriver {
             let message = format!("providerSpec.cloudConfiguration.name is none of {}", clouds::NAMES.join(", "));
             return Err(DriverError::new(Code::InvalidArgument, message));
         };
-        Login::of(secret, cloud, &self.access.secrets.of(class))
+        Login::from_secret(secret, cloud, &self.access.secrets.for_class(class))
     }
 
     fn services(&self, login: &Login) -> Result<Arc<Services>, DriverError> {
@@ -210,8 +210,8 @@ impl AzureDriver {
         part: Part<'_>,
     ) -> Result<(), DriverError> {
         let key = session.key(target, Goal::Create);
-        if self.running.of(&key).is_none() {
-            let wanted = MachineIdentity::of(&request.machine);
+        if self.running.pending_change(&key).is_none() {
+            let wanted = MachineIdentity::from_machine(&request.machine);
             match session.at(target).await? {
                 Some(found) if !found.is_of(wanted, &session.scope) || found.is_held_by_another(wanted.name) => {
                     return Err(of_another(target));
@@ -285,7 +285,7 @@ impl AzureDriver {
         goal: Goal,
     ) -> Result<Ended, DriverError> {
         let key = session.key(target, goal);
-        let begun = self.running.of(&key).unwrap_or_else(|| Begun::now(None));
+        let begun = self.running.pending_change(&key).unwrap_or_else(|| Begun::now(None));
         let what = match goal {
             Goal::Create => format!("creation of {target}"),
             Goal::Delete => format!("deletion of {target}"),
@@ -302,7 +302,7 @@ impl AzureDriver {
     /// Removes what a creation left that failed for want of resources, so that nothing of it costs money. Nothing is waited for: the
     /// autoscaler needs the error.
     async fn give_up(&self, session: &Session, request: &MachineRequest, error: DriverError) -> DriverError {
-        tracing::warn!(machine = MachineIdentity::of(&request.machine).name, %error, "creation failed, its resources are deleted");
+        tracing::warn!(machine = MachineIdentity::from_machine(&request.machine).name, %error, "creation failed, its resources are deleted");
         match self.release(session, request).await {
             Ok(()) => error,
             Err(left) => DriverError { message: format!("{}; {}", error.message, left.message), ..error },
@@ -317,7 +317,7 @@ impl AzureDriver {
                 self.running.forget(&session.key(&target, Goal::Delete));
             }
             None => {
-                let name = MachineIdentity::of(&request.machine).name;
+                let name = MachineIdentity::from_machine(&request.machine).name;
                 for part in self.begin_deletion_of_parts(session, request, name).await? {
                     self.running.forget(&session.key(&part, Goal::Delete));
                 }
@@ -356,9 +356,9 @@ impl AzureDriver {
         let mut begun = Vec::new();
         for target in parts_of(&session.spec, name) {
             let key = session.key(&target, Goal::Delete);
-            if self.running.of(&key).is_none() {
+            if self.running.pending_change(&key).is_none() {
                 let Some(part) = session.at(&target).await? else { continue };
-                let is_ours = part.is_of(MachineIdentity::of(&request.machine), &session.scope);
+                let is_ours = part.is_of(MachineIdentity::from_machine(&request.machine), &session.scope);
                 if !is_ours || is_held(session, &part, name).await? {
                     tracing::warn!(%target, "it is of another machine or cluster, or in use: left alone");
                     continue;
@@ -419,13 +419,13 @@ impl Driver for AzureDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let Some(place) = session.place_of(&request.machine)? else { return Err(no_name(wanted.name)) };
         let target = Target::new(Kind::Vm, place.name);
         let key = session.key(&target, Goal::Create);
         let Ok(turn) = self.turns.get_or(&key, || Ok::<_, Infallible>(Arc::default()));
         let _turn = turn.lock().await;
-        let made = if self.running.of(&key).is_some() {
+        let made = if self.running.pending_change(&key).is_some() {
             self.follow(&session, request, &target, Goal::Create).await?
         } else {
             match session.at(&target).await? {
@@ -471,7 +471,7 @@ impl Driver for AzureDriver {
         let session = self.session(&request.class, &request.secret)?;
         let Some(place) = session.place_of(&request.machine)? else { return Ok(None) };
         let target = Target::new(Kind::Vm, place.name);
-        let begun = match self.running.of(&session.key(&target, Goal::Delete)) {
+        let begun = match self.running.pending_change(&session.key(&target, Goal::Delete)) {
             Some(begun) => Some(begun),
             None => match session.find(&request.machine).await? {
                 Some((_, vm)) => Some(self.begin_deletion(&session, &target, &vm).await?),
@@ -490,7 +490,7 @@ impl Driver for AzureDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
         let Some((place, vm)) = session.find(machine).await? else { return absent("") };
         if !machine.spec.provider_id.is_empty() {
@@ -532,7 +532,7 @@ impl Driver for AzureDriver {
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let Some((place, vm)) = session.find(&request.machine).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::of(&request.machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(&request.machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         let markers = &session.scope.markers;

@@ -44,7 +44,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: a key is missing, the Secret has not exactly one of secret and token file, or it names a host
     /// or a file that is not allowed.
-    pub fn of(secret: &SecretData, cloud: &'static Cloud, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, cloud: &'static Cloud, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let required = |keys: &[&str]| {
             let missing = || refused(format!("the secret of the class has no {}", keys.join(" or ")));
@@ -133,7 +133,7 @@ mod tests {
         #[case] more: &[(&str, &str)],
         #[case] expected: &str,
     ) {
-        match Login::of(&secret(ids, more), PUBLIC, &SecretPolicy::default()) {
+        match Login::from_secret(&secret(ids, more), PUBLIC, &SecretPolicy::default()) {
             Ok(login) => {
                 assert_eq!(expected, "");
                 assert_eq!(
@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn each_cloud_has_its_hosts() {
         for cloud in CLOUDS {
-            let login = Login::of(&secret(&IDS, &[("clientSecret", "hunter2")]), cloud, &SecretPolicy::default()).ok();
+            let login =
+                Login::from_secret(&secret(&IDS, &[("clientSecret", "hunter2")]), cloud, &SecretPolicy::default()).ok();
             let login = login.unwrap();
             assert_eq!((login.authority.as_str(), login.api.as_str()), (cloud.login, &*format!("{}/", cloud.api)));
         }
@@ -169,7 +170,7 @@ mod tests {
         let mut class = MachineClass::default();
         class.metadata.namespace = Some("team-b".to_owned());
         let secret = secret(&IDS, &[("workloadIdentityTokenFile", file)]);
-        let login = Login::of(&secret, PUBLIC, &policy.of(&class));
+        let login = Login::from_secret(&secret, PUBLIC, &policy.for_class(&class));
         assert_eq!(login.is_ok(), is_allowed);
         assert!(login.err().is_none_or(|error| error.code == Code::InvalidArgument));
     }
@@ -179,9 +180,10 @@ mod tests {
         let file = std::env::temp_dir().join("token");
         let file = ("workloadIdentityTokenFile", file.to_str().unwrap());
         let policy = secret_policy();
-        assert!(Login::of(&secret(&IDS, &[file]), PUBLIC, &policy).is_ok());
+        assert!(Login::from_secret(&secret(&IDS, &[file]), PUBLIC, &policy).is_ok());
         for key in ["endpointURL", "authorityURL"] {
-            let error = Login::of(&secret(&IDS, &[file, (key, "http://127.0.0.1:1")]), PUBLIC, &policy).err().unwrap();
+            let error =
+                Login::from_secret(&secret(&IDS, &[file, (key, "http://127.0.0.1:1")]), PUBLIC, &policy).err().unwrap();
             assert!(error.message.contains("is for clientSecret only"), "{error}");
         }
     }

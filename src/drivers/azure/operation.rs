@@ -32,7 +32,7 @@ struct Report {
 impl Operation {
     /// The operation that an answer announces. A report elsewhere than below `api` is not read, because the credentials would go
     /// there.
-    pub fn of(headers: &HeaderMap, api: &Url) -> Option<Self> {
+    pub fn from_headers(headers: &HeaderMap, api: &Url) -> Option<Self> {
         let url = |name: &str| {
             let url = Url::parse(headers.get(name)?.to_str().ok()?).ok()?;
             (url.origin() == api.origin() && !url.path().contains('%')).then_some(url)
@@ -77,17 +77,18 @@ mod tests {
         headers
     }
 
-    fn of(all: &[(&'static str, &str)]) -> Option<Operation> {
-        Operation::of(&headers(all), &Url::parse("https://management.azure.com").unwrap())
+    fn announced_operation(all: &[(&'static str, &str)]) -> Option<Operation> {
+        Operation::from_headers(&headers(all), &Url::parse("https://management.azure.com").unwrap())
     }
 
     #[test]
     fn an_operation_is_where_its_header_says() {
         let operation =
-            of(&[("azure-asyncoperation", HERE), ("location", "https://management.azure.com/other")]).unwrap();
+            announced_operation(&[("azure-asyncoperation", HERE), ("location", "https://management.azure.com/other")])
+                .unwrap();
         assert_eq!((operation.url.as_str(), operation.has_body), (HERE, true));
-        assert!(!of(&[("location", HERE)]).unwrap().has_body);
-        assert_eq!(of(&[]), None);
+        assert!(!announced_operation(&[("location", HERE)]).unwrap().has_body);
+        assert_eq!(announced_operation(&[]), None);
     }
 
     #[rstest]
@@ -97,7 +98,7 @@ mod tests {
     #[case("https://management.azure.com/a%2Fb")]
     #[case("operations/1")]
     fn credentials_do_not_follow_a_header_elsewhere(#[case] url: &str) {
-        assert_eq!(of(&[("azure-asyncoperation", url)]), None);
+        assert_eq!(announced_operation(&[("azure-asyncoperation", url)]), None);
     }
 
     #[rstest]
@@ -105,7 +106,7 @@ mod tests {
     #[case(json!({"status": "Succeeded"}), Some(Progress::Succeeded))]
     #[case::no_report(json!({}), None)]
     fn a_report_has_a_status(#[case] body: Value, #[case] expected: Option<Progress>) {
-        let operation = of(&[("azure-asyncoperation", HERE)]).unwrap();
+        let operation = announced_operation(&[("azure-asyncoperation", HERE)]).unwrap();
         let answer = HttpAnswer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
         assert_eq!(operation.progress(&answer), expected);
     }
@@ -115,7 +116,7 @@ mod tests {
     #[case(json!({"status": "Failed"}), Code::Internal)]
     #[case(json!({"status": "Canceled"}), Code::Internal)]
     fn a_failed_operation_says_why(#[case] body: Value, #[case] expected: Code) {
-        let operation = of(&[("azure-asyncoperation", HERE)]).unwrap();
+        let operation = announced_operation(&[("azure-asyncoperation", HERE)]).unwrap();
         let answer = HttpAnswer { status: 200, headers: HeaderMap::new(), text: body.to_string() };
         let Some(Progress::Failed(failure)) = operation.progress(&answer) else { panic!() };
         assert_eq!(failure.code(), expected);
@@ -128,6 +129,6 @@ mod tests {
     #[case::page_of_a_proxy(200, "<html>", None)]
     fn without_a_report_the_status_is_one(#[case] status: u16, #[case] text: &str, #[case] expected: Option<Progress>) {
         let answer = HttpAnswer { status, headers: HeaderMap::new(), text: text.to_owned() };
-        assert_eq!(of(&[("location", HERE)]).unwrap().progress(&answer), expected);
+        assert_eq!(announced_operation(&[("location", HERE)]).unwrap().progress(&answer), expected);
     }
 }

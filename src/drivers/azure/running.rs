@@ -46,7 +46,7 @@ impl Running {
     }
 
     /// The change of a resource that is still waited for.
-    pub fn of(&self, key: &Key) -> Option<Begun> {
+    pub fn pending_change(&self, key: &Key) -> Option<Begun> {
         self.all.lock().get(key).filter(|begun| begun.since.elapsed() < self.total).cloned()
     }
 
@@ -70,7 +70,7 @@ mod tests {
     fn key(name: &str, goal: Goal) -> Key {
         let data =
             ["clientID", "tenantID", "subscriptionID", "clientSecret"].map(|key| (key.to_owned(), b"x".to_vec()));
-        let login = Login::of(&SecretData(data.into()), PUBLIC, &SecretPolicy::default()).ok().unwrap();
+        let login = Login::from_secret(&SecretData(data.into()), PUBLIC, &SecretPolicy::default()).ok().unwrap();
         (login, "g".to_owned(), Target::new(Kind::Vm, name), goal)
     }
 
@@ -78,13 +78,16 @@ mod tests {
     async fn a_change_is_remembered_as_long_as_calls_wait_for_it() {
         let running = Running::new(Duration::from_secs(300));
         running.remember(key("m", Goal::Create), Begun::now(None));
-        assert!(running.of(&key("m", Goal::Create)).is_some());
-        assert!(running.of(&key("m", Goal::Delete)).is_none() && running.of(&key("n", Goal::Create)).is_none());
+        assert!(running.pending_change(&key("m", Goal::Create)).is_some());
+        assert!(
+            running.pending_change(&key("m", Goal::Delete)).is_none()
+                && running.pending_change(&key("n", Goal::Create)).is_none()
+        );
         tokio::time::advance(Duration::from_secs(300)).await;
-        assert!(running.of(&key("m", Goal::Create)).is_none());
+        assert!(running.pending_change(&key("m", Goal::Create)).is_none());
         running.remember(key("n", Goal::Create), Begun::now(None));
         assert_eq!(running.all.lock().len(), 1, "older ones do not pile up");
         running.forget(&key("n", Goal::Create));
-        assert!(running.of(&key("n", Goal::Create)).is_none());
+        assert!(running.pending_change(&key("n", Goal::Create)).is_none());
     }
 }

@@ -68,7 +68,7 @@ impl Session {
     /// # Errors
     /// [`Code::InvalidArgument`]: the provider ID is of another cloud, or has a name that no VM can have.
     pub fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Option<Place<'a>>, DriverError> {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let Some([location, known]) = IDS.of_machine(machine)? else {
             let location = self.scope.location.as_str();
             return Ok(is_vm_name(name).then_some(Place { location, name }));
@@ -94,7 +94,7 @@ impl Session {
     /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
     pub async fn find<'a>(&'a self, machine: &'a Machine) -> Result<Option<(Place<'a>, Resource)>, DriverError> {
         let Some(place) = self.place_of(machine)? else { return Ok(None) };
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let found = self.at(&Target::new(Kind::Vm, place.name)).await?;
         let vm = if machine.spec.provider_id.is_empty() {
             created_for(found, wanted, &self.scope).pop()

@@ -63,7 +63,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How the API is called.
@@ -132,7 +132,7 @@ impl EquinixDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &self.access.secrets)?;
         let rest = self.logins.get_or(&login, || self.rest(&login))?;
         let api = Api { rest, secret: secret.clone() };
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
@@ -151,7 +151,7 @@ impl EquinixDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let looking = self.absences.look(session.place(), wanted);
         let is_absent = |found: &Vec<Device>| found.iter().all(Device::is_leaving);
         let found = self.creations.find(request, session.created_for(wanted), is_absent).await?;
@@ -164,7 +164,8 @@ impl EquinixDriver {
     /// Waits until the API shows no device of a Machine any more. Cluster API core deletes the Node after its VM, so the kubelet
     /// must have ended; the machine controller deletes the Node itself and need not wait.
     async fn until_gone(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
-        let what = format!("deletion of the device of machine {}", MachineIdentity::of(&request.machine).name);
+        let what =
+            format!("deletion of the device of machine {}", MachineIdentity::from_machine(&request.machine).name);
         let look = || async { Ok(self.find(session, request).await?.is_empty().then_some(())) };
         until_done(&self.patience.leaving, Instant::now(), request.may_pause, &what, look).await
     }
@@ -190,7 +191,7 @@ impl Driver for EquinixDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
-        let login = Login::of(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
+        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
         for error in [login.err(), user_data(secret).err()].into_iter().flatten() {
             problems.error("Secret", error.message);
         }
@@ -201,7 +202,7 @@ impl Driver for EquinixDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         check_name(wanted.name)?;
         let user_data = user_data(&request.secret)?;
         let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
@@ -213,7 +214,7 @@ impl Driver for EquinixDriver {
                 if is_absent {
                     return Ok(None);
                 }
-                let wanted = MachineIdentity::of(&machine);
+                let wanted = MachineIdentity::from_machine(&machine);
                 match staying(session.created_for(wanted).await?) {
                     none if none.is_empty() => Ok(None),
                     found => only(found, wanted.name).map(Some),
@@ -254,7 +255,7 @@ impl Driver for EquinixDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let found = staying(self.find(&session, request).await?);
-        Ok(only(found, MachineIdentity::of(&request.machine).name)?.vm())
+        Ok(only(found, MachineIdentity::from_machine(&request.machine).name)?.vm())
     }
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
@@ -283,7 +284,8 @@ impl Driver for EquinixDriver {
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let device = only(staying(self.find(&session, request).await?), MachineIdentity::of(&request.machine).name)?;
+        let device =
+            only(staying(self.find(&session, request).await?), MachineIdentity::from_machine(&request.machine).name)?;
         let tags = if is_listed {
             listed_tags(&device.tags, &session.scope, &request.owner)
         } else {

@@ -29,7 +29,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no token, or a URL that is not allowed.
-    pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let refuse = |text: String| DriverError::new(Code::InvalidArgument, text);
         let [first, second] = TOKEN;
@@ -83,7 +83,7 @@ mod tests {
     #[case::no_header(&[("apiToken", "to\nken")], Err("apiToken in the secret of the class is no token"))]
     fn a_secret_has_a_token_and_maybe_a_url(#[case] data: &[(&str, &str)], #[case] expected: Result<&str, &str>) {
         let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
-        let login = Login::of(&SecretData(data.collect()), &SecretPolicy::default());
+        let login = Login::from_secret(&SecretData(data.collect()), &SecretPolicy::default());
         let found = login.and_then(|login| {
             let headers = login.authentication()?.0;
             assert!(headers[HEADER].is_sensitive());

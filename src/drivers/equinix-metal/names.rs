@@ -40,7 +40,7 @@ pub(crate) fn device_of(machine: &Machine) -> Result<Option<&str>, DriverError> 
     let old = OLD_IDS.parts(&machine.spec.provider_id);
     let Some([id]) = old.map_or_else(|| IDS.of_machine(machine), |parts| Ok(Some(parts)))? else { return Ok(None) };
     if !is_word(id) {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

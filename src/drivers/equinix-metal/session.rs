@@ -57,7 +57,7 @@ impl Session {
         let Some(id) = device_of(machine)? else { return Ok(None) };
         let with_id = |seen: &Seen| seen.devices.iter().filter(|device| device.id == id).cloned().collect();
         let found = self.look(&Asked::Id(id.to_owned()), with_id).await?;
-        Ok(known_as(found.into_iter().next(), MachineIdentity::of(machine), &self.scope))
+        Ok(known_as(found.into_iter().next(), MachineIdentity::from_machine(machine), &self.scope))
     }
 
     /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain is looked up alone.

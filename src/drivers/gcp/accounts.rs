@@ -87,7 +87,7 @@ impl Accounts {
     /// # Errors
     /// Errors of [`Login::of`].
     pub(super) fn login(&self, class: &MachineClass, secret: &SecretData) -> Result<Login, DriverError> {
-        Login::of(secret, &self.access.secrets.of(class))
+        Login::from_secret(secret, &self.access.secrets.for_class(class))
     }
 
     /// The account of a key, with the token that it has, if it is still valid.

@@ -61,7 +61,7 @@ impl From<model::InstanceList> for Page<Instance> {
         let warning = list.warning.and_then(|warning| warning.code);
         Self {
             is_of_kind: list.kind.as_deref() == Some("compute#instanceList"),
-            items: list.items.into_iter().map(Instance::of).collect(),
+            items: list.items.into_iter().map(Instance::from_api).collect(),
             next: list.next_page_token,
             warning: warning.and_then(|code| code.name().map(str::to_owned)),
         }
@@ -73,7 +73,7 @@ impl From<model::OperationList> for Page<Operation> {
         let warning = list.warning.and_then(|warning| warning.code);
         Self {
             is_of_kind: list.kind.as_deref() == Some("compute#operationList"),
-            items: list.items.into_iter().map(Operation::of).collect(),
+            items: list.items.into_iter().map(Operation::from_model).collect(),
             next: list.next_page_token,
             warning: warning.and_then(|code| code.name().map(str::to_owned)),
         }
@@ -151,7 +151,7 @@ impl Compute {
             insert.set_request_id(request_id).set_body(body.clone()).with_user_agent(AGENT).send()
         };
         let begun = self.call("instance_create", &self.account.limiters.writes, Repeat::Yes, send).await?;
-        Operation::of(begun).ok_or(CloudFailure::Unreadable(200))
+        Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Begins to delete a VM. `None` if there is none. It is not repeated: meanwhile another VM may have the name.
@@ -161,7 +161,7 @@ impl Compute {
             delete.set_instance(name).with_user_agent(AGENT).send()
         };
         let begun = self.call("instance_delete", &self.account.limiters.writes, Repeat::No, send).await;
-        match begun.and_then(|begun| Operation::of(begun).ok_or(CloudFailure::Unreadable(200))) {
+        match begun.and_then(|begun| Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))) {
             Ok(operation) => Ok(Some(operation)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("instances.delete of {name}"))),
@@ -175,7 +175,7 @@ impl Compute {
             get.set_operation(name).with_user_agent(AGENT).send()
         };
         let found = self.call("operations_get", &self.account.limiters.reads, Repeat::No, send).await?;
-        Operation::of(found).ok_or(CloudFailure::Unreadable(200))
+        Operation::from_model(found).ok_or(CloudFailure::Unreadable(200))
     }
 
     /// Reads the resource at a path below a project. `None` if Google responds that it does not exist.

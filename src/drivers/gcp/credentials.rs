@@ -71,7 +71,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: they are missing, incomplete, or of a form that is not allowed.
-    pub(super) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub(super) fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let Some(text) = secrets.trimmed(&KEYS) else {
             return refuse(format!("the secret of the class needs one of {}", KEYS.join(", ")));
@@ -202,7 +202,7 @@ mod tests {
 
     fn login(data: &[(&str, &str)]) -> Result<Login, DriverError> {
         let endpoints = vec!["sts.example.com".parse().unwrap()];
-        Login::of(&secret(data), &SecretPolicy { endpoints, ..SecretPolicy::default() })
+        Login::from_secret(&secret(data), &SecretPolicy { endpoints, ..SecretPolicy::default() })
     }
 
     fn account(changes: Value) -> String {

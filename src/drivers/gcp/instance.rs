@@ -32,7 +32,7 @@ const HALTED: [&str; 5] = ["STOPPING", "STOPPED", "TERMINATED", "SUSPENDING", "S
 
 impl Instance {
     /// `None` if it has no name.
-    pub(super) fn of(found: model::Instance) -> Option<Self> {
+    pub(super) fn from_api(found: model::Instance) -> Option<Self> {
         let mut labels = found.labels;
         Some(Self {
             name: found.name?,

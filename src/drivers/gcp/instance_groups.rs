@@ -128,7 +128,7 @@ impl Compute {
         let body = json!({ "instances": [{ "instance": instance }] });
         let answer = self.post("group_change", &format!("{}/{verb}", self.group(group)), &body, false).await?;
         let begun = serde_json::from_value(answer).map_err(|_| CloudFailure::Unreadable(200))?;
-        Operation::of(begun).ok_or(CloudFailure::Unreadable(200))
+        Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))
     }
 
     fn group(&self, group: &InstanceGroup) -> String {

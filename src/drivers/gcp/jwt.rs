@@ -12,7 +12,7 @@ use serde_json::Value;
 /// # Errors
 /// [`Code::Unauthenticated`]: the key is no RSA key of at least 2048 bits. The text does not quote it.
 pub(super) fn signed(private_key: &str, key_id: Option<&str>, claims: &Value) -> Result<String, DriverError> {
-    let signed = JwtKey::of(private_key).and_then(|key| key.signed(JwtAlgorithm::Rs256, key_id, claims));
+    let signed = JwtKey::from_pem(private_key).and_then(|key| key.signed(JwtAlgorithm::Rs256, key_id, claims));
     signed.ok_or_else(|| {
         let message = "the private_key in the secret of the class is no RSA key of 2048 bits or more in PEM form";
         DriverError::new(Code::Unauthenticated, message)

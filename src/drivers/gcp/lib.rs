@@ -73,7 +73,7 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = RequestReporter::of(NAME, observer);
+    let requests = RequestReporter::for_provider(NAME, observer);
     Ok(Arc::new(GcpDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
 }
 
@@ -149,7 +149,7 @@ impl GcpDriver {
         session: &'a Session,
         machine: &'a Machine,
     ) -> Result<Option<(Place<'a>, Instance)>, DriverError> {
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let (place, is_known) = (session.place_of(machine)?, !machine.spec.provider_id.is_empty());
         let found = self.at(session, &place).await?;
         let is_ours = |instance: &Instance| {
@@ -178,8 +178,8 @@ impl GcpDriver {
         begun: &Begun,
         what: &str,
     ) -> Result<(), Ended> {
-        let uid = MachineIdentity::of(&request.machine).uid;
-        let meanwhile = Meanwhile::of(request);
+        let uid = MachineIdentity::from_machine(&request.machine).uid;
+        let meanwhile = Meanwhile::for_request(request);
         // This call may be dropped at any time.
         self.running.remember(uid, goal, begun);
         let ended = self.operations.until_done(session, begun, what, meanwhile).await;
@@ -196,8 +196,8 @@ impl GcpDriver {
         request: &MachineRequest,
         meanwhile: Meanwhile,
     ) -> Result<(), DriverError> {
-        let wanted = MachineIdentity::of(&request.machine);
-        let Some(begun) = self.running.of(wanted.uid, Goal::Create) else { return Ok(()) };
+        let wanted = MachineIdentity::from_machine(&request.machine);
+        let Some(begun) = self.running.pending_operation(wanted.uid, Goal::Create) else { return Ok(()) };
         let what = format!("creation of VM {}", wanted.name);
         match self.operations.until_done(session, &begun, &what, meanwhile).await {
             Err(Ended::Unknown(error)) => {
@@ -213,7 +213,7 @@ impl GcpDriver {
     /// followed as one of ours.
     async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
         let machine = &*request.machine;
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         if !machine.spec.provider_id.is_empty() || wanted.uid.is_empty() {
             return Ok(false);
         }
@@ -268,7 +268,7 @@ impl GcpDriver {
         mut begun: Option<Begun>,
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
-        let (wanted, compute) = (MachineIdentity::of(machine), &session.compute);
+        let (wanted, compute) = (MachineIdentity::from_machine(machine), &session.compute);
         let place = Place { zone: &session.scope.zone, name: wanted.name };
         let order = Order {
             spec: &session.spec,
@@ -325,7 +325,7 @@ impl GcpDriver {
 
     /// An instance that another call creates: it may still fail for want of resources.
     fn not_yet(&self, request: &MachineRequest) -> DriverError {
-        let message = format!("VM {} is still being provisioned", MachineIdentity::of(&request.machine).name);
+        let message = format!("VM {} is still being provisioned", MachineIdentity::from_machine(&request.machine).name);
         let call_again_in = Some(self.patience.pace.first).filter(|_| request.may_pause);
         DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) }
     }
@@ -360,7 +360,7 @@ impl Driver for GcpDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         if !is_instance_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
@@ -370,7 +370,7 @@ impl Driver for GcpDriver {
         }
         let session = self.session(&request.class, &request.secret)?;
         let place = Place { zone: &session.scope.zone, name: wanted.name };
-        let instance = match self.running.of(wanted.uid, Goal::Create) {
+        let instance = match self.running.pending_operation(wanted.uid, Goal::Create) {
             Some(begun) => self.insert(&session, request, Some(begun)).await?,
             None => match self.at(&session, &place).await? {
                 Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
@@ -389,16 +389,16 @@ impl Driver for GcpDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let what = format!("deletion of VM {}", wanted.name);
-        if let Some(begun) = self.running.of(wanted.uid, Goal::Delete) {
+        if let Some(begun) = self.running.pending_operation(wanted.uid, Goal::Delete) {
             self.follow_deletion(&session, request, &begun, &what).await?;
             return Ok(None);
         }
-        self.created_or_not(&session, request, Meanwhile::of(request)).await?;
+        self.created_or_not(&session, request, Meanwhile::for_request(request)).await?;
         let mut found = self.find(&session, &request.machine).await?;
         if found.is_none() && self.is_being_created(&session, request).await? {
-            self.created_or_not(&session, request, Meanwhile::of(request)).await?;
+            self.created_or_not(&session, request, Meanwhile::for_request(request)).await?;
             found = self.find(&session, &request.machine).await?;
         }
         if let Some((place, instance)) = found
@@ -422,7 +422,7 @@ impl Driver for GcpDriver {
             }
             Some((place, instance)) => Ok(instance.vm(&session.compute.project, place.zone)),
             None => {
-                let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
+                let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
                 Err(DriverError::new(Code::NotFound, message))
             }
         }

@@ -32,7 +32,7 @@ pub(super) struct OperationError {
 
 impl Operation {
     /// `None` if it has no state, or no name, which is part of paths.
-    pub(super) fn of(found: model::Operation) -> Option<Self> {
+    pub(super) fn from_model(found: model::Operation) -> Option<Self> {
         Some(Self {
             name: found.name.filter(|name| is_word(name))?,
             is_done: found.status? == Status::Done,
@@ -72,7 +72,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn read(operation: Value) -> Option<Operation> {
-        Operation::of(serde_json::from_value(operation).unwrap())
+        Operation::from_model(serde_json::from_value(operation).unwrap())
     }
 
     #[rstest]

@@ -52,7 +52,7 @@ pub(super) enum Meanwhile {
 }
 
 impl Meanwhile {
-    pub(super) const fn of(request: &MachineRequest) -> Self {
+    pub(super) const fn for_request(request: &MachineRequest) -> Self {
         if request.may_pause { Self::Leave } else { Self::Wait }
     }
 }

@@ -47,7 +47,7 @@ impl Running {
     }
 
     /// The operation of a Machine that is still waited for.
-    pub(super) fn of(&self, uid: &str, goal: Goal) -> Option<Begun> {
+    pub(super) fn pending_operation(&self, uid: &str, goal: Goal) -> Option<Begun> {
         let all = self.all.lock();
         all.get(&(uid.to_owned(), goal)).filter(|begun| begun.since.elapsed() < self.total).cloned()
     }
@@ -76,15 +76,18 @@ mod tests {
         let begun = Begun::now(Operation::default(), "z", 3);
         running.remember("u", Goal::Create, &begun);
         running.remember("", Goal::Delete, &begun);
-        let found = running.of("u", Goal::Create).unwrap();
+        let found = running.pending_operation("u", Goal::Create).unwrap();
         assert_eq!((found.number, found.is_new), (3, false), "it has to be looked at again");
-        assert!(running.of("u", Goal::Delete).is_none() && running.of("v", Goal::Create).is_none());
-        assert!(running.of("", Goal::Delete).is_none(), "VMs without a Machine have nothing in common");
+        assert!(
+            running.pending_operation("u", Goal::Delete).is_none()
+                && running.pending_operation("v", Goal::Create).is_none()
+        );
+        assert!(running.pending_operation("", Goal::Delete).is_none(), "VMs without a Machine have nothing in common");
         tokio::time::advance(Duration::from_secs(300)).await;
-        assert!(running.of("u", Goal::Create).is_none());
+        assert!(running.pending_operation("u", Goal::Create).is_none());
         running.remember("v", Goal::Create, &Begun::now(Operation::default(), "z", 0));
         assert_eq!(running.all.lock().len(), 1, "those that nobody waits for do not pile up");
         running.forget("v", Goal::Create);
-        assert!(running.of("v", Goal::Create).is_none());
+        assert!(running.pending_operation("v", Goal::Create).is_none());
     }
 }

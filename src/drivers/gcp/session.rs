@@ -32,7 +32,7 @@ impl Session {
     /// Where the VM of a Machine is: where its provider ID says, or where it is created.
     pub fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Place<'a>, DriverError> {
         let known = place_of_id(self, machine)?;
-        Ok(known.unwrap_or(Place { zone: &self.scope.zone, name: MachineIdentity::of(machine).name }))
+        Ok(known.unwrap_or(Place { zone: &self.scope.zone, name: MachineIdentity::from_machine(machine).name }))
     }
 }
 
@@ -48,7 +48,7 @@ fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Pla
     if project != session.compute.project || !is_project(project) || !is_word(zone) {
         let message = format!(
             "machine {:?} has provider ID {:?}, and its secret is of project {:?}: check its class",
-            MachineIdentity::of(machine).name,
+            MachineIdentity::from_machine(machine).name,
             machine.spec.provider_id,
             session.compute.project
         );

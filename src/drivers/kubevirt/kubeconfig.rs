@@ -84,7 +84,7 @@ impl Current {
     ///
     /// # Errors
     /// The reason why it cannot be used, without any of its values but names of its keys and entries.
-    pub fn of(text: &str) -> Result<Self, String> {
+    pub fn from_kubeconfig(text: &str) -> Result<Self, String> {
         let config: Kubeconfig = decode::yaml(text, YamlLimits::KUBECONFIG).map_err(|error| match &error {
             YamlError::TooLarge { .. } => format!("is not a kubeconfig: it has {error}"),
             // The text of the error may quote a credential.
@@ -191,19 +191,19 @@ mod tests {
     }
 
     fn problem(config: &Value) -> String {
-        Current::of(&config.to_string()).err().unwrap_or_default()
+        Current::from_kubeconfig(&config.to_string()).err().unwrap_or_default()
     }
 
     #[test]
     fn the_current_context_decides() {
-        let current = Current::of(&config(server(), json!({"token": "t"})).to_string()).ok().unwrap();
+        let current = Current::from_kubeconfig(&config(server(), json!({"token": "t"})).to_string()).ok().unwrap();
         assert_eq!(
             (current.cluster.server.as_deref(), current.user.token.as_deref()),
             (Some("https://api.example.com"), Some("t"))
         );
         assert_eq!(current.namespace, "team");
         let yaml = "current-context: c\ncontexts:\n- name: c\n  context: {cluster: k}\nclusters:\n- name: k\n  cluster:\n    server: https://a\nusers: null\n";
-        assert_eq!(Current::of(yaml).ok().unwrap().namespace, "default");
+        assert_eq!(Current::from_kubeconfig(yaml).ok().unwrap().namespace, "default");
     }
 
     #[rstest]
@@ -250,7 +250,7 @@ mod tests {
     #[case("hunter2-hunter2")]
     #[case("users:\n- hunter2-hunter2: [\n")]
     fn a_text_that_is_not_a_kubeconfig_is_not_quoted(#[case] text: &str) {
-        let error = Current::of(text).err().unwrap();
+        let error = Current::from_kubeconfig(text).err().unwrap();
         assert!(error.starts_with("is not a kubeconfig") && !error.contains("hunter2"), "{error}");
     }
 
@@ -266,13 +266,13 @@ mod tests {
     #[case::quotes("\"".repeat(1_000_000))]
     fn a_hostile_text_is_refused_at_once(#[case] text: String) {
         let began = Instant::now();
-        assert!(Current::of(&text).is_err());
+        assert!(Current::from_kubeconfig(&text).is_err());
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
 
     #[test]
     fn a_kubeconfig_has_a_limit_of_size() {
-        let error = Current::of(&"a".repeat(2 << 20)).err().unwrap();
+        let error = Current::from_kubeconfig(&"a".repeat(2 << 20)).err().unwrap();
         assert_eq!(error, "is not a kubeconfig: it has more than 1024 KiB");
     }
 }

@@ -68,7 +68,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(KubevirtDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(KubevirtDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How API servers are called.
@@ -129,7 +129,7 @@ impl KubevirtDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &self.access.secrets)?;
         let rest = self.logins.get_or(&login, || self.rest(&login))?;
         let api = Api { rest, namespace: login.namespace.clone(), secret: login.secrets(secret) };
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
@@ -157,7 +157,7 @@ impl KubevirtDriver {
         request: &MachineRequest,
         vm: VirtualMachine,
     ) -> Result<VirtualMachine, DriverError> {
-        let (wanted, since) = (MachineIdentity::of(&request.machine), vm.created(Timestamp::now()));
+        let (wanted, since) = (MachineIdentity::from_machine(&request.machine), vm.created(Timestamp::now()));
         let what = format!("start of VM {}", wanted.name);
         // It was looked at, or its creation has just answered.
         let mut first = Some(vm);
@@ -222,7 +222,7 @@ impl Driver for KubevirtDriver {
     fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
         let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
-        let login = Login::of(secret, &self.access.secrets).and_then(|login| {
+        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| {
             self.connections.client(&login.tls)?;
             login.authentication().map(drop)
         });
@@ -240,7 +240,7 @@ impl Driver for KubevirtDriver {
     async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         if !is_vm_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits, hyphens and dots",
@@ -255,7 +255,7 @@ impl Driver for KubevirtDriver {
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
-                let wanted = MachineIdentity::of(&machine);
+                let wanted = MachineIdentity::from_machine(&machine);
                 match session.at(wanted.name).await? {
                     Some(vm) => session.taken(vm, wanted).map(Some),
                     // Before the VM, which would wait for it for ever.
@@ -265,7 +265,7 @@ impl Driver for KubevirtDriver {
         };
         let create = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move { session.create(&vm, MachineIdentity::of(&machine)).await }
+            async move { session.create(&vm, MachineIdentity::from_machine(&machine)).await }
         };
         let (api, what) = (session.api.clone(), format!("creation of VM {}", wanted.name));
         let vm = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
@@ -280,7 +280,7 @@ impl Driver for KubevirtDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let found = self.find(&session, request).await?;
         let mut owner = (wanted.name.to_owned(), wanted.uid.to_owned());
         if let Some(vm) = &found {
@@ -300,7 +300,7 @@ impl Driver for KubevirtDriver {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
         let Some(vm) = self.find(&session, request).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         // Only the creation decides whether a VM becomes that of a Machine.
@@ -346,7 +346,7 @@ impl Driver for KubevirtDriver {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
         let Some(vm) = session.find(machine).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::of(machine).name);
+            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
             return Err(DriverError::new(Code::NotFound, message));
         };
         let own = session.scope.labels();

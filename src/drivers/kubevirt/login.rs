@@ -46,11 +46,12 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable kubeconfig.
-    pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let Some(text) = SecretReader(secret).trimmed(&[KUBECONFIG]) else {
             return Err(unusable("is missing"));
         };
-        let Current { cluster, user, namespace } = Current::of(&text).map_err(|reason| unusable(&reason))?;
+        let Current { cluster, user, namespace } =
+            Current::from_kubeconfig(&text).map_err(|reason| unusable(&reason))?;
         let tls = tls_of(&cluster, &user)?;
         let unverified = tls.is_insecure.then_some("insecure-skip-tls-verify of kubeconfig");
         let url = policy.check_own_url(KUBECONFIG, cluster.server.as_deref().unwrap_or_default(), unverified)?;
@@ -165,7 +166,7 @@ mod tests {
 
     fn login(server: &str, cluster: Value, user: Value) -> Result<Login, DriverError> {
         let text = kubeconfig_of(server, &cluster, &user);
-        Login::of(&SecretData([("kubeconfig".to_owned(), text.into_bytes())].into()), &secret_policy())
+        Login::from_secret(&SecretData([("kubeconfig".to_owned(), text.into_bytes())].into()), &secret_policy())
     }
 
     #[rstest]

@@ -27,7 +27,7 @@ impl Spelling {
     }
 
     /// The marker among some labels: Gardener's key, or the first in order.
-    fn of(&self, labels: &Labels) -> Option<Marker> {
+    fn marker_in(&self, labels: &Labels) -> Option<Marker> {
         let by_key = self.all(labels).find(|(key, _)| *key == self.key);
         let (key, value) = by_key.or_else(|| self.all(labels).next())?;
         Some(Marker { key: key.clone(), value: value.clone() })
@@ -63,8 +63,8 @@ pub(crate) struct Scope {
 
 impl Scope {
     /// Picks the markers from the tags of a class.
-    pub fn of(tags: &Labels) -> Option<Self> {
-        Some(Self { cluster: CLUSTER.of(tags)?, role: ROLE.of(tags)? })
+    pub fn from_tags(tags: &Labels) -> Option<Self> {
+        Some(Self { cluster: CLUSTER.marker_in(tags)?, role: ROLE.marker_in(tags)? })
     }
 
     /// The labels as a map.
@@ -96,7 +96,7 @@ impl Scope {
 pub(crate) fn check(tags: &Labels, path: &str, problems: &mut ClassProblems) {
     for spelling in [&CLUSTER, &ROLE] {
         let Spelling { key, prefix } = spelling;
-        match (spelling.of(tags), spelling.all(tags).count()) {
+        match (spelling.marker_in(tags), spelling.all(tags).count()) {
             (None, _) if tags.contains_key(*key) => {
                 problems.expected(path, &format!("a value of {key}"), "an empty one")
             }
@@ -130,7 +130,7 @@ mod tests {
         #[case] tags: &[(&str, &str)],
         #[case] expected: Option<(&str, &str)>,
     ) {
-        let found = Scope::of(&labels(tags)).map(|scope| (scope.cluster.to_string(), scope.role.to_string()));
+        let found = Scope::from_tags(&labels(tags)).map(|scope| (scope.cluster.to_string(), scope.role.to_string()));
         assert_eq!(found, expected.map(|(cluster, role)| (cluster.to_owned(), role.to_owned())));
     }
 
@@ -147,7 +147,7 @@ mod tests {
         #[case] role: bool,
         #[case] foreign: bool,
     ) {
-        let (scope, of_vm) = (Scope::of(&labels(&GARDENERS)).unwrap(), labels(of_vm));
+        let (scope, of_vm) = (Scope::from_tags(&labels(&GARDENERS)).unwrap(), labels(of_vm));
         assert_eq!(
             (scope.is_of_cluster(&of_vm), scope.is_of_role(&of_vm), scope.is_foreign(&of_vm)),
             (cluster, role, foreign)

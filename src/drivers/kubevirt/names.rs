@@ -34,7 +34,7 @@ pub(crate) fn vm_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
         return Ok(None);
     }
     id.strip_prefix(SCHEME).filter(|name| is_vm_name(name)).map(Some).ok_or_else(|| {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let message = format!("machine {name:?} has provider ID {id:?}, which is not {SCHEME}<VM>: check its class");
         DriverError::new(Code::InvalidArgument, message)
     })

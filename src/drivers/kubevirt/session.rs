@@ -43,7 +43,7 @@ pub(crate) struct Session {
 impl Session {
     /// The VM of a Machine: by its provider ID or, without an ID, by its name and markers.
     pub async fn find(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         match vm_of(machine)? {
             Some(name) => Ok(known_as(self.with_name(name).await?, wanted, &self.scope)),
             None => Ok(self.at(wanted.name).await?.and_then(|vm| self.created_for(vm, wanted))),

@@ -276,7 +276,7 @@ mod tests {
     #[case::unmarked(json!({}), VmOwnership::Unmarked, true)]
     fn labels_say_whose_a_vm_is(#[case] labels: Value, #[case] expected: VmOwnership, #[case] is_unlisted: bool) {
         let tags = [("mcm.gardener.cloud/cluster", "shoot"), ("mcm.gardener.cloud/role", "node")];
-        let scope = Scope::of(&tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).unwrap();
+        let scope = Scope::from_tags(&tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).unwrap();
         let vm = vm(labels, json!({}));
         assert_eq!((vm.belonging(&scope), vm.is_unlisted(&scope)), (expected, is_unlisted));
     }

@@ -65,7 +65,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(MetalDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(MetalDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How metal-api is called.
@@ -132,7 +132,7 @@ impl MetalDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &self.access.secrets)?;
         let rest = self.logins.get_or(&login, || self.rest(&login))?;
         let api = Api { rest, secret: secret.clone() };
         Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
@@ -150,7 +150,7 @@ impl MetalDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let looking = self.absences.look(session.place(), wanted);
         let found = self.creations.find(request, session.created_for(wanted), Vec::is_empty).await?;
         if found.is_empty() {
@@ -213,7 +213,7 @@ impl Driver for MetalDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
-        let login = Login::of(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
+        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
         if let Err(error) = login {
             problems.error("Secret", error.message);
         }
@@ -231,7 +231,7 @@ impl Driver for MetalDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let order = Order {
             spec: &session.spec,
             scope: &session.scope,
@@ -248,7 +248,7 @@ impl Driver for MetalDriver {
                 if is_absent {
                     return Ok(None);
                 }
-                let wanted = MachineIdentity::of(&machine);
+                let wanted = MachineIdentity::from_machine(&machine);
                 match session.created_for(wanted).await? {
                     none if none.is_empty() => Ok(None),
                     found => only(found, wanted.name).map(Some),
@@ -280,7 +280,7 @@ impl Driver for MetalDriver {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        Ok(only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?.vm())
+        Ok(only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?.vm())
     }
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
@@ -311,7 +311,7 @@ impl Driver for MetalDriver {
     /// The cluster tag stays, because metal-stack's cloud controller manager goes by it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let server = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
+        let server = only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
         let tags = if is_listed {
             server.tags_with(&listing_tags(&session.scope, &request.owner), &[UNLISTED_TAG])
         } else {

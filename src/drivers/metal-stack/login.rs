@@ -31,7 +31,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable URL, or not exactly one of token and key.
-    pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let refuse = |text: String| Err(DriverError::new(Code::InvalidArgument, text));
         let Some(url) = secrets.trimmed(&[URL]) else {
@@ -78,7 +78,7 @@ mod tests {
     fn a_secret_has_a_url_and_one_kind_of_credentials(#[case] data: &[(&str, &str)], #[case] expected: &str) {
         let secret =
             SecretData(data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect());
-        let login = Login::of(&secret, &mcm_driver::testing::secret_policy());
+        let login = Login::from_secret(&secret, &mcm_driver::testing::secret_policy());
         match login.and_then(|login| login.authentication().map(|_| login.url)) {
             Ok(url) => assert_eq!((url.as_str(), expected), ("https://api.example.com/metal", "")),
             Err(error) => {

@@ -55,7 +55,7 @@ impl Session {
     /// The allocated machine that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        Ok(known_as(self.with_id(id).await?, MachineIdentity::of(machine), &self.scope))
+        Ok(known_as(self.with_id(id).await?, MachineIdentity::from_machine(machine), &self.scope))
     }
 
     /// The machine with an ID, if it is allocated to the project of the class.
@@ -85,7 +85,7 @@ impl Session {
 fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(id) {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

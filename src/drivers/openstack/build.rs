@@ -249,6 +249,6 @@ impl Session {
     }
 
     fn ended(&self, failure: &CloudFailure, what: &str) -> UnfinishedCreation {
-        UnfinishedCreation::of(failure, |failure| self.region.error(failure, what))
+        UnfinishedCreation::from_failure(failure, |failure| self.region.error(failure, what))
     }
 }

@@ -84,7 +84,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How OpenStack is called.
@@ -168,7 +168,9 @@ impl Made {
 async fn only_created_for(session: &Session, machine: &Machine) -> Result<Option<Made>, DriverError> {
     match session.created_for(machine).await? {
         none if none.is_empty() => Ok(None),
-        found => only(found, MachineIdentity::of(machine).name).map(|server| Some(Made::Found(Box::new(server)))),
+        found => {
+            only(found, MachineIdentity::from_machine(machine).name).map(|server| Some(Made::Found(Box::new(server))))
+        }
     }
 }
 
@@ -215,7 +217,7 @@ impl OpenStackDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &self.access.secrets)?;
         let account = self.accounts.get_or(&login, || self.account(&login, secret))?;
         let region = Region { account, name: scope.region.clone(), secret: secret.clone() };
         let (look_ups, names) = (Arc::clone(&self.look_ups), Arc::clone(&self.names));
@@ -234,7 +236,7 @@ impl OpenStackDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let looking = self.absences.look(session.place(), wanted);
         let found = self.creations.find(request, session.created_for(machine), Vec::is_empty).await?;
         if found.is_empty() {
@@ -249,7 +251,7 @@ impl OpenStackDriver {
 
     /// Waits until a server runs, and opens its ports for pods.
     async fn finish(&self, session: &Session, request: &MachineRequest, made: Made) -> Result<Server, DriverError> {
-        let (wanted, wait) = (MachineIdentity::of(&request.machine), self.wait(request));
+        let (wanted, wait) = (MachineIdentity::from_machine(&request.machine), self.wait(request));
         let (id, since, mut found) = match made {
             Made::Found(server) => (server.id.clone(), server.since(), Some(*server)),
             Made::Ordered(id) => (id, Instant::now(), None),
@@ -345,7 +347,7 @@ impl Driver for OpenStackDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
-        let login = Login::of(secret, &self.access.secrets);
+        let login = Login::from_secret(secret, &self.access.secrets);
         let client = login.and_then(|login| self.connections.client(&login.tls).map(drop));
         for error in [client, user_data(secret).map(drop)].into_iter().filter_map(Result::err) {
             problems.error("Secret", error.message);
@@ -359,7 +361,7 @@ impl Driver for OpenStackDriver {
         let session = self.session(&request.class, &request.secret)?;
         let order = Order {
             spec: session.spec.clone(),
-            name: MachineIdentity::of(&request.machine).name.to_owned(),
+            name: MachineIdentity::from_machine(&request.machine).name.to_owned(),
             uid,
             owner: request.owner.clone(),
             user_data: user_data(&request.secret)?,
@@ -371,7 +373,7 @@ impl Driver for OpenStackDriver {
         if known.is_none() {
             self.creations.announce(request)?;
         }
-        let is_absent = self.absences.take(session.place(), MachineIdentity::of(&request.machine));
+        let is_absent = self.absences.take(session.place(), MachineIdentity::from_machine(&request.machine));
         let look = {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move {
@@ -413,7 +415,7 @@ impl Driver for OpenStackDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let (wanted, wait) = (MachineIdentity::of(&request.machine), self.wait(request));
+        let (wanted, wait) = (MachineIdentity::from_machine(&request.machine), self.wait(request));
         let found = self.find(&session, request).await?;
         let known = id_of(&request.machine)?;
         if let Some(id) = known.filter(|_| found.is_empty())
@@ -441,7 +443,7 @@ impl Driver for OpenStackDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
         let machine = &*request.machine;
-        let server = only(self.find(&session, request).await?, MachineIdentity::of(machine).name)?;
+        let server = only(self.find(&session, request).await?, MachineIdentity::from_machine(machine).name)?;
         if machine.spec.provider_id.is_empty() && machine.metadata.deletion_timestamp.is_none() {
             self.check_is_finished(&session, request, &server).await?;
         }
@@ -472,7 +474,7 @@ impl Driver for OpenStackDriver {
     /// The cluster key stays on a server that is handed over, and so does its UID, by which its ID finds it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let server = only(self.find(&session, request).await?, wanted.name)?;
         let (region, markers) = (&session.region, &session.scope.markers);
         let mut metadata = Map::new();

@@ -31,7 +31,7 @@ enum Named {
 
 impl Named {
     /// The value of the first of two keys, or of the second. The reference reads names only, so a name comes first.
-    fn of(secrets: SecretReader<'_>, [name, id]: [&str; 2]) -> Option<Self> {
+    fn from_keys(secrets: SecretReader<'_>, [name, id]: [&str; 2]) -> Option<Self> {
         secrets.trimmed(&[name]).map(Self::Name).or_else(|| secrets.trimmed(&[id]).map(Self::Id))
     }
 
@@ -80,7 +80,7 @@ impl Login {
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable URL, not exactly one kind of credentials, or TLS options that cannot be
     /// used.
-    pub fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let (url, tls) = (required(secrets, &[AUTH_URL])?, tls(secrets)?);
         let url = policy.check_own_url(AUTH_URL, &url, unverified(&tls))?;
@@ -114,10 +114,10 @@ fn of_application(credential: &Value) -> Value {
 
 fn credentials(secrets: SecretReader<'_>) -> Result<Credentials, DriverError> {
     let domain = || {
-        let domain = Named::of(secrets, DOMAIN);
+        let domain = Named::from_keys(secrets, DOMAIN);
         domain.ok_or_else(|| refused(format!("the secret of the class has no {}", DOMAIN.join(" or "))))
     };
-    let user_domain = || Named::of(secrets, USER_DOMAIN).map_or_else(domain, Ok);
+    let user_domain = || Named::from_keys(secrets, USER_DOMAIN).map_or_else(domain, Ok);
     match (secrets.trimmed(&[PASSWORD]), secrets.trimmed(&[APPLICATION_SECRET])) {
         (Some(_), Some(_)) => {
             Err(refused(format!("the secret of the class has {PASSWORD} and {APPLICATION_SECRET}: remove one of them")))
@@ -126,7 +126,7 @@ fn credentials(secrets: SecretReader<'_>) -> Result<Credentials, DriverError> {
             Err(refused(format!("the secret of the class has neither {PASSWORD} nor {APPLICATION_SECRET}")))
         }
         (Some(password), None) => {
-            let project = Named::of(secrets, PROJECT);
+            let project = Named::from_keys(secrets, PROJECT);
             let project =
                 project.ok_or_else(|| refused(format!("the secret of the class has no {}", PROJECT.join(" or "))))?;
             // Only a project that is given by its name needs a domain.
@@ -202,7 +202,7 @@ mod tests {
 
     fn login(data: &[(&str, &str)]) -> Result<Login, DriverError> {
         let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
-        Login::of(&SecretData(data.collect()), &mcm_driver::testing::secret_policy())
+        Login::from_secret(&SecretData(data.collect()), &mcm_driver::testing::secret_policy())
     }
 
     #[rstest]

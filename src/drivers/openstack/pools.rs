@@ -126,7 +126,7 @@ impl Session {
             let text = format!(
                 "server {} does not exist, or is not that of machine {:?}",
                 seat.server,
-                MachineIdentity::of(machine).name
+                MachineIdentity::from_machine(machine).name
             );
             return Err(DriverError::new(Code::FailedPrecondition, text));
         }

@@ -101,7 +101,7 @@ impl Session {
 
     /// The servers that were created for a Machine without a provider ID.
     pub async fn created_for(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         let seen = self.look(wanted.name).await?;
         let found = created_for(seen.servers.iter().cloned(), wanted, &self.scope);
         if !found.is_empty() {
@@ -125,7 +125,7 @@ impl Session {
     /// The server that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        let wanted = MachineIdentity::of(machine);
+        let wanted = MachineIdentity::from_machine(machine);
         Ok(known_as(self.with_id(wanted.name, id).await?, wanted, &self.scope))
     }
 
@@ -235,7 +235,7 @@ pub(crate) fn state_of(machine: &Machine) -> &str {
 pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(id) {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

@@ -149,7 +149,7 @@ impl Api {
             let path = found.text(PATH).filter(|path| !path.is_empty())?;
             Some(Some(detachments(found.value(DEVICES)?, &path, name)))
         };
-        let found = self.retrieve(&[Filter::of(vm.clone(), &[PATH, DEVICES])], read).await?;
+        let found = self.retrieve(&[Filter::for_object(vm.clone(), &[PATH, DEVICES])], read).await?;
         found.into_iter().next().ok_or(CloudFailure::Unreadable(200))
     }
 
@@ -162,7 +162,7 @@ impl Api {
         const STATE: &str = "info.state";
         const RESULT: &str = "info.result";
         const ERROR: &str = "info.error";
-        let filter = Filter::of(task.clone(), &[STATE, RESULT, ERROR]);
+        let filter = Filter::for_object(task.clone(), &[STATE, RESULT, ERROR]);
         let read = |found: Found<'_, '_>| {
             let state = match found.text(STATE)?.as_str() {
                 "queued" | "running" => TaskState::Running,
@@ -185,7 +185,7 @@ impl Api {
             let all = found.value(TASKS).into_iter().flat_map(|all| children(all, "ManagedObjectReference"));
             Some(Some(all.map(reference_of).collect::<Option<Vec<_>>>()?))
         };
-        let tasks = self.retrieve(&[Filter::of(template.clone(), &[TASKS])], read).await?;
+        let tasks = self.retrieve(&[Filter::for_object(template.clone(), &[TASKS])], read).await?;
         let tasks: Vec<Ref> = tasks.into_iter().flatten().collect();
         if tasks.is_empty() {
             return Ok(tasks);
@@ -204,7 +204,7 @@ impl Api {
     pub(crate) async fn created(&self, vm: &Ref) -> Result<Option<Timestamp>, CloudFailure> {
         const CREATED: &str = "config.createDate";
         let read = |found: Found<'_, '_>| Some(found.text(CREATED).and_then(|text| text.parse().ok()));
-        let found = self.retrieve(&[Filter::of(vm.clone(), &[CREATED])], read).await?;
+        let found = self.retrieve(&[Filter::for_object(vm.clone(), &[CREATED])], read).await?;
         Ok(found.into_iter().next())
     }
 
@@ -266,7 +266,7 @@ impl Api {
     /// For look-ups that read custom fields with the same request.
     pub(crate) async fn filter_of_fields(&self) -> Result<Filter, CloudFailure> {
         let manager = self.soap.managers().await?.fields.ok_or_else(no_vcenter)?;
-        Ok(Filter::of(manager, &[FIELDS]))
+        Ok(Filter::for_object(manager, &[FIELDS]))
     }
 
     pub(crate) fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {

@@ -36,7 +36,7 @@ impl Step {
 
 impl Filter {
     /// One object.
-    pub(crate) fn of(object: Ref, properties: &[&'static str]) -> Self {
+    pub(crate) fn for_object(object: Ref, properties: &[&'static str]) -> Self {
         let kind = object.kind.clone();
         Self::of_all(vec![object], &kind, properties)
     }
@@ -72,7 +72,7 @@ impl Filter {
         (kind, next): (&str, &[&'static str]),
     ) -> Self {
         let steps = vec![Step::new("next", &object.kind, step, &[])];
-        let mut filter = Self { steps, ..Self::of(object, properties) };
+        let mut filter = Self { steps, ..Self::for_object(object, properties) };
         filter.properties.push((kind.to_owned(), next.to_vec()));
         filter
     }

@@ -97,7 +97,7 @@ pub fn open(
     let passwords = ConsolePasswords { plain: variable(PASSWORD), hash: variable(PASSWORD_HASH) };
     let access =
         Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone(), passwords };
-    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How vCenter is called.
@@ -189,7 +189,7 @@ impl VsphereDriver {
         problems.to_result()?;
         let spec = Spec::read(&class.provider_spec, &mut problems);
         let scope = spec.scope()?;
-        let login = Login::of(secret, &self.access.secrets)?;
+        let login = Login::from_secret(secret, &self.access.secrets)?;
         let soap = self.logins.get_or(&login, || {
             let client = self.connections.client(&login.tls())?;
             Ok::<_, DriverError>(Arc::new(Soap::new(&self.http, client, &login, self.access.limits.slowest)))
@@ -208,12 +208,12 @@ impl VsphereDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.find(request, session.created_for(MachineIdentity::of(machine)), Vec::is_empty).await
+        self.creations.find(request, session.created_for(MachineIdentity::from_machine(machine)), Vec::is_empty).await
     }
 
     /// The VM of a Machine: found, or cloned. It may be unfinished.
     async fn cloned(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let begun = match self.clones.get(wanted.uid) {
             Some(begun) => begun,
             None => match self.begin(session, request).await? {
@@ -244,7 +244,7 @@ impl VsphereDriver {
             let (session, request, prepared) = (session.clone(), request.clone(), Arc::clone(&prepared));
             let passwords = self.access.passwords.clone();
             async move {
-                let wanted = MachineIdentity::of(&request.machine);
+                let wanted = MachineIdentity::from_machine(&request.machine);
                 let found = session.created_for(wanted).await?;
                 if !found.is_empty() {
                     return only(found, wanted.name).map(|vm| Some(Made::Vm(Box::new(vm))));
@@ -268,7 +268,8 @@ impl VsphereDriver {
                 Ok(Made::Clone(clones.remember(order.wanted.uid, begun)))
             }
         };
-        let (api, what) = (session.api.clone(), format!("clone of VM {}", MachineIdentity::of(&request.machine).name));
+        let (api, what) =
+            (session.api.clone(), format!("clone of VM {}", MachineIdentity::from_machine(&request.machine).name));
         self.creations.run(request, look, clone, move |failure| unknown(api.error(failure, &what))).await
     }
 
@@ -317,7 +318,7 @@ impl VsphereDriver {
         } else {
             vm
         };
-        self.mark(session, &vm, &uid_field(MachineIdentity::of(&request.machine).uid)).await?;
+        self.mark(session, &vm, &uid_field(MachineIdentity::from_machine(&request.machine).uid)).await?;
         Ok(vm.vm())
     }
 
@@ -331,7 +332,7 @@ impl VsphereDriver {
         const VAPP: &str = "config.vAppConfig";
         const VERSION: &str = "config.version";
         let api = &session.api;
-        let filter = Filter::of(vm.reference.clone(), &[GUEST, VAPP, VERSION]);
+        let filter = Filter::for_object(vm.reference.clone(), &[GUEST, VAPP, VERSION]);
         let read = |found: Found<'_, '_>| {
             let text = |path| found.text(path).unwrap_or_default();
             Some(Some((text(GUEST), found.value(VAPP).map(properties_of), text(VERSION))))
@@ -453,7 +454,7 @@ impl VsphereDriver {
     /// The VMs that are left of a Machine for which none was found, after the end of all clones that another process may have begun
     /// for it: vCenter shows no name of such a clone.
     async fn left(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
-        let (machine, wanted) = (&*request.machine, MachineIdentity::of(&request.machine));
+        let (machine, wanted) = (&*request.machine, MachineIdentity::from_machine(&request.machine));
         let uid = wanted.uid.to_owned();
         let clones = match self.foreign_clones.get(&uid) {
             Some(clones) => clones,
@@ -496,7 +497,7 @@ impl VsphereDriver {
 
     /// The VM of a Machine, unless it is being cloned.
     async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid)
             && matches!(session.api.task(&begun.task).await, Ok(TaskState::Running))
@@ -524,7 +525,7 @@ fn carried(
     properties: Option<&[Property]>,
 ) -> Result<Carried, DriverError> {
     let (spec, secrets) = (&session.spec, SecretReader(&request.secret));
-    let name = MachineIdentity::of(&request.machine).name;
+    let name = MachineIdentity::from_machine(&request.machine).name;
     let user_data = UserData { name, data: secrets.user_data()?, ssh_keys: &spec.ssh_keys, passwords };
     user_data.carried(spec.guest_id.as_deref().unwrap_or(guest_id), properties, spec.properties.as_ref())
 }
@@ -548,7 +549,7 @@ impl Driver for VsphereDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
-        match Login::of(secret, &self.access.secrets) {
+        match Login::from_secret(secret, &self.access.secrets) {
             Ok(login) if login.tls().is_insecure => {
                 problems
                     .warning("Secret", "the certificate of vCenter is not verified, so its password may go to others");
@@ -583,7 +584,7 @@ impl Driver for VsphereDriver {
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid) {
             let (pace, what) = (&self.patience.clone, format!("clone of VM {}", wanted.name));
@@ -642,7 +643,7 @@ impl Driver for VsphereDriver {
     /// The custom fields of the cluster stay, so that its ID finds a VM that is handed over. It gets one that takes it off the list.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let vm = only(self.find(&session, request).await?, wanted.name)?;
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let values = if is_listed {

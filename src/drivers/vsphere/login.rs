@@ -27,7 +27,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable host, user or password.
-    pub(crate) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub(crate) fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let refuse = |text: String| DriverError::new(Code::InvalidArgument, text);
         let required = |key: &'static str| {
             SecretReader(secret).trimmed(&[key]).ok_or_else(|| refuse(format!("the secret of the class has no {key}")))
@@ -81,7 +81,7 @@ mod tests {
 
     fn login(data: &[(&str, &str)]) -> Result<Login, DriverError> {
         let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
-        Login::of(&SecretData(data.collect()), &testing::secret_policy())
+        Login::from_secret(&SecretData(data.collect()), &testing::secret_policy())
     }
 
     #[rstest]

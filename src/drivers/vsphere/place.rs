@@ -288,7 +288,7 @@ async fn one<T>(
     properties: &[&'static str],
     read: impl FnMut(Found<'_, '_>) -> Option<Option<T>>,
 ) -> Result<T, DriverError> {
-    let found = looked(api, object, api.retrieve(&[Filter::of(object.clone(), properties)], read).await)?;
+    let found = looked(api, object, api.retrieve(&[Filter::for_object(object.clone(), properties)], read).await)?;
     let nothing = || DriverError::new(Code::Unknown, format!("{} {} cannot be read", object.kind, object.id));
     found.into_iter().next().ok_or_else(nothing)
 }

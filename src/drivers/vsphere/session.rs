@@ -107,7 +107,7 @@ impl Session {
     /// The VM that a Go program made for a Machine before it ended, and did not mark: one in the folder of the class with the name
     /// of the Machine, younger than the Machine, with which nothing else was done.
     pub(crate) async fn unmarked_for(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let (name, since) = (MachineIdentity::of(machine).name, machine.metadata.creation_timestamp.as_ref());
+        let (name, since) = (MachineIdentity::from_machine(machine).name, machine.metadata.creation_timestamp.as_ref());
         let look = self.look(&Asked::Name(name)).await?;
         let found = look.vms.iter().find(|vm| vm.name() == name && vm.is_untouched());
         let (Some(vm), Some(since)) = (found, since) else { return Ok(None) };
@@ -140,7 +140,7 @@ impl Session {
     /// The VM that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
     pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
         let Some(uuid) = uuid_of(machine)? else { return Ok(None) };
-        let known = |vm| known_as(Some(vm), MachineIdentity::of(machine), &self.scope);
+        let known = |vm| known_as(Some(vm), MachineIdentity::from_machine(machine), &self.scope);
         let found = self.with_uuid(&uuid).await?.into_iter().find_map(known);
         Ok(found.map(|vm| vm.in_region(&self.spec.region)))
     }
@@ -164,7 +164,12 @@ impl Session {
 
     /// A clone of a template for a Machine.
     pub(crate) fn order<'a>(&'a self, target: &'a Target, request: &'a MachineRequest) -> Order<'a> {
-        Order { target, scope: &self.scope, wanted: MachineIdentity::of(&request.machine), owner: &request.owner }
+        Order {
+            target,
+            scope: &self.scope,
+            wanted: MachineIdentity::from_machine(&request.machine),
+            owner: &request.owner,
+        }
     }
 
     /// Where vSphere puts such a clone.
@@ -326,7 +331,7 @@ fn undescribed(names: &[String]) -> DriverError {
 fn uuid_of(machine: &Machine) -> Result<Option<String>, DriverError> {
     let Some([uuid]) = IDS.of_machine(machine)? else { return Ok(None) };
     if !is_word(uuid) {
-        let name = MachineIdentity::of(machine).name;
+        let name = MachineIdentity::from_machine(machine).name;
         let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
         return Err(DriverError::new(Code::InvalidArgument, message));
     }

@@ -23,7 +23,7 @@ const MOST_REQUESTS: u32 = 5;
 
 /// The instance with the name of a Machine, if there is one.
 pub(crate) async fn look(session: Session, machine: Arc<Machine>) -> Result<Option<Made>, DriverError> {
-    let wanted = MachineIdentity::of(&machine);
+    let wanted = MachineIdentity::from_machine(&machine);
     let instances = session.named(wanted.name).await?;
     let found = created_for(instances.clone(), wanted, &session.scope);
     match instances.first() {
@@ -40,7 +40,7 @@ pub(crate) async fn begin(session: Session, request: MachineRequest, picks: Arc<
     let order = Order {
         spec: &session.spec,
         folder: &session.scope.folder,
-        wanted: MachineIdentity::of(machine),
+        wanted: MachineIdentity::from_machine(machine),
         owner: &request.owner,
         user_data: user_data(&request.secret).map_err(before)?,
         addresses: &addresses,

@@ -14,8 +14,8 @@ impl Signer {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: it is not an RSA key of at least 2048 bits. The text does not quote it.
-    pub(crate) fn of(private_key: &str) -> Result<Self, DriverError> {
-        JwtKey::of(private_key).map(Self).ok_or_else(unusable)
+    pub(crate) fn from_pem(private_key: &str) -> Result<Self, DriverError> {
+        JwtKey::from_pem(private_key).map(Self).ok_or_else(unusable)
     }
 
     /// The claims with a signature. `key` is the ID of the key.
@@ -42,7 +42,7 @@ mod tests {
     #[case::no_key("-----BEGIN PRIVATE KEY-----\ndG9wLXNlY3JldA==\n-----END PRIVATE KEY-----\n")]
     #[case::other_kind("-----BEGIN CERTIFICATE-----\ndG9wLXNlY3JldA==\n-----END CERTIFICATE-----\n")]
     fn a_key_that_cannot_sign_is_refused_without_a_quote(#[case] key: &str) {
-        let error = Signer::of(key).err().unwrap();
+        let error = Signer::from_pem(key).err().unwrap();
         assert_eq!(error.code, Code::InvalidArgument);
         assert!(!error.message.contains("top-secret") && !error.message.contains("dG9w"), "{error}");
     }

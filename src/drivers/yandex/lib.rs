@@ -67,7 +67,7 @@ pub fn open(
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(YandexDriver::new(access, Patience::default(), RequestReporter::of(NAME, observer))))
+    Ok(Arc::new(YandexDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
 }
 
 /// How long the driver waits.
@@ -113,7 +113,7 @@ impl YandexDriver {
         check_provider(class, NAME, &mut problems);
         problems.to_result()?;
         let spec = Spec::read(class, &mut problems);
-        let login = Login::of(secret, &self.accounts.access.secrets)?;
+        let login = Login::from_secret(secret, &self.accounts.access.secrets)?;
         let scope = spec.scope(&login.folder)?;
         let services = self.accounts.services(&login).await?;
         let api = Api { services, folder: login.folder.clone(), secret: secret.clone() };
@@ -139,7 +139,7 @@ impl YandexDriver {
         if !machine.spec.provider_id.is_empty() {
             return Ok(session.known(machine).await?.into_iter().collect());
         }
-        self.creations.find(request, session.created_for(MachineIdentity::of(machine)), Vec::is_empty).await
+        self.creations.find(request, session.created_for(MachineIdentity::from_machine(machine)), Vec::is_empty).await
     }
 
     /// Finds the instance of a Machine by its name, or requests one.
@@ -170,8 +170,8 @@ impl Driver for YandexDriver {
 
     fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
         let mut problems = ClassProblems::default();
-        let login = Login::of(secret, &self.accounts.access.secrets);
-        if let Err(error) = login.and_then(|login| Signer::of(&login.key.private_key)) {
+        let login = Login::from_secret(secret, &self.accounts.access.secrets);
+        if let Err(error) = login.and_then(|login| Signer::from_pem(&login.key.private_key)) {
             problems.error("Secret", error.message);
         }
         match user_data(secret) {
@@ -188,7 +188,7 @@ impl Driver for YandexDriver {
         self.validate(&request.class).to_result()?;
         idempotency_token(&request.machine, 0)?;
         user_data(&request.secret)?;
-        let wanted = MachineIdentity::of(&request.machine);
+        let wanted = MachineIdentity::from_machine(&request.machine);
         if !is_instance_name(wanted.name) {
             let message = format!(
                 "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
@@ -230,7 +230,7 @@ impl Driver for YandexDriver {
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let session = self.session(&request.class, &request.secret).await?;
         self.created_or_not(&session, request, true).await?;
-        let instance = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
+        let instance = only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
         if !request.machine.spec.provider_id.is_empty() {
             return Ok(instance.vm());
         }
@@ -264,7 +264,8 @@ impl Driver for YandexDriver {
     /// Without the role marker an instance is not listed. That of the cluster stays, so that no other class takes it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let session = self.session(&request.class, &request.secret).await?;
-        let mut instance = only(self.find(&session, request).await?, MachineIdentity::of(&request.machine).name)?;
+        let mut instance =
+            only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
         let Scope { markers, .. } = &session.scope;
         let value = |key: &String| session.spec.labels.get(key).cloned().unwrap_or_default();
         if is_listed {

@@ -39,7 +39,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no usable key, no folder, or an endpoint that is not allowed.
-    pub(crate) fn of(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
+    pub(crate) fn from_secret(secret: &SecretData, policy: &SecretPolicy) -> Result<Self, DriverError> {
         let secrets = SecretReader(secret);
         let Some(text) = secrets.trimmed(&[KEY]) else {
             return refuse(format!("the secret of the class has no {KEY}"));
@@ -111,7 +111,7 @@ mod tests {
 
     fn login(data: &[(&str, &str)]) -> Result<Login, DriverError> {
         let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
-        Login::of(&SecretData(data.collect()), &secret_policy())
+        Login::from_secret(&SecretData(data.collect()), &secret_policy())
     }
 
     #[rstest]

@@ -55,7 +55,7 @@ impl Session {
     /// The instance that the provider ID of a Machine names, if it is of its cluster. `None` also without a provider ID.
     pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<Instance>, DriverError> {
         let Some(id) = id_of(machine)? else { return Ok(None) };
-        Ok(known_as(self.with_id(id).await?, MachineIdentity::of(machine), &self.scope))
+        Ok(known_as(self.with_id(id).await?, MachineIdentity::from_machine(machine), &self.scope))
     }
 
     async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
@@ -86,7 +86,7 @@ pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     match parts.as_deref() {
         Some([zone, instance]) if !zone.is_empty() && is_word(instance) => Ok(Some(instance)),
         _ => {
-            let name = MachineIdentity::of(machine).name;
+            let name = MachineIdentity::from_machine(machine).name;
             let instance = id.strip_prefix(SCHEME).map(|rest| rest.trim_start_matches('/'));
             let message = match instance.filter(|instance| is_word(instance)) {
                 Some(instance) => format!(

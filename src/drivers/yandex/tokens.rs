@@ -65,7 +65,7 @@ impl Exchange {
         let issued = now.saturating_sub(10);
         let expires = issued.saturating_add(LIFETIME);
         let claims = json!({"iss": self.key.account, "aud": self.audience, "iat": issued, "exp": expires});
-        Signer::of(&self.key.private_key)?.signed(&self.key.id, &claims)
+        Signer::from_pem(&self.key.private_key)?.signed(&self.key.id, &claims)
     }
 
     /// The failure of a request. It is never an absence: the service account may be absent, which is no VM.

@@ -39,7 +39,7 @@ impl Work {
 
     /// The creation of a Machine's VM that an earlier call began.
     pub(crate) fn earlier_creation(&self, machine: &Machine) -> Option<Begun> {
-        let uid = MachineIdentity::of(machine).uid;
+        let uid = MachineIdentity::from_machine(machine).uid;
         if uid.is_empty() || !machine.spec.provider_id.is_empty() {
             return None;
         }
@@ -55,7 +55,7 @@ impl Work {
         may_pause: bool,
     ) -> Result<Ended<String>, DriverError> {
         // This call may be dropped at any time.
-        remember(&self.creating, MachineIdentity::of(&request.machine).uid, &creation);
+        remember(&self.creating, MachineIdentity::from_machine(&request.machine).uid, &creation);
         let (what, state) = (&creation_of(request), begun(&creation));
         let Begun { id, mut answer, number, since } = creation;
         let look = || {
@@ -75,7 +75,7 @@ impl Work {
     ) -> Result<Instance, DriverError> {
         let number = creation.number;
         let ended = self.follow(api, request, creation, request.may_pause).await?;
-        self.creating.forget(&MachineIdentity::of(&request.machine).uid.to_owned());
+        self.creating.forget(&MachineIdentity::from_machine(&request.machine).uid.to_owned());
         api.instance(&ended?).await?.ok_or_else(|| {
             let message = format!("{} succeeded, but its instance is not there any more", creation_of(request));
             with_state(DriverError::new(Code::Aborted, message), spent(number.saturating_add(1)))
@@ -94,7 +94,7 @@ impl Work {
         let ended = self.follow(api, request, creation, may_pause).await.map_err(|error| for_call(error, request))?;
         // One that failed is told by the next creation.
         if ended.is_ok() {
-            self.creating.forget(&MachineIdentity::of(machine).uid.to_owned());
+            self.creating.forget(&MachineIdentity::from_machine(machine).uid.to_owned());
         }
         Ok(())
     }
@@ -254,5 +254,5 @@ fn for_call(error: DriverError, request: &MachineRequest) -> DriverError {
 }
 
 pub(crate) fn creation_of(request: &MachineRequest) -> String {
-    format!("creation of VM {}", MachineIdentity::of(&request.machine).name)
+    format!("creation of VM {}", MachineIdentity::from_machine(&request.machine).name)
 }

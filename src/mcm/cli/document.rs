@@ -23,7 +23,7 @@ pub(super) struct JsonDocument<T> {
 }
 
 impl<T: Serialize> JsonDocument<T> {
-    pub(super) const fn of(kind: &'static str, at: Timestamp, content: T) -> Self {
+    pub(super) const fn new(kind: &'static str, at: Timestamp, content: T) -> Self {
         Self { api_version: VERSION, kind, at, content }
     }
 

@@ -27,13 +27,13 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
     if options.roles.contains(&SETS) {
         put("safety-up", json!(options.overshoot.margins.up));
         put("safety-down", json!(options.overshoot.margins.down));
-        put("machine-safety-overshooting-period", of(options.overshoot.period));
+        put("machine-safety-overshooting-period", duration_value(options.overshoot.period));
         put("autoscaler-scaledown-annotation-during-rollout", json!(options.deployment.annotate_nodes));
     }
     if options.roles.contains(&MACHINES) {
         put("machine-safety-apiserver-statuscheck-timeout", of_signed(options.probing.timeout));
         put("machine-safety-apiserver-statuscheck-period", of_signed(options.probing.period));
-        put("machine-safety-orphan-vms-period", of(options.orphans.period));
+        put("machine-safety-orphan-vms-period", duration_value(options.orphans.period));
         put("machine-safety-orphan-vms-minimum-age", of_signed(options.orphans.minimum_age));
         put("machine-safety-orphan-vms-dry-run", json!(options.orphans.is_dry_run));
         put("machine-safety-orphan-vms-sole-user", json!(options.orphans.is_sole_user));
@@ -82,10 +82,10 @@ fn of_machines(policy: &machine::MachinePolicy) -> Vec<(String, Value)> {
     flags.map(|(flag, value)| (flag.to_owned(), value)).into()
 }
 
-fn of(duration: Duration) -> Value {
+fn duration_value(duration: Duration) -> Value {
     json!(GoDuration::from(duration).to_string())
 }
 
 fn of_signed(duration: SignedDuration) -> Value {
-    of(Duration::try_from(duration).unwrap_or_default())
+    duration_value(Duration::try_from(duration).unwrap_or_default())
 }

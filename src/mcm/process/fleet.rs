@@ -357,7 +357,7 @@ mod tests {
         #[case] allowed: &[&str],
     ) {
         let policy = policy_of(cell);
-        let policy = policy.of(&class_in(namespace));
+        let policy = policy.for_class(&class_in(namespace));
         let files = [
             "/wi/a/token",
             "/wi/a/aws/token",

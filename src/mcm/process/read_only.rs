@@ -152,11 +152,15 @@ impl ReadOnly {
     ) -> Result<Self> {
         let reach = ReadOnlyClients::load(process, namespace).await?;
         reach.check().await?;
-        Ok(Self::of(process, reach, drivers).await)
+        Ok(Self::from_clients(process, reach, drivers).await)
     }
 
     /// Reads the caches of one namespace through clients of the same options.
-    pub(crate) async fn of(process: &ProcessOptions, reach: ReadOnlyClients, drivers: DriverCatalogue) -> Self {
+    pub(crate) async fn from_clients(
+        process: &ProcessOptions,
+        reach: ReadOnlyClients,
+        drivers: DriverCatalogue,
+    ) -> Self {
         let ReadOnlyClients { control, server, target, namespace } = reach;
         let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
         let target = target.map(|(client, _)| client);

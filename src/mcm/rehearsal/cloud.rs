@@ -64,7 +64,7 @@ struct RehearsedVm {
 
 impl RehearsedCloud {
     /// A cloud with the VMs of these Machines. Nodes of VMs that did not join yet join after their time.
-    pub(crate) fn of(
+    pub(crate) fn for_machines(
         server: &ApiServer,
         machines: &[Machine],
         pace: RehearsalTiming,

@@ -132,7 +132,7 @@ pub(crate) async fn play(
 
 fn run(stage: RehearsalSetup, progress: &Arc<AtomicUsize>) -> Result<Vec<RehearsalCourse>, RehearsalError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(async { RehearsalRun::of(stage, progress).play().await }))
+    Ok(runtime.block_on(async { RehearsalRun::from_setup(stage, progress).play().await }))
 }
 
 struct RehearsalRun {
@@ -148,7 +148,7 @@ struct RehearsalRun {
 }
 
 impl RehearsalRun {
-    fn of(stage: RehearsalSetup, progress: &Arc<AtomicUsize>) -> Self {
+    fn from_setup(stage: RehearsalSetup, progress: &Arc<AtomicUsize>) -> Self {
         let clock = VirtualClock::starting(stage.now).with_cost_of_plans(COST);
         let ends = std::time::Instant::now() + stage.budget;
         let server = ApiServer::new(&clock, Arc::new(PerfectNetwork));
@@ -156,7 +156,7 @@ impl RehearsalRun {
         let machines = seeds.iter().filter(|(kind, _)| *kind == &MACHINES);
         let machines: Vec<Machine> =
             machines.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
-        let record = Arc::new(Mutex::new(RehearsalRecord::of(&machines)));
+        let record = Arc::new(Mutex::new(RehearsalRecord::for_machines(&machines)));
         for (kind, value) in seeds {
             server.seed(kind, value);
         }
@@ -164,7 +164,7 @@ impl RehearsalRun {
         if !cues.is_empty() {
             take(&server, &namespace, &name, cues.remove(0));
         }
-        let cloud = RehearsedCloud::of(&server, &machines, pace, selects, judge);
+        let cloud = RehearsedCloud::for_machines(&server, &machines, pace, selects, judge);
         let (seen, agent, progress) = (Arc::clone(&record), Arc::clone(&cloud), Arc::clone(progress));
         server.observe(move |write| {
             if seen.lock().saw(write) {
@@ -174,7 +174,7 @@ impl RehearsalRun {
         });
         let driver: Arc<dyn Driver> = Arc::new(RehearsedDriver(cloud));
         let settings = Settings {
-            drivers: Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved())),
+            drivers: Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved())),
             ..stage.settings
         };
         let cell = cell(&server, &clock, &namespace, stage.has_target, &settings);

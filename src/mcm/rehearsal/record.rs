@@ -121,7 +121,7 @@ pub(super) struct RehearsalRecord {
 }
 
 impl RehearsalRecord {
-    pub(super) fn of(machines: &[Machine]) -> Self {
+    pub(super) fn for_machines(machines: &[Machine]) -> Self {
         let now = Instant::now();
         let mut record = Self {
             begun: now,

@@ -36,7 +36,7 @@ pub fn is_of_several(message: &str) -> bool {
 
 impl EvictionRefusal {
     /// Finds the budget that refused the eviction, among those of the pod's namespace.
-    pub fn of(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
+    pub fn for_pod(pod: &PodFacts, budgets: &[PodDisruptionBudget], message: impl Into<String>) -> Self {
         let mut covering: Vec<&PodDisruptionBudget> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
         // Of several, a user has to correct the budget that can never be satisfied.
         covering.sort_by_key(|budget| (!is_misconfigured(budget), budget.metadata.name.clone()));
@@ -89,7 +89,7 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "n", "labels": { "app": "db" } } }))
                 .unwrap();
-        PodFacts::of(&pod)
+        PodFacts::from_pod(&pod)
     }
 
     fn budget(name: &str, selector: Value, status: Value) -> PodDisruptionBudget {
@@ -115,7 +115,7 @@ mod tests {
     #[case::one_may_go(json!({ "disruptionsAllowed": 1 }), false)]
     fn misconfigured_only_if_waiting_cannot_help(#[case] changes: Value, #[case] expected: bool) {
         let budgets = [budget("b", json!({ "matchLabels": { "app": "db" } }), status(changes))];
-        assert_eq!(EvictionRefusal::of(&pod(), &budgets, "no").is_misconfigured, expected);
+        assert_eq!(EvictionRefusal::for_pod(&pod(), &budgets, "no").is_misconfigured, expected);
     }
 
     #[rstest]
@@ -125,14 +125,14 @@ mod tests {
     #[case::no_selector(json!(null), None)]
     fn the_budget_is_found_by_its_selector(#[case] selector: Value, #[case] expected: Option<&str>) {
         let budgets = [budget("b", selector, status(json!({})))];
-        assert_eq!(EvictionRefusal::of(&pod(), &budgets, "no").budget.as_deref(), expected);
+        assert_eq!(EvictionRefusal::for_pod(&pod(), &budgets, "no").budget.as_deref(), expected);
     }
 
     #[test]
     fn budgets_of_other_namespaces_do_not_count() {
         let mut elsewhere = budget("b", json!({}), status(json!({})));
         elsewhere.metadata.namespace = Some("other".to_owned());
-        assert_eq!(EvictionRefusal::of(&pod(), &[elsewhere], "no").budget, None);
+        assert_eq!(EvictionRefusal::for_pod(&pod(), &[elsewhere], "no").budget, None);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let all = json!({});
         let budgets = [budget("z", all.clone(), status(json!({}))), budget("a", all, status(json!({})))];
         let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-        let refusal = EvictionRefusal::of(&pod(), &budgets, text);
+        let refusal = EvictionRefusal::for_pod(&pod(), &budgets, text);
         assert_eq!((refusal.budget.as_deref(), refusal.is_of_several), (Some("n/a and n/z"), true));
         assert!(!refusal.is_misconfigured);
     }
@@ -149,7 +149,7 @@ mod tests {
     fn of_several_budgets_the_one_to_repair_is_named() {
         let budgets =
             [budget("a", json!({}), status(json!({ "currentHealthy": 1 }))), budget("z", json!({}), status(json!({})))];
-        let refusal = EvictionRefusal::of(&pod(), &budgets, "no");
+        let refusal = EvictionRefusal::for_pod(&pod(), &budgets, "no");
         assert_eq!((refusal.budget.as_deref(), refusal.is_misconfigured), (Some("n/z"), true));
     }
 }

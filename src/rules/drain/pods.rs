@@ -71,7 +71,7 @@ pub struct PodVolumeClaim {
 
 impl PodFacts {
     /// Extracts the facts from a pod.
-    pub fn of(pod: &Pod) -> Self {
+    pub fn from_pod(pod: &Pod) -> Self {
         let meta = &pod.metadata;
         let name = meta.name.clone().unwrap_or_default();
         let spec = pod.spec.as_ref();
@@ -142,7 +142,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn facts(pod: Value) -> PodFacts {
-        PodFacts::of(&serde_json::from_value(pod).unwrap())
+        PodFacts::from_pod(&serde_json::from_value(pod).unwrap())
     }
 
     #[rstest]

@@ -39,7 +39,7 @@ pub(super) fn held(pods: &[&PodFacts], round: &DrainRuleInput<'_>) -> BTreeMap<A
             pod.is_drained() && !pod.is_finished && pod.terminating_since.is_none() && round.rounds.count(pod)
         })
         .filter(|pod| round.attempt(pod).is_none_or(|attempt| attempt.answer != DrainAnswer::Accepted))
-        .map(|pod| (*pod, round.volumes.of(pod)))
+        .map(|pod| (*pod, round.volumes.trackable_volumes(pod)))
         .filter(|(_, volumes)| !volumes.is_empty())
         .collect();
     candidates.sort_by(|(a, _), (b, _)| (Reverse(a.priority), &a.pod).cmp(&(Reverse(b.priority), &b.pod)));

@@ -183,7 +183,7 @@ impl VolumeTracker {
     }
 
     /// The volumes of a pod that can be followed. One that two of its claims lead to is named once.
-    pub fn of(&self, pod: &PodFacts) -> BTreeSet<TrackedVolume> {
+    pub fn trackable_volumes(&self, pod: &PodFacts) -> BTreeSet<TrackedVolume> {
         pod.claim_refs().filter_map(|claim| self.claims.get(&claim)?.followed().cloned()).collect()
     }
 
@@ -222,7 +222,7 @@ impl VolumeTracker {
 
     /// A pod was evicted by us, or is already terminating.
     pub fn told_to_go(&mut self, pod: &PodFacts, at: Timestamp) {
-        let volumes = self.of(pod);
+        let volumes = self.trackable_volumes(pod);
         if volumes.is_empty() || self.moves.contains_key(&pod.pod.uid) {
             return;
         }
@@ -261,8 +261,11 @@ impl VolumeTracker {
         gone.values().for_each(|(pod, at)| self.told_to_go(pod, *at));
         let with_claims = going().filter(|pod| !pod.claims.is_empty());
         self.listed = with_claims.map(|pod| (Arc::clone(&pod.pod.uid), (pod.clone(), now))).collect();
-        let users: Vec<(Arc<str>, BTreeSet<TrackedVolume>)> =
-            pods.iter().filter(|pod| !pod.is_finished).map(|pod| (Arc::clone(&pod.pod.uid), self.of(pod))).collect();
+        let users: Vec<(Arc<str>, BTreeSet<TrackedVolume>)> = pods
+            .iter()
+            .filter(|pod| !pod.is_finished)
+            .map(|pod| (Arc::clone(&pod.pod.uid), self.trackable_volumes(pod)))
+            .collect();
         for (uid, it) in &mut self.moves {
             let is_held =
                 |volume: &TrackedVolume| users.iter().any(|(user, uses)| user != uid && uses.contains(volume));

@@ -46,7 +46,7 @@ impl<'a> SentPatch<'a> {
 
     fn with<K: Resource<DynamicType = ()> + Serialize>(object: &'a K, patch: Cow<'a, Value>) -> Self {
         Self {
-            object: SubjectRef::of(object),
+            object: SubjectRef::from_object(object),
             uid: object.meta().uid.as_deref().unwrap_or_default(),
             stored: Box::new(move || serde_json::to_value(object).unwrap_or_default()),
             patch,

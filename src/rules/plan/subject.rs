@@ -16,7 +16,7 @@ pub struct SubjectRef {
 
 impl SubjectRef {
     /// The reference to an object.
-    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+    pub fn from_object<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let namespace = object.namespace().unwrap_or_default();
         Self { kind: K::kind(&()).into_owned(), namespace, name: object.name_any() }
     }

@@ -20,7 +20,7 @@ struct WriteContent {
 }
 
 impl WriteContent {
-    fn of(patch: &Value) -> Self {
+    fn from_patch(patch: &Value) -> Self {
         Self { fields: patch::fields(patch), hash: fnv1a_64(patch.to_string().bytes()) }
     }
 }
@@ -72,7 +72,7 @@ const LASTING: SignedDuration = SignedDuration::from_secs(10);
 impl WriteLog {
     /// A patch of an object was accepted; `stored` is the answer.
     pub fn accepted(&mut self, uid: &str, patch: &Value, stored: &Value, now: Timestamp) {
-        let history = self.0.entry(WriteContent::of(patch)).or_default();
+        let history = self.0.entry(WriteContent::from_patch(patch)).or_default();
         history.tried = Some(uid.to_owned());
         if patch::unmet(patch, stored).is_empty() {
             history.altered.remove(uid);
@@ -120,7 +120,7 @@ impl WriteLog {
                 return false;
             }
             let Some(sent) = snapshot.sent_patch(&step.action) else { return true };
-            let content = WriteContent::of(&sent.patch);
+            let content = WriteContent::from_patch(&sent.patch);
             let Some(history) = self.0.get_mut(&content).filter(|history| history.is_confirmed) else { return true };
             let object = sent.object;
             let differences = patch::unmet(&sent.patch, &(sent.stored)());
@@ -149,7 +149,7 @@ impl WriteLog {
     fn confirm<S: PlanInput>(&mut self, snapshot: &S, plan: &Plan<S::Action>, now: Timestamp) {
         let mut wanted: BTreeSet<(WriteContent, String)> = BTreeSet::new();
         for sent in plan.steps.iter().filter_map(|step| snapshot.sent_patch(&step.action)) {
-            wanted.insert((WriteContent::of(&sent.patch), sent.uid.to_owned()));
+            wanted.insert((WriteContent::from_patch(&sent.patch), sent.uid.to_owned()));
         }
         for (content, uid) in &wanted {
             if let Some(history) = self.0.get_mut(content) {

@@ -29,7 +29,7 @@ pub enum ReplacementLimit {
 pub struct InvalidLimit;
 
 impl ReplacementLimit {
-    fn of(self, machines: u32) -> u32 {
+    fn scaled_value(self, machines: u32) -> u32 {
         match self {
             Self::Machines(count) => count,
             Self::Percent(percent) => (u64::from(machines) * u64::from(percent) / 100).try_into().unwrap_or(u32::MAX),
@@ -85,7 +85,7 @@ impl MeltdownLimits {
     }
 
     /// The limit of a group.
-    pub fn of(&self, group: &MeltdownGroup) -> ReplacementLimit {
+    pub fn group_limit(&self, group: &MeltdownGroup) -> ReplacementLimit {
         match group {
             MeltdownGroup::Deployment(_) => self.per_deployment,
             MeltdownGroup::Zone(_) => self.per_zone.unwrap_or_default(),
@@ -204,7 +204,7 @@ impl fmt::Display for PermitKey {
 
 impl OutOfService {
     /// Counts the Machines of one key and ignores others.
-    pub fn of<'a>(key: &PermitKey, machines: impl IntoIterator<Item = &'a Machine>) -> Self {
+    pub fn for_key<'a>(key: &PermitKey, machines: impl IntoIterator<Item = &'a Machine>) -> Self {
         let mut count = Self { group: key.group.clone(), machines: 0, weight: 0, blockers: Vec::new() };
         machines.into_iter().filter(|machine| key.is_of(machine)).for_each(|machine| count.add(machine));
         count.blockers.sort();
@@ -235,7 +235,7 @@ impl OutOfService {
 
     /// The Machines because of which no further one may be replaced; `None` if one may.
     pub fn blocked_by(&self, limits: &MeltdownLimits) -> Option<String> {
-        (self.weight >= limits.of(&self.group).of(self.machines)).then(|| {
+        (self.weight >= limits.group_limit(&self.group).scaled_value(self.machines)).then(|| {
             let more = if self.blockers.len() == NAMES { ", …" } else { "" };
             format!("{}{more}", self.blockers.join(", "))
         })
@@ -272,7 +272,7 @@ mod tests {
 
     fn count(machines: &[Machine]) -> OutOfService {
         let group = MeltdownGroup::Deployment("pool".to_owned());
-        OutOfService::of(&PermitKey { namespace: "ns".to_owned(), group }, machines)
+        OutOfService::for_key(&PermitKey { namespace: "ns".to_owned(), group }, machines)
     }
 
     #[rstest]
@@ -373,7 +373,9 @@ mod tests {
         ];
         let permit = |others: &[Machine]| {
             let all = || others.iter().chain([&sick]);
-            ReplacementPermit::Held(limits.permits_of(&sick).iter().map(|key| OutOfService::of(key, all())).collect())
+            ReplacementPermit::Held(
+                limits.permits_of(&sick).iter().map(|key| OutOfService::for_key(key, all())).collect(),
+            )
         };
         assert_eq!(permit(&others).awaits(&limits), None, "one of the zone, and the limit is two");
         let more = [others[0].clone(), in_zone("c", "c", "Pending", "1")];

@@ -22,7 +22,7 @@ pub struct Key {
 
 impl Key {
     /// The key of an object.
-    pub fn of(meta: &ObjectMeta) -> Self {
+    pub fn from_meta(meta: &ObjectMeta) -> Self {
         Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
     }
 
@@ -78,6 +78,13 @@ impl<K: CacheableKind> ObjectChange<K> {
     pub fn between(old: Option<K>, new: Option<K>) -> Self {
         let meta = new.as_ref().or(old.as_ref()).map(|object| object.meta().clone()).unwrap_or_default();
         let gone = new.is_none();
-        Self { key: Key::of(&meta), meta, old: old.map(Arc::new), new: new.map(Arc::new), gone, unreadable: None }
+        Self {
+            key: Key::from_meta(&meta),
+            meta,
+            old: old.map(Arc::new),
+            new: new.map(Arc::new),
+            gone,
+            unreadable: None,
+        }
     }
 }

@@ -234,7 +234,7 @@ impl<K: CacheableKind> ObjectCache<K> {
             watcher::Event::Delete(object) => {
                 let meta = object.meta().clone();
                 let uid = meta.uid.clone().unwrap_or_default();
-                self.change(|store| store.remove(&Key::of(&meta), &uid, Some(meta)));
+                self.change(|store| store.remove(&Key::from_meta(&meta), &uid, Some(meta)));
             }
         }
         true
@@ -262,7 +262,7 @@ impl<K: CacheableKind> ObjectCache<K> {
     pub fn wrote(&self, mut object: K) -> Arc<K> {
         if is_removed(object.meta()) {
             let uid = object.meta().uid.clone().unwrap_or_default();
-            self.removed(&Key::of(object.meta()), &uid);
+            self.removed(&Key::from_meta(object.meta()), &uid);
             return Arc::new(object);
         }
         (self.prune)(&mut object);
@@ -276,7 +276,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         match object {
             GuardedObject::Readable(object) => drop(self.wrote(object)),
             GuardedObject::Unreadable { metadata, .. } if is_removed(&metadata) => {
-                self.removed(&Key::of(&metadata), metadata.uid.as_deref().unwrap_or_default());
+                self.removed(&Key::from_meta(&metadata), metadata.uid.as_deref().unwrap_or_default());
             }
             unreadable => self.change(|store| store.read(unreadable)),
         }

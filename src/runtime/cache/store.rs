@@ -170,7 +170,7 @@ impl<K: CacheableKind> CacheStore<K> {
         self.listed_load = CacheLoad::default();
         let mut changes = self.remove_unlisted(&listed);
         for object in listed {
-            let key = Key::of(object.meta());
+            let key = Key::from_meta(object.meta());
             let rule = if self.is_written_since_listing(&key) { FreshnessRule::Newer } else { FreshnessRule::Truth };
             if rule == FreshnessRule::Truth {
                 self.gone.revive(object.meta().uid.as_deref().unwrap_or_default(), self.listing);
@@ -202,7 +202,7 @@ impl<K: CacheableKind> CacheStore<K> {
 
     /// The watch shows an object.
     pub fn apply(&mut self, object: GuardedObject<K>) -> Option<ObjectChange<K>> {
-        let key = Key::of(object.meta());
+        let key = Key::from_meta(object.meta());
         self.unconfirmed.remove(&key);
         self.doubtful.remove(&key);
         self.put(object, FreshnessRule::Newer)
@@ -245,7 +245,7 @@ impl<K: CacheableKind> CacheStore<K> {
 
     /// One object of a live read, which may be older than the stored one.
     pub fn read(&mut self, object: GuardedObject<K>) -> Option<ObjectChange<K>> {
-        let key = Key::of(object.meta());
+        let key = Key::from_meta(object.meta());
         let change = self.put(object, FreshnessRule::Newer)?;
         self.unconfirmed.insert(key, self.listing);
         Some(change)
@@ -253,7 +253,7 @@ impl<K: CacheableKind> CacheStore<K> {
 
     /// A write returned an object.
     pub fn wrote(&mut self, object: Arc<K>) -> Option<ObjectChange<K>> {
-        let key = Key::of(object.meta());
+        let key = Key::from_meta(object.meta());
         let change = self.hold(object, FreshnessRule::Newer)?;
         self.doubtful.remove(&key);
         self.unconfirmed.insert(key, self.listing);
@@ -292,7 +292,7 @@ impl<K: CacheableKind> CacheStore<K> {
 
     fn hold(&mut self, object: Arc<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
         let meta = object.meta().clone();
-        let key = Key::of(&meta);
+        let key = Key::from_meta(&meta);
         if self.is_stale(&key, &meta, rule) {
             return None;
         }
@@ -303,7 +303,7 @@ impl<K: CacheableKind> CacheStore<K> {
 
     /// Stores an object that cannot be decoded, by its metadata only.
     fn set_aside(&mut self, meta: ObjectMeta, error: String, rule: FreshnessRule) -> Option<ObjectChange<K>> {
-        let key = Key::of(&meta);
+        let key = Key::from_meta(&meta);
         if self.is_stale(&key, &meta, rule) {
             return None;
         }
@@ -400,7 +400,7 @@ impl DeletedUids {
 }
 
 fn identity(meta: &ObjectMeta) -> (Key, String) {
-    (Key::of(meta), meta.uid.clone().unwrap_or_default())
+    (Key::from_meta(meta), meta.uid.clone().unwrap_or_default())
 }
 
 fn version(meta: &ObjectMeta) -> Option<u64> {

@@ -71,7 +71,7 @@ pub(super) async fn renew(election: &LeaderElection, term: &LeaseTerm) -> Result
     let sent_at = Instant::now();
     let own = anchors.iter().find(|anchor| anchor.claim.is_some());
     if own.is_none() && !anchors.is_empty() {
-        let CandidateName { namespace, lease } = CandidateName::of(election);
+        let CandidateName { namespace, lease } = CandidateName::from_election(election);
         info!(
             lease,
             namespace, "the namespace is being deleted: keeping leadership with an annotation on a remaining object"
@@ -118,7 +118,7 @@ pub(super) async fn acquire(
         }
         return Err(LeaseCallError::Conflict);
     }
-    let CandidateName { namespace, lease } = CandidateName::of(election);
+    let CandidateName { namespace, lease } = CandidateName::from_election(election);
     info!(
         lease,
         namespace, "the namespace is being deleted: acquired leadership with an annotation on a remaining object"
@@ -148,7 +148,7 @@ struct CandidateName<'a> {
 }
 
 impl<'a> CandidateName<'a> {
-    fn of(election: &'a LeaderElection) -> Self {
+    fn from_election(election: &'a LeaderElection) -> Self {
         Self { namespace: &election.config.namespace, lease: &election.config.name }
     }
 }
@@ -170,14 +170,15 @@ async fn anchors(election: &LeaderElection) -> Result<Vec<AnchorObject>, LeaseCa
         let client = election.leases.clone().into_client();
         let api = MetadataApi::namespaced_with(client, &election.config.namespace, &resource);
         let list = election.call(api.list(&ListParams::default())).await?;
-        let anchors = list.items.into_iter().filter_map(|object| AnchorObject::of(&api, object.meta(), annotation));
+        let anchors =
+            list.items.into_iter().filter_map(|object| AnchorObject::from_meta(&api, object.meta(), annotation));
         Ok::<Vec<AnchorObject>, LeaseCallError>(anchors.collect())
     });
     Ok(try_join_all(of_kinds).await?.concat())
 }
 
 impl AnchorObject {
-    fn of(api: &MetadataApi, meta: &ObjectMeta, annotation: &str) -> Option<Self> {
+    fn from_meta(api: &MetadataApi, meta: &ObjectMeta, annotation: &str) -> Option<Self> {
         meta.finalizers.as_ref().filter(|finalizers| !finalizers.is_empty())?;
         let text = meta.annotations.as_ref().and_then(|all| all.get(annotation)).cloned();
         let uid = meta.uid.clone().unwrap_or_default();

@@ -84,7 +84,7 @@ impl MetricsRegistry {
     }
 
     /// The metrics of a kind: one instance for all cells, created at its first use.
-    pub fn of<M: MetricCollector + Default>(&self) -> Arc<M> {
+    pub fn collector<M: MetricCollector + Default>(&self) -> Arc<M> {
         let mut measures = self.measures();
         let known = measures.entry(TypeId::of::<M>()).or_insert_with(|| Arc::new(M::default()));
         let known: Arc<dyn Any + Send + Sync> = Arc::<dyn MetricCollector>::clone(known);
@@ -179,7 +179,7 @@ mod tests {
     fn the_metrics_of_a_kind_are_shared_by_all_cells() {
         let metrics = MetricsRegistry::new();
         for _cell in 0..2 {
-            metrics.clone().of::<Steps>().0.add([], 1.0);
+            metrics.clone().collector::<Steps>().0.add([], 1.0);
         }
         let text = metrics.render();
         assert!(text.contains("\nsteps_total 2\n"), "{text}");

@@ -95,7 +95,7 @@ impl RequestMetrics {
 
     /// The clock of an API server. The clients with its [`layer`](ServerClock::layer) measure it.
     pub fn clock(&self, server: &Uri) -> ServerClock {
-        self.0.clocks.of(&host_of(server))
+        self.0.clocks.clock_for(&host_of(server))
     }
 
     pub(super) fn collect(&self, out: &mut TextExposition) {

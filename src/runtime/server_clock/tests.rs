@@ -130,7 +130,7 @@ fn differences_are_exported_once_they_are_known() {
     let own = ManualClock::at(at(0.0));
     let time: Arc<dyn TimeSource> = Arc::new(own.clone());
     let clocks = ServerClocks { own: Arc::clone(&time), host: time, clocks: Mutex::default() };
-    let clock = clocks.of(&Arc::from("api.example"));
+    let clock = clocks.clock_for(&Arc::from("api.example"));
     let text = || {
         let mut out = TextExposition::default();
         clocks.collect(&mut out);

@@ -161,7 +161,7 @@ async fn apply(
                 RegistrationOutcome::Occupied => Ok(NodeCallOutcome::Occupied),
                 RegistrationOutcome::Done(uid) => {
                     cloud.node_registered(&id, &uid);
-                    Ok(NodeCallOutcome::Written(MutableNodeStatus::of(&vm)))
+                    Ok(NodeCallOutcome::Written(MutableNodeStatus::from_vm(&vm)))
                 }
             }
         }
@@ -169,14 +169,14 @@ async fn apply(
             if !target.update(&vm, now).await? {
                 cloud.node_lost(&id);
             }
-            Ok(NodeCallOutcome::Written(MutableNodeStatus::of(&vm)))
+            Ok(NodeCallOutcome::Written(MutableNodeStatus::from_vm(&vm)))
         }
         NodeAction::Beat(vm, with_status) => {
             target.renew(&vm, now).await?;
             if with_status && !target.update(&vm, now).await? {
                 cloud.node_lost(&id);
             }
-            Ok(NodeCallOutcome::Beaten(now, with_status.then(|| MutableNodeStatus::of(&vm))))
+            Ok(NodeCallOutcome::Beaten(now, with_status.then(|| MutableNodeStatus::from_vm(&vm))))
         }
         NodeAction::MarkDead(name) => target.mark_dead(&name, now).await.map(|_| NodeCallOutcome::Marked),
         NodeAction::Remove(departed, with_lease) => {

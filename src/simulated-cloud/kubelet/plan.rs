@@ -35,7 +35,7 @@ pub(super) struct MutableNodeStatus {
 }
 
 impl MutableNodeStatus {
-    pub(super) fn of(vm: &VmRecord) -> Self {
+    pub(super) fn from_vm(vm: &VmRecord) -> Self {
         Self { conditions: vm.conditions.clone(), volumes: vm.volumes.clone() }
     }
 }
@@ -110,7 +110,7 @@ fn next_of_registered(
             gone_at => NodeAction::Wait(Some(gone_at.map_or(dead_at, |at| at.min(dead_at)))),
         };
     }
-    let current = MutableNodeStatus::of(&vm);
+    let current = MutableNodeStatus::from_vm(&vm);
     if memory.written.as_ref().is_some_and(|written| *written != current)
         || (memory.written.is_none() && current != MutableNodeStatus::default())
     {
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn a_condition_is_written_when_it_changes_and_only_then() {
         let mut vm = registered(0);
-        let memory = Memory { written: Some(MutableNodeStatus::of(&vm)), ..Memory::default() };
+        let memory = Memory { written: Some(MutableNodeStatus::from_vm(&vm)), ..Memory::default() };
         let ConditionRequest { reason, message, .. } = ConditionRequest::default();
         let set = SetCondition { status: Some("True".into()), reason, message, since: at(1) };
         vm.conditions.insert("KernelDeadlock".into(), set);
         assert_eq!(decide(&vm, &memory, 1), NodeAction::Update(Box::new(vm.clone())));
-        let memory = Memory { written: Some(MutableNodeStatus::of(&vm)), ..Memory::default() };
+        let memory = Memory { written: Some(MutableNodeStatus::from_vm(&vm)), ..Memory::default() };
         assert_eq!(decide(&vm, &memory, 1), NodeAction::Wait(Some(at(10))));
         assert_eq!(
             decide(&vm, &Memory::default(), 1),

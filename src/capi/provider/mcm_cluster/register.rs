@@ -59,7 +59,7 @@ fn naming<K>(caches: &MCMClusters, change: &ObjectChange<K>, names: fn(&MCMClust
         return Vec::new();
     }
     let all = caches.objects.cache.all();
-    all.iter().filter(|one| names(one, &change.key.name)).map(|one| Key::of(&one.metadata)).collect()
+    all.iter().filter(|one| names(one, &change.key.name)).map(|one| Key::from_meta(&one.metadata)).collect()
 }
 
 #[cfg(test)]

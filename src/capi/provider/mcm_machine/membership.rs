@@ -100,7 +100,7 @@ fn is_gone(action: &Action, error: &DriverError) -> bool {
 
 impl LoadBalancerMembership {
     /// The membership of the VM. `has_vm`: it exists and its ID is stored.
-    pub(super) fn of(snapshot: &Snapshot, has_vm: bool) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, has_vm: bool) -> Self {
         let is_deleting = snapshot.object.metadata.deletion_timestamp.is_some();
         let wanted = snapshot.wanted();
         match wanted {

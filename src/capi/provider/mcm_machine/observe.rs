@@ -73,7 +73,7 @@ impl SnapshotReader for MCMMachines {
             own_class,
             vm_class,
             served,
-            obstacle: self.managers.of(&key.namespace),
+            obstacle: self.managers.namespace_obstacle(&key.namespace),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
             object,

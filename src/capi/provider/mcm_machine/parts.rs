@@ -45,10 +45,10 @@ pub(super) struct MachineConditionVerdicts {
 }
 
 impl MachineConditionVerdicts {
-    pub(super) fn of(snapshot: &Snapshot, class: &ClassResolution) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, class: &ClassResolution) -> Self {
         let vm = vm(snapshot, class);
         Self {
-            membership: LoadBalancerMembership::of(snapshot, vm.is_true()),
+            membership: LoadBalancerMembership::from_snapshot(snapshot, vm.is_true()),
             cluster: cluster(snapshot),
             class: match class {
                 ClassResolution::Usable { name, content, .. } => in_its_zone(snapshot, name, content),

@@ -51,7 +51,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 /// Writes the native Machine, the ID of its VM, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let class = snapshot.described();
-    let parts = MachineConditionVerdicts::of(snapshot, &class);
+    let parts = MachineConditionVerdicts::from_snapshot(snapshot, &class);
     match snapshot.own_native() {
         Some(machine) => {
             if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
@@ -176,7 +176,7 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     if has_native && (read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class)) {
         return;
     }
-    let membership = LoadBalancerMembership::of(snapshot, false);
+    let membership = LoadBalancerMembership::from_snapshot(snapshot, false);
     if has_native || membership.has_changed(snapshot) {
         let text = "the MCM Machine is being deleted";
         if report(plan, snapshot, status::deleting(snapshot, &class, text, &membership), "it is being deleted") {
@@ -212,8 +212,12 @@ fn tear_down(plan: &mut Plan<Action>, snapshot: &Snapshot) {
                 plan.wait(WaitKind::Class, "the name of its MachineClass to become free", None);
             }
             ClassResolution::Problem(problem) => {
-                let next =
-                    status::deleting(snapshot, &class, &problem.message, &LoadBalancerMembership::of(snapshot, false));
+                let next = status::deleting(
+                    snapshot,
+                    &class,
+                    &problem.message,
+                    &LoadBalancerMembership::from_snapshot(snapshot, false),
+                );
                 report(plan, snapshot, next, "the VM cannot be deleted without its class");
                 plan.wait(WaitKind::Class, problem.message.clone(), None);
             }

@@ -97,7 +97,7 @@ fn is_provisioned(object: &MCMMachine) -> bool {
 }
 
 fn keys(objects: &[Arc<MCMMachine>]) -> Vec<Key> {
-    objects.iter().map(|object| Key::of(&object.metadata)).collect()
+    objects.iter().map(|object| Key::from_meta(&object.metadata)).collect()
 }
 
 /// The MCMMachine of a Machine.

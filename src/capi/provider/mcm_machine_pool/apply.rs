@@ -144,7 +144,7 @@ async fn read_machines(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<()
 
 /// Names of the native Machines whose Nodes have the taint with which the autoscaler begins to delete them.
 async fn to_be_deleted(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<BTreeSet<String>, ReconcileError> {
-    let cluster = snapshot.cluster.known().map(|cluster| Key::of(&cluster.metadata));
+    let cluster = snapshot.cluster.known().map(|cluster| Key::from_meta(&cluster.metadata));
     let target = cluster.and_then(|cluster| kind.targets.get(&target_of(&cluster)));
     let away = || ReconcileError::read("the Nodes of the pool", Error::other("the workload cluster is not connected"));
     let target = target.ok_or_else(away)?;

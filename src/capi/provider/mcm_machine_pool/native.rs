@@ -44,7 +44,7 @@ pub(super) fn changed(
     class: Option<&str>,
     deployment: &Arc<MachineDeployment>,
 ) -> Option<DraftPatch<MachineDeployment>> {
-    let mut draft = ObjectDraft::of(Arc::clone(deployment));
+    let mut draft = ObjectDraft::new(Arc::clone(deployment));
     draft.edit("the MachinePool or the MCMMachinePool changed", |deployment| {
         if let Some(replicas) = share.replicas.filter(|_| !snapshot.is_scaled_elsewhere()) {
             deployment.spec.replicas = replicas;

@@ -49,7 +49,7 @@ impl SnapshotReader for MCMMachinePools {
             None => ObjectView::Missing,
         };
         let infrastructure = infrastructure(&self.infrastructures.cache, &cluster);
-        let shares = owner.known().map(|pool| shares::of(&object, pool)).unwrap_or_default();
+        let shares = owner.known().map(|pool| shares::pool_shares(&object, pool)).unwrap_or_default();
         let wanted: BTreeSet<String> =
             shares.iter().map(|share| shares::class_name(&object, &share.zone, &infrastructure)).collect();
         let needed: BTreeSet<&str> = shares.iter().map(|share| share.name.as_str()).collect();
@@ -70,7 +70,7 @@ impl SnapshotReader for MCMMachinePools {
             unreadable_deployments: unreadable(&self.deployments.cache, key),
             nodes_unknown: self.nodes_unknown(&cluster),
             is_resumed: uid.is_some_and(|uid| self.resumed.contains(&uid)),
-            obstacle: self.managers.of(&key.namespace),
+            obstacle: self.managers.namespace_obstacle(&key.namespace),
             watch_filter: self.watch_filter.clone(),
             now: self.clock.now(),
             object,
@@ -167,14 +167,14 @@ impl MCMMachinePools {
         let all = self.members.cache.all().into_iter();
         let own = all.filter(|one| one.namespace() == object.namespace() && is_about(&one.name_any(), &one.metadata));
         let member = |object: Arc<mcm_conversion::types::MCMMachine>| {
-            let machine = view(&self.machines.cache, &Key::of(&object.metadata));
+            let machine = view(&self.machines.cache, &Key::from_meta(&object.metadata));
             (object.name_any(), MachinePoolMember { machine: members::machine_of(&object, machine), object })
         };
         own.map(member).collect()
     }
 
     fn nodes_unknown(&self, cluster: &ObjectView<Cluster>) -> Option<String> {
-        let key = Key::of(&cluster.known()?.metadata);
+        let key = Key::from_meta(&cluster.known()?.metadata);
         if let Some(problem) = self.workloads.attempt(&key).and_then(|attempt| attempt.problem) {
             return Some(problem);
         }

@@ -29,7 +29,7 @@ pub(super) struct PoolConditionVerdicts {
 }
 
 impl PoolConditionVerdicts {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot) -> Self {
         let shares = snapshot.shares();
         Self {
             cluster: cluster(snapshot),

@@ -62,7 +62,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 
 /// Writes the native objects, the IDs of the VMs, and the status, in this order.
 fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
-    let parts = PoolConditionVerdicts::of(snapshot);
+    let parts = PoolConditionVerdicts::from_snapshot(snapshot);
     if snapshot.shown().is_empty() {
         native_objects(plan, snapshot, &parts);
         if !plan.steps.is_empty() {

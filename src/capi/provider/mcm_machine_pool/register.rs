@@ -139,7 +139,10 @@ fn of_set(_: &MCMMachinePools, change: &ObjectChange<MachineSet>) -> Vec<Key> {
 
 fn of_class(caches: &MCMMachinePools, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     let all = caches.objects.cache.all();
-    all.iter().filter(|pool| is_in(&pool.metadata, &change.key.namespace)).map(|pool| Key::of(&pool.metadata)).collect()
+    all.iter()
+        .filter(|pool| is_in(&pool.metadata, &change.key.namespace))
+        .map(|pool| Key::from_meta(&pool.metadata))
+        .collect()
 }
 
 /// The Nodes of a workload cluster become known or unknown.
@@ -149,7 +152,7 @@ fn of_target(caches: &MCMMachinePools, target: &TargetCluster, _: &CacheTrust) -
         cluster.is_some_and(|cluster| target_of(&cluster) == target.id)
     };
     let all = caches.objects.cache.all();
-    all.iter().filter(|pool| is_there(pool)).map(|pool| Key::of(&pool.metadata)).collect()
+    all.iter().filter(|pool| is_there(pool)).map(|pool| Key::from_meta(&pool.metadata)).collect()
 }
 
 fn labelled(meta: &ObjectMeta) -> Option<Key> {
@@ -162,11 +165,11 @@ fn showing(pools: &CachedApi<MCMMachinePool>, deployment: &Key) -> Vec<Key> {
         pool.spec.machine_deployment_ref.name == deployment.name
             && pool.metadata.namespace.as_deref() == Some(&deployment.namespace)
     };
-    pools.cache.all().into_iter().filter(shows).map(|pool| Key::of(&pool.metadata)).collect()
+    pools.cache.all().into_iter().filter(shows).map(|pool| Key::from_meta(&pool.metadata)).collect()
 }
 
 fn keys(pools: &[Arc<MCMMachinePool>]) -> Vec<Key> {
-    pools.iter().map(|pool| Key::of(&pool.metadata)).collect()
+    pools.iter().map(|pool| Key::from_meta(&pool.metadata)).collect()
 }
 
 /// The MCMMachinePool of a MachinePool.

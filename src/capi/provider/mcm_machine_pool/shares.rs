@@ -32,7 +32,7 @@ pub(super) struct PoolShare {
 }
 
 /// The shares of a pool, in the order of their zones.
-pub(super) fn of(object: &MCMMachinePool, owner: &MachinePool) -> Vec<PoolShare> {
+pub(super) fn pool_shares(object: &MCMMachinePool, owner: &MachinePool) -> Vec<PoolShare> {
     let (name, replicas) = (object.name_any(), owner.spec.replicas);
     let parts = spread(replicas.unwrap_or_default(), &owner.spec.failure_domains).into_iter();
     let shares = parts.map(|(zone, part)| PoolShare {
@@ -68,7 +68,7 @@ pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &O
 impl Snapshot {
     /// The native deployments that the pool needs; none while its MachinePool is unknown.
     pub(super) fn shares(&self) -> Vec<PoolShare> {
-        self.owner.known().map(|owner| of(&self.object, owner)).unwrap_or_default()
+        self.owner.known().map(|owner| pool_shares(&self.object, owner)).unwrap_or_default()
     }
 
     /// The class of a share.

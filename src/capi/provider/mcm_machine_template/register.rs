@@ -35,7 +35,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
 
 fn of_class(caches: &MCMMachineTemplates, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     let templates = caches.objects.cache.by(BY_CLASS, &change.key);
-    templates.iter().map(|template| Key::of(&template.metadata)).collect()
+    templates.iter().map(|template| Key::from_meta(&template.metadata)).collect()
 }
 
 /// The templates of a Cluster. Only a paused one matters, and few templates have the label.
@@ -44,5 +44,5 @@ fn of_cluster(caches: &MCMMachineTemplates, change: &ObjectChange<Cluster>) -> V
         cluster_name(&template.metadata) == Some(&change.key.name) && is_in(&template.metadata, &change.key.namespace)
     };
     let all = caches.objects.cache.all();
-    all.iter().filter(|one| is_of(one)).map(|one| Key::of(&one.metadata)).collect()
+    all.iter().filter(|one| is_of(one)).map(|one| Key::from_meta(&one.metadata)).collect()
 }

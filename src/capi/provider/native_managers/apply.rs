@@ -48,7 +48,7 @@ struct ManagerLeaseTable {
 
 impl ManagerRegistry {
     /// Why nothing may be done in a namespace.
-    pub fn of(&self, namespace: &str) -> Option<ManagerObstacle> {
+    pub fn namespace_obstacle(&self, namespace: &str) -> Option<ManagerObstacle> {
         let state = self.state.read();
         if state.is_ignored {
             return None;
@@ -160,7 +160,7 @@ impl NativeManagers {
         let mut read = Vec::new();
         for name in leases::NAMES {
             let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
-            read.extend(api.list(&by_name).await?.items.into_iter().map(of));
+            read.extend(api.list(&by_name).await?.items.into_iter().map(manager_lease));
         }
         Ok(read)
     }
@@ -177,7 +177,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     poll::register(builder, NativeManagers { managers, control, scope, clock });
 }
 
-fn of(lease: v1::Lease) -> NativeManagerLease {
+fn manager_lease(lease: v1::Lease) -> NativeManagerLease {
     let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
     let version = lease.resource_version().unwrap_or_default();
     let spec = lease.spec.unwrap_or_default();

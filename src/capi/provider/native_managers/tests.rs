@@ -31,21 +31,21 @@ fn lease(holder: &str, version: &str) -> NativeManagerLease {
 fn a_lease_is_held_until_it_was_not_renewed_for_as_long_as_it_is_valid() {
     let managers = ManagerRegistry::default();
     managers.heard(Ok(vec![lease(GO, "1")]), at(0));
-    let Some(ManagerObstacle { on, is_certain: true }) = managers.of("ns") else {
+    let Some(ManagerObstacle { on, is_certain: true }) = managers.namespace_obstacle("ns") else {
         panic!("a first sight may be a renewal")
     };
     assert!(on.contains(GO) && on.contains("--replaces-machine-controller-manager"), "{on}");
-    assert_eq!(managers.of("other"), None);
+    assert_eq!(managers.namespace_obstacle("other"), None);
     managers.heard(Ok(vec![lease(GO, "2")]), at(15));
-    assert!(managers.of("ns").is_some(), "it was renewed");
+    assert!(managers.namespace_obstacle("ns").is_some(), "it was renewed");
     managers.heard(Ok(vec![lease(GO, "2")]), at(29));
-    assert!(managers.of("ns").is_some());
+    assert!(managers.namespace_obstacle("ns").is_some());
     managers.heard(Ok(vec![lease(GO, "2")]), at(30));
-    assert_eq!(managers.of("ns"), None);
+    assert_eq!(managers.namespace_obstacle("ns"), None);
     managers.heard(Ok(vec![lease(GO, "3")]), at(60));
-    assert!(managers.of("ns").is_some(), "it has come back");
+    assert!(managers.namespace_obstacle("ns").is_some(), "it has come back");
     managers.heard(Ok(Vec::new()), at(61));
-    assert_eq!(managers.of("ns"), None);
+    assert_eq!(managers.namespace_obstacle("ns"), None);
 }
 
 /// `mcm run` leaves the machines of the provider alone, and a Lease that was released has no holder.
@@ -61,16 +61,18 @@ fn a_lease_of_this_program_or_of_nobody_is_no_obstacle() {
 #[test]
 fn nothing_is_done_before_the_leases_were_read() {
     let managers = ManagerRegistry::default();
-    assert!(managers.of("ns").is_some_and(|obstacle| !obstacle.is_certain));
+    assert!(managers.namespace_obstacle("ns").is_some_and(|obstacle| !obstacle.is_certain));
     managers.heard(Err("no".to_owned()), at(0));
-    assert!(managers.of("ns").is_some_and(|obstacle| obstacle.is_certain && obstacle.on.contains("no")));
+    assert!(
+        managers.namespace_obstacle("ns").is_some_and(|obstacle| obstacle.is_certain && obstacle.on.contains("no"))
+    );
     managers.heard(Ok(Vec::new()), at(1));
     managers.heard(Err("no".to_owned()), at(2));
-    assert_eq!(managers.of("ns"), None);
+    assert_eq!(managers.namespace_obstacle("ns"), None);
     managers.forget();
-    assert!(managers.of("ns").is_some());
+    assert!(managers.namespace_obstacle("ns").is_some());
     managers.ignore();
-    assert_eq!(managers.of("ns"), None);
+    assert_eq!(managers.namespace_obstacle("ns"), None);
 }
 
 /// A Lease that is not renewed is read again when it may have expired.

@@ -98,7 +98,7 @@ impl NativeHoldCaches {
     }
 
     fn beside_another(&self, meta: &ObjectMeta) -> Option<ReconcileHold> {
-        let another = self.managers.of(meta.namespace.as_deref().unwrap_or_default());
+        let another = self.managers.namespace_obstacle(meta.namespace.as_deref().unwrap_or_default());
         another.map(|another| ReconcileHold::from(another.on))
     }
 
@@ -184,7 +184,7 @@ impl NativeHoldCaches {
     /// The MCMMachine of a native Machine of a pool, if it has one.
     fn member_of(&self, meta: &ObjectMeta) -> Option<Arc<MCMMachine>> {
         let is_of_set = owner::controller_of(meta).is_some_and(|controller| controller.kind == "MachineSet");
-        let member = self.objects.get(&Key::of(meta)).filter(|_| is_of_set)?;
+        let member = self.objects.get(&Key::from_meta(meta)).filter(|_| is_of_set)?;
         (pool_of(&member.metadata) == pool_of(meta)).then_some(member)
     }
 
@@ -207,14 +207,16 @@ impl NativeHoldCaches {
     pub fn natives_of(&self, cluster: &Key) -> BTreeSet<Key> {
         let is_own = |meta: &ObjectMeta| cluster_name(meta) == Some(&cluster.name) && is_in(meta, &cluster.namespace);
         let mut keys = self.natives_of_pools(is_own);
-        keys.extend(self.objects.by(mcm_machine::BY_CLUSTER, cluster).iter().map(|object| Key::of(&object.metadata)));
+        keys.extend(
+            self.objects.by(mcm_machine::BY_CLUSTER, cluster).iter().map(|object| Key::from_meta(&object.metadata)),
+        );
         keys
     }
 
     /// The native objects of all Clusters.
     pub fn all_natives(&self) -> BTreeSet<Key> {
         let mut keys = self.natives_of_pools(|_| true);
-        keys.extend(self.objects.all().iter().map(|object| Key::of(&object.metadata)));
+        keys.extend(self.objects.all().iter().map(|object| Key::from_meta(&object.metadata)));
         keys
     }
 
@@ -223,7 +225,7 @@ impl NativeHoldCaches {
         let (deployments, sets, machines) = (self.deployments.all(), self.sets.all(), self.machines.all());
         let all = deployments.iter().map(|one| &one.metadata).chain(sets.iter().map(|one| &one.metadata));
         let all = all.chain(machines.iter().map(|one| &one.metadata));
-        all.filter(|meta| pool_of(meta).is_some() && is_meant(meta)).map(Key::of).collect()
+        all.filter(|meta| pool_of(meta).is_some() && is_meant(meta)).map(Key::from_meta).collect()
     }
 }
 

@@ -47,21 +47,21 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
 }
 
 fn of_class(caches: &StandInMachineReconciler, change: &ObjectChange<MachineClass>) -> Vec<Key> {
-    machines::naming_class(&caches.natives.cache, &change.key).map(|one| Key::of(&one.metadata)).collect()
+    machines::naming_class(&caches.natives.cache, &change.key).map(|one| Key::from_meta(&one.metadata)).collect()
 }
 
 /// All machines of the native set of a name.
 fn of_set(caches: &StandInMachineReconciler, set: &Key) -> Vec<Key> {
     let uid = caches.native_sets.cache.get(set).and_then(|one| one.metadata.uid.clone());
     let machines = uid.map(|uid| caches.natives.cache.by(machines::BY_CONTROLLER, &uid)).unwrap_or_default();
-    machines.iter().map(|machine| Key::of(&machine.metadata)).collect()
+    machines.iter().map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 /// All machines of the native deployment of a name.
 fn below(caches: &StandInMachineReconciler, deployment: &Key) -> Vec<Key> {
     let uid = caches.deployments.native_uid(deployment);
     let sets = uid.map(|uid| caches.native_sets.cache.by(machine_set::BY_CONTROLLER, &uid)).unwrap_or_default();
-    sets.iter().flat_map(|set| of_set(caches, &Key::of(&set.metadata))).collect()
+    sets.iter().flat_map(|set| of_set(caches, &Key::from_meta(&set.metadata))).collect()
 }
 
 /// The machines of a deployment of which something changed that they show.

@@ -105,7 +105,7 @@ impl StandInDeploymentReconciler {
     fn machines(&self, key: &Key) -> Vec<(Arc<Machine>, Arc<mcm_api::machine::Machine>)> {
         let natives = self.native_machines.cache.by(machine::BY_DEPLOYMENT, &key.name).into_iter();
         let own = natives.filter(|native| is_in(&native.metadata, &key.namespace));
-        own.filter_map(|native| Some((self.machines.cache.get(&Key::of(&native.metadata))?, native))).collect()
+        own.filter_map(|native| Some((self.machines.cache.get(&Key::from_meta(&native.metadata))?, native))).collect()
     }
 
     fn version(&self, secret: &Key) -> ObjectView<String> {
@@ -137,7 +137,7 @@ impl StandInDeploymentReconciler {
         let deployments = self.objects.cache.all();
         let is_needed = |name: &str| deployments.iter().any(|one| is_in(&one.metadata, namespace) && needs(one, name));
         let is_named = |key: &Key| machine_class::naming(&self.classes.cache, key).next().is_some();
-        let stale = own.filter(|one| !is_needed(&one.name_any()) && !is_named(&Key::of(&one.metadata)));
+        let stale = own.filter(|one| !is_needed(&one.name_any()) && !is_named(&Key::from_meta(&one.metadata)));
         stale.map(|one| one.name_any()).collect()
     }
 }

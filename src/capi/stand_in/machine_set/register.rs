@@ -46,7 +46,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
 fn of_deployment<K>(caches: &StandInSetReconciler, change: &ObjectChange<K>) -> Vec<Key> {
     let uid = caches.deployments.native_uid(&change.key);
     let sets = uid.map(|uid| caches.natives.cache.by(BY_CONTROLLER, &uid)).unwrap_or_default();
-    sets.iter().map(|set| Key::of(&set.metadata)).collect()
+    sets.iter().map(|set| Key::from_meta(&set.metadata)).collect()
 }
 
 /// The end of a pause concerns all sets beside a Cluster; they are few.

@@ -37,7 +37,7 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
         Action::GetVmStatus => {
             if watch_vm::is_needed(snapshot) {
                 let machine = snapshot.machine.name_any();
-                context.checks.look_up(CloudAccount::of(class), machine, |_| async {}).await;
+                context.checks.look_up(CloudAccount::from_class(class), machine, |_| async {}).await;
             }
             let answer = driver.status(&request).await;
             snapshot.now = context.now();
@@ -71,7 +71,7 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
 /// unknown owner is treated as an API server that does not answer.
 async fn owner(context: &MachineContext, snapshot: &Snapshot) -> Result<String, DriverError> {
     let namespace = snapshot.machine.namespace().unwrap_or_default();
-    match context.owners.of(&namespace).await {
+    match context.owners.namespace_owner(&namespace).await {
         Ok(owner) => Ok(owner.marker().to_owned()),
         Err(error) => Err(DriverError::new(Code::Unavailable, format!("VM not created: {error}"))),
     }

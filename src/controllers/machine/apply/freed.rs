@@ -36,17 +36,18 @@ pub fn short_of_resources(
     classes: &ObjectCache<MachineClass>,
     freed: &MachineClass,
 ) -> Vec<Key> {
-    let account = CloudAccount::of(freed);
+    let account = CloudAccount::from_class(freed);
     let class_of = |machine: &Machine| classes.get(&Key::beside(&machine.metadata, &machine.spec.class.name));
     let all = machines.all().into_iter().filter(|machine| is_short_of_resources(machine));
-    let mut short: Vec<_> =
-        all.filter(|machine| class_of(machine).is_some_and(|class| CloudAccount::of(&class) == account)).collect();
+    let mut short: Vec<_> = all
+        .filter(|machine| class_of(machine).is_some_and(|class| CloudAccount::from_class(&class) == account))
+        .collect();
     let is_of_class = |machine: &Machine| machine.spec.class.name == freed.name_any();
     let created = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|time| time.0);
     short.sort_by_cached_key(|machine: &Arc<Machine>| {
         (!is_of_class(machine), created(&machine.metadata), machine.name_any())
     });
-    short.iter().map(|machine| Key::of(&machine.metadata)).collect()
+    short.iter().map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 fn is_short_of_resources(machine: &Machine) -> bool {

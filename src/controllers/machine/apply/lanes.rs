@@ -41,7 +41,7 @@ pub(crate) enum SlotPurpose {
 impl SlotPurpose {
     /// The lane of an action; `None` if it needs no slot. A look at the VM needs one of the lane for which it is looked at: a
     /// deletion must not wait behind creations, and neither behind checks.
-    pub(super) fn of(action: &Action, look: Self) -> Option<Self> {
+    pub(super) fn for_action(action: &Action, look: Self) -> Option<Self> {
         match action {
             Action::CreateVm | Action::InitializeVm => Some(Self::Create),
             Action::GetVmStatus => Some(look),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn account(provider: &str) -> CloudAccount {
-        CloudAccount::of(&MachineClass { provider: provider.to_owned(), ..MachineClass::default() })
+        CloudAccount::from_class(&MachineClass { provider: provider.to_owned(), ..MachineClass::default() })
     }
 
     /// Lanes, and the reconciles that go on.
@@ -277,7 +277,8 @@ mod tests {
 
         fn admits(&mut self, name: &str, action: &Action) -> bool {
             self.begin(name);
-            SlotPurpose::of(action, SlotPurpose::Create).is_none_or(|lane| self.enters(name, &account("aws"), lane))
+            SlotPurpose::for_action(action, SlotPurpose::Create)
+                .is_none_or(|lane| self.enters(name, &account("aws"), lane))
         }
 
         fn end(&mut self, name: &str) {
@@ -386,7 +387,7 @@ mod tests {
         #[case] look: SlotPurpose,
         #[case] expected: Option<SlotPurpose>,
     ) {
-        assert_eq!(SlotPurpose::of(&action, look), expected);
+        assert_eq!(SlotPurpose::for_action(&action, look), expected);
     }
 
     #[tokio::test]

@@ -123,9 +123,9 @@ impl MachineReconciler {
         } else {
             SlotPurpose::Create
         };
-        let Some(lane) = SlotPurpose::of(action, look) else { return true };
+        let Some(lane) = SlotPurpose::for_action(action, look) else { return true };
         let account = match &snapshot.class {
-            ClassView::Present { class, .. } | ClassView::Unserved(class) => CloudAccount::of(class),
+            ClassView::Present { class, .. } | ClassView::Unserved(class) => CloudAccount::from_class(class),
             ClassView::Unknown | ClassView::Missing => CloudAccount::default(),
         };
         let visit = turn.session.visit.get_or_insert_with(|| self.context.lanes.visit(turn.key));
@@ -252,7 +252,7 @@ impl MachineReconciler {
             false => secret_data::of_machine(machine, class, &self.context.secrets).await,
         };
         let answer = read.map(|merged| {
-            let mut facts = SecretFacts::of(&merged.data, merged.missing, merged.missing_user_data);
+            let mut facts = SecretFacts::from_data(&merged.data, merged.missing, merged.missing_user_data);
             facts.wants_token &= machine.user_data_secret().is_none();
             session.secret = merged.data;
             facts

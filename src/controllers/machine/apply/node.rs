@@ -91,7 +91,7 @@ pub(super) async fn delete(context: &MachineContext, snapshot: &mut Snapshot, no
     let Ok(target) = context.target_of(snapshot) else { return };
     let nodes = &target.nodes;
     let is_left = |left: &Option<Arc<Node>>| left.as_ref().is_some_and(|left| left.metadata.uid == node.metadata.uid);
-    let key = Key::of(&node.metadata);
+    let key = Key::from_meta(&node.metadata);
     match nodes.delete(&node.metadata).await {
         Ok(()) if is_left(&nodes.cache.get(&key)) => snapshot.node_written(NodeWrite::Delete),
         Ok(()) => snapshot.node_gone(),

@@ -77,7 +77,7 @@ impl ReplacementPermits {
 
     /// Replaces this Machine without a permit.
     pub(super) fn waive(&self, machine: &Machine) {
-        self.waived.lock().insert(Key::of(&machine.metadata), machine.metadata.uid.clone());
+        self.waived.lock().insert(Key::from_meta(&machine.metadata), machine.metadata.uid.clone());
     }
 
     /// Whether a Machine is replaced without a permit. Drops entries of deleted Machines.
@@ -146,13 +146,13 @@ fn counted(
     if permits.is_waived(machine, machines) {
         return ReplacementPermit::Held(Vec::new());
     }
-    let is_own_update = |other: &&Machine| Key::of(&other.metadata) == *machine && is_being_updated(other);
+    let is_own_update = |other: &&Machine| Key::from_meta(&other.metadata) == *machine && is_being_updated(other);
     let count = |permit: &PermitKey| {
         let others = match &permit.group {
             MeltdownGroup::Deployment(name) => machines.by(BY_DEPLOYMENT, name),
             MeltdownGroup::Zone(_) => machines.all(),
         };
-        OutOfService::of(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
+        OutOfService::for_key(permit, others.iter().map(|machine| &**machine).filter(|other| !is_own_update(other)))
     };
     ReplacementPermit::Held(wanted.iter().map(count).collect())
 }

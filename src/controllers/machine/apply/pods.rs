@@ -34,7 +34,7 @@ pub(super) async fn list(context: &MachineContext, snapshot: &Snapshot, node: &s
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let listed = in_time(context, snapshot, pods.list(&on_node).boxed()).await?;
     let listed = listed.map_err(|error| failed("list pods of node", node, &error))?;
-    Ok(listed.items.iter().map(|pod| PodFacts::of(&pod.0)).collect())
+    Ok(listed.items.iter().map(|pod| PodFacts::from_pod(&pod.0)).collect())
 }
 
 /// Current allowances of the budgets that refused evictions. When one of them allows a disruption, the Machine is
@@ -192,7 +192,7 @@ fn refusal(pods: &PodsView, pod: &PodRef, budgets: &[PodDisruptionBudget], messa
         PodsView::NotListed | PodsView::Failed(_) => None,
     };
     match facts {
-        Some(facts) => EvictionRefusal::of(facts, budgets, message),
+        Some(facts) => EvictionRefusal::for_pod(facts, budgets, message),
         None => EvictionRefusal {
             message: message.to_owned(),
             budget: None,

@@ -79,7 +79,7 @@ impl MachineContext {
             ),
             freed,
             events: config.events.with_component(controllers::MACHINES.lease),
-            measured: config.shared.metrics.of(),
+            measured: config.shared.metrics.collector(),
             clock: Arc::clone(&config.shared.clock),
         }
     }
@@ -90,7 +90,7 @@ impl MachineContext {
 
     /// The cluster of a Machine's Node, or the reason why it has none.
     pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<TargetCluster>, &'static str> {
-        match self.targets.of(&snapshot.machine.metadata) {
+        match self.targets.target_for(&snapshot.machine.metadata) {
             TargetOf::Known(target) => Ok(target),
             TargetOf::NoTarget => Err("this process has no target cluster"),
             TargetOf::Unknown => Err("the target cluster of the machine is not connected"),

@@ -22,7 +22,7 @@ pub(crate) struct MachineSession {
 
 impl MachineSession {
     /// The state with which a reconcile begins.
-    pub(in super::super) fn of(visit: SlotGuard) -> Self {
+    pub(in super::super) fn new(visit: SlotGuard) -> Self {
         Self { visit: Some(visit), ..Self::default() }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> 
         wait_for_others(&mut plan, snapshot);
         return plan;
     }
-    let progress = DeletionProgress::of(machine);
+    let progress = DeletionProgress::from_machine(machine);
     if snapshot.learned.vm == DriverVmView::Deleted || progress >= DeletionProgress::DeleteNode {
         node::plan(&mut plan, snapshot, progress);
         return plan;

@@ -32,8 +32,8 @@ pub(super) enum PreservedCondition {
 }
 
 impl PreservedCondition {
-    pub fn of(node: &Node) -> Self {
-        let Some(condition) = of(node) else { return Self::Nothing };
+    pub fn from_node(node: &Node) -> Self {
+        let Some(condition) = preserved_condition(node) else { return Self::Nothing };
         let says = |text: &str| condition.message.as_ref().is_some_and(|message| message.contains(text));
         match condition.status.as_str() {
             _ if says(UNDRAINED) => Self::Undrained,
@@ -44,13 +44,13 @@ impl PreservedCondition {
     }
 }
 
-fn of(node: &Node) -> Option<&NodeCondition> {
+fn preserved_condition(node: &Node) -> Option<&NodeCondition> {
     node.status.conditions.iter().find(|condition| condition.type_ == NodeConditionType::Preserved.as_str())
 }
 
 /// The condition shows that the preservation ended.
 pub(super) fn is_told_stopped(node: &Node) -> bool {
-    of(node).is_some_and(|condition| {
+    preserved_condition(node).is_some_and(|condition| {
         condition.status == "False" && condition.reason.as_deref() == Some(PreservedReason::Stopped.as_str())
     })
 }
@@ -101,7 +101,7 @@ pub(super) fn tell_stopped(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &
 fn patch(node: &Node, status: &str, reason: PreservedReason, message: &str, now: Timestamp) -> Value {
     let is_same =
         |before: &&NodeCondition| before.status == status && before.reason.as_deref() == Some(reason.as_str());
-    let since = of(node).filter(is_same).and_then(|before| before.last_transition_time.clone());
+    let since = preserved_condition(node).filter(is_same).and_then(|before| before.last_transition_time.clone());
     json!({ "status": { "conditions": [{
         "type": NodeConditionType::Preserved.as_str(), "status": status, "reason": reason.as_str(), "message": message,
         "lastHeartbeatTime": status::stamp(now), "lastTransitionTime": since.unwrap_or_else(|| status::stamp(now)),

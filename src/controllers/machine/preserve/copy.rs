@@ -18,7 +18,7 @@ use mcm_rules::plan::Plan;
 pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();
     let machine = &snapshot.machine;
-    match PreservationNode::of(snapshot) {
+    match PreservationNode::from_snapshot(snapshot) {
         PreservationNode::Unsure if is_copied(machine) && snapshot.node == TargetNodeView::Missing => {
             plan.then(
                 Action::GetNode(snapshot.node_key()),

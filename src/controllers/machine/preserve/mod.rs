@@ -42,7 +42,7 @@ const EXPIRED: PreservationEnd = PreservationEnd { reason: "its preservation has
 pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> {
     let mut plan = Plan::default();
     let (machine, now) = (&snapshot.machine, snapshot.now);
-    let node = match PreservationNode::of(snapshot) {
+    let node = match PreservationNode::from_snapshot(snapshot) {
         PreservationNode::Going => return plan,
         PreservationNode::Unsure => {
             let any = machine.copied_preserve_mode().or_else(|| machine.preserve_mode());
@@ -59,7 +59,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> 
         PreservationNode::NoNode => None,
         PreservationNode::Node(node) => Some(node),
     };
-    let stage = match PreservationRequest::of(machine, node.as_deref()) {
+    let stage = match PreservationRequest::for_machine(machine, node.as_deref()) {
         PreservationRequest::Asked(mode) => stage_of(machine, mode, now),
         PreservationRequest::Misspelt(word) => {
             let key = labels::PRESERVE;

@@ -77,7 +77,7 @@ fn keep(
 ) {
     let phase = snapshot.machine.phase();
     let is_failed = phase == MachinePhase::Failed;
-    let told = PreservedCondition::of(node);
+    let told = PreservedCondition::from_node(node);
     if phase == MachinePhase::Running && is_tainted(node) {
         if !is_refused(plan, snapshot, NodeWrite::Preserve) {
             let mut patch = Value::Null;

@@ -22,7 +22,7 @@ pub(super) enum PreservationNode {
 }
 
 impl PreservationNode {
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot) -> Self {
         if snapshot.machine.node_name().is_none() {
             return Self::NoNode;
         }
@@ -47,7 +47,7 @@ pub(super) enum PreservationRequest {
 impl PreservationRequest {
     /// The Node's annotation takes precedence. If it was set and then removed, nothing is requested. Without a Node,
     /// the Machine's annotation counts.
-    pub fn of(machine: &Machine, node: Option<&Node>) -> Self {
+    pub fn for_machine(machine: &Machine, node: Option<&Node>) -> Self {
         match node.map(of_node) {
             Some(Some(word)) => match PreserveMode::parse(word) {
                 None => Self::Misspelt(word.to_owned()),

@@ -103,7 +103,7 @@ async fn the_waits_of_a_machine_are_explained_while_they_last() {
     wire.put::<Secret>("secrets/s", &secret);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
-    let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
+    let drivers = Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved()));
     let leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     let explain = || leading.cell.explain("machine", &Key::new("shoot", "m"));
     let is_waiting = |kind| explain().is_some_and(|it| it.waits.iter().any(|waiting| waiting.wait.kind == kind));
@@ -138,7 +138,7 @@ async fn a_machine_that_becomes_unreadable_while_it_waits_for_a_slot_is_skipped(
     class(&wire);
     let cloud = Arc::new(SlowCloud { begun: Mutex::default(), may_end: Semaphore::new(0) });
     let driver: Arc<dyn Driver> = Arc::clone(&cloud) as _;
-    let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
+    let drivers = Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved()));
     let _leading = Leading::start(&wire, &[KIND], &Settings { drivers, slots: 1, ..settings() });
     for name in ["works", "waits", "waits-longer"] {
         machine(&wire, name);

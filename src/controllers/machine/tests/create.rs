@@ -493,7 +493,7 @@ fn change_class(world: &mut World, patch: Value) {
 #[test]
 fn texts_of_errors_never_hold_what_secrets_hold() {
     let data = mcm_driver::SecretData(BTreeMap::from([("userData".to_owned(), b"hunter2".to_vec())]));
-    let facts = crate::machine::SecretFacts::of(&data, Vec::new(), None);
+    let facts = crate::machine::SecretFacts::from_data(&data, Vec::new(), None);
     assert!(facts.has_user_data && !format!("{facts:?} {data:?}").contains("hunter2"));
 }
 

@@ -396,7 +396,7 @@ const UNREAD: &str = "it would act on unknown facts: node n was not read live in
     |it: &mut Snapshot| {
         let other: Machine = serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "ns", "labels": { "name": "pool" } }, "spec": {} })).unwrap();
         let keys = MeltdownLimits::default().permits_of(&other);
-        it.learned.permit = ReplacementPermit::Held(keys.iter().map(|key| OutOfService::of(key, [&other])).collect());
+        it.learned.permit = ReplacementPermit::Held(keys.iter().map(|key| OutOfService::for_key(key, [&other])).collect());
     },
     Some("it would replace too many unhealthy machines: out of service of pool: b (not created yet); the limit is 1")
 )]

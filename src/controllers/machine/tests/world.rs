@@ -727,12 +727,12 @@ impl World {
             }
             Action::WaivePermit(machine) => self.waived.push(machine.metadata.name.clone().unwrap()),
             Action::LookAtPermit(keys) => {
-                let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
+                let groups = keys.iter().map(|key| OutOfService::for_key(key, &self.census));
                 snapshot.learned.permit =
                     ReplacementPermit::Held(groups.collect()).seen(&self.policy.unhealthy_replacements);
             }
             Action::TakePermit(keys) => {
-                let groups = keys.iter().map(|key| OutOfService::of(key, &self.census));
+                let groups = keys.iter().map(|key| OutOfService::for_key(key, &self.census));
                 snapshot.learned.permit = ReplacementPermit::Held(groups.collect());
             }
         }

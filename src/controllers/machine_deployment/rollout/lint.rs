@@ -35,11 +35,11 @@ use mcm_rules::plan::{
 /// The bounds that the steps would break. None for a deployment that is being deleted or is invalid.
 pub(in super::super) fn lint(snapshot: &Snapshot, steps: &[Step<Action>]) -> Vec<PlanViolation> {
     let deployment = &snapshot.deployment;
-    let Some(limits) = RolloutLimits::of(deployment) else { return Vec::new() };
+    let Some(limits) = RolloutLimits::from_deployment(deployment) else { return Vec::new() };
     if deployment.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let updates = InPlaceChanges::of(snapshot, &limits, steps);
+    let updates = InPlaceChanges::from_steps(snapshot, &limits, steps);
     let sets = sets_of(snapshot, steps, &updates);
     let created = steps.iter().map(|step| match &step.action {
         Action::CreateSet(set) => i64::from(set.spec.replicas),
@@ -64,7 +64,7 @@ struct RolloutLimits {
 }
 
 impl RolloutLimits {
-    fn of(deployment: &MachineDeployment) -> Option<Self> {
+    fn from_deployment(deployment: &MachineDeployment) -> Option<Self> {
         let spec = &deployment.spec;
         let (strategy, replicas) = (spec.strategy.kind()?, i64::from(spec.replicas));
         let (mut max_surge, mut max_unavailable) = (0, 0);
@@ -114,7 +114,7 @@ struct InPlaceChanges {
 }
 
 impl InPlaceChanges {
-    fn of(snapshot: &Snapshot, limits: &RolloutLimits, steps: &[Step<Action>]) -> Self {
+    fn from_steps(snapshot: &Snapshot, limits: &RolloutLimits, steps: &[Step<Action>]) -> Self {
         if limits.strategy != StrategyType::InPlaceUpdate {
             return Self::default();
         }
@@ -189,7 +189,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a InPl
         selector.matches(meta.labels.as_ref()) && (is_adopted || owner::is_controlled_by(meta, uid))
     };
     let (nothing, choice, annotated) =
-        (SetWritesInFlight::default(), AutoscalerRecord::of(deployment), annotated(steps));
+        (SetWritesInFlight::default(), AutoscalerRecord::from_deployment(deployment), annotated(steps));
     let own = snapshot.sets.iter().filter(is_own);
     own.map(|set| {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
@@ -209,7 +209,7 @@ fn sets_of<'a>(snapshot: &'a Snapshot, steps: &[Step<Action>], updates: &'a InPl
             live.into_iter().partition(|machine| in_flight.is_deleting(machine));
         live.sort_by_cached_key(|machine| {
             let after = machine.metadata.name.as_deref().and_then(|name| annotated.get(name));
-            (in_place::was_updated(machine), DeletionOrder::of(after.unwrap_or(machine), snapshot.now))
+            (in_place::was_updated(machine), DeletionOrder::for_machine(after.unwrap_or(machine), snapshot.now))
         });
         let (going, unreadable): (Vec<_>, Vec<_>) = unreadable.into_iter().partition(|machine| machine.is_terminating);
         let is_deleting = set.metadata.deletion_timestamp.is_some();

@@ -79,7 +79,7 @@ impl<'a> RolloutPlanner<'a> {
             is_manual: spec.is_manual,
             deployment: with_finalizer(&snapshot.deployment),
             sets,
-            nodes: DeploymentNodes::of(snapshot, policy),
+            nodes: DeploymentNodes::new(snapshot, policy),
             machines: DraftsByName::default(),
             created: None,
             tried: None,

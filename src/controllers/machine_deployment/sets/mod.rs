@@ -77,7 +77,7 @@ impl OwnedSets {
         let mut unclear = Vec::new();
         for set in &snapshot.sets {
             let matches = selector.matches(set.metadata.labels.as_ref());
-            let mut draft = ObjectDraft::of(set.clone());
+            let mut draft = ObjectDraft::new(set.clone());
             if is_controlled(deployment, set) {
                 if matches || !is_relabelled(set) {
                     owned.push(draft);
@@ -99,7 +99,7 @@ impl OwnedSets {
     /// The sets that the deployment controls, with any labels: all of them are deleted with it.
     pub(super) fn controlled(snapshot: &Snapshot) -> Self {
         let own = snapshot.sets.iter().filter(|set| is_controlled(&snapshot.deployment, set));
-        Self::of_sets(snapshot, own.cloned().map(ObjectDraft::of).collect())
+        Self::of_sets(snapshot, own.cloned().map(ObjectDraft::new).collect())
     }
 
     fn of_sets(snapshot: &Snapshot, mut drafts: Vec<ObjectDraft<MachineSet>>) -> Self {
@@ -119,7 +119,7 @@ impl OwnedSets {
             unreadable.entry(&machine.set_uid).or_default().push(machine.clone());
         }
         let new = find_new(&drafts, &snapshot.deployment.spec.template);
-        let choice = AutoscalerRecord::of(&snapshot.deployment);
+        let choice = AutoscalerRecord::from_deployment(&snapshot.deployment);
         let sets = drafts.into_iter().enumerate().map(|(index, draft)| {
             let uid = draft.current().metadata.uid.as_deref().unwrap_or_default();
             let machines = machines.remove(uid).unwrap_or_default();
@@ -230,7 +230,7 @@ impl SetView {
 
     /// Position of a Machine in the deletion order of the set.
     fn order<'a>(&'a self, machine: &'a Machine) -> DeletionOrder<'a> {
-        DeletionOrder::of(self.after_marks(machine), self.now)
+        DeletionOrder::for_machine(self.after_marks(machine), self.now)
     }
 
     /// The Machine as it is after this plan has marked it, if it does.

@@ -17,7 +17,7 @@ fn machine(name: &str, phase: &str, annotations: Value) -> Arc<Machine> {
 fn set(replicas: i32, machines: Vec<Arc<Machine>>) -> SetView {
     let set = json!({"metadata": {"name": "set"}, "spec": {"replicas": replicas}});
     SetView {
-        draft: ObjectDraft::of(Arc::new(serde_json::from_value(set).unwrap())),
+        draft: ObjectDraft::new(Arc::new(serde_json::from_value(set).unwrap())),
         is_new: false,
         machines,
         unreadable: Vec::new(),

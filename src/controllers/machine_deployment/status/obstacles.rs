@@ -28,7 +28,7 @@ enum BlockedWork {
 }
 
 impl BlockedWork {
-    fn of(self, count: usize) -> String {
+    fn describe_count(self, count: usize) -> String {
         let (one, several) = match self {
             Self::Drain => ("drain", "drains"),
             Self::Deletion => ("deletion", "deletions"),
@@ -57,7 +57,7 @@ pub(super) fn top<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Option
     if group.len() > NAMED {
         names.push(&more);
     }
-    Some(format!("{}: {code}{} ({})", work.of(group.len()), text.trim_end_matches('.'), names.join(", ")))
+    Some(format!("{}: {code}{} ({})", work.describe_count(group.len()), text.trim_end_matches('.'), names.join(", ")))
 }
 
 /// The work, the code of the error and the text.

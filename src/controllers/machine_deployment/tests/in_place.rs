@@ -309,7 +309,8 @@ fn a_paused_update_is_not_scaled_down_while_too_few_machines_serve(#[case] unkno
         })
     };
     let mut machines = snapshot.machines.clone();
-    machines.sort_by(|a, b| DeletionOrder::of(a, snapshot.now).cmp(&DeletionOrder::of(b, snapshot.now)));
+    machines
+        .sort_by(|a, b| DeletionOrder::for_machine(a, snapshot.now).cmp(&DeletionOrder::for_machine(b, snapshot.now)));
     let names: Vec<_> = machines[1..].iter().map(|machine| machine.node_name().unwrap().to_owned()).collect();
     let label = (labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
     for (name, expected) in names.into_iter().zip([Some(json!(2)), None]) {

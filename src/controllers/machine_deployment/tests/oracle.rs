@@ -40,7 +40,9 @@ impl Tally {
             let mut live: Vec<Arc<Machine>> =
                 world.machines_of(set).filter(|it| !it.is_terminating()).cloned().collect();
             let now = world.clock.now;
-            live.sort_by(|one, other| DeletionOrder::of(one, now).cmp(&DeletionOrder::of(other, now)));
+            live.sort_by(|one, other| {
+                DeletionOrder::for_machine(one, now).cmp(&DeletionOrder::for_machine(other, now))
+            });
             live
         };
         // A set that is held creates nothing, and Machines that just moved to a set stay beside its replicas.

@@ -59,7 +59,7 @@ impl Shell {
             holds: Arc::default(),
             events: EventRecorder::start(client, "test", Arc::clone(&clock) as _, metrics.clone()),
             clock,
-            measured: metrics.of(),
+            measured: metrics.collector(),
             entropy: Arc::new(|| 7),
         };
         let runner = ReconcileLoop::new(
@@ -106,7 +106,7 @@ impl Shell {
     }
 
     fn in_flight(&self) -> SetWritesInFlight {
-        self.in_flight.of(&self.uid())
+        self.in_flight.set_writes(&self.uid())
     }
 
     fn uid(&self) -> String {
@@ -229,7 +229,7 @@ async fn one_plan_creates_a_hundred_machines_at_most() {
     let seen = Arc::<Mutex<usize>>::default();
     let (in_flight, uid, peak) = (Arc::clone(&shell.in_flight), shell.uid(), Arc::clone(&seen));
     shell.wire.judge(move |_| {
-        let count = in_flight.of(&uid).creates.len();
+        let count = in_flight.set_writes(&uid).creates.len();
         let mut peak = peak.lock();
         *peak = count.max(*peak);
         Fate::Answered

@@ -395,8 +395,8 @@ fn nodes_that_go_all_at_once_replace_one_machine_of_a_deployment_at_a_time() {
     assert_eq!(judged(ReplacementPermit::NotAsked), [json!("LookAtPermit")]);
     assert_eq!(judged(ReplacementPermit::Free), [json!("TakePermit")]);
     assert_eq!(judged(ReplacementPermit::Refused { by: "x".to_owned() }), Vec::<Value>::new());
-    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::of(&key, [&going])])), Vec::<Value>::new());
-    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::of(&key, [&*pool[0]])])), [json!("delete m")]);
+    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::for_key(&key, [&going])])), Vec::<Value>::new());
+    assert_eq!(judged(ReplacementPermit::Held(vec![OutOfService::for_key(&key, [&*pool[0]])])), [json!("delete m")]);
 }
 
 /// Its manager has no evidence that the Node is that of the Machine, so it neither holds, marks, releases nor replaces.

@@ -145,7 +145,7 @@ impl World {
 
     fn start_with(&self, kinds: &[Kind], start: fn(&Wire, &[Kind], &Settings) -> Leading) -> Leading {
         let driver: Arc<dyn Driver> = Arc::new(CloudDriver(Arc::clone(&self.cloud)));
-        let drivers = Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved()));
+        let drivers = Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved()));
         start(&self.wire, kinds, &Settings { drivers, ..settings() })
     }
 

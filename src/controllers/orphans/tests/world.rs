@@ -251,7 +251,7 @@ impl World {
             Action::TakePermit { permit, machine } => {
                 let permit = match &self.permit_of {
                     Some(other) => ReplacementPermit::Refused { by: other.clone() },
-                    None => ReplacementPermit::Held(vec![OutOfService::of(&permit, self.machines.values())]),
+                    None => ReplacementPermit::Held(vec![OutOfService::for_key(&permit, self.machines.values())]),
                 };
                 learned.permits.insert(machine, permit);
             }

@@ -110,7 +110,7 @@ impl Shell {
         for machine in self.machines.all() {
             let (of, index) = machine.metadata.name.as_deref().and_then(|name| name.split_once('-')).unwrap();
             if of == set && index.parse::<usize>().unwrap() >= count {
-                self.machines.removed(&Key::of(&machine.metadata), &machine.uid().unwrap());
+                self.machines.removed(&Key::from_meta(&machine.metadata), &machine.uid().unwrap());
             }
         }
     }

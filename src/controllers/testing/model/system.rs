@@ -168,7 +168,7 @@ pub(super) fn cell(world: &Arc<World>, program: &Program, clock: &VirtualClock) 
             finalizer_grace: SignedDuration::from_secs(30),
             unhealthy_replacements: meltdown::MeltdownLimits::default(),
         },
-        drivers: Arc::new(DriverCatalogue::of([driver], &DriverGuards::unobserved())),
+        drivers: Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved())),
         slots: 4,
     };
     let config = CellConfig {

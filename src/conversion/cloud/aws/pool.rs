@@ -4,7 +4,7 @@ use crate::{cloud::fields::UnreadFields, report::ConversionReport};
 
 /// The spec of the machines of an AWSMachinePool: its launch template, subnet and tags.
 pub fn machine_spec(spec: &Value, report: &mut ConversionReport) -> Value {
-    let mut given = UnreadFields::of("spec", spec.clone(), report);
+    let mut given = UnreadFields::from_value("spec", spec.clone(), report);
     let mut machine = given.map("awsLaunchTemplate", report);
     for name in ["name", "versionNumber"] {
         machine.remove(name);

@@ -10,7 +10,7 @@ const NOT_HONOURED: &str = "is not honoured by the MCM driver either";
 
 /// The spec of a machine with this `providerSpec`.
 pub fn to_capi(spec: &Value, report: &mut ConversionReport) -> Value {
-    let mut given = UnreadFields::of("providerSpec", spec.clone(), report);
+    let mut given = UnreadFields::from_value("providerSpec", spec.clone(), report);
     // The region is that of the cluster.
     for name in ["apiVersion", "region"] {
         given.take(name);

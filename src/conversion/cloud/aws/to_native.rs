@@ -17,7 +17,7 @@ const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 /// The `providerSpec` of a template.
 pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> Value {
     let &ProviderTemplate { machine_spec, cluster_name, cluster, path, .. } = template;
-    let mut given = UnreadFields::of(path, machine_spec.clone(), report);
+    let mut given = UnreadFields::from_value(path, machine_spec.clone(), report);
     refuse_unsupported(&mut given, report);
     let region = region_of(cluster);
     if region.is_empty() {
@@ -330,7 +330,7 @@ fn block_devices(
         None => {}
     }
     if root.contains_key("type") {
-        devices.push(volume(UnreadFields::of(given.path("rootVolume"), root.into(), report), true, report));
+        devices.push(volume(UnreadFields::from_value(given.path("rootVolume"), root.into(), report), true, report));
     }
     let others = given.objects("nonRootVolumes", report);
     devices.extend(others.into_iter().map(|other| volume(other, false, report)));

@@ -8,7 +8,7 @@ use crate::{
 
 /// The spec of a machine with this `providerSpec`.
 pub fn to_capi(spec: &Value, report: &mut ConversionReport) -> Value {
-    let mut given = UnreadFields::of("providerSpec", spec.clone(), report);
+    let mut given = UnreadFields::from_value("providerSpec", spec.clone(), report);
     // Region and zone are those of the cluster and the deployment; the driver also ignores a secretRef.
     for name in ["apiVersion", "region", "zone", "secretRef"] {
         given.take(name);

@@ -28,7 +28,7 @@ pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport)
         report.refuse("", reason, "create a template for each zone");
     }
     let zone = zone_of(template);
-    let mut given = UnreadFields::of(path, machine_spec.clone(), report);
+    let mut given = UnreadFields::from_value(path, machine_spec.clone(), report);
     given.refuse("providerID", report, "a template is for many VMs", "remove it");
     given.refuse("resourceManagerTags", report, "MCM does not support resource manager tags", "remove them");
     let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();

@@ -45,7 +45,7 @@ use mcm_driver::{
 };
 
 fn catalogue(driver: Arc<dyn Driver>) -> DriverCatalogue {
-    DriverCatalogue::of([driver], &DriverGuards::unobserved())
+    DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved())
 }
 
 /// Quick, so that tests do not wait.

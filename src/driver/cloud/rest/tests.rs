@@ -89,8 +89,11 @@ fn rest(url: &str, tls: &TlsOptions, authentication: Box<dyn RequestAuthenticato
         pause: Duration::from_millis(1),
         slowest: 1000.0,
     };
-    let http =
-        Arc::new(HttpClient::new(limits, false, RequestReporter::of("test", &DriverGuards::unobserved().observer)));
+    let http = Arc::new(HttpClient::new(
+        limits,
+        false,
+        RequestReporter::for_provider("test", &DriverGuards::unobserved().observer),
+    ));
     let client = TlsClientCache::new(limits.attempt, false).client(tls)?;
     Ok(RestClient::new(&http, client, url.parse().unwrap(), authentication, limits.slowest, failure_of))
 }

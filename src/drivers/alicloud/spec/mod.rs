@@ -159,7 +159,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region, or not both marker tags.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::from_keys(self.tags.keys().map(String::as_str), MARKERS);
         let Some(markers) = markers.filter(|_| !self.region.is_empty()) else {
             let message = format!(
                 "the class needs providerSpec.region and tags whose keys contain {} and {}: without them its VMs could not be told \

@@ -12,7 +12,7 @@ async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
     let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
+    let driver = driver(Duration::from_secs(20), RequestReporter::for_provider(NAME, &observer));
     let request = world.request("a1");
     driver.create(&request).await.unwrap();
     assert_eq!(recorder.take(NAME), [("instance_create", 1, 0), ("instance_get", 2, 0)]);

@@ -27,7 +27,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
     assert_eq!(driver.secret_problems(&class, &data), ClassProblems::default());
-    Login::of(&data, "cn-beijing", &SecretPolicy::default()).map(drop).expect("no flag is needed");
+    Login::from_secret(&data, "cn-beijing", &SecretPolicy::default()).map(drop).expect("no flag is needed");
 }
 
 #[tokio::test]

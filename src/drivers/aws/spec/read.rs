@@ -131,7 +131,7 @@ pub(super) fn spec(value: &Value, problems: &mut ClassProblems) -> Spec {
 
 pub(super) fn annotated_placement(value: &Value, problems: &mut ClassProblems) -> Placement {
     let path = format!("annotation {}", PLACEMENT_ANNOTATION);
-    let mut fields = FieldReader::of(path, value, &ANNOTATION_FIELDS, problems);
+    let mut fields = FieldReader::from_value(path, value, &ANNOTATION_FIELDS, problems);
     Placement {
         affinity: filled(&mut fields, "affinity"),
         availability_zone: filled(&mut fields, "availabilityZone"),

@@ -123,7 +123,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region or no markers.
     pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::from_keys(self.tags.keys().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if !self.region.is_empty() => Ok(Scope { region: self.region.clone(), markers }),
             _ => {

@@ -562,7 +562,7 @@ async fn nothing_is_sent_to_an_endpoint_that_is_not_allowed() {
     let (cloud, url) = start_cloud().await;
     let policy = SecretPolicy::default();
     let access = Access { secrets: policy, ..Access::default() };
-    let requests = RequestReporter::of(NAME, &DriverGuards::unobserved().observer);
+    let requests = RequestReporter::for_provider(NAME, &DriverGuards::unobserved().observer);
     let driver = AwsDriver::new(access, Patience::default(), requests);
     let mut secret = secret();
     secret.0.insert("endpointURL".to_owned(), url.into_bytes());

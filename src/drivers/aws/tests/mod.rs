@@ -87,7 +87,7 @@ fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver
         longest: millis(10),
         total: millis(2000),
     };
-    AwsDriver::new(access, patience, RequestReporter::of(NAME, &observer))
+    AwsDriver::new(access, patience, RequestReporter::for_provider(NAME, &observer))
 }
 
 /// A class with the fields that a class needs.

@@ -22,6 +22,9 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    assert!(matches!(Credentials::of(&class, &data, &SecretPolicy::default()).unwrap(), Credentials::Static { .. }));
+    assert!(matches!(
+        Credentials::from_secret(&class, &data, &SecretPolicy::default()).unwrap(),
+        Credentials::Static { .. }
+    ));
     SecretReader(&data).user_data().unwrap();
 }

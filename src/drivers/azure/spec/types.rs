@@ -160,7 +160,7 @@ impl Spec {
     /// [`Code::InvalidArgument`]: the class has no location, resource group or marker tags.
     pub fn scope(&self) -> Result<Scope, DriverError> {
         let lower: Vec<String> = self.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
-        let markers = ClassMarkers::of(marker_keys(lower.iter().map(String::as_str)), MARKERS);
+        let markers = ClassMarkers::from_keys(marker_keys(lower.iter().map(String::as_str)), MARKERS);
         let is_plain = |text: &str| !text.trim().is_empty() && !text.contains(char::is_control);
         match markers {
             Some(markers)

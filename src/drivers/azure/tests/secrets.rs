@@ -58,7 +58,7 @@ async fn the_token_file_is_read_for_each_login() {
         let ids = [("tenantID", TENANT), ("clientID", CLIENT), ("subscriptionID", SUBSCRIPTION)];
         let values = ids.into_iter().chain([("workloadIdentityTokenFile", file.to_str().unwrap())]);
         let data = secret(&values.collect::<Vec<_>>());
-        let login = crate::login::Login::of(&data, PUBLIC, &policy).ok().unwrap();
+        let login = crate::login::Login::from_secret(&data, PUBLIC, &policy).ok().unwrap();
         let url: reqwest::Url = world.url.parse().unwrap();
         crate::login::Login { authority: url.clone(), api: url, ..login }
     };

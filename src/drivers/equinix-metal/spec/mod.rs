@@ -103,7 +103,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no project or no markers.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = ClassMarkers::of(self.tags.iter().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::from_keys(self.tags.iter().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if !self.project.is_empty() => Ok(Scope { project: self.project.clone(), markers }),
             _ => {

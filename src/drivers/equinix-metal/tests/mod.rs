@@ -96,7 +96,7 @@ fn provider_id(device: &str) -> String {
 }
 
 fn unmeasured() -> RequestReporter {
-    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
+    RequestReporter::for_provider(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.

@@ -123,7 +123,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no zone or no markers.
     pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        let markers = ClassMarkers::of(self.tags.iter().map(String::as_str), MARKERS);
+        let markers = ClassMarkers::from_keys(self.tags.iter().map(String::as_str), MARKERS);
         match markers {
             Some(markers) if is_word(&self.zone) => Ok(Scope { zone: self.zone.clone(), markers }),
             _ => {

@@ -11,7 +11,7 @@ async fn each_attempt_of_a_request_counts_under_the_name_of_the_reference() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
     let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-    let driver = measured_driver(&world.url, Duration::from_secs(20), RequestReporter::of(NAME, &observer));
+    let driver = measured_driver(&world.url, Duration::from_secs(20), RequestReporter::for_provider(NAME, &observer));
     let request = world.request("a");
     driver.status(&request).await.unwrap_err();
     assert_eq!(recorder.take(NAME), [("instance_list", 1, 0), ("token_get", 1, 0)]);

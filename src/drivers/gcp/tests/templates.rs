@@ -27,7 +27,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
     let data = secret["stringData"].as_object().unwrap();
     let data = data.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().as_bytes().to_vec()));
     let data = SecretData(data.collect());
-    let login = Login::of(&data, &SecretPolicy::default()).unwrap();
+    let login = Login::from_secret(&data, &SecretPolicy::default()).unwrap();
     assert!(matches!(login.credentials, Credentials::ServiceAccount { .. }));
     user_data::items(&data, None).unwrap();
 }

@@ -73,7 +73,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no markers.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        Scope::of(&self.tags).ok_or_else(|| {
+        Scope::from_tags(&self.tags).ok_or_else(|| {
             let message = "the class needs providerSpec.tags with mcm.gardener.cloud/cluster and mcm.gardener.cloud/role: \
                            without them its VMs could not be told from others";
             DriverError::new(Code::InvalidArgument, message)

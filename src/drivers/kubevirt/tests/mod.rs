@@ -94,7 +94,7 @@ impl World {
 }
 
 fn unmeasured() -> RequestReporter {
-    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
+    RequestReporter::for_provider(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.

@@ -103,7 +103,7 @@ impl Spec {
         let mut fields = FieldReader::of_spec(value, &["apiVersion", "kind", "spec"], problems);
         fields.required("apiVersion", &one_of(API_VERSIONS));
         fields.required("kind", &one_of(KINDS));
-        let read = fields.required_object("spec", &FIELDS, |fields| Some(Read::of(fields)));
+        let read = fields.required_object("spec", &FIELDS, |fields| Some(Read::from_fields(fields)));
         let Some(read) = read else { return Self::default() };
         read.check(problems);
         read.into_spec()
@@ -114,7 +114,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no region or no markers.
     pub fn scope(&self) -> Result<Scope, DriverError> {
-        match ClassMarkers::of(self.tags.keys().map(String::as_str), MARKERS) {
+        match ClassMarkers::from_keys(self.tags.keys().map(String::as_str), MARKERS) {
             Some(markers) if !self.region.is_empty() => Ok(Scope { region: self.region.clone(), markers }),
             _ => {
                 let message = format!(
@@ -152,7 +152,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(fields: &mut FieldReader<'_>) -> Self {
+    fn from_fields(fields: &mut FieldReader<'_>) -> Self {
         let image = (id(fields, "imageID"), filled(fields, "imageName"));
         let networks = fields.objects("networks", &["id", "name", "podNetwork"], |one| {
             let has_pods = one.optional("podNetwork", &boolean()).unwrap_or_default();

@@ -12,7 +12,7 @@ async fn each_attempt_of_a_request_is_counted_by_its_service() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
     let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
+    let driver = driver(Duration::from_secs(20), RequestReporter::for_provider(NAME, &observer));
     let request = world.request_with_parts("a");
     driver.create(&request).await.unwrap();
     assert_eq!(recorder.take(NAME), [("cinder", 3, 0), ("keystone", 1, 0), ("neutron", 5, 0), ("nova", 5, 0)]);

@@ -95,7 +95,7 @@ impl Spec {
     /// # Errors
     /// [`Code::InvalidArgument`]: the class has no markers.
     pub(crate) fn scope(&self) -> Result<Scope, DriverError> {
-        Scope::of(&self.tags, &self.places.datacenter, &self.places.folder).ok_or_else(|| {
+        Scope::from_custom_fields(&self.tags, &self.places.datacenter, &self.places.folder).ok_or_else(|| {
             let message = format!(
                 "the class needs {CLUSTER_FIELD} and {ROLE_FIELD} in providerSpec.tags: without them its VMs could not be told \
                  from others"

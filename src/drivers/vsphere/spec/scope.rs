@@ -18,7 +18,11 @@ pub(crate) struct Scope {
 
 impl Scope {
     /// Of a class with these custom fields, in a folder of a datacenter. `None` if it has no markers.
-    pub(super) fn of(fields: &BTreeMap<String, String>, datacenter: &str, folder: &str) -> Option<Self> {
+    pub(super) fn from_custom_fields(
+        fields: &BTreeMap<String, String>,
+        datacenter: &str,
+        folder: &str,
+    ) -> Option<Self> {
         let (cluster, role) = markers(fields);
         let [cluster, role] =
             [cluster, role].map(|marker| marker.filter(|marker| !marker.is_empty()).map(str::to_owned));

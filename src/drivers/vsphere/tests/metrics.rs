@@ -17,7 +17,7 @@ async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
     let world = World::new().await;
     let recorder = Arc::new(Recorder::default());
     let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), RequestReporter::of(NAME, &observer));
+    let driver = driver(Duration::from_secs(20), RequestReporter::for_provider(NAME, &observer));
     let request = world.request("a");
     driver.create(&request).await.unwrap();
     let counted = recorder.take(NAME);

@@ -169,13 +169,14 @@ impl Spec {
 
 /// The markers in the labels of VMs, or else in those of the MachineClass.
 fn markers_of(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>) -> Option<ClassMarkers> {
-    let of = |labels: &BTreeMap<String, String>| ClassMarkers::of(labels.keys().map(String::as_str), MARKERS);
+    let of = |labels: &BTreeMap<String, String>| ClassMarkers::from_keys(labels.keys().map(String::as_str), MARKERS);
     of(given).or_else(|| of(of_class).filter(|found| [&found.cluster, &found.role].iter().all(|key| is_label_key(key))))
 }
 
 fn check_markers(given: &BTreeMap<String, String>, of_class: &BTreeMap<String, String>, problems: &mut ClassProblems) {
-    let has_markers =
-        |labels: &BTreeMap<String, String>| ClassMarkers::of(labels.keys().map(String::as_str), MARKERS).is_some();
+    let has_markers = |labels: &BTreeMap<String, String>| {
+        ClassMarkers::from_keys(labels.keys().map(String::as_str), MARKERS).is_some()
+    };
     if has_markers(given) || markers_of(given, of_class).is_none() {
         return ClassMarkers::check(given.keys().map(String::as_str), MARKERS, "providerSpec.labels", problems);
     }

@@ -91,7 +91,7 @@ fn provider_id(id: &str) -> String {
 }
 
 fn unmeasured() -> RequestReporter {
-    RequestReporter::of(NAME, &DriverGuards::unobserved().observer)
+    RequestReporter::for_provider(NAME, &DriverGuards::unobserved().observer)
 }
 
 /// A driver whose attempts of a call end after that time.

@@ -96,7 +96,7 @@ async fn read(world: &MigrationEnvironment) -> Result<Vec<AdoptionOffer>> {
         sets: all::<MachineSet>(&world.management, &world.namespace).await?,
         nodes: nodes(&world.workload).await?,
     };
-    let owner = VmOwners::new(&world.management).of(&world.namespace).await?;
+    let owner = VmOwners::new(&world.management).namespace_owner(&world.namespace).await?;
     let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &world.management);
     let mut lists = Vec::new();
     for class in all::<MachineClass>(&world.management, &world.namespace).await? {

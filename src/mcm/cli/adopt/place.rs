@@ -189,7 +189,7 @@ impl LocationOptions {
         let mut found = Vec::new();
         for object in all.into_iter().filter(|one| one.label(labels::STAND_IN).is_none()) {
             let Some(migration) = object.decoded::<MCMMigration>() else { bail!("{} cannot be read", object.id()) };
-            let unit = MigrationUnit::of(&migration.spec, object.name());
+            let unit = MigrationUnit::from_spec(&migration.spec, object.name());
             if migration.spec.cluster_name == self.cluster && (named.is_empty() || named.contains(&unit)) {
                 found.push((unit, migration));
             }
@@ -250,7 +250,7 @@ impl LocationOptions {
             listed => listed?,
         };
         let own = all.iter().filter(|pool| pool.text("/spec/clusterName") == self.cluster);
-        Ok(own.filter_map(|pool| StayingPool::of(pool, *way)).collect())
+        Ok(own.filter_map(|pool| StayingPool::for_pool(pool, *way)).collect())
     }
 
     fn named(&self) -> BTreeSet<MigrationUnit> {

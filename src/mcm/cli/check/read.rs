@@ -182,19 +182,23 @@ async fn within(
     attributes: ResourceAttributes,
 ) -> ReviewResult {
     let metadata = ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() };
-    let review = LocalSubjectAccessReview { metadata, spec: of(who, attributes), status: None };
+    let review = LocalSubjectAccessReview { metadata, spec: access_review_spec(who, attributes), status: None };
     let reviews: Api<LocalSubjectAccessReview> = Api::namespaced(client.clone(), namespace);
     Ok(reviews.create(&PostParams::default(), &review).await?.status)
 }
 
 async fn everywhere(client: &Client, who: &ReviewedIdentity, attributes: ResourceAttributes) -> ReviewResult {
-    let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec: of(who, attributes), status: None };
+    let review = SubjectAccessReview {
+        metadata: ObjectMeta::default(),
+        spec: access_review_spec(who, attributes),
+        status: None,
+    };
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
     Ok(reviews.create(&PostParams::default(), &review).await?.status)
 }
 
 /// A ServiceAccount is in the groups that its tokens have.
-fn of(who: &ReviewedIdentity, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
+fn access_review_spec(who: &ReviewedIdentity, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
     let namespace = who.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split(':').next()).unwrap_or_default();
     let groups = vec![
         "system:serviceaccounts".to_owned(),

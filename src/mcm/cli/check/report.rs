@@ -76,7 +76,7 @@ pub(in crate::cli) fn json(
     now: Timestamp,
     findings: &[CheckFinding],
 ) -> serde_json::Result<String> {
-    JsonDocument::of(
+    JsonDocument::new(
         kind,
         now,
         CheckDocument { namespace, is_ready: exit(findings) == CommandExit::Good, checks: findings },

@@ -52,7 +52,7 @@ async fn list(sought: &NameQuery, place: CompletionScope) -> Option<Vec<String>>
         }
         NameQuery::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
         NameQuery::Objects(Some(word)) => {
-            let names = match ClusterApiKind::of(word) {
+            let names = match ClusterApiKind::from_word(word) {
                 Some(kind) => of_resource(&reach.control, &reach.namespace, &kind.resource()).await?,
                 None => of_kind(&reach.control, &reach.namespace, &plural_of(kind_of(word)?)?).await?,
             };

@@ -155,7 +155,7 @@ struct PageQuery {
 
 async fn index(State(app): State<Arc<DashboardApp>>, Query(chosen): Query<PageQuery>) -> Result<Response, PageError> {
     let reading = app.read().await?;
-    let view = DashboardView::of(&reading.facts, &reading.events, &reading.notes, chosen.deployment.as_deref());
+    let view = DashboardView::from_facts(&reading.facts, &reading.events, &reading.notes, chosen.deployment.as_deref());
     if let (None, Some(name)) = (&view.chosen, &chosen.deployment) {
         return Err(PageError::Unknown(format!("there is no MachineDeployment {name} in {}", reading.facts.namespace)));
     }

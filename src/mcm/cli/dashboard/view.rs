@@ -54,7 +54,7 @@ pub(super) struct ChosenDeployment<'a> {
 
 impl<'a> DashboardView<'a> {
     /// The page for a deployment, by default the worst.
-    pub(super) fn of(
+    pub(super) fn from_facts(
         facts: &'a NamespaceFacts,
         events: &'a [EventLine],
         notes: &'a [String],

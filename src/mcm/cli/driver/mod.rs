@@ -133,7 +133,7 @@ mod tests {
         let McmCommand::Driver { command: DriverCommand::Serve(options) } = parsed else { panic!("another command") };
         let policy = server_options(*options).secrets;
         let class = serde_json::json!({ "metadata": { "name": "c", "namespace": "team-b" }, "providerSpec": {} });
-        let policy = policy.of(&serde_json::from_value(class).unwrap()).into_owned();
+        let policy = policy.for_class(&serde_json::from_value(class).unwrap()).into_owned();
         assert!(policy.check_file("file", "/wi/team-b/token").is_ok());
         for file in ["/wi/team-a/token", "/wi/token"] {
             assert!(policy.check_file("file", file).is_err(), "{file}");

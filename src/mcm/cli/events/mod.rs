@@ -97,7 +97,7 @@ pub(super) async fn lines(
     facts: &NamespaceFacts,
     object: Option<&SubjectRef>,
 ) -> Result<(Vec<EventLine>, Vec<String>)> {
-    let family = timeline::EventSubjects::of(facts, object);
+    let family = timeline::EventSubjects::for_object(facts, object);
     let events: Api<Event> = Api::namespaced(cell.control.clone(), &cell.namespace);
     let mut events = reading::pages(&events, ListParams::default()).await?;
     let mut notes = Vec::new();

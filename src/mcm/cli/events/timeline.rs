@@ -58,7 +58,7 @@ pub(super) struct EventSubjects {
 
 impl EventSubjects {
     /// An object with everything below it; everything if it is `None`.
-    pub(super) fn of(facts: &NamespaceFacts, object: Option<&SubjectRef>) -> Self {
+    pub(super) fn for_object(facts: &NamespaceFacts, object: Option<&SubjectRef>) -> Self {
         let roots: Vec<SubjectRef> = match object {
             Some(object) => vec![object.clone()],
             None => {

@@ -301,7 +301,7 @@ pub(in crate::cli) struct ObjectPlan {
 
 impl ObjectPlan {
     /// An object without any effect.
-    pub(super) fn of(kind: &str, namespace: &str, name: &str, verdict: PlanVerdict) -> Self {
+    pub(super) fn without_effect(kind: &str, namespace: &str, name: &str, verdict: PlanVerdict) -> Self {
         Self {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
@@ -349,7 +349,7 @@ impl PlanVerdict {
 
 impl Plan {
     /// The plan of some objects.
-    pub(super) fn of(now: Timestamp, objects: Vec<ObjectPlan>, notes: Vec<String>) -> Self {
+    pub(super) fn from_objects(now: Timestamp, objects: Vec<ObjectPlan>, notes: Vec<String>) -> Self {
         let mut summary = PlanSummary::default();
         for object in &objects {
             summary.create += object.summary.create;

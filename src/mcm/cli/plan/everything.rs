@@ -136,7 +136,7 @@ pub(super) fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTree
     if count == 0 && refused.is_empty() {
         texts.push(NOTHING.to_owned());
     }
-    let plan = Plan::of(now, objects, texts);
+    let plan = Plan::from_objects(now, objects, texts);
     Plan {
         complete: plan.complete && refused.is_empty(),
         flags: Some(flags.texts(count).join("; ")).filter(|text| !text.is_empty()),

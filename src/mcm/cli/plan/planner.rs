@@ -47,7 +47,7 @@ pub(super) async fn plan_of(
     new_secrets: BTreeSet<String>,
     is_live: bool,
 ) -> Result<Plan> {
-    let planner = ChangePlanner { is_live, ..ChangePlanner::of(cell, facts, new_secrets).await };
+    let planner = ChangePlanner { is_live, ..ChangePlanner::for_facts(cell, facts, new_secrets).await };
     planner.plan(changes).await
 }
 
@@ -67,7 +67,7 @@ struct ChangePlanner<'a> {
 }
 
 impl<'a> ChangePlanner<'a> {
-    async fn of(cell: &'a ReadOnly, facts: &'a NamespaceFacts, new_secrets: BTreeSet<String>) -> Self {
+    async fn for_facts(cell: &'a ReadOnly, facts: &'a NamespaceFacts, new_secrets: BTreeSet<String>) -> Self {
         let mut notes = Vec::new();
         let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
         if cell.target.is_some() && nodes.is_none() {
@@ -118,7 +118,7 @@ impl<'a> ChangePlanner<'a> {
             }
             plans.push(plan);
         }
-        Ok(Plan::of(self.facts.now, plans, self.notes))
+        Ok(Plan::from_objects(self.facts.now, plans, self.notes))
     }
 
     /// The class from which an object creates VMs, or that is changed itself, with its name.
@@ -161,7 +161,8 @@ impl<'a> ChangePlanner<'a> {
 
     /// A class replaces no machine.
     fn class(&mut self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
-        let mut plan = ObjectPlan::of(CLASS, &self.cell.namespace, &change.name, PlanVerdict::ReplacesNothing);
+        let mut plan =
+            ObjectPlan::without_effect(CLASS, &self.cell.namespace, &change.name, PlanVerdict::ReplacesNothing);
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
         }
@@ -213,7 +214,8 @@ impl<'a> ChangePlanner<'a> {
 
     /// The plan for a deployment, or for a set that has none.
     async fn deployment(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
-        let mut plan = ObjectPlan::of(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);
+        let mut plan =
+            ObjectPlan::without_effect(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);
         let mut version = version.clone();
         if let Some(reason) = &version.refused {
             return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };

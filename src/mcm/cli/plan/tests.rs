@@ -131,7 +131,7 @@ impl Plane {
             target: Some((client, uri)),
             namespace: NAMESPACE.to_owned(),
         };
-        let cell = ReadOnly::of(&process, reach, DriverCatalogue::default()).await;
+        let cell = ReadOnly::from_clients(&process, reach, DriverCatalogue::default()).await;
         Self { server, cell }
     }
 
@@ -753,9 +753,9 @@ fn an_effect_on_one_object_is_refused_whatever_happens_to_others() {
         let machine = |action: &Action| answer::MachinePlan { name: "m".to_owned(), action: *action, step: Some(1) };
         let summary = PlanSummary { create, delete, ..PlanSummary::default() };
         let machines = actions.iter().map(machine).collect();
-        ObjectPlan { summary, machines, ..ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", verdict) }
+        ObjectPlan { summary, machines, ..ObjectPlan::without_effect(DEPLOYMENT, NAMESPACE, "pool", verdict) }
     };
-    let plan = |objects| Plan::of(Timestamp::UNIX_EPOCH, objects, Vec::new());
+    let plan = |objects| Plan::from_objects(Timestamp::UNIX_EPOCH, objects, Vec::new());
     let shrinks = object(PlanVerdict::Scales, 0, 2, &[Action::Delete, Action::Delete]);
     let grows = object(PlanVerdict::Scales, 5, 0, &[]);
     assert!(FailOn::Delete.is_met(&plan(vec![shrinks, grows.clone()])), "others are created elsewhere");
@@ -798,9 +798,9 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
     let policy = mcm_controllers::machine::MachinePolicy::default();
     let case =
         PlannedDeployment { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
-    let mut plan = ObjectPlan::of(DEPLOYMENT, NAMESPACE, "pool", PlanVerdict::Unknown);
+    let mut plan = ObjectPlan::without_effect(DEPLOYMENT, NAMESPACE, "pool", PlanVerdict::Unknown);
     case.fill(&mut plan, &course);
-    let plan = Plan::of(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
+    let plan = Plan::from_objects(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
     assert!(!plan.complete);
     insta::assert_snapshot!("cut", text(&plan));
 }

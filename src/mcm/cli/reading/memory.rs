@@ -81,7 +81,7 @@ pub(in crate::cli) struct RememberedWait {
 
 impl Memory {
     /// The last plan of an object. A manager joins those of several controllers.
-    pub(in crate::cli) fn of(&self, object: &SubjectRef) -> Option<&RememberedPlan> {
+    pub(in crate::cli) fn remembered_plan(&self, object: &SubjectRef) -> Option<&RememberedPlan> {
         self.explained.iter().find(|one| one.object.kind == object.kind && one.object.name == object.name)
     }
 

@@ -81,7 +81,7 @@ impl ReadingOptions {
     /// # Errors
     /// A driver of this build cannot be opened.
     pub(super) async fn cell(&self, reach: ReadOnlyClients) -> Result<ReadOnly> {
-        Ok(ReadOnly::of(&self.process(), reach, drivers()?).await)
+        Ok(ReadOnly::from_clients(&self.process(), reach, drivers()?).await)
     }
 
     fn process(&self) -> ProcessOptions {

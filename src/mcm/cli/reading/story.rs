@@ -478,7 +478,7 @@ impl NamespaceFacts {
             waits.push(self.told(shown, object));
             next.retain(|step| !step.is_look);
         }
-        let explained = self.memory.of(object);
+        let explained = self.memory.remembered_plan(object);
         let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
         if !remembered.is_empty() {
             waits = remembered;
@@ -561,7 +561,7 @@ impl NamespaceFacts {
 
     /// The answer for an object of a kind that only managers plan, such as a Secret.
     fn answer_of_manager(&self, object: &SubjectRef) -> Option<ObjectAnswer> {
-        let explained = self.memory.of(object)?;
+        let explained = self.memory.remembered_plan(object)?;
         let mut waits = self.remembered(&explained.waits, object);
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();

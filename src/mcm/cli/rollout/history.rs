@@ -57,7 +57,7 @@ pub(super) async fn run(options: HistoryOptions) -> Result<CommandAnswer> {
         OutputFormat::Text => text(options.output.look(), &revisions, facts.now),
         OutputFormat::Json => {
             let history = RolloutHistory { deployment: &object, revisions: &revisions };
-            JsonDocument::of("RolloutHistory", facts.now, history).pretty()?
+            JsonDocument::new("RolloutHistory", facts.now, history).pretty()?
         }
     };
     Ok(CommandAnswer { text, exit: CommandExit::Good })

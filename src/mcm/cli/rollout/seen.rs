@@ -14,7 +14,7 @@ pub(super) struct RolloutSnapshot {
 }
 
 impl RolloutSnapshot {
-    pub(super) fn of(facts: &NamespaceFacts, object: &SubjectRef) -> Option<Self> {
+    pub(super) fn for_object(facts: &NamespaceFacts, object: &SubjectRef) -> Option<Self> {
         let progress = facts.progress(&object.name)?;
         let answer = facts.answer(object);
         Some(Self { state: facts.state(&progress, &answer), progress, answer })

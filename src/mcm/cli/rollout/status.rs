@@ -87,7 +87,7 @@ async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOpt
             managers = reading::managers(cell).await;
         }
         let facts = reading::cached(cell, managers.clone());
-        let Some(seen) = RolloutSnapshot::of(&facts, object) else {
+        let Some(seen) = RolloutSnapshot::for_object(&facts, object) else {
             return Err(ExitError::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };
         let blocked = watch.look(facts.now, &seen);
@@ -155,7 +155,7 @@ struct RolloutStatus<'a> {
 }
 
 impl<'a> RolloutStatus<'a> {
-    fn of(seen: &'a RolloutSnapshot, blocked_since: Option<Timestamp>) -> Self {
+    fn from_snapshot(seen: &'a RolloutSnapshot, blocked_since: Option<Timestamp>) -> Self {
         Self {
             state: report::word(&seen.state),
             reason: report::reason_of(&seen.state),
@@ -184,8 +184,8 @@ impl RolloutScreen {
         let is_live = self.look.is_terminal && self.output == OutputFormat::Text;
         let (key, text) = match self.output {
             OutputFormat::Json => {
-                let status = RolloutStatus::of(seen, blocked);
-                (serde_json::to_string(&status)?, JsonDocument::of("RolloutStatus", now, status).line()?)
+                let status = RolloutStatus::from_snapshot(seen, blocked);
+                (serde_json::to_string(&status)?, JsonDocument::new("RolloutStatus", now, status).line()?)
             }
             OutputFormat::Text if is_live => {
                 let frame = report::frame(self.look, seen, blocked, now);

@@ -51,7 +51,7 @@ pub async fn run(options: TopOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     if !look.is_terminal {
         let facts = reading::cached(&cell, reading::managers(&cell).await);
-        return Ok(CommandAnswer { text: view::plain(look, &TopModel::of(&facts)), exit: CommandExit::Good });
+        return Ok(CommandAnswer { text: view::plain(look, &TopModel::from_facts(&facts)), exit: CommandExit::Good });
     }
     let terminal = ratatui::try_init().context("use the terminal")?;
     let ended = follow(terminal, cell, &options, look).await;
@@ -68,7 +68,7 @@ async fn follow(
     let (mut keys, mut view) = (keys(), TopViewState::default());
     let mut managers = reading::managers(&cell).await;
     let mut facts = reading::cached(&cell, managers.clone());
-    let mut model = TopModel::of(&facts);
+    let mut model = TopModel::from_facts(&facts);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Vec::new();
@@ -94,7 +94,7 @@ async fn follow(
                         cell = reading.open().await?;
                         managers = reading::managers(&cell).await;
                         facts = reading::cached(&cell, managers.clone());
-                        model = TopModel::of(&facts);
+                        model = TopModel::from_facts(&facts);
                     }
                 },
                 Some(_) => {}
@@ -104,7 +104,7 @@ async fn follow(
                     managers = reading::managers(&cell).await;
                 }
                 facts = reading::cached(&cell, managers.clone());
-                model = TopModel::of(&facts);
+                model = TopModel::from_facts(&facts);
             }
         }
     }

@@ -140,7 +140,7 @@ pub(super) enum LineStyle {
 }
 
 impl TopModel {
-    pub(super) fn of(facts: &NamespaceFacts) -> Self {
+    pub(super) fn from_facts(facts: &NamespaceFacts) -> Self {
         let mut phases = BTreeMap::new();
         for machine in facts.machines.values() {
             let phase =

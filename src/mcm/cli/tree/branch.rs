@@ -80,7 +80,7 @@ pub(super) fn roots(facts: &NamespaceFacts) -> Vec<SubjectRef> {
 }
 
 /// The tree of an object.
-pub(super) fn of(facts: &NamespaceFacts, around: &NodeSurroundings, object: &SubjectRef) -> TreeBranch {
+pub(super) fn object_tree(facts: &NamespaceFacts, around: &NodeSurroundings, object: &SubjectRef) -> TreeBranch {
     match object.kind.as_str() {
         DEPLOYMENT => of_deployment(facts, around, object),
         SET => facts.sets.get(&object.name).map(|set| of_set(facts, around, set, "")).unwrap_or_default(),
@@ -191,7 +191,7 @@ fn of_pod(around: &NodeSurroundings, pod: &PodFacts) -> TreeBranch {
         return branch;
     }
     (branch.now, branch.verdict) = ("not evicted".to_owned(), Some(ObjectVerdict::Waiting));
-    let refusal = EvictionRefusal::of(pod, &around.budgets, "");
+    let refusal = EvictionRefusal::for_pod(pod, &around.budgets, "");
     let budget = refusal.budget.as_deref().and_then(|budget| budget.split_once('/'));
     let allowed = |(namespace, name): (&str, &str)| {
         let is_it = |one: &&PodDisruptionBudget| {

@@ -36,7 +36,7 @@ pub(super) async fn grow(
     let world = CapiFacts { facts, objects: &objects };
     let below: Vec<SubjectRef> = world.natives_below(kind, name);
     let around = surroundings::read(cell, facts, &below).await;
-    let tree = of(world, &around, kind, name)?;
+    let tree = capi_object_tree(world, &around, kind, name)?;
     Ok((vec![tree], around.unread.into_iter().chain(objects.notes).collect()))
 }
 
@@ -58,7 +58,7 @@ fn all(world: CapiFacts<'_>, around: &NodeSurroundings) -> Vec<TreeBranch> {
     trees.iter().for_each(|tree| collect_natives(tree, &mut shown));
     let is_left = |root: &SubjectRef| !shown.contains(&(root.kind.clone(), root.name.clone()));
     let left = branch::roots(world.facts).into_iter().filter(is_left);
-    trees.extend(left.map(|root| branch::of(world.facts, around, &root)));
+    trees.extend(left.map(|root| branch::object_tree(world.facts, around, &root)));
     trees
 }
 
@@ -74,7 +74,7 @@ fn collect_natives(tree: &TreeBranch, found: &mut BTreeSet<(String, String)>) {
 ///
 /// # Errors
 /// There is no such object.
-pub(super) fn of(
+pub(super) fn capi_object_tree(
     world: CapiFacts<'_>,
     around: &NodeSurroundings,
     kind: Kind,
@@ -128,11 +128,11 @@ impl CapiTreeBuilder<'_> {
             }
             Kind::MCMMachinePool => {
                 let natives = self.world.deployments_of(name).into_iter();
-                natives.map(|native| branch::of(self.world.facts, self.around, &native.object)).collect()
+                natives.map(|native| branch::object_tree(self.world.facts, self.around, &native.object)).collect()
             }
             Kind::MCMMachine => {
                 let native = self.world.native(object).map(|native| native.object);
-                native.map(|native| branch::of(self.world.facts, self.around, &native)).into_iter().collect()
+                native.map(|native| branch::object_tree(self.world.facts, self.around, &native)).into_iter().collect()
             }
             Kind::MCMCluster => Vec::new(),
         }

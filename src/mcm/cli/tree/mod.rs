@@ -85,7 +85,7 @@ async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Tree
             text
         }
         OutputFormat::Json => {
-            JsonDocument::of("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
+            JsonDocument::new("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
         }
     };
     Ok((text, branches))
@@ -98,7 +98,7 @@ pub(super) async fn grow(
     roots: &[mcm_rules::plan::SubjectRef],
 ) -> (Vec<TreeBranch>, Vec<String>) {
     let surroundings = surroundings::read(cell, facts, roots).await;
-    let branches = roots.iter().map(|root| branch::of(facts, &surroundings, root)).collect();
+    let branches = roots.iter().map(|root| branch::object_tree(facts, &surroundings, root)).collect();
     (branches, surroundings.unread)
 }
 
@@ -116,8 +116,8 @@ mod tests {
         let facts = blocked_pool();
         let around = branch::NodeSurroundings::default();
         let objects: Vec<TreeBranch> =
-            branch::roots(&facts).iter().map(|root| branch::of(&facts, &around, root)).collect();
-        let document = JsonDocument::of("Tree", at(NOW), TreeDocument { objects: &objects, notes: &[] });
+            branch::roots(&facts).iter().map(|root| branch::object_tree(&facts, &around, root)).collect();
+        let document = JsonDocument::new("Tree", at(NOW), TreeDocument { objects: &objects, notes: &[] });
         fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
     }
 }

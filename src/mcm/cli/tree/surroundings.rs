@@ -73,7 +73,7 @@ fn drained<'a>(facts: &'a NamespaceFacts, roots: &[SubjectRef]) -> Vec<&'a str> 
 async fn pods_on(target: &Client, node: &str) -> Result<Vec<PodFacts>> {
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let pods = reading::pages(&Api::<Pod>::all(target.clone()), on_node).await?;
-    Ok(pods.iter().map(PodFacts::of).filter(|pod| pod.is_drained() && !pod.is_finished).collect())
+    Ok(pods.iter().map(PodFacts::from_pod).filter(|pod| pod.is_drained() && !pod.is_finished).collect())
 }
 
 async fn budgets(target: &Client) -> Result<Vec<PodDisruptionBudget>> {

@@ -35,7 +35,7 @@ pub struct ReportedVm {
 
 impl ReportedVm {
     /// The parts of a driver's answer that identify the VM.
-    pub fn of(vm: &Vm) -> Self {
+    pub fn from_vm(vm: &Vm) -> Self {
         let Vm { provider_id, node_provider_id, node_name, .. } = vm;
         Self {
             provider_id: provider_id.clone(),
@@ -90,7 +90,7 @@ impl NodeClaim {
 /// Whether the Node names the Machine, and no other one. Enough for changes that a rollout reverts: a process without
 /// the machine controller writes no [`labels::NODE_OF`], and the reference writes none.
 pub fn is_named(node: &Node, machine: &Machine) -> bool {
-    match NodeOwner::of(node) {
+    match NodeOwner::from_node(node) {
         Some(owner) => owner.is(machine) || owner.has_name_of(machine) && is_labelled_for(node, machine),
         None => is_labelled_for(node, machine),
     }
@@ -116,7 +116,7 @@ struct NodeOwner<'a> {
 
 impl<'a> NodeOwner<'a> {
     /// `None` if there is no annotation. One that cannot be read names a Machine that does not exist.
-    fn of(node: &'a Node) -> Option<Self> {
+    fn from_node(node: &'a Node) -> Option<Self> {
         node.annotations().get(labels::NODE_OF).map(|value| Self::read(value))
     }
 
@@ -149,7 +149,7 @@ struct NodeClaimant<'a> {
 
 impl NodeClaimant<'_> {
     fn claim(&self) -> NodeClaim {
-        let owner = NodeOwner::of(self.node);
+        let owner = NodeOwner::from_node(self.node);
         if owner.as_ref().is_some_and(|owner| owner.is(self.machine)) {
             return NodeClaim::Own;
         }

@@ -192,7 +192,7 @@ impl Shop {
             secrets: SecretCache::new(secrets, &client),
             owners: Arc::new(VmOwners::new(&client)),
             targets,
-            drivers: Arc::new(DriverCatalogue::of(
+            drivers: Arc::new(DriverCatalogue::from_drivers(
                 [Arc::clone(&cloud) as Arc<dyn Driver>],
                 &DriverGuards::unobserved(),
             )),
@@ -205,7 +205,7 @@ impl Shop {
             checks: LookupCoalescer::new(Duration::ZERO),
             freed: Arc::default(),
             events: EventRecorder::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
-            measured: metrics.of(),
+            measured: metrics.collector(),
             clock: time,
         });
         let states = Arc::<ObjectStateMap<MachineReconciler>>::default();

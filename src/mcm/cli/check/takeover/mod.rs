@@ -87,7 +87,7 @@ async fn workloads(reach: &ReadOnlyClients, wanted: Option<&str>, read_flags: Re
         return Ok(all
             .items
             .iter()
-            .map(|one| GoDeployment::of(one, read_flags))
+            .map(|one| GoDeployment::from_deployment(one, read_flags))
             .filter(|one| !one.containers.is_empty())
             .collect());
     };
@@ -96,7 +96,7 @@ async fn workloads(reach: &ReadOnlyClients, wanted: Option<&str>, read_flags: Re
         message: format!("there is no Deployment {name} in namespace {}", reach.namespace),
         hint: "leave out --deployment to look at all of them".to_owned(),
     })?;
-    let workload = GoDeployment::of(&found, read_flags);
+    let workload = GoDeployment::from_deployment(&found, read_flags);
     if workload.containers.is_empty() {
         let hint = "mcm check takeover looks for machine-controller-manager and machine-controller".to_owned();
         return Err(UsageError { message: format!("Deployment {} runs no Go program", found.name_any()), hint }.into());

@@ -49,7 +49,7 @@ fn gardener() -> Value {
 fn workload(change: impl FnOnce(&mut Value)) -> GoDeployment {
     let mut deployment = gardener();
     change(&mut deployment);
-    GoDeployment::of(&serde_json::from_value(deployment).unwrap(), go_flags)
+    GoDeployment::from_deployment(&serde_json::from_value(deployment).unwrap(), go_flags)
 }
 
 fn nothing(_: &mut Value) {}

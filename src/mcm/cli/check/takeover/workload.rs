@@ -42,7 +42,7 @@ pub(super) struct GoContainer {
 }
 
 impl GoDeployment {
-    pub(super) fn of(deployment: &Deployment, read: ReadFlags) -> Self {
+    pub(super) fn from_deployment(deployment: &Deployment, read: ReadFlags) -> Self {
         let spec = deployment.spec.clone().unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
         let strategy = spec.strategy.and_then(|strategy| strategy.type_);
@@ -51,7 +51,11 @@ impl GoDeployment {
             overlaps: strategy.as_deref() != Some("Recreate") || spec.replicas.unwrap_or(1) > 1,
             grace: pod.termination_grace_period_seconds.unwrap_or(GRACE),
             service_account: service_account(&pod),
-            containers: pod.containers.iter().filter_map(|container| GoContainer::of(container, read)).collect(),
+            containers: pod
+                .containers
+                .iter()
+                .filter_map(|container| GoContainer::from_container(container, read))
+                .collect(),
         }
     }
 
@@ -88,7 +92,7 @@ fn service_account(pod: &PodSpec) -> String {
 }
 
 impl GoContainer {
-    fn of(container: &PodContainer, read: ReadFlags) -> Option<Self> {
+    fn from_container(container: &PodContainer, read: ReadFlags) -> Option<Self> {
         let words: Vec<String> = [&container.command, &container.args]
             .into_iter()
             .flatten()

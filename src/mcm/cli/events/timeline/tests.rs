@@ -16,7 +16,7 @@ fn event(kind: &str, name: &str, reason: &str, second: i64, more: &Value) -> Eve
 fn shown(object: &str, events: &[Event]) -> Vec<EventLine> {
     let facts = blocked_pool();
     let object = facts.find(object).unwrap();
-    lines(&EventSubjects::of(&facts, Some(&object)), events)
+    lines(&EventSubjects::for_object(&facts, Some(&object)), events)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn events_that_are_alike_are_one_line() {
 fn a_changed_template_is_in_the_list() {
     let facts = blocked_pool();
     let object = facts.find("pool").unwrap();
-    let lines = changes(&facts, &EventSubjects::of(&facts, Some(&object)));
+    let lines = changes(&facts, &EventSubjects::for_object(&facts, Some(&object)));
     let texts: Vec<&str> = lines.iter().map(|line| line.message.as_str()).collect();
     assert_eq!(texts, ["revision 4: template.spec.class.name large → small"]);
 }

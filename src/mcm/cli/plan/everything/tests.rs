@@ -10,8 +10,9 @@ use crate::cli::{
 
 /// The plan of a namespace with a deployment that is scaled and 20 that are settled.
 fn plan(namespace: &str, notes: &[&str], flags: &str) -> Plan {
-    let object = ObjectPlan::of(DEPLOYMENT, namespace, "pool", PlanVerdict::Scales);
-    let mut plan = Plan::of(Timestamp::UNIX_EPOCH, vec![object], notes.iter().map(|&note| note.to_owned()).collect());
+    let object = ObjectPlan::without_effect(DEPLOYMENT, namespace, "pool", PlanVerdict::Scales);
+    let mut plan =
+        Plan::from_objects(Timestamp::UNIX_EPOCH, vec![object], notes.iter().map(|&note| note.to_owned()).collect());
     (plan.flags, plan.settled) = (Some(flags.to_owned()), Some(SettledCounts { deployments: 20, sets: 1 }));
     plan
 }

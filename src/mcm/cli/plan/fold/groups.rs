@@ -76,7 +76,7 @@ impl GroupFold {
         let amounts = amounts.filter_map(|amount| usize::try_from(amount).ok());
         let divisor = amounts.fold(greatest_common_divisor(before, after), greatest_common_divisor);
         let most = (2..=whole.size() / FEWEST).rev().find(|one| divisor.is_multiple_of(*one))?;
-        Some(Self::of(&FoldScale { whole, by: most, is_in_proportion: true }, true, true))
+        Some(Self::for_scale(&FoldScale { whole, by: most, is_in_proportion: true }, true, true))
     }
 
     /// Groups of about the same size; `None` if all machines have to be played.
@@ -90,10 +90,10 @@ impl GroupFold {
             true => (size.div_ceil(GOAL), false),
             false => (size.div_ceil(FEWEST), true),
         };
-        (by >= 2).then(|| Self::of(&FoldScale { whole, by, is_in_proportion }, false, is_alike))
+        (by >= 2).then(|| Self::for_scale(&FoldScale { whole, by, is_in_proportion }, false, is_alike))
     }
 
-    fn of(scale: &FoldScale<'_>, is_even: bool, is_alike: bool) -> (DeploymentSample, Self) {
+    fn for_scale(scale: &FoldScale<'_>, is_even: bool, is_alike: bool) -> (DeploymentSample, Self) {
         let whole = scale.whole;
         let (before, after) = (replicas_of(whole.live), whole.replicas_after());
         let present = whole.machines.iter().filter(|machine| !machine.is_terminating()).count();

@@ -40,7 +40,7 @@ impl MachineFold {
         let least = if all > whole::MOST_PLAYED { FoldAccuracy::Kinds } else { FoldAccuracy::Exact };
         let fold = |(few, way)| Self { few, way, least, all };
         let exact = [
-            RoundFold::of(whole).map(|(few, rounds)| (few, FoldMethod::Rounds(rounds))),
+            RoundFold::for_deployment(whole).map(|(few, rounds)| (few, FoldMethod::Rounds(rounds))),
             GroupFold::even(whole).map(|(few, groups)| (few, FoldMethod::Groups(groups))),
         ];
         let exact = exact.into_iter().flatten().filter(|(few, _)| is_alike && few.size <= whole::MOST_PLAYED);

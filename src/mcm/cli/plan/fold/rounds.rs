@@ -34,7 +34,7 @@ pub(super) struct RoundFold {
 
 impl RoundFold {
     /// Leaves machines out whose rounds equal those of others; `None` if all have to be played. The machines are alike.
-    pub(super) fn of(whole: &WholeDeployment<'_>) -> Option<(DeploymentSample, Self)> {
+    pub(super) fn for_deployment(whole: &WholeDeployment<'_>) -> Option<(DeploymentSample, Self)> {
         let (live, wanted) = whole.live.zip(whole.wanted)?;
         let is_rolled = |one: &MachineDeployment| one.spec.strategy.kind() == Some(StrategyType::RollingUpdate);
         if !is_rolled(live) || !is_rolled(wanted) || wanted.spec.replicas != live.spec.replicas {

@@ -111,7 +111,7 @@ impl<'a> WholeDeployment<'a> {
         };
         machines.sort_by_cached_key(|machine| {
             let machine = recovered.get(&machine.name_any()).unwrap_or(machine);
-            (!goes_anyway(machine), DeletionOrder::of(machine, self.now))
+            (!goes_anyway(machine), DeletionOrder::for_machine(machine, self.now))
         });
         machines
     }

@@ -15,7 +15,7 @@ impl CapiFacts<'_> {
         }
         match kind {
             Kind::Cluster => {
-                links.push(self.of(kind, object));
+                links.push(self.object_link(kind, object));
                 let infrastructure = &object.spec.infrastructure_ref;
                 links.extend(self.referenced(Kind::MCMCluster, infrastructure, object, "InfrastructureReady"));
                 links.extend(Self::other(&object.spec.control_plane_ref, object, "ControlPlaneAvailable"));
@@ -24,30 +24,30 @@ impl CapiFacts<'_> {
                 links.extend(
                     object.owner(Kind::MachineDeployment.name()).map(|name| self.link(Kind::MachineDeployment, name)),
                 );
-                links.push(self.of(kind, object));
+                links.push(self.object_link(kind, object));
             }
             Kind::Machine => self.push_machine(&mut links, object),
             Kind::MCMMachine => {
                 match object.owner(Kind::Machine.name()).map(|name| self.objects.see(Kind::Machine, name)) {
                     Some(ObjectLookup::Present(machine)) => self.push_machine(&mut links, machine),
                     _ => {
-                        links.push(self.of(kind, object));
+                        links.push(self.object_link(kind, object));
                         links.extend(self.native_link(object));
                     }
                 }
             }
             Kind::MachinePool => {
-                links.push(self.of(kind, object));
+                links.push(self.object_link(kind, object));
                 let infrastructure = &object.spec.template.spec.infrastructure_ref;
                 links.extend(self.referenced(Kind::MCMMachinePool, infrastructure, object, "InfrastructureReady"));
                 links.extend(self.pool_links(&infrastructure.name));
             }
             Kind::MCMMachinePool => {
                 links.extend(object.owner(Kind::MachinePool.name()).map(|name| self.link(Kind::MachinePool, name)));
-                links.push(self.of(kind, object));
+                links.push(self.object_link(kind, object));
                 links.extend(self.pool_links(object.name()));
             }
-            Kind::MachineDeployment | Kind::MCMCluster => links.push(self.of(kind, object)),
+            Kind::MachineDeployment | Kind::MCMCluster => links.push(self.object_link(kind, object)),
         }
         links
     }
@@ -65,7 +65,7 @@ impl CapiFacts<'_> {
         {
             links.extend(Self::other(&cluster.spec.control_plane_ref, cluster, "ControlPlaneAvailable"));
         }
-        links.push(self.of(Kind::Machine, machine));
+        links.push(self.object_link(Kind::Machine, machine));
         let infrastructure = &machine.spec.infrastructure_ref;
         links.extend(self.referenced(Kind::MCMMachine, infrastructure, machine, "InfrastructureReady"));
         let own = self.objects.see(Kind::MCMMachine, &infrastructure.name).known();
@@ -75,7 +75,7 @@ impl CapiFacts<'_> {
 
     fn link(&self, kind: Kind, name: &str) -> ChainLink {
         match self.objects.see(kind, name) {
-            ObjectLookup::Present(object) => self.of(kind, object),
+            ObjectLookup::Present(object) => self.object_link(kind, object),
             ObjectLookup::Missing => {
                 ChainLink::new(kind.name(), Some(kind.group()), name, ObjectVerdict::Waiting, "does not exist")
             }
@@ -85,7 +85,7 @@ impl CapiFacts<'_> {
         }
     }
 
-    fn of(&self, kind: Kind, object: &CapiObject) -> ChainLink {
+    fn object_link(&self, kind: Kind, object: &CapiObject) -> ChainLink {
         let waits = self.waits(kind, object);
         let (verdict, state) = (Self::verdict(&waits), state(kind, object));
         let waits = waits.into_iter().next().map(|wait| wait.text);

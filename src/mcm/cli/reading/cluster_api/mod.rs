@@ -111,5 +111,5 @@ pub(in crate::cli) struct CapiFacts<'a> {
 /// Kind and name of an object of Cluster API in `KIND/NAME`; `None` for objects of `machine.sapcloud.io`.
 pub(in crate::cli) fn named(wanted: &str) -> Option<(Kind, &str)> {
     let (kind, name) = wanted.split_once('/')?;
-    Some((Kind::of(kind)?, name))
+    Some((Kind::from_word(kind)?, name))
 }

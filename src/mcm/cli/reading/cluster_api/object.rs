@@ -80,7 +80,7 @@ impl Kind {
 
     /// The kind of a word, as kubectl takes it: singular, plural or short, with or without its group. Names that
     /// `machine.sapcloud.io` also has mean its kinds, unless the group is given.
-    pub(in crate::cli) fn of(word: &str) -> Option<Self> {
+    pub(in crate::cli) fn from_word(word: &str) -> Option<Self> {
         let word = word.to_ascii_lowercase();
         let (name, group) = word.split_once('.').unwrap_or((&word, ""));
         // With a version, such as machines.v1beta2.cluster.x-k8s.io.

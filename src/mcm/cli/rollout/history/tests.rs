@@ -60,6 +60,6 @@ fn the_schema_is_published_and_a_history_fits_it() {
     let revisions = revisions(&facts, &facts.family("pool").unwrap());
     let deployment = facts.subject("MachineDeployment", "pool");
     let history = RolloutHistory { deployment: &deployment, revisions: &revisions };
-    let document = JsonDocument::of("RolloutHistory", at(NOW), history);
+    let document = JsonDocument::new("RolloutHistory", at(NOW), history);
     fits::<JsonDocument<RolloutHistory<'_>>>(&serde_json::to_value(document).unwrap());
 }

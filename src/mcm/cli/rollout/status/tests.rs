@@ -9,7 +9,7 @@ use crate::cli::reading::{
 use mcm_rules::plan::WaitKind;
 
 fn seen(facts: &NamespaceFacts) -> RolloutSnapshot {
-    RolloutSnapshot::of(facts, &facts.subject(DEPLOYMENT, "pool")).unwrap()
+    RolloutSnapshot::for_object(facts, &facts.subject(DEPLOYMENT, "pool")).unwrap()
 }
 
 fn running(count: usize) -> NamespaceFacts {
@@ -106,7 +106,7 @@ fn the_schema_is_published_and_a_status_fits_it() {
     published::<JsonDocument<RolloutStatus<'_>>>("rollout-status");
     for pool in [blocked_pool(), running(3)] {
         let seen = seen(&pool);
-        let document = JsonDocument::of("RolloutStatus", at(1), RolloutStatus::of(&seen, Some(at(0))));
+        let document = JsonDocument::new("RolloutStatus", at(1), RolloutStatus::from_snapshot(&seen, Some(at(0))));
         fits::<JsonDocument<RolloutStatus<'_>>>(&serde_json::to_value(document).unwrap());
     }
 }

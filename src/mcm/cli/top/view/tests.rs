@@ -6,7 +6,7 @@ use crate::cli::reading::testing::{TERMINAL, blocked_pool};
 
 /// The screen as text.
 fn screen(view: &TopViewState, width: u16, height: u16, look: TerminalLook) -> String {
-    let model = TopModel::of(&blocked_pool());
+    let model = TopModel::from_facts(&blocked_pool());
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let lines = view.lines(&model, look, usize::from(width), usize::from(height));
     terminal.draw(|frame| draw(frame, &lines, look)).unwrap();
@@ -16,7 +16,7 @@ fn screen(view: &TopViewState, width: u16, height: u16, look: TerminalLook) -> S
 }
 
 fn press(view: &mut TopViewState, code: KeyCode) -> KeyEffect {
-    view.key(KeyEvent::from(code), &TopModel::of(&blocked_pool()))
+    view.key(KeyEvent::from(code), &TopModel::from_facts(&blocked_pool()))
 }
 
 #[rstest]
@@ -34,7 +34,7 @@ fn with_ascii_all_cells_are_ascii() {
 
 #[test]
 fn a_pipe_gets_one_plain_frame() {
-    insta::assert_snapshot!("pipe", plain(TerminalLook::PLAIN, &TopModel::of(&blocked_pool())));
+    insta::assert_snapshot!("pipe", plain(TerminalLook::PLAIN, &TopModel::from_facts(&blocked_pool())));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::cli::{
 };
 
 fn grown(facts: &NamespaceFacts, all: Vec<(Kind, Value)>, kind: Kind, name: &str) -> TreeBranch {
-    of(CapiFacts { facts, objects: &read(all) }, &NodeSurroundings::default(), kind, name).unwrap()
+    capi_object_tree(CapiFacts { facts, objects: &read(all) }, &NodeSurroundings::default(), kind, name).unwrap()
 }
 
 /// Three workers of which two run and one is drained, and a Machine of the control plane.
@@ -41,7 +41,7 @@ fn the_tree_of_a_cluster_fits_a_terminal_and_machines_that_are_alike_are_counted
     let every = report::text(TERMINAL, std::slice::from_ref(&tree), true, at(600));
     assert_eq!(every.matches("MCMMachine/").count(), 5, "{every}");
     let objects = [tree];
-    let document = JsonDocument::of("Tree", at(600), TreeDocument { objects: &objects, notes: &[] });
+    let document = JsonDocument::new("Tree", at(600), TreeDocument { objects: &objects, notes: &[] });
     fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
 }
 
@@ -54,7 +54,7 @@ fn the_whole_namespace_begins_with_its_clusters_and_ends_with_mcm_objects_that_b
     assert_eq!(roots, [(true, "Cluster", "demo"), (false, "MachineDeployment", "pool")]);
     let whole = serde_json::to_string(&trees[0]).unwrap();
     assert!(whole.contains("MCMMachine") && whole.contains("\"kind\":\"Node\""), "{whole}");
-    let document = JsonDocument::of("Tree", at(600), TreeDocument { objects: &trees, notes: &[] });
+    let document = JsonDocument::new("Tree", at(600), TreeDocument { objects: &trees, notes: &[] });
     fits::<JsonDocument<TreeDocument<'_>>>(&serde_json::to_value(document).unwrap());
 }
 
@@ -73,7 +73,11 @@ fn a_tree_begins_at_any_object() {
     let facts = with_native(nothing(), WORKER, "Available", &[]);
     let tree = grown(&facts, healthy(), Kind::MCMMachine, WORKER);
     assert_eq!((tree.kind.as_str(), tree.children[0].kind.as_str()), ("MCMMachine", MACHINE));
-    let missing =
-        of(CapiFacts { facts: &facts, objects: &read(healthy()) }, &NodeSurroundings::default(), Kind::Cluster, "dem");
+    let missing = capi_object_tree(
+        CapiFacts { facts: &facts, objects: &read(healthy()) },
+        &NodeSurroundings::default(),
+        Kind::Cluster,
+        "dem",
+    );
     assert_eq!(missing.unwrap_err().hint, "did you mean cluster/demo?");
 }

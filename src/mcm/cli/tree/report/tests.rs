@@ -26,7 +26,7 @@ fn surroundings() -> NodeSurroundings {
     .unwrap();
     let pod = |name: &str| {
         let pod = json!({"metadata": {"name": name, "namespace": "demo", "labels": {"app": "web"}}});
-        PodFacts::of(&serde_json::from_value(pod).unwrap())
+        PodFacts::from_pod(&serde_json::from_value(pod).unwrap())
     };
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "strict", "namespace": "demo"},
@@ -44,7 +44,7 @@ fn surroundings() -> NodeSurroundings {
 
 fn tree(facts: &NamespaceFacts, look: TerminalLook, all: bool) -> String {
     let object = facts.subject(DEPLOYMENT, "pool");
-    text(look, &[branch::of(facts, &surroundings(), &object)], all, at(NOW))
+    text(look, &[branch::object_tree(facts, &surroundings(), &object)], all, at(NOW))
 }
 
 #[test]
