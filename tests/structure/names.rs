@@ -1,6 +1,9 @@
 //! Names that grep finds: a type has two words, and no other type has its name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use crate::{
     room_of, root,
@@ -37,6 +40,22 @@ fn types_have_names_of_two_words_that_no_other_type_has() {
         .map(|(room, count)| format!("(\"{room}\", {count:?}),"))
         .collect();
     assert!(differences.is_empty(), "the limits are others:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn functions_say_what_they_return_or_do() {
+    let tree = Tree::read(root());
+    let found: Vec<String> = tree.files().flat_map(|(file, text)| nameless_functions(file, text)).collect();
+    assert_eq!(found, [""; 0]);
+    let text = "impl A {\n    pub fn of(a: &B) -> Self {}\n    const fn of<T>() {}\n    fn of_machine() {}\n}\n";
+    assert_eq!(nameless_functions(Path::new("rules/a.rs"), text), ["rules/a.rs:2", "rules/a.rs:3"]);
+}
+
+/// The places of functions that are called `of`, which says neither.
+fn nameless_functions(file: &Path, text: &str) -> Vec<String> {
+    let is_nameless = |line: &str| ["fn of(", "fn of<"].iter().any(|head| line.contains(head));
+    let found = code_of(text).filter(|(_, line)| is_nameless(line));
+    found.map(|(number, _)| format!("{}:{number}", file.display())).collect()
 }
 
 #[test]
