@@ -49,11 +49,6 @@ impl<K: CachedKind> KindCache<K> {
         Self { create, is_of_cluster: false, is_read_by_new_leaders: true }
     }
 
-    /// Whole objects of a kind, without an index.
-    pub const fn plain() -> Self {
-        Self::new(|_| ObjectCache::new(&[], |_| ()))
-    }
-
     /// The kind has no namespaces: its objects are watched whatever the scope of the cell.
     #[must_use]
     pub const fn of_cluster(self) -> Self {
@@ -97,16 +92,33 @@ impl KindCaches {
         self
     }
 
-    /// How the objects of a kind are cached. A kind that was not added has no index, so lookups in one panic in tests.
+    /// How the objects of a kind are cached.
+    ///
+    /// # Panics
+    /// The kind was not added. A cache without its indexes would answer that no object has a term, so the cell does not start.
     pub fn get<K: CachedKind>(&self) -> KindCache<K> {
         let known = self.0.get(&TypeId::of::<K>()).and_then(|known| known.downcast_ref()).copied();
-        debug_assert!(known.is_some(), "the cache of {} was not added", K::kind(&()));
-        known.unwrap_or(KindCache::plain())
+        known.unwrap_or_else(|| unreachable!("the cache of {} was not added", K::kind(&())))
     }
 }
 
 impl fmt::Debug for KindCaches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KindCaches").field("kinds", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "the cache of Secret was not added")]
+    fn a_kind_that_was_not_added_has_no_cache_and_not_one_without_indexes() {
+        let kinds = KindCaches::default().with::<ConfigMap>(KindCache::new(|_| ObjectCache::new(&[], |_| ())));
+        assert!(kinds.get::<ConfigMap>().empty().all().is_empty());
+        kinds.get::<Secret>();
     }
 }
