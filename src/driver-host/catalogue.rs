@@ -299,11 +299,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case("Alicloud", include_str!("../drivers/alicloud/tests/extension.yaml"))]
-    #[case("EquinixMetal", include_str!("../drivers/equinix-metal/tests/extension.yaml"))]
-    #[case("kubevirt", include_str!("../drivers/kubevirt/tests/extension.yaml"))]
-    #[case("metal", include_str!("../drivers/metal-stack/tests/extension.yaml"))]
-    #[case("vsphere", include_str!("../drivers/vsphere/tests/extension.yaml"))]
+    #[case("Alicloud", include_str!("../drivers/alicloud/tests/gardener.yaml"))]
+    #[case("EquinixMetal", include_str!("../drivers/equinix-metal/tests/gardener.yaml"))]
+    #[case("kubevirt", include_str!("../drivers/kubevirt/tests/gardener.yaml"))]
+    #[case("metal", include_str!("../drivers/metal-stack/tests/gardener.yaml"))]
+    #[case("vsphere", include_str!("../drivers/vsphere/tests/gardener.yaml"))]
     fn a_class_of_gardeners_extension_finds_its_driver(#[case] expected: &'static str, #[case] text: &str) {
         let provider = text.lines().find_map(|line| line.strip_prefix("provider: ")).unwrap().trim_matches('"');
         assert_eq!(catalogue(&["AWS", expected]).get(&class(provider)).unwrap().name(), expected);

@@ -32,7 +32,7 @@ async fn the_templates_are_valid_and_fit_each_other() {
 
 #[tokio::test]
 async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
-    let class: MachineClass = template(include_str!("extension.yaml"));
+    let class: MachineClass = template(include_str!("gardener.yaml"));
     let driver = driver(Duration::from_secs(1), unmeasured());
     assert_eq!(driver.validate(&class), ClassProblems::default());
     let data = secret(&[("accessKeyID", "LTAI4Fexample"), ("accessKeySecret", "hunter2")]);
